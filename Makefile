@@ -1,6 +1,7 @@
 # One command a job; each sets up what is missing first.
 #   make bench   compare the systems under a memory cap, draw the figures    (PROFILE=smoke|quick|standard|paper FIGURES=headline|all|id,id)
 #   make test    run the tests, the slow ones apart    make test-all    run all of them
+#   make docs    build the docs site into build/site
 PROFILE ?= quick
 FIGURES ?= headline
 PYTEST_ARGS ?=
@@ -11,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(wildcard workloads/native/* systems/native/*) CMakeLists.txt pyproject.toml
 
-.PHONY: bench test test-all lint report sanitize benchmarks setup clean
+.PHONY: bench test test-all lint report docs sanitize benchmarks setup clean
 
 bench: setup
 	@$(BIN)/outcore bench --profile $(PROFILE) --figures $(FIGURES)
@@ -30,6 +31,13 @@ lint: setup
 
 report: setup
 	@$(BIN)/outcore report
+
+docs: build/docs-venv/.installed
+	@PATH="$$PWD/build/docs-venv/bin:$$PATH" NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+
+build/docs-venv/.installed: requirements-docs.lock
+	@PYTHON=$(PYTHON) scripts/setup --docs
+	@touch $@
 
 # The native code again under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
 sanitize: setup

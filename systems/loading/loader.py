@@ -80,7 +80,8 @@ class Loader:
         artefacts: folder that keeps prepared artefacts for later loaders; None: a temporary folder beside the dataset.
         disk: measured profile of the dataset's device, for systems that choose by it; for a drive measured by `outcore
             ssd profile`: `harness.ssd.drive.read_drive(path).disk_profile()`.
-        rank, world: this process among those that share every step's seed nodes.
+        rank: number of this process among those that share every step's seed nodes.
+        world: number of processes that share every step's seed nodes.
 
     Raises:
         InputError, DatasetError: an argument is wrong; the message names it.

@@ -66,6 +66,7 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
 
 
 @needs_cap
+@pytest.mark.slow("systems/ginex", "harness/settings.py")
 def test_ginex_with_many_threads_lives_under_its_cap(series: Series) -> None:
     """Over a hundred threads take nearly half of the budget, which the caches then have not."""
     settings = {"memory": "+56MiB", "device_memory": "16MiB", "fanout": [10, 10], "batch_size": 100, "max_batches": 40}

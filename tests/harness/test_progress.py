@@ -63,7 +63,7 @@ board.count(6)
 """
 
 
-def test_a_board_is_seen_by_another_process_and_one_that_is_not_there_is_nobodys() -> None:
+def test_a_board_is_seen_by_another_process_and_a_missing_one_reads_as_empty() -> None:
     with Board.create(f"board-{os.getpid()}") as board:
         assert board.read("starting") == Reading("starting")
         child = subprocess.Popen(

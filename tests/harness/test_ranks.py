@@ -132,6 +132,7 @@ def test_ranks_on_devices_share_one_staging_buffer(series: Series) -> None:
     assert planned["staging buffer"] == 2 * 2 * 4096, "each rank counts its part, so that the whole is counted once"
 
 
+@pytest.mark.slow(*SOURCES, "systems/gnndrive", "systems/native", "harness/run/launch.py")
 def test_a_rank_killed_while_others_wait_for_staging_ends_all(series: Series) -> None:
     """Rank 1 is killed by the kernel inside its extraction: the others, who share buffers with it, do not hang."""
     for device in ("emulated:null", "cpu"):

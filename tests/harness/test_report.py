@@ -81,7 +81,7 @@ def test_below_five_epochs_a_range_is_given_and_said_to_be_one() -> None:
     assert "every epoch of gnndrive was faster" in story.sure
 
 
-def test_an_order_that_the_epochs_do_not_settle_is_said_to_be_open() -> None:
+def test_an_order_that_the_epochs_do_not_decide_is_said_to_be_open() -> None:
     story = told(make_record("gnndrive", [10.0, 30.0]), make_record("ginex", [21.0, 20.0])).first
     assert story is not None and "not settled" in story.sure
     once = told(make_record("gnndrive", [10.0]), make_record("ginex", [20.0])).first

@@ -206,7 +206,7 @@ def test_gc_removes_what_is_replaced_on_the_same_host_and_says_why(
     assert left == {new.run_id, other_round.run_id, elsewhere.run_id, newer.name}
 
 
-def test_gc_removes_files_of_figures_that_are_no_more_and_nobodys_own(tmp_path: Path) -> None:
+def test_gc_removes_files_of_figures_that_are_no_more_and_leaves_a_users_own(tmp_path: Path) -> None:
     figures = tmp_path / "figures"
     figures.mkdir()
     for name, files in (("gone-fig1", ["gone-fig1.png", "../runs"]), ("gnndrive-fig9", ["gnndrive-fig9.png"])):

@@ -114,6 +114,7 @@ def test_every_sampler_has_a_case_of_the_conformance_check() -> None:
     assert checked == set(listing.names())
 
 
+@pytest.mark.slow("workloads/sampling", "harness/settings.py", "harness/worker/build.py")
 def test_runs_of_shadow_have_equal_digests(
     data: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -33,7 +33,7 @@ def record_with(ratio: float | None, system: str = "ginex") -> Record:
         (None, False, "could not be judged: the graph's size is not known"),
     ],
 )
-def test_the_rule_names_the_graph_and_bends_only_where_nobody_knows_it(
+def test_the_rule_names_the_graph_and_is_broken_only_where_its_size_is_unknown(
     ratio: float | None, ok: bool, said: str
 ) -> None:
     (rule,) = (entry for entry in rules() if entry.name == "topology_is_told")

@@ -39,7 +39,7 @@ def test_who_takes_turns_alternates_and_none_overlaps():
     assert log == order * 20
 
 
-def test_nobody_begins_before_all_are_there():
+def test_none_begins_before_all_are_there():
     with Turns(parties=2) as turns:
         first, second = Turn(turns.address), Turn(turns.address)
         begun = threading.Event()

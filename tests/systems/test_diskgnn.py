@@ -174,7 +174,7 @@ def test_replayed_samples_are_one_epochs_and_said_so(workload: Workload, tmp_pat
             assert "not faithful" in system.notes()["samples"]
 
 
-def test_an_epoch_that_nobody_announced_is_prepared_when_it_comes(workload: Workload, tmp_path: Path) -> None:
+def test_an_unannounced_epoch_is_prepared_when_it_comes(workload: Workload, tmp_path: Path) -> None:
     with prepared(workload, tmp_path, host_cache="64KiB") as system:
         assert system.notes()["epochs_prepared"] == "0"
         system.clock.drain()

@@ -132,7 +132,7 @@ def test_the_table_is_read_once_and_many_passes_give_the_same_bytes(tmp_path: Pa
     assert alone.passes == 0 and alone.requests > 5 * one.requests
 
 
-def test_partitions_that_nobody_wants_are_not_read(tmp_path: Path) -> None:
+def test_partitions_without_wanted_rows_are_not_read(tmp_path: Path) -> None:
     table, _ = table_of(tmp_path, 30_000, 400)
     stats = packed(tmp_path / "out", table, [np.arange(100, 200), np.arange(29_000, 29_500)], memory_bytes=14 << 20)
     assert stats.bytes_read < 700 * 400 * 1.1 or stats.partitions == 1
@@ -200,7 +200,7 @@ def test_rows_of_a_cache_can_be_read_by_chance(tmp_path: Path) -> None:
     assert out.tobytes() == content[cache[slots]].tobytes()
 
 
-def test_features_land_in_the_slots_of_one_table(tmp_path: Path) -> None:
+def test_features_are_read_into_the_slots_of_one_table(tmp_path: Path) -> None:
     table, content = table_of(tmp_path, 3000, 100)
     lists = random_lists(np.random.default_rng(3), 3000, 6)
     packed(tmp_path / "out", table, lists)

@@ -35,7 +35,7 @@ def reader_of(path: Path, depth: int = 4, mode: str = "auto") -> RowReader:
     aligned=st.booleans(),
     mode=st.sampled_from(["auto", "pread"]),
 )
-def test_every_range_lands_at_its_place(
+def test_every_range_is_read_to_its_place(
     file: tuple[Path, np.ndarray], wanted: list[tuple[int, int]], aligned: bool, mode: str
 ) -> None:
     path, content = file

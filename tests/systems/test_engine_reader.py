@@ -35,7 +35,7 @@ def test_rows_equal_numpy_for_every_dimension_and_dtype(tmp_path: Path, dim: int
             assert stats.bytes_read >= stats.bytes_useful >= stats.unique_rows * table.itemsize * dim
 
 
-def test_rows_land_where_out_rows_says(tmp_path: Path) -> None:
+def test_rows_are_read_to_the_places_of_out_rows(tmp_path: Path) -> None:
     table = random_table(500, 33, "float32")
     reader = open_reader(write_table(tmp_path / "t", table), table)
     ids, places = np.array([7, 499, 7, 0]), np.array([3, 0, 9, 1])

@@ -189,7 +189,7 @@ def test_an_exception_in_the_loop_comes_through_and_ends_everything(graph: Datas
         iter(loader)
 
 
-def test_a_loader_that_nobody_has_any_more_is_closed(graph: Dataset) -> None:
+def test_a_loader_without_references_is_closed(graph: Dataset) -> None:
     with leaves_nothing(graph):
         for _ in make(graph, system="gnndrive"):
             break

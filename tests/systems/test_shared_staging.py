@@ -127,7 +127,7 @@ def test_rows_are_found_until_their_segment_is_taken_again() -> None:
     assert len(second.present(nodes)) == 0
 
 
-def test_processes_copy_the_rows_they_asked_for_and_nobody_starves() -> None:
+def test_processes_copy_the_rows_they_asked_for_and_none_starves() -> None:
     """Three processes with two threads each fill, publish, fetch and hold segments in turn; every row is its node's."""
     stagings = pool(3, 2, rows=4)
 

@@ -168,11 +168,10 @@ def test_the_pools_pages_belong_to_its_maker() -> None:
         assert os.fstat(pool._descriptor).st_blocks * 512 >= 2 * MIB
 
 
-def test_a_pool_larger_than_free_memory_is_refused_before_a_page_is_taken() -> None:
-    start = time.monotonic()
+def test_a_pool_larger_than_free_memory_is_refused_before_a_page_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "posix_fallocate", lambda *_: pytest.fail("pages were taken"))
     with pytest.raises(HostError, match="of memory are free"):
         DevicePool.create(1 << 50, f"huge-{os.getpid()}")
-    assert time.monotonic() - start < 1
 
 
 def test_a_pool_that_nothing_is_measured_with_takes_pages_as_they_are_used() -> None:
@@ -187,7 +186,7 @@ def test_a_pool_that_nothing_is_measured_with_takes_pages_as_they_are_used() -> 
 
 
 @pytest.mark.parametrize("name", ["cpu", "emulated:a10g", "emulated:null"])
-def test_copies_land_where_they_are_told(name: str) -> None:
+def test_copies_write_the_rows_that_they_are_given(name: str) -> None:
     device = make_accelerator(name, memory_bytes=None if name == "cpu" else 4 * MIB)
     table = device.allocate(1000, 33, torch.float32)
     table.zero_()
@@ -241,11 +240,9 @@ def test_a_copy_takes_what_the_bus_takes() -> None:
 
 def test_copy_and_compute_run_beside_each_other() -> None:
     device = emulated()
-    copied = device._copy_lane.occupy(0.2, batch=1)
-    start = time.monotonic()
+    copied = device._copy_lane.occupy(60.0, batch=1)
     computed = device.compute(0.05, batch=0)
-    assert copied - computed > 0.1  # the compute lane did not queue behind the copy
-    assert time.monotonic() - start < 0.15
+    assert computed < copied  # the compute lane did not queue behind the copy
     spans = {span.lane: span for span in device.lanes()}
     assert spans["copy"].batch == 1
     assert spans["compute"].end - spans["compute"].start == pytest.approx(0.05, abs=1e-6)

@@ -227,7 +227,7 @@ def test_a_worker_cannot_leave_its_cap_or_raise_it(series: Series, cheat: str) -
     assert record.status == "failed" and "Read-only file system" in record.reason
 
 
-def test_seconds_of_digests_that_nobody_asked_for_stay_on_the_clock(series: Series) -> None:
+def test_seconds_of_digests_that_were_not_asked_for_stay_on_the_clock(series: Series) -> None:
     record = run(series, "spends_time_on_checks")
     assert record.status == "ok", record.reason
     for epoch in record.measured:

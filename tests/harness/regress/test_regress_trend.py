@@ -134,7 +134,7 @@ def test_a_bench_looks_at_its_own_runs_beside_the_baselines(tmp_path: Path):
     assert rendered.status == "drawn"
 
 
-def test_commits_that_nobody_can_order_stand_by_their_runs_dates(tmp_path: Path):
+def test_commits_without_an_order_stand_by_their_runs_dates(tmp_path: Path):
     runs = session(2, commit="b" * 40) + session(2, seed=1, commit="a" * 40)
     for number, run in enumerate(runs):
         run.run_id, run.started_at = (

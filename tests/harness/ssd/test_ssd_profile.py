@@ -259,7 +259,7 @@ def test_only_files_of_the_dead_are_swept(disk: Path) -> None:
 
 
 @needs_fio
-def test_a_job_that_settles_ends_early_and_says_so(disk: Path) -> None:
+def test_a_job_with_a_steady_rate_ends_early_and_says_so(disk: Path) -> None:
     file = cold_file(disk, 16 * MIB)
     # A rule that anything meets.
     rule = SteadyRule(within=0.99, seconds=2, ramp_seconds=0)
