@@ -152,6 +152,7 @@ class _Maker:
                 "-B",
                 str(work),
                 f"-DPython_EXECUTABLE={packages}",
+                *([f"-DCMAKE_CXX_COMPILER_LAUNCHER={ccache}"] if (ccache := shutil.which("ccache")) else []),
             ]
             try:
                 self._run(configure, "its native modules cannot be configured", path=tools)

@@ -1,6 +1,6 @@
 // Changesets against a plain implementation of Belady: equal hits for random traces, sizes and threads, the best
 // evictions and entries at each step; every slot holds its planned node; wrong calls are refused.
-#include "changeset.hpp"
+#include "cache/changeset.hpp"
 
 #include <algorithm>
 #include <map>

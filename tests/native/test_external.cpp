@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "check.hpp"
-#include "distribute.hpp"
-#include "external_sampler.hpp"
-#include "slot_plan.hpp"
+#include "store/distribute.hpp"
+#include "sampling/external_sampler.hpp"
+#include "cache/slot_plan.hpp"
 
 using namespace outcore;
 
@@ -45,7 +45,7 @@ void rows_reach_their_chunks(std::uint64_t row_bytes, std::uint32_t buffer_bytes
     options.region_bytes = region_bytes;
     options.buffer_bytes = buffer_bytes;
     options.regions = 3;
-    options.want_ring = ring;
+    options.choice.want_ring = ring;
     const auto result = distribute({table.path, offset, num_rows, row_bytes}, out.path, wanted, ids, options, stop);
     CHECK(!result.failure);
     CHECK(result.digests[4] == 0 && result.digests[0] != 0);
@@ -78,7 +78,7 @@ void a_write_that_fails_is_told(bool ring) {
     std::vector<std::uint32_t> ids(num_rows);
     std::iota(ids.begin(), ids.end(), 0U);
     DistributeOptions options;
-    options.want_ring = ring;
+    options.choice.want_ring = ring;
     options.writers = 1;
     std::signal(SIGXFSZ, SIG_IGN);
     rlimit before{};

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "check.hpp"
-#include "feature_buffer.hpp"
+#include "cache/feature_buffer.hpp"
 
 using namespace outcore;
 

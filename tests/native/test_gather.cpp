@@ -1,11 +1,11 @@
-// Gathers from several threads at once share the pool's threads without mixing their rows.
+// Gathers from several threads at once borrow teams of threads without mixing their rows.
 #include <cstring>
 #include <random>
 #include <thread>
 
 #include "check.hpp"
-#include "gather.hpp"
-#include "task_pool.hpp"
+#include "read/gather.hpp"
+#include "base/team.hpp"
 
 using namespace outcore;
 
@@ -32,9 +32,9 @@ int main() {
     }
     for (auto& thread : threads) thread.join();
 
-    TaskPool pool;  // destroyed, unlike the shared pool: its helpers must end
+    Team team(5);  // destroyed, unlike the shared teams: its members must end
     std::vector<int> touched(10000, 0);
-    pool.run(touched.size(), 7, 5, [&](std::size_t begin, std::size_t end) {
+    team.loop(touched.size(), 7, [&](std::size_t begin, std::size_t end, int) {
         for (std::size_t i = begin; i < end; ++i) ++touched[i];
     });
     for (const int count : touched) CHECK(count == 1);

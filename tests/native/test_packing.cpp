@@ -1,12 +1,12 @@
 // Batched packing and the range queue on threads: the same bytes for any threads, partitions and writes; failures end
 // every thread; a queue that is closed early writes nowhere afterwards.
-#include "packing.hpp"
+#include "store/packing.hpp"
 
 #include <cstring>
 #include <random>
 #include <thread>
 
-#include "aligned_memory.hpp"
+#include "base/aligned_memory.hpp"
 #include "check.hpp"
 
 using namespace outcore;

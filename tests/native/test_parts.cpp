@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <random>
 
-#include "buddy.hpp"
+#include "io/buddy.hpp"
 #include "check.hpp"
-#include "progress.hpp"
+#include "io/progress.hpp"
 
 using outcore::Buddy;
 using outcore::Progress;

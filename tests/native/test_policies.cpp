@@ -3,7 +3,7 @@
 #include <random>
 
 #include "check.hpp"
-#include "policies.hpp"
+#include "cache/policies.hpp"
 
 using namespace outcore;
 

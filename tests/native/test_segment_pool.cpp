@@ -4,9 +4,9 @@
 #include <random>
 #include <thread>
 
-#include "aligned_memory.hpp"
+#include "base/aligned_memory.hpp"
 #include "check.hpp"
-#include "segment_pool.hpp"
+#include "cache/segment_pool.hpp"
 
 using namespace outcore;
 
