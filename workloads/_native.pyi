@@ -1,8 +1,10 @@
 """Sampling, relabelling, generation and CSC building."""
 
+from collections.abc import Sequence
 from typing import Annotated, overload
 
 import numpy
+import numpy.typing
 from numpy.typing import NDArray
 
 MAX_NODE: int = 281474976710656
@@ -19,7 +21,7 @@ class NeighborSampler:
         self,
         indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         indices: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
-        fanout: list[int],
+        fanout: Sequence[int],
         seed: int,
         replace: bool = False,
         threads: int = 1,
@@ -37,7 +39,7 @@ class NeighborSampler:
         self,
         indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         indices: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
-        fanout: list[int],
+        fanout: Sequence[int],
         seed: int,
         replace: bool = False,
         threads: int = 1,
@@ -51,11 +53,15 @@ class NeighborSampler:
         kind: str = "neighbor",
     ) -> None: ...
     def sample(
-        self,
-        epoch: int,
-        batch: int,
-        seeds: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    ) -> tuple:
+        self, epoch: int, batch: int, seeds: numpy.typing.NDArray[numpy.int64]
+    ) -> tuple[
+        numpy.typing.NDArray[numpy.int64],
+        list[tuple[numpy.typing.NDArray[numpy.int64], numpy.typing.NDArray[numpy.int32], int, int]],
+        int,
+        int,
+        int,
+        numpy.typing.NDArray[numpy.int64],
+    ]:
         """
         (nodes int64, [(indptr int64, indices int32, num_src, num_dst)] input layer first, edge_reads, list_reads, list_hits, local int64)
         """
@@ -78,7 +84,7 @@ def draw_positions_of(
     The same for many nodes whose lists are equally long, [len(nodes), fanout], drawn side by side.
     """
 
-def philox4x32(seed: int, counter: list[int]) -> list[int]:
+def philox4x32(seed: int, counter: Sequence[int]) -> list[int]:
     """Philox4x32-10 at one counter."""
 
 def shuffle(

@@ -14,7 +14,8 @@ void bind_aggregate(nb::module_& m);
 }  // namespace outcore
 
 NB_MODULE(_native, m) {
-    m.doc() = "Direct-I/O reader, gather, page cache, feature buffer, Belady changesets, cache policies, packing, rankings.";
+    m.doc() =
+        "Direct-I/O reader, gather, page cache, feature buffer, Belady changesets, cache policies, packing, rankings.";
     for (const auto bind : {outcore::bind_read, outcore::bind_cache, outcore::bind_rank, outcore::bind_store,
                             outcore::bind_buckets, outcore::bind_external, outcore::bind_aggregate})
         bind(m);

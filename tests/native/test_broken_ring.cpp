@@ -14,8 +14,8 @@
 
 #include "base/aligned_memory.hpp"
 #include "check.hpp"
-#include "read/group_read.hpp"
 #include "io/range_queue.hpp"
+#include "read/group_read.hpp"
 #include "read/reader.hpp"
 
 using namespace outcore;
@@ -57,7 +57,8 @@ void break_rings() {
     int found = 0;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
         std::error_code gone;
-        if (std::filesystem::read_symlink(entry.path(), gone).string().find("[io_uring]") == std::string::npos) continue;
+        if (std::filesystem::read_symlink(entry.path(), gone).string().find("[io_uring]") == std::string::npos)
+            continue;
         CHECK(dup2(null, std::stoi(entry.path().filename())) >= 0);
         ++found;
     }
@@ -117,7 +118,8 @@ void a_reader_waits_for_reads_in_flight() {
     Reader reader(pipe.path, options());
     const AlignedMemory memory(2 * block);
     const std::vector<std::int64_t> ids{0, 1};
-    auto read = std::async(std::launch::async, [&] { return reader.read(ids, {memory.data(), 2, reader.layout().row_bytes}, {}); });
+    auto read = std::async(std::launch::async,
+                           [&] { return reader.read(ids, {memory.data(), 2, reader.layout().row_bytes}, {}); });
     settle();
     break_rings();
     pipe.write(1);

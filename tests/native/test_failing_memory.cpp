@@ -9,13 +9,12 @@
 #include <thread>
 
 #include "base/aligned_memory.hpp"
-#include "check.hpp"
-#include "cache/feature_buffer.hpp"
-#include "store/packing.hpp"
 #include "base/team.hpp"
+#include "cache/feature_buffer.hpp"
 #include "cache/policies.hpp"
 #include "cache/segment_pool.hpp"
-#include "base/team.hpp"
+#include "check.hpp"
+#include "store/packing.hpp"
 
 using namespace outcore;
 
@@ -66,7 +65,8 @@ void a_fetch_that_fails_pins_nothing() {
     pool.release(0, one);
     CHECK(pool.acquire(0, false, false, other) == SegmentPool::State::ok && other != one);
     const auto nodes = numbers(0, 8);
-    CHECK(failing_memory::each_once([&] { CHECK(pool.fetch(0, other, nodes, {staging.data(), staging.size()}, 64).size() == 8); }) > 0);
+    CHECK(failing_memory::each_once(
+              [&] { CHECK(pool.fetch(0, other, nodes, {staging.data(), staging.size()}, 64).size() == 8); }) > 0);
     pool.release(0, other);
     // A segment that is pinned is never handed out.
     for (int i = 0; i < 2; ++i) CHECK(pool.acquire(0, false, false, other) == SegmentPool::State::ok);
@@ -96,11 +96,11 @@ void shared_loops_carry_what_their_body_throws() {
     }
     std::atomic<std::size_t> done{0};
     CHECK(failing_memory::each_once([&] {
-        Team team(4);
-        done = 0;
-        team.share(64, [&](std::size_t) { ++done; });
-        CHECK(done == 64);
-    }) <= 2);
+              Team team(4);
+              done = 0;
+              team.share(64, [&](std::size_t) { ++done; });
+              CHECK(done == 64);
+          }) <= 2);
     failing_memory::each_once([&] {
         done = 0;
         parallel(64, 1, 4, [&](std::size_t begin, std::size_t end, int) { done += end - begin; });

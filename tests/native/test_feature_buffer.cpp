@@ -3,8 +3,8 @@
 #include <random>
 #include <thread>
 
-#include "check.hpp"
 #include "cache/feature_buffer.hpp"
+#include "check.hpp"
 
 using namespace outcore;
 

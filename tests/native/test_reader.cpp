@@ -56,7 +56,8 @@ void read_groups(const TestFile& file, std::uint64_t row_bytes, bool ring, unsig
         GroupRead::Group group{};
         while (read.next(group) == GroupRead::State::group) {
             for (std::size_t k = 0; k < group.rows.size(); ++k) {
-                const std::byte* row = file.bytes.data() + 4096 + static_cast<std::uint64_t>(ids[group.rows[k].position]) * row_bytes;
+                const std::byte* row =
+                    file.bytes.data() + 4096 + static_cast<std::uint64_t>(ids[group.rows[k].position]) * row_bytes;
                 CHECK(std::memcmp(staging.data() + (group.slice * 40 + k) * row_bytes, row, row_bytes) == 0);
             }
             rows += group.rows.size();

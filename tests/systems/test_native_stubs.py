@@ -16,7 +16,16 @@ def test_the_stub_is_what_the_module_gives(layer: str, tmp_path: Path):
     newest = max(path.stat().st_mtime for path in (ROOT / layer / "native").rglob("bind_*.cpp"))
     if built.stat().st_mtime < newest:
         pytest.skip(f"{layer}._native was built before its bindings were last edited: scripts/build-native {layer}")
-    stubgen = [sys.executable, "-m", "nanobind.stubgen", "-q", "-m", f"{layer}._native", "-o", str(tmp_path / "made.pyi")]
+    stubgen = [
+        sys.executable,
+        "-m",
+        "nanobind.stubgen",
+        "-q",
+        "-m",
+        f"{layer}._native",
+        "-o",
+        str(tmp_path / "made.pyi"),
+    ]
     if subprocess.run(stubgen, cwd=ROOT).returncode != 0:
         pytest.skip("nanobind's stubgen does not run here")
     # Layout is the formatter's; it rewrites no type.

@@ -55,7 +55,8 @@ using Planner = Holding<SlotPlanner, In<u32>>;
 void bind_buffers(nb::module_& m) {
     nb::class_<SharedBuffer>(m, "FeatureBuffer", "Slot, references and state of each node's row; holds no rows itself.")
         .def(
-            "__init__", [](SharedBuffer* self, u32 num_slots) { new (self) SharedBuffer({}, num_slots); }, "num_slots"_a)
+            "__init__", [](SharedBuffer* self, u32 num_slots) { new (self) SharedBuffer({}, num_slots); },
+            "num_slots"_a)
         .def(
             "__init__",
             [](SharedBuffer* self, u32 num_slots, const OutBytes& memory, bool create) {
@@ -124,7 +125,8 @@ void bind_planners(nb::module_& m) {
         .def("look_back", &ChangesetPlanner::look_back, "batch"_a, "nodes"_a, released())
         .def("fill", &ChangesetPlanner::fill, "batch"_a, "nodes"_a, released(),
              "Returns True once the cache is full or the last mini-batch is done.")
-        .def("begin", [](ChangesetPlanner& self) { self.begin(); }, released())
+        .def(
+            "begin", [](ChangesetPlanner& self) { self.begin(); }, released())
         .def("begin", &ChangesetPlanner::begin, "resident"_a, released())
         .def("held", &ChangesetPlanner::held, "begin"_a, "end"_a)
         .def("advance", &ChangesetPlanner::advance, "batch"_a, "nodes"_a, released(),
@@ -148,7 +150,8 @@ void bind_planners(nb::module_& m) {
                 unlocked([&] { self.plan(span_of(nodes), offsets, seeds); });
             },
             "nodes"_a, "offsets"_a, "seeds"_a)
-        .def("misses", &Planner::misses, "i"_a, released(), "Returns the rows to read for mini-batch i, and their slots.")
+        .def("misses", &Planner::misses, "i"_a, released(),
+             "Returns the rows to read for mini-batch i, and their slots.")
         .def("slots", &Planner::slots, "i"_a)
         .def("miss_counts", &Planner::miss_counts)
         .def("copy_misses", &Planner::copy_misses, "to"_a, released())

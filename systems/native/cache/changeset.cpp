@@ -19,19 +19,20 @@ bool fits_narrow(u64 batches) { return batches < none_narrow; }
 
 }  // namespace
 
-ChangesetPlanner::ChangesetPlanner(u64 num_nodes, u64 capacity,
-                                   std::span<const i64> batch_sizes, unsigned threads)
+ChangesetPlanner::ChangesetPlanner(u64 num_nodes, u64 capacity, std::span<const i64> batch_sizes, unsigned threads)
     : num_nodes_(num_nodes),
       capacity_(std::min(capacity, num_nodes)),
       threads_(std::max(threads, 1U)),
       narrow_(fits_narrow(batch_sizes.size())),
       due_(static_cast<u32>(batch_sizes.size())) {
-    if (num_nodes >= none || batch_sizes.size() >= in_cache) throw std::invalid_argument("2^32 nodes or 2^31 batches, or more");
+    if (num_nodes >= none || batch_sizes.size() >= in_cache)
+        throw std::invalid_argument("2^32 nodes or 2^31 batches, or more");
     if (capacity_ > 0x7fffffff) throw std::invalid_argument("2^31 cached rows or more");
     starts_.reserve(batch_sizes.size() + 1);
     starts_.push_back(0);
     for (const i64 size : batch_sizes) {
-        if (size < 0 || static_cast<u64>(size) > num_nodes) throw std::invalid_argument("a batch has a size that cannot be");
+        if (size < 0 || static_cast<u64>(size) > num_nodes)
+            throw std::invalid_argument("a batch has a size that cannot be");
         starts_.push_back(starts_.back() + static_cast<u64>(size));
     }
     digests_.assign(batch_sizes.size(), 0);
@@ -52,8 +53,7 @@ ChangesetPlanner::ChangesetPlanner(u64 num_nodes, u64 capacity,
     if (due_ == 0) phase_ = Phase::fill;
 }
 
-u64 ChangesetPlanner::bytes(u64 num_nodes, u64 capacity, u64 accesses,
-                                      u64 batches) {
+u64 ChangesetPlanner::bytes(u64 num_nodes, u64 capacity, u64 accesses, u64 batches) {
     return 4 * num_nodes + 12 * std::min(capacity, num_nodes) + (fits_narrow(batches) ? 2 : 4) * accesses +
            (16 + 12 * lane_count) * (batches + 1);
 }
@@ -61,10 +61,11 @@ u64 ChangesetPlanner::bytes(u64 num_nodes, u64 capacity, u64 accesses,
 u64 ChangesetPlanner::memory_bytes() const {
     u64 lanes = 0;
     for (const Lane& lane : lanes_) {
-        lanes += 4 * (lane.bucket.capacity() + lane.present.capacity() + lane.arriving.capacity() + lane.incoming.capacity() + lane.freed.capacity());
+        lanes += 4 * (lane.bucket.capacity() + lane.present.capacity() + lane.arriving.capacity() +
+                      lane.incoming.capacity() + lane.freed.capacity());
     }
-    return next_narrow_.bytes() + next_wide_.bytes() + of_node_.bytes() + node_in_.bytes() + link_.bytes() + free_.bytes() +
-           8 * (starts_.capacity() + digests_.capacity()) + lanes;
+    return next_narrow_.bytes() + next_wide_.bytes() + of_node_.bytes() + node_in_.bytes() + link_.bytes() +
+           free_.bytes() + 8 * (starts_.capacity() + digests_.capacity()) + lanes;
 }
 
 u32 ChangesetPlanner::next_use(u64 access) const {
@@ -82,14 +83,17 @@ void ChangesetPlanner::set_next_use(u64 access, u32 batch) {
 }
 
 void ChangesetPlanner::check(Phase phase, u32 batch, std::span<const i64> nodes) const {
-    if (phase != phase_ || batch != due_ || batch + 1 >= starts_.size()) throw std::invalid_argument("a batch out of turn");
-    if (nodes.size() != starts_[batch + 1] - starts_[batch]) throw std::invalid_argument("a batch of another size than announced");
+    if (phase != phase_ || batch != due_ || batch + 1 >= starts_.size())
+        throw std::invalid_argument("a batch out of turn");
+    if (nodes.size() != starts_[batch + 1] - starts_[batch])
+        throw std::invalid_argument("a batch of another size than announced");
 }
 
 // Later passes follow links that look_back set: with other nodes they would access memory outside the arrays.
 void ChangesetPlanner::check_again(Phase phase, u32 batch, std::span<const i64> nodes) const {
     check(phase, batch, nodes);
-    if (digest(nodes) != digests_[batch]) throw std::invalid_argument("a batch of other nodes than were looked back at");
+    if (digest(nodes) != digests_[batch])
+        throw std::invalid_argument("a batch of other nodes than were looked back at");
 }
 
 u64 ChangesetPlanner::digest(std::span<const i64> nodes) const {
@@ -183,7 +187,8 @@ void ChangesetPlanner::begin(std::span<const u32> resident) {
 }
 
 std::vector<i64> ChangesetPlanner::held(u64 begin, u64 end) const {
-    if (phase_ != Phase::forward || (due_ != 0 && due_ + 1 != starts_.size())) throw std::invalid_argument("held out of turn");
+    if (phase_ != Phase::forward || (due_ != 0 && due_ + 1 != starts_.size()))
+        throw std::invalid_argument("held out of turn");
     end = std::min(end, capacity_);
     std::vector<i64> found;
     for (u64 slot = begin; slot < end; ++slot)
@@ -199,8 +204,8 @@ void ChangesetPlanner::link(Lane& lane, i32 slot, u32 next) {
 }
 
 // Finds the hits and misses in a lane's part of a batch; hits move to the bucket of their next use.
-void ChangesetPlanner::look_up(Lane& lane, u64 first, std::span<const i64> nodes, size_t begin,
-                               size_t end, std::span<i32> slots) {
+void ChangesetPlanner::look_up(Lane& lane, u64 first, std::span<const i64> nodes, size_t begin, size_t end,
+                               std::span<i32> slots) {
     for (size_t block = begin; block < end; block += 4 * ahead) {
         const size_t stop = std::min(end, block + 4 * ahead);
         for (size_t i = block; i < stop; ++i) {

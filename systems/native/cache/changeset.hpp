@@ -5,8 +5,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "base/types.hpp"
 #include "base/aligned_memory.hpp"
+#include "base/types.hpp"
 
 namespace outcore {
 
@@ -33,9 +33,9 @@ private:
 
 // Lookups and cache updates of one mini-batch.
 struct Changeset {
-    std::vector<i32> slots;        // by node: its slot in the cache, or -1 for a miss
-    std::vector<i32> in_positions; // positions in the mini-batch of the nodes that enter the cache afterwards
-    std::vector<i32> in_slots;     // slots that these nodes enter; a row already there is evicted
+    std::vector<i32> slots;         // by node: its slot in the cache, or -1 for a miss
+    std::vector<i32> in_positions;  // positions in the mini-batch of the nodes that enter the cache afterwards
+    std::vector<i32> in_slots;      // slots that these nodes enter; a row already there is evicted
     u64 hits = 0;
     u64 evictions = 0;
 };
@@ -54,8 +54,7 @@ struct Changeset {
 class ChangesetPlanner {
 public:
     // Throws std::invalid_argument for a number out of range, std::bad_alloc.
-    ChangesetPlanner(u64 num_nodes, u64 capacity, std::span<const i64> batch_sizes,
-                     unsigned threads);
+    ChangesetPlanner(u64 num_nodes, u64 capacity, std::span<const i64> batch_sizes, unsigned threads);
 
     // Each throws std::invalid_argument: out of turn, other size than in `batch_sizes`, other nodes than in look_back.
     // look_back also throws std::out_of_range for an invalid node; the planner is unusable after look_back throws.
@@ -76,14 +75,14 @@ private:
 
     // Lists of a fixed part of each mini-batch: several threads plan it, and their number does not change the result.
     struct Lane {
-        std::vector<i32> bucket;      // by batch: first slot whose node that batch uses next
-        std::vector<u32> present;    // by batch: slots in its bucket
-        std::vector<u32> arriving;   // by batch: missed nodes of the current batch that it uses next
-        std::vector<u32> incoming;   // positions of missed nodes that are used again
-        std::vector<i32> freed;       // slots whose node is not used again
-        u32 furthest = 0;            // no later batch has entries in `present` or `arriving`
+        std::vector<i32> bucket;    // by batch: first slot whose node that batch uses next
+        std::vector<u32> present;   // by batch: slots in its bucket
+        std::vector<u32> arriving;  // by batch: missed nodes of the current batch that it uses next
+        std::vector<u32> incoming;  // positions of missed nodes that are used again
+        std::vector<i32> freed;     // slots whose node is not used again
+        u32 furthest = 0;           // no later batch has entries in `present` or `arriving`
         u64 hits = 0;
-        u64 kept = 0;                // hits whose node is used again
+        u64 kept = 0;  // hits whose node is used again
     };
     static constexpr size_t lane_count = 4;
 
@@ -93,8 +92,7 @@ private:
     void link(Lane& lane, i32 slot, u32 next);
     u32 next_use(u64 access) const;
     void set_next_use(u64 access, u32 batch);
-    void look_up(Lane& lane, u64 first, std::span<const i64> nodes, size_t begin,
-                 size_t end, std::span<i32> slots);
+    void look_up(Lane& lane, u64 first, std::span<const i64> nodes, size_t begin, size_t end, std::span<i32> slots);
     void choose(std::span<const i64> nodes, u32 batch, Changeset& result);
     void evict(u32 next, u64 count, Changeset& result);
 
@@ -105,17 +103,17 @@ private:
     Phase phase_ = Phase::back;
     u32 due_;
     u64 filled_ = 0;
-    std::vector<u64> starts_;          // first access of each batch
-    std::vector<u64> digests_;         // by batch: digest of its nodes in order, which later passes check
-    PageArray<u16> next_narrow_;     // by access: the batch that uses the node next
+    std::vector<u64> starts_;     // first access of each batch
+    std::vector<u64> digests_;    // by batch: digest of its nodes in order, which later passes check
+    PageArray<u16> next_narrow_;  // by access: the batch that uses the node next
     PageArray<u32> next_wide_;
-    PageArray<u32> of_node_;         // passes 1 and 2: first batch that uses the node; pass 3: its slot
-    PageArray<u32> node_in_;         // by slot: the node whose row it holds
-    PageArray<i32> link_;             // by slot: the next slot of its bucket
-    PageArray<i32> free_;             // free slots; the next to be used is last
+    PageArray<u32> of_node_;  // passes 1 and 2: first batch that uses the node; pass 3: its slot
+    PageArray<u32> node_in_;  // by slot: the node whose row it holds
+    PageArray<i32> link_;     // by slot: the next slot of its bucket
+    PageArray<i32> free_;     // free slots; the next to be used is last
     u64 num_free_ = 0;
     std::vector<Lane> lanes_;
-    u64 held_ = 0;                     // slots in buckets
+    u64 held_ = 0;  // slots in buckets
 };
 
 }  // namespace outcore

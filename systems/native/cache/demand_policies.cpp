@@ -122,8 +122,7 @@ private:
 // Second chance: the hand spares a row used since it last passed. New rows count as unused.
 class Clock {
 public:
-    Clock(const AccessTrace& trace, size_t capacity)
-        : queue_(capacity), state_(trace.num_rows), capacity_(capacity) {}
+    Clock(const AccessTrace& trace, size_t capacity) : queue_(capacity), state_(trace.num_rows), capacity_(capacity) {}
 
     bool hit(u32 row) {
         if (state_[row] == 0) return false;
@@ -155,7 +154,10 @@ private:
 class Lfu {
 public:
     Lfu(const AccessTrace& trace, size_t capacity)
-        : uses_(trace.num_rows), cached_(trace.num_rows), capacity_(capacity), chains_(trace.num_rows, most_uses(trace) + 2) {}
+        : uses_(trace.num_rows),
+          cached_(trace.num_rows),
+          capacity_(capacity),
+          chains_(trace.num_rows, most_uses(trace) + 2) {}
 
     bool hit(u32 row) {
         const u32 uses = uses_[row]++;

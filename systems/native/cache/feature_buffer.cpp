@@ -39,7 +39,8 @@ private:
 // Place in the queue for slots. Every exit from the scope gives it up and wakes the next caller in the queue.
 class FeatureBuffer::Turn {
 public:
-    Turn(FeatureBuffer& buffer, std::unique_lock<SharedMutex>& lock) : buffer_(buffer), lock_(lock), ticket_(buffer.enqueue()) {}
+    Turn(FeatureBuffer& buffer, std::unique_lock<SharedMutex>& lock)
+        : buffer_(buffer), lock_(lock), ticket_(buffer.enqueue()) {}
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
     ~Turn() {
@@ -67,8 +68,7 @@ FeatureBuffer::FeatureBuffer(u32 num_slots) : num_slots_(num_slots) {
     clear();
 }
 
-FeatureBuffer::FeatureBuffer(u32 num_slots, std::span<std::byte> memory, bool create)
-    : num_slots_(num_slots) {
+FeatureBuffer::FeatureBuffer(u32 num_slots, std::span<std::byte> memory, bool create) : num_slots_(num_slots) {
     if (num_slots == 0) throw std::invalid_argument("a feature buffer needs at least one slot");
     if (memory.size() < bytes(num_slots) || reinterpret_cast<std::uintptr_t>(memory.data()) % 64 != 0) {
         throw std::invalid_argument("the shared memory is too small or not aligned to 64 bytes");
@@ -114,8 +114,8 @@ void FeatureBuffer::clear() {
 u64 FeatureBuffer::bytes(u32 num_slots) {
     const size_t slots = num_slots;
     return round_up(sizeof(Head)) + round_up(SlotTable::entries(num_slots) * sizeof(u32)) +
-           2 * round_up(slots * sizeof(i64)) + round_up(slots * sizeof(u32)) +
-           round_up(slots * sizeof(Slot)) + 2 * round_up((slots + 1) * sizeof(u32));
+           2 * round_up(slots * sizeof(i64)) + round_up(slots * sizeof(u32)) + round_up(slots * sizeof(Slot)) +
+           2 * round_up((slots + 1) * sizeof(u32));
 }
 
 u64 FeatureBuffer::enqueue() {
@@ -235,8 +235,7 @@ void FeatureBuffer::take(std::span<const i64> ids, Acquired& result) noexcept {
     }
 }
 
-BufferState FeatureBuffer::acquire(std::span<const i64> ids, double timeout_s, Acquired& result,
-                                   u64& needed) {
+BufferState FeatureBuffer::acquire(std::span<const i64> ids, double timeout_s, Acquired& result, u64& needed) {
     const auto deadline = deadline_of(timeout_s);
     for (const auto id : ids) {
         if (id < 0) throw std::out_of_range("a node id is negative");
@@ -247,7 +246,8 @@ BufferState FeatureBuffer::acquire(std::span<const i64> ids, double timeout_s, A
     result.waiting.reserve(ids.size());
     std::unique_lock lock(head_->mutex);
     const Turn turn(*this, lock);
-    if (!head_->slots_free.wait_until(lock, deadline, [&] { return closed() || turn.come(); })) return BufferState::timeout;
+    if (!head_->slots_free.wait_until(lock, deadline, [&] { return closed() || turn.come(); }))
+        return BufferState::timeout;
     for (;;) {
         if (closed()) return BufferState::closed;
         const u64 wanted = slots_wanted(ids, needed);
@@ -264,7 +264,8 @@ BufferState FeatureBuffer::acquire(std::span<const i64> ids, double timeout_s, A
 }
 
 u32 FeatureBuffer::checked(i64 slot) const {
-    if (slot < 0 || slot >= num_slots_) throw std::out_of_range("slot " + std::to_string(slot) + " is not in the buffer");
+    if (slot < 0 || slot >= num_slots_)
+        throw std::out_of_range("slot " + std::to_string(slot) + " is not in the buffer");
     return static_cast<u32>(slot);
 }
 
@@ -273,7 +274,8 @@ void FeatureBuffer::publish(std::span<const i64> slots) {
     {
         const std::lock_guard lock(head_->mutex);
         for (const auto slot : slots) {
-            if (state_[checked(slot)] != Slot::loading) throw std::logic_error("published a slot that is not in loading");
+            if (state_[checked(slot)] != Slot::loading)
+                throw std::logic_error("published a slot that is not in loading");
         }
         for (const auto slot : slots) state_[static_cast<size_t>(slot)] = Slot::valid;
     }

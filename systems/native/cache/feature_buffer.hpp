@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "base/types.hpp"
 #include "base/aligned_memory.hpp"
-#include "cache/slot_table.hpp"
+#include "base/types.hpp"
 #include "cache/shared_sync.hpp"
+#include "cache/slot_table.hpp"
 
 namespace outcore {
 
@@ -105,12 +105,12 @@ private:
     u32 num_slots_;
     AlignedMemory own_;  // empty where the memory is the caller's
     Head* head_ = nullptr;
-    SlotTable nodes_;                      // the mapping table and the reverse mapping array
+    SlotTable nodes_;  // the mapping table and the reverse mapping array
     std::span<u32> references_;
     std::span<Slot> state_;
-    std::span<u32> next_;        // the standby list, least recently used first; entry num_slots_ is its head
+    std::span<u32> next_;  // the standby list, least recently used first; entry num_slots_ is its head
     std::span<u32> prev_;
-    std::span<u64> seen_;        // by slot: stamp of the last call that saw it
+    std::span<u64> seen_;  // by slot: stamp of the last call that saw it
 };
 
 }  // namespace outcore

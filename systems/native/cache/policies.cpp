@@ -126,12 +126,12 @@ private:
 std::optional<Policy> policy_named(std::string_view name) {
     using enum Policy;
     constexpr std::array<std::pair<std::string_view, Policy>, 7> names{{{"belady", belady},
-                                                                       {"lru", lru},
-                                                                       {"fifo", fifo},
-                                                                       {"lfu", lfu},
-                                                                       {"clock", clock},
-                                                                       {"sieve", sieve},
-                                                                       {"s3-fifo", s3fifo}}};
+                                                                        {"lru", lru},
+                                                                        {"fifo", fifo},
+                                                                        {"lfu", lfu},
+                                                                        {"clock", clock},
+                                                                        {"sieve", sieve},
+                                                                        {"s3-fifo", s3fifo}}};
     for (const auto& [known, policy] : names) {
         if (known == name) return policy;
     }
@@ -250,8 +250,7 @@ std::vector<u64> belady_hits(const AccessTrace& trace) {
     return hits;
 }
 
-std::vector<i64> policy_misses(Policy policy, const AccessTrace& trace, std::span<const i64> sizes,
-                                        unsigned threads) {
+std::vector<i64> policy_misses(Policy policy, const AccessTrace& trace, std::span<const i64> sizes, unsigned threads) {
     check(trace);
     std::vector<i64> misses(sizes.size());
     if (policy == Policy::belady || policy == Policy::lru) {

@@ -13,7 +13,7 @@ namespace outcore {
 // Row accesses of mini-batches, one after another; a row occurs at most once in a mini-batch.
 struct AccessTrace {
     std::span<const u32> rows;    // in [0, num_rows)
-    std::span<const i64> begins;   // first access of each mini-batch, and the end
+    std::span<const i64> begins;  // first access of each mini-batch, and the end
     u32 num_rows;
 
     size_t num_batches() const { return begins.size() - 1; }
@@ -42,7 +42,6 @@ std::vector<u64> belady_hits(const AccessTrace& trace);
 u64 demand_misses(Policy policy, const AccessTrace& trace, u64 capacity);
 
 // Counts the misses for each of `sizes`: Belady and LRU in one pass, else up to `threads` sizes in parallel.
-std::vector<i64> policy_misses(Policy policy, const AccessTrace& trace, std::span<const i64> sizes,
-                                        unsigned threads);
+std::vector<i64> policy_misses(Policy policy, const AccessTrace& trace, std::span<const i64> sizes, unsigned threads);
 
 }  // namespace outcore

@@ -15,10 +15,10 @@ constexpr size_t round_up(size_t bytes) { return up_to(bytes, 64); }
 
 }  // namespace
 
-SegmentPool::SegmentPool(u32 parties, u32 portion, u32 segment_rows,
-                         std::span<std::byte> memory, bool create)
+SegmentPool::SegmentPool(u32 parties, u32 portion, u32 segment_rows, std::span<std::byte> memory, bool create)
     : parties_(parties), portion_(portion), segment_rows_(segment_rows) {
-    if (parties == 0 || portion == 0 || segment_rows == 0) throw std::invalid_argument("a staging buffer needs a segment");
+    if (parties == 0 || portion == 0 || segment_rows == 0)
+        throw std::invalid_argument("a staging buffer needs a segment");
     if (parties > max_parties) throw std::invalid_argument("at most 256 processes share a staging buffer");
     if (memory.size() < bytes(parties, portion, segment_rows) ||
         reinterpret_cast<std::uintptr_t>(memory.data()) % 64 != 0) {
@@ -54,10 +54,10 @@ void SegmentPool::lay_out(std::byte* memory) {
 u64 SegmentPool::bytes(u32 parties, u32 portion, u32 segment_rows) {
     const size_t segments = size_t{parties} * portion;
     const size_t rows = segments * segment_rows;
-    if (segments >= SlotTable::nil / 2 || rows >= SlotTable::nil / 2) throw std::invalid_argument("a shared staging buffer has at most 2^31 rows");
+    if (segments >= SlotTable::nil / 2 || rows >= SlotTable::nil / 2)
+        throw std::invalid_argument("a shared staging buffer has at most 2^31 rows");
     return round_up(sizeof(Head)) + round_up(segments * sizeof(Segment)) +
-           round_up(SlotTable::entries(static_cast<u32>(rows)) * sizeof(u32)) +
-           round_up(rows * sizeof(i64));
+           round_up(SlotTable::entries(static_cast<u32>(rows)) * sizeof(u32)) + round_up(rows * sizeof(i64));
 }
 
 bool SegmentPool::may_take(u32 party, bool borrow, bool waited) const {
@@ -138,9 +138,8 @@ std::vector<i64> SegmentPool::present(std::span<const i64> nodes) {
     return found;
 }
 
-std::vector<i64> SegmentPool::fetch(u32 party, u32 segment,
-                                             std::span<const i64> nodes, std::span<std::byte> staging,
-                                             u64 row_bytes) {
+std::vector<i64> SegmentPool::fetch(u32 party, u32 segment, std::span<const i64> nodes, std::span<std::byte> staging,
+                                    u64 row_bytes) {
     if (party >= parties_ || segment >= segments()) throw std::out_of_range("there is no such party or segment");
     if (staging.size() < u64{segments()} * segment_rows_ * row_bytes) {
         throw std::invalid_argument("the staging buffer is smaller than its segments");

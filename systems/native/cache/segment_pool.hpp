@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "cache/slot_table.hpp"
 #include "cache/shared_sync.hpp"
+#include "cache/slot_table.hpp"
 
 namespace outcore {
 
@@ -26,8 +26,7 @@ public:
 
     // Uses `bytes(...)` of memory that processes share, aligned to 64 bytes: one process creates the pool, the others
     // attach after that. The memory has to outlive the object. Throws std::invalid_argument for sizes that do not fit.
-    SegmentPool(u32 parties, u32 portion, u32 segment_rows, std::span<std::byte> memory,
-                bool create);
+    SegmentPool(u32 parties, u32 portion, u32 segment_rows, std::span<std::byte> memory, bool create);
 
     static u64 bytes(u32 parties, u32 portion, u32 segment_rows);
 
@@ -44,8 +43,8 @@ public:
     std::vector<i64> present(std::span<const i64> nodes);
     // Copies the rows of `nodes` that still lie in some segment to the first rows of `segment`, which the caller holds;
     // returns their positions. `staging` is the table of all segments' rows.
-    std::vector<i64> fetch(u32 party, u32 segment, std::span<const i64> nodes,
-                                    std::span<std::byte> staging, u64 row_bytes);
+    std::vector<i64> fetch(u32 party, u32 segment, std::span<const i64> nodes, std::span<std::byte> staging,
+                           u64 row_bytes);
 
     // Wakes every waiter; `acquire` returns `closed` from then on.
     void close();
@@ -58,7 +57,7 @@ private:
 
     struct Segment {
         u32 holder = nobody;
-        u32 pins = 0;     // copies of its rows in progress
+        u32 pins = 0;  // copies of its rows in progress
         u64 freed_at = 0;
     };
     struct Party {

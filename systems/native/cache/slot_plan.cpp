@@ -58,8 +58,8 @@ SlotPlanner::SlotPlanner(u32 slots, u32 window, bool keep, u32 threads)
 u32 SlotPlanner::parts(u64 batches, u32 threads) { return std::min(threads, batches <= 256 ? 8U : 2U); }
 
 u64 SlotPlanner::bytes(u64 slots, u64 batches, u64 accesses, u32 threads) {
-    return 24 * slots + 8 * accesses + std::max(8U, 4 * parts(batches, threads)) * (batches + 8) * (batches + 8) + 32 * group_uses +
-           8 * (slots + batches);
+    return 24 * slots + 8 * accesses + std::max(8U, 4 * parts(batches, threads)) * (batches + 8) * (batches + 8) +
+           32 * group_uses + 8 * (slots + batches);
 }
 
 u32 SlotPlanner::batch_of(u32 access) const {
@@ -68,15 +68,16 @@ u32 SlotPlanner::batch_of(u32 access) const {
     return batch;
 }
 
-void SlotPlanner::plan(std::span<const u32> nodes, std::span<const i64> offsets,
-                       std::span<const i64> seeds) {
+void SlotPlanner::plan(std::span<const u32> nodes, std::span<const i64> offsets, std::span<const i64> seeds) {
     check_offsets(offsets, nodes.size(), "the mini-batches' nodes");
-    if (seeds.size() + 1 != offsets.size()) throw std::invalid_argument("there are " + std::to_string(seeds.size()) + " seed counts for " +
-                                                                        std::to_string(offsets.size() - 1) + " mini-batches");
+    if (seeds.size() + 1 != offsets.size())
+        throw std::invalid_argument("there are " + std::to_string(seeds.size()) + " seed counts for " +
+                                    std::to_string(offsets.size() - 1) + " mini-batches");
     for (size_t b = 0; b < seeds.size(); ++b)
         if (seeds[b] < 0 || seeds[b] > offsets[b + 1] - offsets[b])
-            throw std::invalid_argument("mini-batch " + std::to_string(b) + " of " + std::to_string(offsets[b + 1] - offsets[b]) +
-                                        " nodes has " + std::to_string(seeds[b]) + " seed nodes");
+            throw std::invalid_argument("mini-batch " + std::to_string(b) + " of " +
+                                        std::to_string(offsets[b + 1] - offsets[b]) + " nodes has " +
+                                        std::to_string(seeds[b]) + " seed nodes");
     if (nodes.size() >= none - 16) throw std::invalid_argument("too many uses for one plan");
     nodes_ = nodes;
     offsets_.assign(offsets.begin(), offsets.end());
@@ -123,7 +124,7 @@ struct SlotPlanner::Uses {
     std::vector<size_t> run_begin;
     std::vector<u32> seed_order;  // accesses of seed nodes, sorted by node within their mini-batch
     std::vector<size_t> seed_begin;
-    std::vector<u64> old;         // rows of the previous call: node << 32 | slot, by node
+    std::vector<u64> old;  // rows of the previous call: node << 32 | slot, by node
 };
 
 // Finds next_ and counts the pairs. `none - 1 - c` in next_ marks the last use of a row of class c.
@@ -159,7 +160,8 @@ void SlotPlanner::find_next(Team& team) {
     for (size_t i = 0; i < nodes_.size(); i += sampled_uses) sample.push_back(nodes_[i]);
     std::sort(sample.begin(), sample.end());
     std::vector<u64> bounds{0};
-    for (size_t p = 1; p < count; ++p) bounds.push_back(std::max<u64>(bounds.back(), sample[sample.size() * p / count]));
+    for (size_t p = 1; p < count; ++p)
+        bounds.push_back(std::max<u64>(bounds.back(), sample[sample.size() * p / count]));
     u32 most = 0;
     for (const auto node : nodes_) most = std::max(most, node);
     bounds.push_back(nodes_.empty() ? 0 : u64{most} + 1);
@@ -185,7 +187,7 @@ void SlotPlanner::find_next_of(const Uses& all, u64 from, u64 stop_node, u64 gro
             while (seed_at[b] < all.seed_begin[b + 1] && nodes_[all.seed_order[seed_at[b]]] < from) ++seed_at[b];
     }
     std::vector<u64> found, other;  // node << 32 | access
-    u64 width = 64;  // few at first: the most popular nodes of generated graphs come first
+    u64 width = 64;                 // few at first: the most popular nodes of generated graphs come first
     for (u64 first = from; first < stop_node;) {
         const u64 last = std::min(stop_node, first + width);
         found.clear();
@@ -244,8 +246,9 @@ void SlotPlanner::decide() {
             for (u32 to = static_cast<u32>(t) + 1; to < columns_; ++to) busy += pair(from, to);
         for (u32 f = static_cast<u32>(std::min<i64>(t + 1, window + 1)); f <= window_; ++f) busy += pinned[f];
         if (busy > slots_) {
-            throw std::invalid_argument("mini-batches " + std::to_string(t - window + 1) + " to " + std::to_string(t) + " use " +
-                                        std::to_string(busy) + " rows at a time, there are " + std::to_string(slots_) + " slots");
+            throw std::invalid_argument("mini-batches " + std::to_string(t - window + 1) + " to " + std::to_string(t) +
+                                        " use " + std::to_string(busy) + " rows at a time, there are " +
+                                        std::to_string(slots_) + " slots");
         }
         total -= active[static_cast<size_t>(t)];
         active[static_cast<size_t>(t)] = 0;
@@ -368,12 +371,14 @@ std::vector<i64> SlotPlanner::miss_counts() const {
 }
 
 void SlotPlanner::copy_misses(std::span<u32> to) const {
-    if (to.size() != missed_.size()) throw std::invalid_argument("there are " + std::to_string(missed_.size()) + " rows to be read");
+    if (to.size() != missed_.size())
+        throw std::invalid_argument("there are " + std::to_string(missed_.size()) + " rows to be read");
     std::transform(missed_.begin(), missed_.end(), to.begin(), [&](auto access) { return nodes_[access]; });
 }
 
 std::vector<i64> SlotPlanner::sampled_misses(u64 region_rows, u64 every) const {
-    if (region_rows == 0 || every == 0) throw std::invalid_argument("regions have rows, and one of at least one is taken");
+    if (region_rows == 0 || every == 0)
+        throw std::invalid_argument("regions have rows, and one of at least one is taken");
     std::vector<i64> result;
     u64 region = UINT64_MAX;
     bool taken = false;
@@ -390,11 +395,13 @@ std::vector<i64> SlotPlanner::sampled_misses(u64 region_rows, u64 every) const {
 }
 
 std::string SlotPlanner::list_header(size_t i) const {
-    return "[[\"slots\",\"<i4\",[" + std::to_string(uses_of(i)) + "]],[\"to\",\"<i4\",[" + std::to_string(misses_of(i)) + "]]]";
+    return "[[\"slots\",\"<i4\",[" + std::to_string(uses_of(i)) + "]],[\"to\",\"<i4\",[" +
+           std::to_string(misses_of(i)) + "]]]";
 }
 
 u64 SlotPlanner::list_bytes(size_t i) const {
-    return up_to(up_to(up_to(8 + list_header(i).size(), array_align) + 4 * uses_of(i), array_align) + 4 * misses_of(i), list_align);
+    return up_to(up_to(up_to(8 + list_header(i).size(), array_align) + 4 * uses_of(i), array_align) + 4 * misses_of(i),
+                 list_align);
 }
 
 u64 SlotPlanner::write_list(size_t i, std::span<std::byte> to) const {

@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "base/types.hpp"
 #include "base/team.hpp"
+#include "base/types.hpp"
 
 namespace outcore {
 
 struct SlotMisses {
-    std::vector<i64> ids;     // ascending
-    std::vector<i32> slots;   // slot of each id
+    std::vector<i64> ids;    // ascending
+    std::vector<i32> slots;  // slot of each id
 };
 
 class SlotPlanner {
@@ -96,7 +96,7 @@ private:
     std::vector<u32> place_;      // by access: its slot, with fresh_bit for a row to read
     std::vector<u32> pairs_;      // [from + window, to]: rows used by `from`, next by `to`; later: rows kept
     std::vector<u32> coarse_;
-    std::vector<u32> missed_;        // accesses whose rows are read, by mini-batch, then node
+    std::vector<u32> missed_;  // accesses whose rows are read, by mini-batch, then node
     std::vector<size_t> missed_begin_;
     u64 hits_ = 0, carried_ = 0;
 };

@@ -61,6 +61,7 @@ struct OpenedBackend {
 // Opens a backend for one file: `depth` requests in flight, by as many threads as `threads` says where there is no ring.
 // `bounce`: a buffer to register with the ring. Throws std::runtime_error where io_uring is needed and unavailable,
 // std::system_error where the host gives no thread.
-OpenedBackend open_backend(const IoChoice& choice, int fd, u32 depth, u32 threads, const AlignedMemory* bounce = nullptr);
+OpenedBackend open_backend(const IoChoice& choice, int fd, u32 depth, u32 threads,
+                           const AlignedMemory* bounce = nullptr);
 
 }  // namespace outcore

@@ -14,8 +14,12 @@ public:
 
     // Hands out runs of 2^k units of `unit_bytes` each from `total_bytes`.
     Buddy(size_t total_bytes, size_t unit_bytes)
-        : unit_bytes_(unit_bytes), units_(static_cast<u32>(total_bytes / unit_bytes)), heads_(32, none),
-          next_(units_, none), prev_(units_, none), free_order_(units_, used) {
+        : unit_bytes_(unit_bytes),
+          units_(static_cast<u32>(total_bytes / unit_bytes)),
+          heads_(32, none),
+          next_(units_, none),
+          prev_(units_, none),
+          free_order_(units_, used) {
         u32 at = 0;
         while (at < units_) {
             const u32 largest = static_cast<u32>(std::bit_width(units_ - at)) - 1;

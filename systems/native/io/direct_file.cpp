@@ -39,14 +39,14 @@ FileHandle FileHandle::open_direct(const std::string& path, int flags) {
 }
 
 DirectFile::DirectFile(const std::string& path) : file_(FileHandle::open_direct(path, O_RDONLY)) {
-    struct stat info {};
+    struct stat info{};
     if (fstat(fd(), &info) != 0) throw std::system_error(errno, std::generic_category(), path);
     size_ = static_cast<u64>(S_ISBLK(info.st_mode) ? lseek(fd(), 0, SEEK_END) : info.st_size);
     const dev_t device = S_ISBLK(info.st_mode) ? info.st_rdev : info.st_dev;
     u32 offset_alignment = 0;
     u32 memory_alignment = 0;
 #ifdef STATX_DIOALIGN
-    struct statx more {};
+    struct statx more{};
     if (syscall(SYS_statx, fd(), "", AT_EMPTY_PATH, STATX_DIOALIGN, &more) == 0 && (more.stx_mask & STATX_DIOALIGN)) {
         offset_alignment = more.stx_dio_offset_align;
         memory_alignment = more.stx_dio_mem_align;
@@ -55,7 +55,8 @@ DirectFile::DirectFile(const std::string& path) : file_(FileHandle::open_direct(
     if (offset_alignment == 0) offset_alignment = sysfs_block_bytes(device);
     if (offset_alignment == 0 || !std::has_single_bit(offset_alignment)) offset_alignment = 4096;
     block_bytes_ = offset_alignment < 512 ? 512 : offset_alignment;
-    memory_alignment_ = memory_alignment != 0 && std::has_single_bit(memory_alignment) ? memory_alignment : block_bytes_;
+    memory_alignment_ =
+        memory_alignment != 0 && std::has_single_bit(memory_alignment) ? memory_alignment : block_bytes_;
 }
 
 }  // namespace outcore

@@ -77,7 +77,8 @@ private:
 
     void queue(u32 tag) {
         const Write& write = writes_[tag];
-        backend_->queue({write.offset + write.done, write.buffer + write.done, static_cast<u32>(write.bytes - write.done), tag, false, true});
+        backend_->queue({write.offset + write.done, write.buffer + write.done,
+                         static_cast<u32>(write.bytes - write.done), tag, false, true});
     }
 
     void reap(u32 at_least) {

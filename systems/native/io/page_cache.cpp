@@ -43,7 +43,7 @@ public:
 };
 
 u64 resident_by_mincore(int fd, const std::string& path) {
-    struct stat info {};
+    struct stat info{};
     if (fstat(fd, &info) != 0) fail(path);
     const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     constexpr size_t piece = size_t{1} << 30;

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/types.hpp"
 #include "base/aligned_memory.hpp"
+#include "base/types.hpp"
 #include "io/range_queue.hpp"
 
 namespace outcore {
@@ -41,7 +41,7 @@ public:
     using Units = std::vector<u64>;  // a bit for each unit of a piece
 
     struct Read {
-        u64 base = 0;       // byte of the file at which the piece's memory begins
+        u64 base = 0;  // byte of the file at which the piece's memory begins
         std::byte* memory = nullptr;
         std::vector<RangeQueue::Ticket> tickets;
     };

@@ -57,7 +57,8 @@ void PreadPool::work() noexcept {
         --num_waiting_;
         lock.unlock();
         const auto at = static_cast<off_t>(io.offset);
-        const ssize_t got = io.write ? pwrite(fd_, io.destination, io.length, at) : pread(fd_, io.destination, io.length, at);
+        const ssize_t got =
+            io.write ? pwrite(fd_, io.destination, io.length, at) : pread(fd_, io.destination, io.length, at);
         const auto result = static_cast<i32>(got < 0 ? -errno : got);
         lock.lock();
         done_.push_back({io.tag, result});

@@ -28,7 +28,7 @@ private:
 
     int fd_;
     // None of these grows beyond `depth`, which is reserved from the start: threads allocate nothing.
-    std::vector<Io> staged_;  // queued, not yet given to the threads
+    std::vector<Io> staged_;   // queued, not yet given to the threads
     std::vector<Io> waiting_;  // a ring of `depth` places; `first_waiting_` begins next
     std::vector<Completion> done_;
     size_t first_waiting_ = 0;

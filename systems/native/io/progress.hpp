@@ -1,7 +1,6 @@
 // Progress of one request: resumes short reads from the last whole block and recognises the end of the file.
 #pragma once
 
-
 #include "base/types.hpp"
 
 namespace outcore {

@@ -37,7 +37,8 @@ RangeQueue::Ticket RangeQueue::submit(u64 offset, u64 need, std::span<std::byte>
     if (offset % block != 0 || reinterpret_cast<std::uintptr_t>(memory.data()) % file_.memory_alignment() != 0) {
         throw std::invalid_argument("the range or its memory is not aligned");
     }
-    if (need > memory.size() || (need + block - 1) / block * block > memory.size()) throw std::invalid_argument("the memory is too small");
+    if (need > memory.size() || (need + block - 1) / block * block > memory.size())
+        throw std::invalid_argument("the memory is too small");
     const std::lock_guard lock(mutex_);
     ranges_.push_back({.offset = offset, .need = need, .memory = memory.data(), .failure = {}});
     if (ended_ != 0) ranges_.back().failure = IoFailure{ended_, offset};

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "io/direct_file.hpp"
 #include "io/backend.hpp"
+#include "io/direct_file.hpp"
 #include "io/progress.hpp"
 #include "read/window.hpp"
 
@@ -96,7 +96,7 @@ private:
     std::deque<Range> ranges_;
     Ticket first_ = 0;   // ticket of ranges_.front()
     Ticket cursor_ = 0;  // ticket of the range whose requests are being queued
-    int ended_ = 0;  // errno of all later ranges: ECANCELED, or that of the failed ring
+    int ended_ = 0;      // errno of all later ranges: ECANCELED, or that of the failed ring
     std::mutex closing_;
     std::thread thread_;
 };

@@ -31,8 +31,7 @@ bool walk(std::span<const Id> sources, std::span<const i64> indptr, i64 edge, co
 }  // namespace
 
 template <class Id>
-bool count_by_piece(std::span<const Id> sources, u64 num_nodes, u64 piece_rows,
-                    std::span<i64> counts) {
+bool count_by_piece(std::span<const Id> sources, u64 num_nodes, u64 piece_rows, std::span<i64> counts) {
     using Unsigned = std::make_unsigned_t<Id>;
     Unsigned top = 0;
     for (const Id id : sources) top = std::max(top, static_cast<Unsigned>(id));
@@ -43,8 +42,8 @@ bool count_by_piece(std::span<const Id> sources, u64 num_nodes, u64 piece_rows,
 }
 
 template <class Id>
-bool place_by_piece(std::span<const Id> sources, std::span<const i64> indptr, i64 first_edge,
-                    u64 piece_rows, std::span<i64> next, std::span<PieceEdge> out) {
+bool place_by_piece(std::span<const Id> sources, std::span<const i64> indptr, i64 first_edge, u64 piece_rows,
+                    std::span<i64> next, std::span<PieceEdge> out) {
     if (piece_rows == 0) return false;
     return walk(sources, indptr, first_edge, [&](u64 source, size_t target) {
         const u64 piece = source / piece_rows;
@@ -57,8 +56,8 @@ bool place_by_piece(std::span<const Id> sources, std::span<const i64> indptr, i6
 }
 
 template <class Id>
-bool count_loops(std::span<const Id> sources, std::span<const i64> indptr, i64 first_target,
-                 i64 first_edge, std::span<i32> loops) {
+bool count_loops(std::span<const Id> sources, std::span<const i64> indptr, i64 first_target, i64 first_edge,
+                 std::span<i32> loops) {
     return walk(sources, indptr, first_edge, [&](u64 source, size_t target) {
         if (target >= loops.size()) return false;
         loops[target] += source == static_cast<u64>(first_target) + target;
@@ -68,14 +67,12 @@ bool count_loops(std::span<const Id> sources, std::span<const i64> indptr, i64 f
 
 template bool count_by_piece(std::span<const i32>, u64, u64, std::span<i64>);
 template bool count_by_piece(std::span<const i64>, u64, u64, std::span<i64>);
-template bool place_by_piece(std::span<const i32>, std::span<const i64>, i64, u64,
-                             std::span<i64>, std::span<PieceEdge>);
-template bool place_by_piece(std::span<const i64>, std::span<const i64>, i64, u64,
-                             std::span<i64>, std::span<PieceEdge>);
-template bool count_loops(std::span<const i32>, std::span<const i64>, i64, i64,
-                          std::span<i32>);
-template bool count_loops(std::span<const i64>, std::span<const i64>, i64, i64,
-                          std::span<i32>);
+template bool place_by_piece(std::span<const i32>, std::span<const i64>, i64, u64, std::span<i64>,
+                             std::span<PieceEdge>);
+template bool place_by_piece(std::span<const i64>, std::span<const i64>, i64, u64, std::span<i64>,
+                             std::span<PieceEdge>);
+template bool count_loops(std::span<const i32>, std::span<const i64>, i64, i64, std::span<i32>);
+template bool count_loops(std::span<const i64>, std::span<const i64>, i64, i64, std::span<i32>);
 
 bool add_rows(std::span<const PieceEdge> edges, const RowSums& sums, unsigned threads) {
     if (edges.empty()) return true;

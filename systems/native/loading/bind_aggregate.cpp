@@ -35,8 +35,8 @@ void bind_aggregate(nb::module_& m) {
             return add_rows({reinterpret_cast<const PieceEdge*>(edges.data()), edges.size()},
                             {rows, sums, dim, weights, first_row, first_target, skip_loops}, threads);
         },
-        "edges"_a.noconvert(), "rows"_a.noconvert(), "sums"_a.noconvert(), "dim"_a, "weights"_a.noconvert(), "first_row"_a,
-        "first_target"_a, "skip_loops"_a, "threads"_a, released());
+        "edges"_a.noconvert(), "rows"_a.noconvert(), "sums"_a.noconvert(), "dim"_a, "weights"_a.noconvert(),
+        "first_row"_a, "first_target"_a, "skip_loops"_a, "threads"_a, released());
 }
 
 }  // namespace outcore

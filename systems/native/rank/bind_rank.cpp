@@ -33,7 +33,8 @@ void bind_ids(nb::module_& m, nb::class_<BinnedEdges>& binned) {
                "first_edge"_a, "threads"_a, released());
     m.def(
         "partition_greedily",
-        [](Ids indptr, std::span<const Id> indices, Ids train, unsigned hops, Ids given, Words members, unsigned threads) {
+        [](Ids indptr, std::span<const Id> indices, Ids train, unsigned hops, Ids given, Words members,
+           unsigned threads) {
             const auto graph = graph_of<Id>(indptr, indices, members);
             if (!given.empty() && given.size() != train.size()) throw std::out_of_range("given has another size");
             return partition_greedily(graph, train, hops, members.num_rows, given, members_of(members), threads);
@@ -66,24 +67,27 @@ void bind_rank(nb::module_& m) {
     m.def("binned_entries", [](u64 num_nodes) { return Binning(num_nodes).entries(); }, "num_nodes"_a);
     m.def(
         "add_along",
-        [](const std::vector<nb::object>& chunks, std::span<const double> values, std::span<double> sums, unsigned threads) {
+        [](const std::vector<nb::object>& chunks, std::span<const double> values, std::span<double> sums,
+           unsigned threads) {
             std::vector<const BinnedEdges*> edges;  // `chunks` keeps them alive even if the caller's sequence changes
             for (const nb::object& chunk : chunks) edges.push_back(&nb::cast<const BinnedEdges&>(chunk));
             if (sums.size() < Binning(values.size()).entries()) throw std::out_of_range("sums has too few entries");
             unlocked([&] { add_along(edges, values, sums, threads); });
         },
         "chunks"_a, "values"_a.noconvert(), "sums"_a.noconvert(), "threads"_a,
-        nb::sig("def add_along(chunks: collections.abc.Sequence[BinnedEdges], values: numpy.typing.NDArray[numpy.float64], "
-                "sums: numpy.typing.NDArray[numpy.float64], threads: int) -> None"));
+        nb::sig(
+            "def add_along(chunks: collections.abc.Sequence[BinnedEdges], values: numpy.typing.NDArray[numpy.float64], "
+            "sums: numpy.typing.NDArray[numpy.float64], threads: int) -> None"));
     m.def(
         "pagerank_step",
-        [](std::span<double> scores, std::span<double> sums, std::span<const double> before, double base, double damping,
-           unsigned threads) {
+        [](std::span<double> scores, std::span<double> sums, std::span<const double> before, double base,
+           double damping, unsigned threads) {
             if (sums.size() < Binning(scores.size()).entries()) throw std::out_of_range("sums has too few entries");
             if (!before.empty() && before.size() != scores.size()) throw std::out_of_range("before has another size");
             return pagerank_step(scores, sums, before, base, damping, threads);
         },
-        "scores"_a.noconvert(), "sums"_a.noconvert(), "before"_a.noconvert(), "base"_a, "damping"_a, "threads"_a, released());
+        "scores"_a.noconvert(), "sums"_a.noconvert(), "before"_a.noconvert(), "base"_a, "damping"_a, "threads"_a,
+        released());
     m.def(
         "divide_by_degrees",
         [](std::span<double> scores, Ids indptr, unsigned threads) {

@@ -77,9 +77,8 @@ void for_each_in_order(const CscView<Id>& graph, std::span<const i64> train, uns
 }  // namespace
 
 template <class Id>
-std::vector<i64> partition_greedily(const CscView<Id>& graph, std::span<const i64> train, unsigned hops,
-                                             u64 partitions, std::span<const i64> given, Members members,
-                                             unsigned threads) {
+std::vector<i64> partition_greedily(const CscView<Id>& graph, std::span<const i64> train, unsigned hops, u64 partitions,
+                                    std::span<const i64> given, Members members, unsigned threads) {
     const double average = static_cast<double>(train.size()) / static_cast<double>(partitions);
     const u64 room = (train.size() + partitions - 1) / partitions;
     constexpr i32 none = -1;
@@ -126,25 +125,26 @@ std::vector<i64> partition_greedily(const CscView<Id>& graph, std::span<const i6
 }
 
 template <class Id>
-Accesses count_accesses(const CscView<Id>& graph, std::span<const i64> train,
-                        std::span<const i64> partition_of, unsigned hops, Members members, unsigned threads) {
+Accesses count_accesses(const CscView<Id>& graph, std::span<const i64> train, std::span<const i64> partition_of,
+                        unsigned hops, Members members, unsigned threads) {
     Accesses counts;
     for_each_in_order(graph, train, hops, threads, [&](size_t i, const std::vector<u32>& found) {
         const auto partition = static_cast<u64>(partition_of[i]);
-        if (members.stride == 0 || partition >= members.words.size() / members.stride) throw std::invalid_argument("a partition does not exist");
+        if (members.stride == 0 || partition >= members.words.size() / members.stride)
+            throw std::invalid_argument("a partition does not exist");
         counts.all += found.size();
         for (const u32 node : found) counts.outside += !members.has(partition, node);
     });
     return counts;
 }
 
-template std::vector<i64> partition_greedily(const CscView<i32>&, std::span<const i64>, unsigned,
-                                                      u64, std::span<const i64>, Members, unsigned);
-template Accesses count_accesses(const CscView<i32>&, std::span<const i64>, std::span<const i64>,
-                                 unsigned, Members, unsigned);
-template std::vector<i64> partition_greedily(const CscView<i64>&, std::span<const i64>, unsigned,
-                                                      u64, std::span<const i64>, Members, unsigned);
-template Accesses count_accesses(const CscView<i64>&, std::span<const i64>, std::span<const i64>,
-                                 unsigned, Members, unsigned);
+template std::vector<i64> partition_greedily(const CscView<i32>&, std::span<const i64>, unsigned, u64,
+                                             std::span<const i64>, Members, unsigned);
+template Accesses count_accesses(const CscView<i32>&, std::span<const i64>, std::span<const i64>, unsigned, Members,
+                                 unsigned);
+template std::vector<i64> partition_greedily(const CscView<i64>&, std::span<const i64>, unsigned, u64,
+                                             std::span<const i64>, Members, unsigned);
+template Accesses count_accesses(const CscView<i64>&, std::span<const i64>, std::span<const i64>, unsigned, Members,
+                                 unsigned);
 
 }  // namespace outcore

@@ -16,8 +16,7 @@ u64 BinnedEdges::part_edges(u64 bins) {
     return std::max<u64>(u64{1} << 18, bins * 64);
 }
 
-u64 BinnedEdges::plan_bytes(u64 num_nodes, u64 edges, u64 targets,
-                                      u64 appends) {
+u64 BinnedEdges::plan_bytes(u64 num_nodes, u64 edges, u64 targets, u64 appends) {
     const u64 bins = Binning(num_nodes).bins();
     const u64 parts = edges / part_edges(bins) + targets / part_targets + appends + 1;
     return 4 * edges + 2 * parts * (4 * (bins + 1) + sizeof(Part));  // vectors may grow to twice their size
@@ -30,8 +29,8 @@ void BinnedEdges::clear() {
 }
 
 template <class Id>
-bool BinnedEdges::append(std::span<const Id> sources, std::span<const i64> indptr, i64 first_target,
-                         i64 first_edge, unsigned threads) {
+bool BinnedEdges::append(std::span<const Id> sources, std::span<const i64> indptr, i64 first_target, i64 first_edge,
+                         unsigned threads) {
     if (sources.empty()) return true;
     if (sources.size() > capacity_ - size_) throw std::length_error("more edges than there is room for");
     if (indptr.size() < 2) return false;
@@ -53,8 +52,7 @@ bool BinnedEdges::append(std::span<const Id> sources, std::span<const i64> indpt
         const auto last = std::min<i64>(targets, target + static_cast<i64>(part_targets));
         const i64 limit = indptr[static_cast<size_t>(last)] - first_edge;
         if (limit <= static_cast<i64>(begin)) return failed();
-        const u64 end =
-            std::min({static_cast<u64>(sources.size()), begin + part_edges(bins), static_cast<u64>(limit)});
+        const u64 end = std::min({static_cast<u64>(sources.size()), begin + part_edges(bins), static_cast<u64>(limit)});
         parts_.push_back({size_ + begin, size_ + end, first_target + target});
         begin = end;
     }
@@ -75,8 +73,8 @@ bool BinnedEdges::append(std::span<const Id> sources, std::span<const i64> indpt
 }
 
 template <class Id>
-bool BinnedEdges::sort_part(const Part& part, u32* next, std::span<const Id> sources,
-                            std::span<const i64> indptr, i64 first_target, i64 first_edge) {
+bool BinnedEdges::sort_part(const Part& part, u32* next, std::span<const Id> sources, std::span<const i64> indptr,
+                            i64 first_target, i64 first_edge) {
     using Unsigned = std::make_unsigned_t<Id>;
     const u64 bins = binning_.bins();
     const unsigned shift = binning_.shift;
@@ -105,10 +103,8 @@ bool BinnedEdges::sort_part(const Part& part, u32* next, std::span<const Id> sou
     return true;
 }
 
-template bool BinnedEdges::append(std::span<const i32>, std::span<const i64>, i64, i64,
-                                unsigned);
-template bool BinnedEdges::append(std::span<const i64>, std::span<const i64>, i64, i64,
-                                unsigned);
+template bool BinnedEdges::append(std::span<const i32>, std::span<const i64>, i64, i64, unsigned);
+template bool BinnedEdges::append(std::span<const i64>, std::span<const i64>, i64, i64, unsigned);
 
 void add_along(std::span<const BinnedEdges* const> chunks, std::span<const double> values, std::span<double> sums,
                unsigned threads) {

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "base/types.hpp"
 #include "base/aligned_memory.hpp"
+#include "base/types.hpp"
 
 namespace outcore {
 
@@ -37,15 +37,18 @@ class BinnedEdges {
 public:
     // Allocates memory for `capacity` edges, which stay in the order of the append() calls.
     BinnedEdges(u64 num_nodes, u64 capacity)
-        : num_nodes_(num_nodes), binning_(num_nodes), capacity_(checked(capacity)),
-          memory_(capacity * sizeof(u32)), edges_(reinterpret_cast<u32*>(memory_.data())) {}
+        : num_nodes_(num_nodes),
+          binning_(num_nodes),
+          capacity_(checked(capacity)),
+          memory_(capacity * sizeof(u32)),
+          edges_(reinterpret_cast<u32*>(memory_.data())) {}
 
     // Adds the edges from `first_edge` of the graph on, with the given sources; `indptr` has the index pointers of the
     // targets from `first_target` on, and one more. Returns false, and adds nothing, for an invalid source or an
     // `indptr` of another graph. Throws std::length_error beyond the capacity.
     template <class Id>
-    bool append(std::span<const Id> sources, std::span<const i64> indptr, i64 first_target,
-                i64 first_edge, unsigned threads);
+    bool append(std::span<const Id> sources, std::span<const i64> indptr, i64 first_target, i64 first_edge,
+                unsigned threads);
 
     void clear();
     u64 num_nodes() const { return num_nodes_; }
@@ -53,8 +56,7 @@ public:
     u64 capacity() const { return capacity_; }
 
     // Returns the bytes of an object for `edges` edges of `targets` target nodes in total, added by `appends` calls.
-    static u64 plan_bytes(u64 num_nodes, u64 edges, u64 targets,
-                                    u64 appends);
+    static u64 plan_bytes(u64 num_nodes, u64 edges, u64 targets, u64 appends);
 
 private:
     friend void add_along(std::span<const BinnedEdges* const>, std::span<const double>, std::span<double>, unsigned);
@@ -69,8 +71,8 @@ private:
     static u64 part_edges(u64 bins);
 
     template <class Id>
-    bool sort_part(const Part& part, u32* begins, std::span<const Id> sources,
-                   std::span<const i64> indptr, i64 first_target, i64 first_edge);
+    bool sort_part(const Part& part, u32* begins, std::span<const Id> sources, std::span<const i64> indptr,
+                   i64 first_target, i64 first_edge);
 
     static u64 checked(u64 capacity) {
         if (capacity > (u64{1} << 60)) throw std::bad_alloc();

@@ -13,7 +13,8 @@
 template <>
 struct nanobind::detail::type_caster<outcore::ReadResult> : tuple_of_fields<outcore::ReadResult, 2> {};
 template <>
-struct nanobind::detail::type_caster<outcore::RangeQueue::Arrival> : tuple_of_fields<outcore::RangeQueue::Arrival, 2> {};
+struct nanobind::detail::type_caster<outcore::RangeQueue::Arrival> : tuple_of_fields<outcore::RangeQueue::Arrival, 2> {
+};
 
 namespace outcore {
 namespace {
@@ -79,16 +80,24 @@ void bind_readers(nb::module_& m) {
     nb::class_<Reader>(m, "Reader", "Reads rows of a table file, or ranges of it, with direct I/O.")
         .def(
             "__init__",
-            [](Reader* self, const std::string& path, u64 data_offset, u64 num_rows, u64 row_bytes, u32 depth, u32 granularity,
-               bool merge, u64 max_request_bytes, u64 merge_gap_bytes, const std::string& mode, u32 threads,
-               bool register_buffers, u64 buffer_bytes) {
-                const ReaderOptions options{data_offset, num_rows, row_bytes, depth, granularity,
-                                            {merge, max_request_bytes, merge_gap_bytes}, IoChoice::named(mode),
-                                            register_buffers, threads, buffer_bytes};
+            [](Reader* self, const std::string& path, u64 data_offset, u64 num_rows, u64 row_bytes, u32 depth,
+               u32 granularity, bool merge, u64 max_request_bytes, u64 merge_gap_bytes, const std::string& mode,
+               u32 threads, bool register_buffers, u64 buffer_bytes) {
+                const ReaderOptions options{data_offset,
+                                            num_rows,
+                                            row_bytes,
+                                            depth,
+                                            granularity,
+                                            {merge, max_request_bytes, merge_gap_bytes},
+                                            IoChoice::named(mode),
+                                            register_buffers,
+                                            threads,
+                                            buffer_bytes};
                 with_path(path, [&] { new (self) Reader(path, options); });
             },
-            "path"_a, nb::kw_only(), "data_offset"_a, "num_rows"_a, "row_bytes"_a, "depth"_a, "granularity"_a, "merge"_a,
-            "max_request_bytes"_a, "merge_gap_bytes"_a, "mode"_a, "threads"_a, "register_buffers"_a, "buffer_bytes"_a)
+            "path"_a, nb::kw_only(), "data_offset"_a, "num_rows"_a, "row_bytes"_a, "depth"_a, "granularity"_a,
+            "merge"_a, "max_request_bytes"_a, "merge_gap_bytes"_a, "mode"_a, "threads"_a, "register_buffers"_a,
+            "buffer_bytes"_a)
         .def_prop_ro("mode", &Reader::mode)
         .def_prop_ro("memory_bytes", &Reader::memory_bytes)
         .def_prop_ro("block_bytes", [](const Reader& self) { return self.layout().block_bytes; })
@@ -102,7 +111,8 @@ void bind_readers(nb::module_& m) {
             },
             "ids"_a, "out"_a, "out_rows"_a.none(), released(),
             "Reads row ids[i] into out[out_rows[i]], or out[i]; returns (counts, failure).")
-        .def("counts_of", &Reader::counts_of, "ids"_a, released(), "Counts the requests and bytes of a read of these ids.")
+        .def("counts_of", &Reader::counts_of, "ids"_a, released(),
+             "Counts the requests and bytes of a read of these ids.")
         .def("read_range", &Reader::read_range, "offset"_a, "out"_a, "request_bytes"_a, released())
         .def(
             "read_ranges",
@@ -128,7 +138,8 @@ void bind_readers(nb::module_& m) {
                 new (self) Staged({staging}, reader, ids, bytes_of(staging), group_rows, own_slices);
             },
             "reader"_a, "ids"_a, "staging"_a, "group_rows"_a, "own_slices"_a = true, nb::keep_alive<1, 2>())
-        .def("next", &next_group, nb::sig("def next(self) -> tuple[int, numpy.typing.NDArray[numpy.int64]] | str | None"),
+        .def("next", &next_group,
+             nb::sig("def next(self) -> tuple[int, numpy.typing.NDArray[numpy.int64]] | str | None"),
              "Returns (slice, positions) of a group, None at the end, or a str: \"starved\" | \"failed\".")
         .def("give_back", &Staged::give_back, "slice"_a)
         .def("close", &Staged::close, released())
@@ -165,7 +176,8 @@ void bind_read(nb::module_& m) {
         },
         "data_offset"_a, "row_bytes"_a, "block_bytes"_a, "max_request_bytes"_a, "depth"_a);
     m.def(
-        "block_bytes", [](const std::string& path) { return with_path(path, [&] { return DirectFile(path).block_bytes(); }); },
+        "block_bytes",
+        [](const std::string& path) { return with_path(path, [&] { return DirectFile(path).block_bytes(); }); },
         "path"_a);
     m.def("plan_bytes", &ReadPlan::bytes, "num_ids"_a);
     m.def(
@@ -176,24 +188,27 @@ void bind_read(nb::module_& m) {
             if (block_bytes == 0) throw std::invalid_argument("block_bytes must be positive");
             ReadPlan plan;
             const u64 longest = std::clamp<u64>(max_request_bytes / block_bytes * block_bytes, block_bytes, 1U << 30);
-            plan.build(ids, {data_offset, num_rows, row_bytes, file_bytes, block_bytes}, {merge, longest, merge_gap_bytes});
+            plan.build(ids, {data_offset, num_rows, row_bytes, file_bytes, block_bytes},
+                       {merge, longest, merge_gap_bytes});
             return plan.counts();
         },
-        "ids"_a, nb::kw_only(), "data_offset"_a, "num_rows"_a, "row_bytes"_a, "file_bytes"_a, "block_bytes"_a, "merge"_a,
-        "max_request_bytes"_a, "merge_gap_bytes"_a, released());
+        "ids"_a, nb::kw_only(), "data_offset"_a, "num_rows"_a, "row_bytes"_a, "file_bytes"_a, "block_bytes"_a,
+        "merge"_a, "max_request_bytes"_a, "merge_gap_bytes"_a, released());
     m.def(
         "gather",
         [](Table table, Ids rows, OutTable out, unsigned threads, bool in_order) {
-            if (out.row_bytes != table.row_bytes) throw std::invalid_argument("out's rows have another size than the table's");
+            if (out.row_bytes != table.row_bytes)
+                throw std::invalid_argument("out's rows have another size than the table's");
             if (out.num_rows < rows.size()) throw std::out_of_range("out has fewer rows than asked for");
             return gather(table, rows, out.data, threads, in_order);
         },
         "table"_a, "rows"_a, "out"_a, "threads"_a, "in_order"_a = false, released());
     m.def(
-        "resident_bytes",
-        [](const std::string& path) { return with_path(path, [&] { return resident_bytes(path); }); }, "path"_a, released());
+        "resident_bytes", [](const std::string& path) { return with_path(path, [&] { return resident_bytes(path); }); },
+        "path"_a, released());
     m.def(
-        "evict", [](const std::string& path) { return with_path(path, [&] { return evict(path); }); }, "path"_a, released());
+        "evict", [](const std::string& path) { return with_path(path, [&] { return evict(path); }); }, "path"_a,
+        released());
     m.def(
         "advise",
         [](std::span<const u8> data, int advice) {
@@ -203,9 +218,11 @@ void bind_read(nb::module_& m) {
     m.def(
         "scatter",
         [](Table source, std::span<const i32> from, OutTable target, std::span<const i32> to, unsigned threads) {
-            if (source.row_bytes != target.row_bytes) throw std::invalid_argument("the tables have rows of different sizes");
+            if (source.row_bytes != target.row_bytes)
+                throw std::invalid_argument("the tables have rows of different sizes");
             if (from.size() != to.size()) throw std::invalid_argument("as many rows to copy as places are wanted");
-            if (!scatter(source, from, target, to, threads)) throw std::out_of_range("a row that the table does not have");
+            if (!scatter(source, from, target, to, threads))
+                throw std::out_of_range("a row that the table does not have");
         },
         "source"_a, "from_rows"_a, "target"_a, "to_rows"_a, "threads"_a, released());
     m.def(

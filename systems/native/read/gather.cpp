@@ -48,7 +48,7 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
 void install_guard() {
     static std::once_flag once;
     std::call_once(once, [] {
-        struct sigaction action {};
+        struct sigaction action{};
         action.sa_sigaction = on_bus_error;
         // NODEFER: the handler is left by a jump, which must not leave the signal blocked.
         action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
@@ -59,8 +59,8 @@ void install_guard() {
 constexpr size_t ahead = 4;  // rows whose first lines are prefetched; a prefetch never faults
 
 // Out of line, like its caller: a value that lives across the jump must not be in a register.
-[[gnu::noinline]] void copy_rows(const Table& table, std::span<const i64> rows,
-                                 std::span<const u32> order, std::byte* out, size_t begin, size_t end) {
+[[gnu::noinline]] void copy_rows(const Table& table, std::span<const i64> rows, std::span<const u32> order,
+                                 std::byte* out, size_t begin, size_t end) {
     if (!order.empty()) {
         for (size_t at = begin; at < end; ++at) {
             const size_t i = order[at];
@@ -80,8 +80,8 @@ constexpr size_t ahead = 4;  // rows whose first lines are prefetched; a prefetc
     }
 }
 
-[[gnu::noinline]] bool copy_guarded(const Table& table, std::span<const i64> rows,
-                                    std::span<const u32> order, std::byte* out, size_t begin, size_t end) {
+[[gnu::noinline]] bool copy_guarded(const Table& table, std::span<const i64> rows, std::span<const u32> order,
+                                    std::byte* out, size_t begin, size_t end) {
     sigjmp_buf back;
     if (sigsetjmp(back, 0) != 0) {
         guard.back = nullptr;
@@ -100,7 +100,8 @@ constexpr size_t ahead = 4;  // rows whose first lines are prefetched; a prefetc
 i64 gather(const Table& table, std::span<const i64> rows, std::byte* out, unsigned threads, bool in_order) {
     for (const auto row : rows) {
         if (static_cast<u64>(row) >= table.num_rows) {
-            throw std::out_of_range("row " + std::to_string(row) + " of a table of " + std::to_string(table.num_rows) + " rows");
+            throw std::out_of_range("row " + std::to_string(row) + " of a table of " + std::to_string(table.num_rows) +
+                                    " rows");
         }
     }
     install_guard();

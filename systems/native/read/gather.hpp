@@ -11,7 +11,6 @@ namespace outcore {
 // (the mapped file was cut, or its device failed), or -1. Throws std::out_of_range for a row outside the table.
 // in_order: copies in the order of the table instead of `rows`. For a mapped file: one thread gets all rows of a page
 // and faults once, and neighbouring pages are mapped together.
-i64 gather(const Table& table, std::span<const i64> rows, std::byte* out, unsigned threads,
-                    bool in_order = false);
+i64 gather(const Table& table, std::span<const i64> rows, std::byte* out, unsigned threads, bool in_order = false);
 
 }  // namespace outcore

@@ -10,8 +10,8 @@ namespace {
 constexpr u32 no_slice = UINT32_MAX;
 }
 
-GroupRead::GroupRead(Reader& reader, std::span<const i64> ids, std::span<std::byte> staging,
-                     u32 group_rows, bool own_slices)
+GroupRead::GroupRead(Reader& reader, std::span<const i64> ids, std::span<std::byte> staging, u32 group_rows,
+                     bool own_slices)
     : reader_(reader), claim_(std::in_place, reader), staging_(staging), group_rows_(group_rows) {
     if (group_rows == 0) throw std::invalid_argument("group_rows must be positive");
     const u64 slices = slices_ = staging.size() / reader.layout_.row_bytes / group_rows;
@@ -87,7 +87,9 @@ GroupRead::State GroupRead::next(Group& group) {
 }
 
 void GroupRead::give_back(u32 slice) {
-    if (slice >= slices_) throw std::out_of_range("slice " + std::to_string(slice) + " of a staging buffer of " + std::to_string(slices_));
+    if (slice >= slices_)
+        throw std::out_of_range("slice " + std::to_string(slice) + " of a staging buffer of " +
+                                std::to_string(slices_));
     free_slices_.push_back(slice);
 }
 

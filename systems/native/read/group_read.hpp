@@ -14,7 +14,7 @@ namespace outcore {
 class GroupRead {
 public:
     struct Group {
-        u32 slice;         // the group's rows lie at staging + slice * group_rows * row_bytes
+        u32 slice;                     // the group's rows lie at staging + slice * group_rows * row_bytes
         std::span<const RowRef> rows;  // row k of the slice is feature row ids[rows[k].position]
     };
     enum class State { group, finished, failed, starved };  // starved: the caller holds every slice
@@ -52,7 +52,7 @@ private:
     std::vector<u32> free_slices_;
     u64 slices_;
     std::vector<u32> ready_;  // complete groups in order; reserved for all, as `deliver` must not throw
-    size_t handed_out_ = 0;        // groups of `ready_` that `next` returned
+    size_t handed_out_ = 0;   // groups of `ready_` that `next` returned
 };
 
 }  // namespace outcore

@@ -15,8 +15,9 @@ void check_table(u64 data_offset, u64 num_rows, u64 row_bytes) {
     if (row_bytes == 0) throw std::invalid_argument("row_bytes must be positive");
     if (row_bytes > (1U << 30)) throw std::invalid_argument("rows of more than 1 GiB");
     if (data_offset > most || num_rows > (most - data_offset) / row_bytes)
-        throw std::invalid_argument("no file holds " + std::to_string(num_rows) + " rows of " + std::to_string(row_bytes) +
-                                    " bytes from byte " + std::to_string(data_offset) + " on");
+        throw std::invalid_argument("no file holds " + std::to_string(num_rows) + " rows of " +
+                                    std::to_string(row_bytes) + " bytes from byte " + std::to_string(data_offset) +
+                                    " on");
 }
 
 u64 ReadPlan::covering_bytes(const RowLayout& layout) {
@@ -45,8 +46,7 @@ void ReadPlan::count_request(const Request& request, const RowLayout& layout) {
     ++counts_.requests_by_size[request.length];
 }
 
-void ReadPlan::build(std::span<const i64> ids, const RowLayout& layout, const MergeRule& rule,
-                     u32 group_rows) {
+void ReadPlan::build(std::span<const i64> ids, const RowLayout& layout, const MergeRule& rule, u32 group_rows) {
     if (ids.size() > UINT32_MAX) throw std::length_error("more than 2^32 rows in one read");
     rows_.clear();
     requests_.clear();
@@ -73,8 +73,8 @@ void ReadPlan::build(std::span<const i64> ids, const RowLayout& layout, const Me
     u32 first = 0;
     const auto close = [&](u32 next) {
         if (next == first) return;
-        requests_.push_back({begin, static_cast<u32>(end - begin), static_cast<u32>(rows_end - begin),
-                             first, next - first});
+        requests_.push_back(
+            {begin, static_cast<u32>(end - begin), static_cast<u32>(rows_end - begin), first, next - first});
         count_request(requests_.back(), layout);
         first = next;
     };
@@ -85,8 +85,8 @@ void ReadPlan::build(std::span<const i64> ids, const RowLayout& layout, const Me
         const u64 block_start = start / block * block;
         const u64 block_stop = (stop + block - 1) / block * block;
         const bool open = i > first && !(group_rows > 0 && i % group_rows == 0);
-        const bool joins = open && rule.merge && block_start <= end + rule.gap_bytes &&
-                           std::max(end, block_stop) - begin <= limit;
+        const bool joins =
+            open && rule.merge && block_start <= end + rule.gap_bytes && std::max(end, block_stop) - begin <= limit;
         if (!joins) {
             close(i);
             begin = block_start;

@@ -54,8 +54,7 @@ class ReadPlan {
 public:
     // Plans the reads of `ids`. group_rows > 0: no request crosses a multiple of it in `rows`, so that each group
     // completes by itself. Throws std::out_of_range for an id outside [0, num_rows), std::length_error beyond 2^32 ids.
-    void build(std::span<const i64> ids, const RowLayout& layout, const MergeRule& rule,
-               u32 group_rows = 0);
+    void build(std::span<const i64> ids, const RowLayout& layout, const MergeRule& rule, u32 group_rows = 0);
 
     std::span<const RowRef> rows() const { return rows_; }
     std::span<const Request> requests() const { return requests_; }

@@ -18,8 +18,7 @@ constexpr u64 most_offset = u64{1} << 62;
 
 }  // namespace
 
-u64 Reader::default_buffer_bytes(u64 covering_bytes, u64 max_request_bytes,
-                                           u32 depth, u32 block_bytes) {
+u64 Reader::default_buffer_bytes(u64 covering_bytes, u64 max_request_bytes, u32 depth, u32 block_bytes) {
     const u64 longest = Buddy::rounded(std::max(covering_bytes, max_request_bytes), block_bytes);
     return std::max<u64>(2 * depth * Buddy::rounded(covering_bytes, block_bytes), 4 * longest);
 }
@@ -125,8 +124,8 @@ ReadResult Reader::read_ranges(std::span<const FileRange> ranges, u32 request_by
         const FileRange& range = ranges[index];
         if (range.bytes == 0) continue;
         if (range.offset > most_offset || range.bytes > most_offset)
-            throw std::invalid_argument("a range of " + std::to_string(range.bytes) + " bytes from byte " + std::to_string(range.offset) +
-                                        " on lies in no file");
+            throw std::invalid_argument("a range of " + std::to_string(range.bytes) + " bytes from byte " +
+                                        std::to_string(range.offset) + " on lies in no file");
         const bool straight = is_straight(range);
         u64 piece = std::max<u64>(request_bytes / block * block, block);
         if (!straight) piece = std::min(piece, most);

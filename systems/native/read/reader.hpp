@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "base/types.hpp"
 #include "base/aligned_memory.hpp"
-#include "io/direct_file.hpp"
+#include "base/types.hpp"
 #include "io/backend.hpp"
+#include "io/direct_file.hpp"
 #include "read/read_plan.hpp"
 #include "read/window.hpp"
 
@@ -26,7 +26,7 @@ struct ReaderOptions {
     MergeRule rule;
     IoChoice choice;
     bool register_buffers = true;
-    u32 threads = 32;  // threads of the pread pool
+    u32 threads = 32;      // threads of the pread pool
     u64 buffer_bytes = 0;  // 0: default_buffer_bytes
 };
 
@@ -66,8 +66,7 @@ public:
     ReadResult read_ranges(std::span<const FileRange> ranges, u32 request_bytes);
 
     // Returns the bounce bytes for rows that need at most `covering_bytes` each.
-    static u64 default_buffer_bytes(u64 covering_bytes, u64 max_request_bytes,
-                                              u32 depth, u32 block_bytes);
+    static u64 default_buffer_bytes(u64 covering_bytes, u64 max_request_bytes, u32 depth, u32 block_bytes);
 
 private:
     friend class GroupRead;

@@ -41,7 +41,7 @@ bool scatter(const Table& source, std::span<const i32> from, const OutTable& tar
 }
 
 size_t split_rows(const Table& source, std::span<const i32> to, size_t begin, const SplitTarget& target,
-                       std::vector<i64>& staged) {
+                  std::vector<i64>& staged) {
     if (to.size() > source.num_rows) throw std::out_of_range("there are more places than rows");
     const size_t row_bytes = source.row_bytes;
     staged.clear();
@@ -55,7 +55,8 @@ size_t split_rows(const Table& source, std::span<const i32> to, size_t begin, co
             continue;
         }
         const auto place = static_cast<size_t>(to[i] - target.on_device);
-        if (place >= target.host.num_rows) throw std::out_of_range("row " + std::to_string(to[i]) + " of a split table");
+        if (place >= target.host.num_rows)
+            throw std::out_of_range("row " + std::to_string(to[i]) + " of a split table");
         std::memcpy(target.host.row(place), row, row_bytes);
     }
     return to.size();

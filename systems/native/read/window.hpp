@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/types.hpp"
 #include "base/aligned_memory.hpp"
-#include "io/buddy.hpp"
+#include "base/types.hpp"
 #include "io/backend.hpp"
+#include "io/buddy.hpp"
 #include "io/progress.hpp"
 #include "read/read_plan.hpp"
 
@@ -26,10 +26,14 @@ struct Target {
 
 class Window {
 public:
-    Window(IoBackend& backend, const AlignedMemory& bounce, u32 unit_bytes, u32 depth,
-           u32 block_bytes)
-        : backend_(backend), bounce_(bounce), buddy_(bounce.size(), unit_bytes), depth_(depth),
-          block_bytes_(block_bytes), flights_(depth), completions_(depth) {
+    Window(IoBackend& backend, const AlignedMemory& bounce, u32 unit_bytes, u32 depth, u32 block_bytes)
+        : backend_(backend),
+          bounce_(bounce),
+          buddy_(bounce.size(), unit_bytes),
+          depth_(depth),
+          block_bytes_(block_bytes),
+          flights_(depth),
+          completions_(depth) {
         free_.reserve(depth);
         for (u32 i = 0; i < depth; ++i) free_.push_back(depth - 1 - i);
     }
@@ -99,7 +103,8 @@ private:
             }
             const u32 tag = free_.back();
             free_.pop_back();
-            flights_[tag] = {true, next_++, target.kind == Target::Kind::direct, target.address, {block_bytes_, request.need}};
+            flights_[tag] = {
+                true, next_++, target.kind == Target::Kind::direct, target.address, {block_bytes_, request.need}};
             submit(tag);
         }
     }

@@ -8,13 +8,14 @@ struct nanobind::detail::type_caster<outcore::ExternalFailure> : tuple_of_fields
 namespace outcore {
 
 void bind_external(nb::module_& m) {
-    nb::class_<ExternalSampler>(m, "ExternalSampler", "Samples many mini-batches at once in passes over the graph's files.")
+    nb::class_<ExternalSampler>(m, "ExternalSampler",
+                                "Samples many mini-batches at once in passes over the graph's files.")
         .def(
             "__init__",
             [](ExternalSampler* self, const std::string& indptr, u64 indptr_offset, const std::string& indices,
-               u64 indices_offset, u64 num_nodes, u64 num_edges, u32 index_bytes, const std::vector<i64>& fanout, u64 seed,
-               bool replace, u64 gap_bytes, u32 piece_bytes, u32 pieces, u32 depth, u32 group_nodes, u32 threads,
-               const std::string& mode) {
+               u64 indices_offset, u64 num_nodes, u64 num_edges, u32 index_bytes, const std::vector<i64>& fanout,
+               u64 seed, bool replace, u64 gap_bytes, u32 piece_bytes, u32 pieces, u32 depth, u32 group_nodes,
+               u32 threads, const std::string& mode) {
                 const GraphFile pointers{indptr, indptr_offset, 8, num_nodes + 1};
                 const GraphFile edges{indices, indices_offset, index_bytes, num_edges};
                 const ExternalOptions options{fanout, seed,  replace,     gap_bytes, piece_bytes,

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "sampling/external_parts.hpp"
 #include "base/offsets.hpp"
+#include "sampling/external_parts.hpp"
 
 namespace outcore {
 namespace {
@@ -78,19 +78,21 @@ void ExternalSampler::settle_last(Part& part) {
 LaidOut ExternalSampler::laid_out(size_t i, u64 labels) const {
     const Part& part = finished_.at(i);
     if (!part.settled) throw std::invalid_argument("this mini-batch is not settled");
-    LaidOut made{0, 4 * part.nodes.size(), 8 * (batch_fields + block_fields * part.hops.size() + labels), part.nodes.size()};
-    for (const auto& hop : part.hops) made.body_bytes += up_to(4 * hop.indptr.size(), 8) + up_to(4 * hop.indices.size(), 8);
+    LaidOut made{0, 4 * part.nodes.size(), 8 * (batch_fields + block_fields * part.hops.size() + labels),
+                 part.nodes.size()};
+    for (const auto& hop : part.hops)
+        made.body_bytes += up_to(4 * hop.indptr.size(), 8) + up_to(4 * hop.indices.size(), 8);
     made.bytes = up_to(up_to(made.head_bytes, 8) + made.body_bytes, PieceFile::page_bytes);
     return made;
 }
 
-std::vector<LaidOut> ExternalSampler::lay_out(size_t begin, std::span<const i64> labels,
-                                              std::span<const i64> offsets, std::span<std::byte> to,
-                                              std::optional<std::span<u32>> nodes) {
+std::vector<LaidOut> ExternalSampler::lay_out(size_t begin, std::span<const i64> labels, std::span<const i64> offsets,
+                                              std::span<std::byte> to, std::optional<std::span<u32>> nodes) {
     check_offsets(offsets, labels.size(), "the seed nodes' labels");
     if (offsets.size() != finished_.size() + 1)
         throw std::invalid_argument("labels are those of the seed nodes of the group that was finished");
-    if (begin >= finished_.size() || finished_[begin].taken) throw std::invalid_argument("this mini-batch is not there");
+    if (begin >= finished_.size() || finished_[begin].taken)
+        throw std::invalid_argument("this mini-batch is not there");
     check_stop();
     if (team_ == nullptr) team_ = std::make_unique<Team>(static_cast<int>(options_.threads));
     std::vector<LaidOut> made;
@@ -108,7 +110,8 @@ std::vector<LaidOut> ExternalSampler::lay_out(size_t begin, std::span<const i64>
         for (size_t i; (i = claimed.fetch_add(1)) < finished_.size();) {
             Part& part = finished_[i];
             settle_last(part);
-            const auto seeds = labels.subspan(static_cast<size_t>(offsets[i]), static_cast<size_t>(offsets[i + 1] - offsets[i]));
+            const auto seeds =
+                labels.subspan(static_cast<size_t>(offsets[i]), static_cast<size_t>(offsets[i + 1] - offsets[i]));
             const LaidOut size = laid_out(i, seeds.size());
             std::byte* place = nullptr;
             {
@@ -153,9 +156,14 @@ void ExternalSampler::put(const Part& part, std::span<const i64> labels, std::by
     i64 edges = 0;
     for (const auto& hop : part.hops) edges += hop.indptr.back();
     copy(part.nodes.data(), 4 * part.nodes.size());
-    const std::array<i64, batch_fields> fields{static_cast<i64>(part.epoch), static_cast<i64>(part.number),
-                                                        static_cast<i64>(labels.size()), edges, part.list_reads, 0, 4,
-                                                        static_cast<i64>(part.hops.size())};
+    const std::array<i64, batch_fields> fields{static_cast<i64>(part.epoch),
+                                               static_cast<i64>(part.number),
+                                               static_cast<i64>(labels.size()),
+                                               edges,
+                                               part.list_reads,
+                                               0,
+                                               4,
+                                               static_cast<i64>(part.hops.size())};
     copy(fields.data(), sizeof(fields));
     for (auto hop = part.hops.rbegin(); hop != part.hops.rend(); ++hop) {
         const std::array<i64, block_fields> shape{hop->num_src, hop->num_dst, hop->indptr.back(), 4};

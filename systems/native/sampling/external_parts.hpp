@@ -22,10 +22,10 @@ struct ExternalSampler::Part {
     u64 epoch = 0, number = 0;
     u32 hop = 0;  // next hop to draw
     std::vector<u32> nodes;
-    std::vector<u32> seed_order;  // positions of the seed nodes by ascending id
-    std::vector<Run> runs;                  // ascending runs of nodes; the first is indexed through seed_order
+    std::vector<u32> seed_order;    // positions of the seed nodes by ascending id
+    std::vector<Run> runs;          // ascending runs of nodes; the first is indexed through seed_order
     std::vector<u32> start, count;  // of each destination's edges in `arrived`
-    std::vector<u32> arrived;     // source ids of the drawn edges
+    std::vector<u32> arrived;       // source ids of the drawn edges
     std::vector<ExternalHop> hops;
     i64 list_reads = 0;
     bool settled = false;  // the last hop's block is built, too

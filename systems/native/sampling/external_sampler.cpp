@@ -1,8 +1,8 @@
 // A pass walks `indptr` in pieces, draws positions for the nodes that mini-batches hold, and notes each drawn edge in
 // the bucket of its piece of `indices`. Once no more edges can join a bucket, the wanted pages of its piece are read
 // and the neighbours copied to their mini-batches. Nothing is sorted: a mini-batch's nodes are a few ascending runs.
-#include "sampling/external_parts.hpp"
 #include "base/offsets.hpp"
+#include "sampling/external_parts.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -49,18 +49,22 @@ struct ExternalSampler::Flight {
 
 ExternalSampler::ExternalSampler(const GraphFile& indptr, const GraphFile& indices, ExternalOptions options)
     : indptr_(indptr), indices_(indices), options_(std::move(options)), num_nodes_(indptr.items - 1) {
-    if (num_nodes_ >= nobody) throw std::invalid_argument("graphs of 2^32 - 1 nodes or more are not sampled out of core");
+    if (num_nodes_ >= nobody)
+        throw std::invalid_argument("graphs of 2^32 - 1 nodes or more are not sampled out of core");
     if (options_.piece_bytes > most_piece_bytes) throw std::invalid_argument("pieces have at most 512 MiB");
     for (const GraphFile& file : {indptr_, indices_})
         if (file.offset > most_file_bytes || file.items > most_file_bytes / 8)
-            throw std::invalid_argument(file.path + " cannot hold " + std::to_string(file.items) + " items from byte " + std::to_string(file.offset) + " on");
-    if (options_.piece_bytes % page_bytes != 0 || options_.piece_bytes == 0 || options_.pieces < 2 || options_.group_nodes == 0 || options_.threads == 0)
+            throw std::invalid_argument(file.path + " cannot hold " + std::to_string(file.items) + " items from byte " +
+                                        std::to_string(file.offset) + " on");
+    if (options_.piece_bytes % page_bytes != 0 || options_.piece_bytes == 0 || options_.pieces < 2 ||
+        options_.group_nodes == 0 || options_.threads == 0)
         throw std::invalid_argument("pieces are whole pages, and at least two of them are in memory");
     if (indptr_.item_bytes != 8 || (indices_.item_bytes != 4 && indices_.item_bytes != 8) || indptr_.offset % 8 != 0 ||
         indices_.offset % indices_.item_bytes != 0)
         throw std::invalid_argument("index pointers have 8 bytes, indices 4 or 8, at multiples of that");
     // One page more than a piece of index pointers: the end of the last node's list may lie in it.
-    pointer_file_ = std::make_unique<PieceFile>(indptr_.path, file_options(indptr_, options_, page_bytes, std::max(2U, options_.pieces / 4)));
+    pointer_file_ = std::make_unique<PieceFile>(
+        indptr_.path, file_options(indptr_, options_, page_bytes, std::max(2U, options_.pieces / 4)));
     index_file_ = std::make_unique<PieceFile>(indices_.path, file_options(indices_, options_, 0, options_.pieces));
 }
 
@@ -79,7 +83,8 @@ u64 ExternalSampler::memory_bytes() const {
 void ExternalSampler::begin(u64 epoch, std::span<const i64> numbers, std::span<const i64> seeds,
                             std::span<const i64> offsets) {
     check_offsets(offsets, seeds.size(), "the mini-batches' seed nodes");
-    if (offsets.size() != numbers.size() + 1) throw std::invalid_argument("one offset more than mini-batches is wanted");
+    if (offsets.size() != numbers.size() + 1)
+        throw std::invalid_argument("one offset more than mini-batches is wanted");
     std::vector<Part> parts(numbers.size());
     for (size_t p = 0; p < parts.size(); ++p) {
         Part& part = parts[p];
@@ -95,10 +100,13 @@ void ExternalSampler::begin(u64 epoch, std::span<const i64> numbers, std::span<c
         const auto count = static_cast<u32>(part.nodes.size());
         part.seed_order.resize(count);
         for (u32 i = 0; i < count; ++i) part.seed_order[i] = i;
-        std::sort(part.seed_order.begin(), part.seed_order.end(), [&](auto a, auto b) { return part.nodes[a] < part.nodes[b]; });
+        std::sort(part.seed_order.begin(), part.seed_order.end(),
+                  [&](auto a, auto b) { return part.nodes[a] < part.nodes[b]; });
         part.runs.push_back({0, count, 0, 0});
         for (u32 i = 1; i < count; ++i) {
-            if (part.node(0, i - 1) == part.node(0, i)) throw std::invalid_argument("seed node " + std::to_string(part.node(0, i)) + " stands twice in one batch");
+            if (part.node(0, i - 1) == part.node(0, i))
+                throw std::invalid_argument("seed node " + std::to_string(part.node(0, i)) +
+                                            " stands twice in one batch");
         }
     }
     parts_.reserve(parts_.size() + parts.size());
@@ -108,7 +116,8 @@ void ExternalSampler::begin(u64 epoch, std::span<const i64> numbers, std::span<c
 
 std::optional<ExternalFailure> ExternalSampler::pass() {
     const auto hops = static_cast<u32>(options_.fanout.size());
-    if (!begun_.empty() && begun_.front().hops >= hops) throw std::invalid_argument("the first group has drawn all its hops");
+    if (!begun_.empty() && begun_.front().hops >= hops)
+        throw std::invalid_argument("the first group has drawn all its hops");
     // Created here, so that helper threads inherit their caller's priority.
     if (team_ == nullptr) team_ = std::make_unique<Team>(static_cast<int>(options_.threads));
     divide();
@@ -148,7 +157,8 @@ std::optional<ExternalFailure> ExternalSampler::pass() {
 }
 
 void ExternalSampler::finish() {
-    if (begun_.empty() || begun_.front().hops != options_.fanout.size()) throw std::invalid_argument("the first group has hops to draw");
+    if (begun_.empty() || begun_.front().hops != options_.fanout.size())
+        throw std::invalid_argument("the first group has hops to draw");
     const auto end = parts_.begin() + static_cast<std::ptrdiff_t>(begun_.front().parts);
     finished_.assign(std::make_move_iterator(parts_.begin()), std::make_move_iterator(end));
     parts_.erase(parts_.begin(), end);
@@ -162,8 +172,7 @@ void ExternalSampler::forget() {
 }
 
 std::optional<ExternalFailure> ExternalSampler::sample(u64 epoch, std::span<const i64> numbers,
-                                                       std::span<const i64> seeds,
-                                                       std::span<const i64> offsets) {
+                                                       std::span<const i64> seeds, std::span<const i64> offsets) {
     forget();
     begin(epoch, numbers, seeds, offsets);
     for (size_t hop = 0; hop < options_.fanout.size(); ++hop)
@@ -187,13 +196,15 @@ void ExternalSampler::divide() {
         const u64 bound = upto.back() * (d + 1) / drawings_.size();
         const auto found = std::lower_bound(upto.begin(), upto.end(), bound) - upto.begin();
         drawings_[d].begin = begin;
-        begin = drawings_[d].end = d + 1 == drawings_.size() ? parts_.size() : std::max<size_t>(begin, static_cast<size_t>(found));
+        begin = drawings_[d].end =
+            d + 1 == drawings_.size() ? parts_.size() : std::max<size_t>(begin, static_cast<size_t>(found));
     }
 }
 
 void ExternalSampler::run_pass() {
     if (pointer_file_ == nullptr) {
-        pointer_file_ = std::make_unique<PieceFile>(indptr_.path, file_options(indptr_, options_, page_bytes, std::max(2U, options_.pieces / 4)));
+        pointer_file_ = std::make_unique<PieceFile>(
+            indptr_.path, file_options(indptr_, options_, page_bytes, std::max(2U, options_.pieces / 4)));
         index_file_ = std::make_unique<PieceFile>(indices_.path, file_options(indices_, options_, 0, options_.pieces));
     }
     for (Part& part : parts_) {
@@ -282,8 +293,8 @@ i64 ExternalSampler::list_end(u64 node, u64 base, const std::byte* pointers, i64
     std::memcpy(bounds, pointers + (indptr_.offset + 8 * node - base), sizeof bounds);
     start = bounds[0];
     if (start < 0 || bounds[1] < start || static_cast<u64>(bounds[1]) > indices_.items)
-        throw std::out_of_range("the neighbour list of node " + std::to_string(node) + " is [" + std::to_string(start) + ", " +
-                                std::to_string(bounds[1]) + ") of " + std::to_string(indices_.items) + " edges");
+        throw std::out_of_range("the neighbour list of node " + std::to_string(node) + " is [" + std::to_string(start) +
+                                ", " + std::to_string(bounds[1]) + ") of " + std::to_string(indices_.items) + " edges");
     return bounds[1];
 }
 
@@ -300,7 +311,8 @@ void ExternalSampler::draw_range(u64 last, u64 held, u64 base, const std::byte* 
         team_->share(drawings_.size(), draw);
     }
     for (size_t b = 0; b < buckets_.size(); ++b)
-        if (buckets_[b].size() >= most_wants) send(std::exchange(buckets_[b], empty_bucket()), (front_ + b) * options_.piece_bytes);
+        if (buckets_[b].size() >= most_wants)
+            send(std::exchange(buckets_[b], empty_bucket()), (front_ + b) * options_.piece_bytes);
 }
 
 void ExternalSampler::draw_part(size_t d, u32 p, u64 last, u64 base, const std::byte* pointers) {
@@ -314,7 +326,8 @@ void ExternalSampler::draw_part(size_t d, u32 p, u64 last, u64 base, const std::
         if (waiting == 0) return;
         const auto count = static_cast<size_t>(fanout);
         drawing.positions.resize(count * kDrawLanes);
-        drawing.drawer.draw({lists.data(), waiting}, {options_.seed, part.epoch, part.number, part.hop}, count, options_.replace, drawing.positions.data());
+        drawing.drawer.draw({lists.data(), waiting}, {options_.seed, part.epoch, part.number, part.hop}, count,
+                            options_.replace, drawing.positions.data());
         for (size_t l = 0; l < waiting; ++l)
             for (size_t k = 0; k < count; ++k)
                 want(d, lists[l].start + drawing.positions[lists[l].at + k], p, places[l] + static_cast<u32>(k));
@@ -330,15 +343,15 @@ void ExternalSampler::draw_part(size_t d, u32 p, u64 last, u64 base, const std::
             const auto degree = static_cast<u64>(end - start);
             const u64 kept = PositionDrawer::count(degree, fanout, options_.replace);
             const auto place = static_cast<u32>(part.arrived.size());
-            if (part.arrived.size() + kept >= size_t{1} << 31) throw std::invalid_argument("one hop has 2^31 edges or more");
+            if (part.arrived.size() + kept >= size_t{1} << 31)
+                throw std::invalid_argument("one hop has 2^31 edges or more");
             part.start[position] = place;
             part.count[position] = static_cast<u32>(kept);
             part.arrived.resize(part.arrived.size() + kept);
             part.list_reads += kept > 0;
             if (kept == 0) continue;
             if (fanout < 0 || (kept == degree && !options_.replace)) {
-                for (u64 k = 0; k < kept; ++k)
-                    want(d, static_cast<u64>(start) + k, p, place + static_cast<u32>(k));
+                for (u64 k = 0; k < kept; ++k) want(d, static_cast<u64>(start) + k, p, place + static_cast<u32>(k));
                 continue;
             }
             lists[waiting] = {node, static_cast<u64>(start), degree, waiting * static_cast<size_t>(fanout)};
@@ -379,7 +392,8 @@ void ExternalSampler::want(size_t d, u64 edge, u32 part, u32 place) {
     PieceFile::mark(share.pages, inside / page_bytes);
     share.wants.push_back({inside, part, place});
     // Where many mini-batches want the same few nodes, reading the piece more than once bounds the wants held.
-    if (alone_ && ++bucket.alone >= most_wants) send(std::exchange(bucket, empty_bucket()), piece * options_.piece_bytes);
+    if (alone_ && ++bucket.alone >= most_wants)
+        send(std::exchange(bucket, empty_bucket()), piece * options_.piece_bytes);
 }
 
 // Sends the buckets of the pieces that end at or before byte `below`.
@@ -427,8 +441,9 @@ void ExternalSampler::land() {
                 id = narrow;
             }
             if (id >= num_nodes_)
-                throw std::out_of_range("edge " + std::to_string((flight.read.base + wanted.at - indices_.offset) / indices_.item_bytes) +
-                                        " comes from node " + std::to_string(id) + ", which is not one of " + std::to_string(num_nodes_));
+                throw std::out_of_range(
+                    "edge " + std::to_string((flight.read.base + wanted.at - indices_.offset) / indices_.item_bytes) +
+                    " comes from node " + std::to_string(id) + ", which is not one of " + std::to_string(num_nodes_));
             parts_[wanted.part].arrived[wanted.place] = static_cast<u32>(id);
         }
     };

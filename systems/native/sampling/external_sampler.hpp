@@ -14,11 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "base/types.hpp"
 #include "base/aligned_memory.hpp"
 #include "base/draw_lanes.hpp"
-#include "io/piece_file.hpp"
 #include "base/team.hpp"
+#include "base/types.hpp"
+#include "io/piece_file.hpp"
 
 namespace outcore {
 
@@ -36,12 +36,12 @@ struct ExternalOptions {
     std::vector<i64> fanout;  // by hop from the seed nodes; < 0 takes all neighbours
     u64 seed = 0;
     bool replace = false;
-    u64 gap_bytes = 0;         // longest gap of unwanted bytes that is read to save a request
+    u64 gap_bytes = 0;          // longest gap of unwanted bytes that is read to save a request
     u32 piece_bytes = 1 << 19;  // piece of a file read at a time; whole pages
-    u32 pieces = 8;            // pieces in flight for each file
-    u32 depth = 32;            // requests in flight for each file
-    u32 group_nodes = 8192;    // destinations drawn for before their edges are read, roughly
-    u32 threads = 1;           // for drawing and relabelling, the caller included
+    u32 pieces = 8;             // pieces in flight for each file
+    u32 depth = 32;             // requests in flight for each file
+    u32 group_nodes = 8192;     // destinations drawn for before their edges are read, roughly
+    u32 threads = 1;            // for drawing and relabelling, the caller included
     IoChoice choice;
 };
 
@@ -70,8 +70,7 @@ public:
     ~ExternalSampler();
 
     // Begins a group of mini-batches with these `numbers`. Throws std::invalid_argument for invalid seeds or offsets.
-    void begin(u64 epoch, std::span<const i64> numbers, std::span<const i64> seeds,
-               std::span<const i64> offsets);
+    void begin(u64 epoch, std::span<const i64> numbers, std::span<const i64> seeds, std::span<const i64> offsets);
     // Passes over the graph once and draws one hop of each group begun. After a failure all groups are dropped.
     // Throws std::out_of_range (damaged graph), std::runtime_error (stopped), std::invalid_argument (no hop left).
     std::optional<ExternalFailure> pass();
@@ -80,8 +79,8 @@ public:
     // Drops all groups, the finished one included.
     void forget();
     // Samples one group from begin to finish and drops all others.
-    std::optional<ExternalFailure> sample(u64 epoch, std::span<const i64> numbers,
-                                          std::span<const i64> seeds, std::span<const i64> offsets);
+    std::optional<ExternalFailure> sample(u64 epoch, std::span<const i64> numbers, std::span<const i64> seeds,
+                                          std::span<const i64> offsets);
     // Relabels mini-batches of the finished group from `begin` on and lays each out once, one after the other in `to`,
     // and their nodes in `nodes` if given, until one does not fit. `labels` are the labels of the group's seed nodes.
     // Call it neither in two threads nor during a pass. Throws std::invalid_argument, std::runtime_error (stopped).
@@ -99,7 +98,7 @@ private:
     struct Part;
     struct Labels;  // working memory of relabelling
     struct Want {
-        u32 at;     // byte offset in the piece
+        u32 at;  // byte offset in the piece
         u32 part;
         u32 place;  // index among the part's edges
     };
@@ -110,7 +109,7 @@ private:
     };
     struct Bucket {
         std::vector<Share> shares;  // one per thread
-        size_t alone = 0;      // wants added under `alone_` since the bucket was empty
+        size_t alone = 0;           // wants added under `alone_` since the bucket was empty
 
         size_t size() const;
     };
@@ -131,8 +130,7 @@ private:
     void run_pass();
     void divide();  // assigns mini-batches to threads
     void draw_range(u64 last, u64 held, u64 indptr_base, const std::byte* pointers);
-    void draw_part(size_t drawing, u32 part, u64 last, u64 indptr_base,
-                   const std::byte* pointers);
+    void draw_part(size_t drawing, u32 part, u64 last, u64 indptr_base, const std::byte* pointers);
     void want(size_t drawing, u64 edge, u32 part, u32 place);
     // Adds the missing buckets for edges below byte `reach` of the indices.
     void make_room(u64 reach);
@@ -152,18 +150,18 @@ private:
     GraphFile indptr_, indices_;
     ExternalOptions options_;
     u64 num_nodes_;
-    std::vector<Part> parts_;         // of the groups begun, group after group
+    std::vector<Part> parts_;  // of the groups begun, group after group
     std::deque<Begun> begun_;
     std::vector<Part> finished_;
     std::unique_ptr<PieceFile> pointer_file_, index_file_;
-    std::deque<Bucket> buckets_;      // of successive pieces of `indices`, from front_ on
+    std::deque<Bucket> buckets_;  // of successive pieces of `indices`, from front_ on
     std::vector<Bucket> spare_;
-    u64 front_ = 0;         // piece number of the first bucket
-    u64 reach_ = 0;         // byte of `indices` below which no more edges will be wanted
+    u64 front_ = 0;  // piece number of the first bucket
+    u64 reach_ = 0;  // byte of `indices` below which no more edges will be wanted
     std::deque<Flight> flights_;
     std::vector<Drawing> drawings_;
-    bool whole_lists_ = false;        // some mini-batch takes all neighbours in this pass
-    bool alone_ = false;              // one thread draws for all mini-batches
+    bool whole_lists_ = false;  // some mini-batch takes all neighbours in this pass
+    bool alone_ = false;        // one thread draws for all mini-batches
     std::unique_ptr<Team> team_;
     PieceReads reads_;
     std::mutex mutex_;

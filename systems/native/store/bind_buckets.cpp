@@ -20,7 +20,8 @@ void bind_for(nb::module_& m, nb::class_<Spread>& spread) {
                 throw std::invalid_argument("counts is not [partitions^2]");
             count_buckets<Index>({indptr, first_node, first_edge, sources}, partition_of, partitions, counts);
         },
-        "indptr"_a, "first_node"_a, "first_edge"_a, "sources"_a, "partition_of"_a, "partitions"_a, "counts"_a, released());
+        "indptr"_a, "first_node"_a, "first_edge"_a, "sources"_a, "partition_of"_a, "partitions"_a, "counts"_a,
+        released());
     m.def("partitions_of", &partitions_of<Index>, "sources"_a, "partition_of"_a, "order"_a, "threads"_a, released());
     m.def("place_edges", &place_edges<Index>, "sources"_a, "order"_a, "next"_a, "out"_a, released());
     m.def("fill_lists", &fill_lists<Index>, "nodes"_a, "kept"_a, "indptr"_a, "buckets"_a, "starts"_a, "lengths"_a,
@@ -39,8 +40,9 @@ void bind_buckets(nb::module_& m) {
     spread
         .def(
             "__init__",
-            [](Spread* self, const std::string& path, Ids bounds, u32 buffer_bytes, u32 writers, const std::string& mode) {
-                with_path(path, [&] { 
+            [](Spread* self, const std::string& path, Ids bounds, u32 buffer_bytes, u32 writers,
+               const std::string& mode) {
+                with_path(path, [&] {
                     new (self) Spread(path, Spread::regions_between(bounds), writing(buffer_bytes, writers, mode));
                 });
             },
@@ -67,9 +69,8 @@ void bind_buckets(nb::module_& m) {
     m.def(
         "count_kept",
         [](Ids nodes, std::span<const u32> degrees, std::span<const u8> order, std::span<const i16> slot_of,
-           std::span<i64> indptr, std::span<u8> kept) {
-            return count_kept({nodes, degrees, order}, slot_of, indptr, kept);
-        },
+           std::span<i64> indptr,
+           std::span<u8> kept) { return count_kept({nodes, degrees, order}, slot_of, indptr, kept); },
         "nodes"_a, "degrees"_a, "order"_a, "slot_of"_a, "indptr"_a, "kept"_a, released());
     bind_for<i32>(m, spread);
     bind_for<i64>(m, spread);

@@ -37,26 +37,34 @@ u64 region_memory(const DistributeOptions& options, u64 row_bytes) {
 }  // namespace
 
 u64 distribute_bytes(const DistributeOptions& options, u64 row_bytes, u64 chunks) {
-    return options.regions * region_memory(options, row_bytes) + (chunks + 2 * options.writers) * u64{options.buffer_bytes} +
-           chunks * (sizeof(Cursor) + sizeof(Xxh3Stream)) + options.writers * (u64{128} << 10);
+    return options.regions * region_memory(options, row_bytes) +
+           (chunks + 2 * options.writers) * u64{options.buffer_bytes} + chunks * (sizeof(Cursor) + sizeof(Xxh3Stream)) +
+           options.writers * (u64{128} << 10);
 }
 
-DistributeResult distribute(const DistributeTable& table, const std::string& file, std::span<const DistributeChunk> chunks,
-                            std::span<const u32> ids, const DistributeOptions& options, const std::atomic<bool>& stop) {
-    if (options.buffer_bytes == 0 || options.buffer_bytes % page_bytes != 0 || options.writers == 0 || options.regions == 0 || table.row_bytes == 0)
+DistributeResult distribute(const DistributeTable& table, const std::string& file,
+                            std::span<const DistributeChunk> chunks, std::span<const u32> ids,
+                            const DistributeOptions& options, const std::atomic<bool>& stop) {
+    if (options.buffer_bytes == 0 || options.buffer_bytes % page_bytes != 0 || options.writers == 0 ||
+        options.regions == 0 || table.row_bytes == 0)
         throw std::invalid_argument("buffers are whole pages; there are writers, regions and bytes in a row");
     check_table(table.data_offset, table.num_rows, table.row_bytes);
-    if (region_memory(options, table.row_bytes) > most_region) throw std::invalid_argument("regions have at most 1 GiB");
+    if (region_memory(options, table.row_bytes) > most_region)
+        throw std::invalid_argument("regions have at most 1 GiB");
     DistributeResult result;
     std::vector<Cursor> cursors;
     std::vector<Spread::Bounds> bounds;
     for (size_t c = 0; c < chunks.size(); ++c) {
         const DistributeChunk& chunk = chunks[c];
-        if (chunk.offset > most_file || ids.size() > most_file / table.row_bytes || chunk.begin > chunk.end || chunk.end > ids.size() || chunk.offset % page_bytes != 0)
+        if (chunk.offset > most_file || ids.size() > most_file / table.row_bytes || chunk.begin > chunk.end ||
+            chunk.end > ids.size() || chunk.offset % page_bytes != 0)
             throw std::invalid_argument("a chunk lies outside its ids, or is not aligned");
         for (u64 i = chunk.begin; i < chunk.end; ++i) {
-            if (ids[i] >= table.num_rows) throw std::out_of_range("row " + std::to_string(ids[i]) + " of a table of " + std::to_string(table.num_rows) + " rows");
-            if (i > chunk.begin && ids[i] <= ids[i - 1]) throw std::invalid_argument("the ids of a chunk do not ascend");
+            if (ids[i] >= table.num_rows)
+                throw std::out_of_range("row " + std::to_string(ids[i]) + " of a table of " +
+                                        std::to_string(table.num_rows) + " rows");
+            if (i > chunk.begin && ids[i] <= ids[i - 1])
+                throw std::invalid_argument("the ids of a chunk do not ascend");
         }
         cursors.push_back({chunk.begin, chunk.begin});
         bounds.push_back({chunk.offset, chunk.offset + padded((chunk.end - chunk.begin) * table.row_bytes)});

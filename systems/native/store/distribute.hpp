@@ -55,7 +55,8 @@ u64 distribute_bytes(const DistributeOptions& options, u64 row_bytes, u64 chunks
 
 // Runs the pass; `file` must exist and may be longer than the chunks. Throws std::out_of_range, std::invalid_argument,
 // std::system_error, and std::runtime_error once `stop` is true.
-DistributeResult distribute(const DistributeTable& table, const std::string& file, std::span<const DistributeChunk> chunks,
-                            std::span<const u32> ids, const DistributeOptions& options, const std::atomic<bool>& stop);
+DistributeResult distribute(const DistributeTable& table, const std::string& file,
+                            std::span<const DistributeChunk> chunks, std::span<const u32> ids,
+                            const DistributeOptions& options, const std::atomic<bool>& stop);
 
 }  // namespace outcore

@@ -42,8 +42,7 @@ private:
 
 }  // namespace
 
-void assign_partitions(std::span<const i64> first, u64 size, u64 seed,
-                       std::span<u8> partition_of) {
+void assign_partitions(std::span<const i64> first, u64 size, u64 seed, std::span<u8> partition_of) {
     const u64 nodes = partition_of.size();
     if (size == 0 || (nodes + size - 1) / size > max_partitions)
         throw std::out_of_range("more than " + std::to_string(max_partitions) + " partitions");
@@ -73,7 +72,8 @@ void count_buckets(const EdgeRun<Index>& run, std::span<const u8> partition_of, 
     i64 edge = run.first_edge;
     for_each_list(run, partition_of.size(), [&](size_t node, std::span<const Index> sources) {
         if (partition_of[node] >= partitions)
-            throw std::out_of_range("a node is in partition " + std::to_string(partition_of[node]) + " of " + std::to_string(partitions));
+            throw std::out_of_range("a node is in partition " + std::to_string(partition_of[node]) + " of " +
+                                    std::to_string(partitions));
         i64* row = counts.data() + partition_of[node] * partitions;
         for (const Index source : sources) {
             if (static_cast<u64>(source) >= partition_of.size())
@@ -81,7 +81,8 @@ void count_buckets(const EdgeRun<Index>& run, std::span<const u8> partition_of, 
                                         ", which is not one of " + std::to_string(partition_of.size()));
             const u8 column = partition_of[static_cast<size_t>(source)];
             if (column >= partitions)
-                throw std::out_of_range("a node is in partition " + std::to_string(column) + " of " + std::to_string(partitions));
+                throw std::out_of_range("a node is in partition " + std::to_string(column) + " of " +
+                                        std::to_string(partitions));
             ++row[column];
             ++edge;
         }
@@ -107,9 +108,9 @@ void partitions_of(std::span<const Index> sources, std::span<const u8> partition
 }
 
 template <class Index>
-void place_edges(std::span<const Index> sources, std::span<const u8> order, std::span<i64> next,
-                 std::span<Index> out) {
-    if (order.size() < sources.size() || next.size() > max_partitions) throw std::out_of_range("no order for the edges");
+void place_edges(std::span<const Index> sources, std::span<const u8> order, std::span<i64> next, std::span<Index> out) {
+    if (order.size() < sources.size() || next.size() > max_partitions)
+        throw std::out_of_range("no order for the edges");
     std::array<i64, max_partitions> at;
     at.fill(-1);
     std::copy(next.begin(), next.end(), at.begin());
@@ -121,8 +122,8 @@ void place_edges(std::span<const Index> sources, std::span<const u8> order, std:
     std::copy_n(at.begin(), next.size(), next.begin());
 }
 
-size_t count_kept(const PartitionLists& lists, std::span<const i16> slot_of,
-                       std::span<i64> indptr, std::span<u8> kept) {
+size_t count_kept(const PartitionLists& lists, std::span<const i16> slot_of, std::span<i64> indptr,
+                  std::span<u8> kept) {
     if (lists.degrees.size() != lists.nodes.size()) throw std::out_of_range("nodes and degrees differ in length");
     std::array<i16, max_partitions> slots;
     slots.fill(-1);
@@ -154,9 +155,9 @@ size_t count_kept(const PartitionLists& lists, std::span<const i16> slot_of,
 }
 
 template <class Index>
-void fill_lists(std::span<const i64> nodes, std::span<const u8> kept,
-                std::span<const i64> indptr, std::span<const Index> buckets,
-                std::span<const i64> starts, std::span<const i64> lengths, std::span<Index> indices) {
+void fill_lists(std::span<const i64> nodes, std::span<const u8> kept, std::span<const i64> indptr,
+                std::span<const Index> buckets, std::span<const i64> starts, std::span<const i64> lengths,
+                std::span<Index> indices) {
     if (starts.size() != lengths.size() || starts.size() > max_partitions)
         throw std::out_of_range("starts and lengths differ in length");
     std::array<i64, max_partitions> next{}, left{};
@@ -192,15 +193,11 @@ template void count_buckets(const EdgeRun<i32>&, std::span<const u8>, size_t, st
 template void count_buckets(const EdgeRun<i64>&, std::span<const u8>, size_t, std::span<i64>);
 template void partitions_of(std::span<const i32>, std::span<const u8>, std::span<u8>, unsigned);
 template void partitions_of(std::span<const i64>, std::span<const u8>, std::span<u8>, unsigned);
-template void place_edges(std::span<const i32>, std::span<const u8>, std::span<i64>,
-                          std::span<i32>);
-template void place_edges(std::span<const i64>, std::span<const u8>, std::span<i64>,
-                          std::span<i64>);
-template void fill_lists(std::span<const i64>, std::span<const u8>, std::span<const i64>,
-                         std::span<const i32>, std::span<const i64>, std::span<const i64>,
-                         std::span<i32>);
-template void fill_lists(std::span<const i64>, std::span<const u8>, std::span<const i64>,
-                         std::span<const i64>, std::span<const i64>, std::span<const i64>,
-                         std::span<i64>);
+template void place_edges(std::span<const i32>, std::span<const u8>, std::span<i64>, std::span<i32>);
+template void place_edges(std::span<const i64>, std::span<const u8>, std::span<i64>, std::span<i64>);
+template void fill_lists(std::span<const i64>, std::span<const u8>, std::span<const i64>, std::span<const i32>,
+                         std::span<const i64>, std::span<const i64>, std::span<i32>);
+template void fill_lists(std::span<const i64>, std::span<const u8>, std::span<const i64>, std::span<const i64>,
+                         std::span<const i64>, std::span<const i64>, std::span<i64>);
 
 }  // namespace outcore

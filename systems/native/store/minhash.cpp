@@ -28,8 +28,7 @@ std::vector<u32> permutation(size_t count, u64& state) {
 
 }  // namespace
 
-std::vector<i64> minhash_order(std::span<const i64> ids, std::span<const i64> offsets,
-                                        u32 hashes, u64 seed) {
+std::vector<i64> minhash_order(std::span<const i64> ids, std::span<const i64> offsets, u32 hashes, u64 seed) {
     check_offsets(offsets, ids.size(), "the lists of ids");
     const size_t num_lists = offsets.size() - 1;
     auto [sorted, list_of] = ascending(ids);
@@ -74,8 +73,7 @@ std::vector<i64> minhash_order(std::span<const i64> ids, std::span<const i64> of
 
 u64 minhash_bytes(u64 num_ids, u64 num_lists, u32 hashes) {
     // Upper bound: the sort's four arrays, of which two stay beside four for the unique ids and the result.
-    return num_ids * (4 * sizeof(u32) + 4 * sizeof(u32) + sizeof(i64)) +
-           num_lists * (hashes + 1) * sizeof(u32);
+    return num_ids * (4 * sizeof(u32) + 4 * sizeof(u32) + sizeof(i64)) + num_lists * (hashes + 1) * sizeof(u32);
 }
 
 }  // namespace outcore

@@ -40,7 +40,8 @@ public:
             if (done < 0 && errno == EINTR) continue;
             if (done <= 0) return done < 0 ? errno : EIO;
             // A direct write must resume at a page: repeat a short one from the start of the page that it ended in.
-            const size_t whole = static_cast<size_t>(done) == bytes ? bytes : static_cast<size_t>(done) / pack_page * pack_page;
+            const size_t whole =
+                static_cast<size_t>(done) == bytes ? bytes : static_cast<size_t>(done) / pack_page * pack_page;
             if (whole == 0) return ENOSPC;
             data += whole;
             offset += whole;
@@ -64,7 +65,11 @@ class Pass {
 public:
     Pass(const PackSource& source, std::span<const std::string> files, std::span<const PackChunk> chunks,
          std::span<const u32> ids, const PackOptions& options)
-        : source_(source), chunks_(chunks), ids_(ids), options_(options), queue_(source.path, options.read),
+        : source_(source),
+          chunks_(chunks),
+          ids_(ids),
+          options_(options),
+          queue_(source.path, options.read),
           states_(chunks.size()) {
         for (const auto& file : files) files_.emplace_back(file);
         find_wanted();
@@ -118,12 +123,12 @@ public:
 private:
     // State of a chunk, touched only by the thread that has the chunk's turn; `done` passes the turn on.
     struct State {
-        u64 cursor = 0;  // position of the next id
-        u64 at = 0;      // file offset of the next write
+        u64 cursor = 0;             // position of the next id
+        u64 at = 0;                 // file offset of the next write
         std::byte* held = nullptr;  // the chunk's own buffer
         u64 held_bytes = 0;
-        u64 fill = 0;    // bytes in `held`
-        u64 room = 0;    // with `hold`: fill at which the buffer is written
+        u64 fill = 0;  // bytes in `held`
+        u64 room = 0;  // with `hold`: fill at which the buffer is written
         Xxh3Stream digest;
         std::atomic<size_t> done{0};  // partitions that the chunk has passed
     };
@@ -339,11 +344,14 @@ u64 partition_buffer_bytes(u64 partition_rows, u64 row_bytes) {
 
 PackResult pack_pass(const PackSource& source, std::span<const std::string> files, std::span<const PackChunk> chunks,
                      std::span<const u32> ids, const PackOptions& options) {
-    if (options.partition_rows == 0 || options.threads == 0 || options.buffers == 0) throw std::invalid_argument("no rows, threads or buffers");
-    if (options.write_bytes == 0 || options.write_bytes % pack_page != 0) throw std::invalid_argument("write_bytes is not a multiple of a page");
+    if (options.partition_rows == 0 || options.threads == 0 || options.buffers == 0)
+        throw std::invalid_argument("no rows, threads or buffers");
+    if (options.write_bytes == 0 || options.write_bytes % pack_page != 0)
+        throw std::invalid_argument("write_bytes is not a multiple of a page");
     check_table(source.data_offset, source.num_rows, source.row_bytes);
     for (const auto& chunk : chunks) {
-        if (chunk.offset > most_bytes || ids.size() > most_bytes / source.row_bytes || chunk.begin > chunk.end || chunk.end > ids.size() || chunk.file >= files.size() || chunk.offset % pack_page != 0) {
+        if (chunk.offset > most_bytes || ids.size() > most_bytes / source.row_bytes || chunk.begin > chunk.end ||
+            chunk.end > ids.size() || chunk.file >= files.size() || chunk.offset % pack_page != 0) {
             throw std::invalid_argument("a chunk lies outside its ids or files, or is not aligned");
         }
     }

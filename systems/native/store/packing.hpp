@@ -32,19 +32,19 @@ struct PackChunk {
 
 struct PackOptions {
     u64 partition_rows;
-    u32 buffers = 2;     // partitions in memory: some are read while one is scattered
-    u64 write_bytes;     // longest write, a multiple of a page
+    u32 buffers = 2;  // partitions in memory: some are read while one is scattered
+    u64 write_bytes;  // longest write, a multiple of a page
     // True: each chunk has a buffer of write_bytes (less for a shorter chunk), written when it is full.
     // False: each thread has one such buffer, and the rows of a chunk in a partition are written at once.
     bool hold = false;
-    u32 threads = 8;     // each gathers and writes one chunk at a time; also the most writes in flight
+    u32 threads = 8;  // each gathers and writes one chunk at a time; also the most writes in flight
     RangeQueueOptions read;
 };
 
 struct PackFailure {
-    int code;             // errno; 0: the table ended too early
+    int code;  // errno; 0: the table ended too early
     bool writing;
-    u32 file;   // number of the file, if `writing`
+    u32 file;  // number of the file, if `writing`
     u64 offset;
 };
 

@@ -10,8 +10,8 @@
 
 namespace outcore {
 
-void scatter_rows(std::span<const std::byte> rows, u64 row_bytes, std::span<const i64> places,
-                  i64 first, std::span<std::byte> out, unsigned threads) {
+void scatter_rows(std::span<const std::byte> rows, u64 row_bytes, std::span<const i64> places, i64 first,
+                  std::span<std::byte> out, unsigned threads) {
     const u64 room = out.size() / row_bytes;
     parallel(places.size(), 1024, threads, [&](size_t from, size_t to, int) {
         for (size_t i = from; i < to; ++i) {
@@ -22,9 +22,9 @@ void scatter_rows(std::span<const std::byte> rows, u64 row_bytes, std::span<cons
 }
 
 template <class Id>
-bool relocate_edges(std::span<const Id> sources, std::span<const i64> indptr, i64 first_target,
-                    i64 first_edge, std::span<const i64> places,
-                    std::span<const i64> new_indptr, i64 first, std::span<Id> out, unsigned threads) {
+bool relocate_edges(std::span<const Id> sources, std::span<const i64> indptr, i64 first_target, i64 first_edge,
+                    std::span<const i64> places, std::span<const i64> new_indptr, i64 first, std::span<Id> out,
+                    unsigned threads) {
     using Unsigned = std::make_unsigned_t<Id>;
     std::atomic<bool> sound{indptr.size() >= 2 || sources.empty()};
     if (!sound) return false;
@@ -37,7 +37,8 @@ bool relocate_edges(std::span<const Id> sources, std::span<const i64> indptr, i6
         const Id* source = sources.data() + from;
         for (; edge < stop; ++number) {
             const size_t target = static_cast<size_t>(first_target) + number;
-            if (number + 1 >= indptr.size() || target >= places.size() || static_cast<u64>(places[target]) >= places.size())
+            if (number + 1 >= indptr.size() || target >= places.size() ||
+                static_cast<u64>(places[target]) >= places.size())
                 return fail();
             const i64 end = std::min(indptr[number + 1], stop);
             if (end <= edge) continue;
@@ -54,11 +55,9 @@ bool relocate_edges(std::span<const Id> sources, std::span<const i64> indptr, i6
     return sound;
 }
 
-template bool relocate_edges(std::span<const i32>, std::span<const i64>, i64, i64,
-                             std::span<const i64>, std::span<const i64>, i64,
-                             std::span<i32>, unsigned);
-template bool relocate_edges(std::span<const i64>, std::span<const i64>, i64, i64,
-                             std::span<const i64>, std::span<const i64>, i64,
-                             std::span<i64>, unsigned);
+template bool relocate_edges(std::span<const i32>, std::span<const i64>, i64, i64, std::span<const i64>,
+                             std::span<const i64>, i64, std::span<i32>, unsigned);
+template bool relocate_edges(std::span<const i64>, std::span<const i64>, i64, i64, std::span<const i64>,
+                             std::span<const i64>, i64, std::span<i64>, unsigned);
 
 }  // namespace outcore

@@ -32,7 +32,8 @@ std::vector<Spread::Bounds> Spread::regions_between(Ids bounds) {
     return regions;
 }
 
-Spread::Spread(const std::string& path, std::span<const Bounds> regions, const DirectWritersOptions& options, bool digest)
+Spread::Spread(const std::string& path, std::span<const Bounds> regions, const DirectWritersOptions& options,
+               bool digest)
     : buffer_bytes_(options.buffer_bytes),
       writers_(path, checked(options), regions.size() + 2 * u64{options.writers}),
       digests_(digest ? regions.size() : 0) {
@@ -71,7 +72,8 @@ void Spread::append(size_t index, std::span<const std::byte> data) {
 }
 
 void Spread::rows(std::span<const std::byte> data, u64 row_bytes, std::span<const u8> regions) {
-    if (row_bytes == 0 || data.size() != row_bytes * regions.size()) throw std::invalid_argument("a region for each row");
+    if (row_bytes == 0 || data.size() != row_bytes * regions.size())
+        throw std::invalid_argument("a region for each row");
     for (size_t i = 0; i < regions.size(); ++i) append(regions[i], data.subspan(i * row_bytes, row_bytes));
 }
 

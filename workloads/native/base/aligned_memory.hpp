@@ -26,8 +26,10 @@ public:
         madvise(data_, bytes / huge_page_bytes * huge_page_bytes, MADV_HUGEPAGE);  // a hint: failure is harmless
     }
     AlignedMemory(AlignedMemory&& other) noexcept
-        : base_(std::exchange(other.base_, nullptr)), data_(std::exchange(other.data_, nullptr)),
-          bytes_(std::exchange(other.bytes_, 0)), mapped_(std::exchange(other.mapped_, 0)) {}
+        : base_(std::exchange(other.base_, nullptr)),
+          data_(std::exchange(other.data_, nullptr)),
+          bytes_(std::exchange(other.bytes_, 0)),
+          mapped_(std::exchange(other.mapped_, 0)) {}
     AlignedMemory& operator=(AlignedMemory&& other) noexcept {
         std::swap(base_, other.base_);
         std::swap(data_, other.data_);

@@ -154,9 +154,11 @@ struct view_caster {
 };
 
 template <class T>
-using array_element = std::conditional_t<std::is_same_v<std::remove_const_t<T>, std::byte>, std::uint8_t, std::remove_const_t<T>>;
+using array_element =
+    std::conditional_t<std::is_same_v<std::remove_const_t<T>, std::byte>, std::uint8_t, std::remove_const_t<T>>;
 template <class T, std::size_t Dim>
-using array_of = std::conditional_t<std::is_const_v<T>, outcore::In<array_element<T>, Dim>, outcore::Out<array_element<T>, Dim>>;
+using array_of =
+    std::conditional_t<std::is_const_v<T>, outcore::In<array_element<T>, Dim>, outcore::Out<array_element<T>, Dim>>;
 
 template <class T>
 struct type_caster<std::span<T>> : view_caster<std::span<T>, array_of<T, 1>> {
@@ -177,7 +179,8 @@ template <class T>
 struct type_caster<std::vector<T>> : list_caster<std::vector<T>, T> {
     using Sequence = list_caster<std::vector<T>, T>;
     using Array = make_caster<outcore::Numpy<T>>;
-    static constexpr auto Name = const_name('@') + Sequence::Name + const_name('@') + Array::Name + const_name('@');
+    static constexpr auto Name = const_name("@collections.abc.Sequence[") + make_caster<T>::Name + const_name("]@") +
+                                 Array::Name + const_name('@');
 
     static handle from_cpp(std::vector<T> values, rv_policy, cleanup_list* cleanup) noexcept {
         return Array::from_cpp(outcore::to_numpy(std::move(values)), rv_policy::automatic, cleanup);

@@ -64,8 +64,7 @@ void draw_lanes(const LaneRequest& request, u64 seed, u32 count, bool replace, L
                     if ((i + j) / (2 * p) == (i + j + k) / (2 * p)) order(positions[i + j], positions[i + j + k]);
 }
 
-void LaneDrawer::draw(std::span<const DrawnList> lists, const DrawName& name, size_t count, bool replace,
-                      u64* out) {
+void LaneDrawer::draw(std::span<const DrawnList> lists, const DrawName& name, size_t count, bool replace, u64* out) {
     bool narrow = count <= kMaxLaneDraws;
     for (size_t l = 0; l < lists.size(); ++l) {
         const auto words = stream_name(name.epoch, name.batch, name.hop, lists[l].node);

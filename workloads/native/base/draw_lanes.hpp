@@ -4,8 +4,8 @@
 #include <array>
 #include <span>
 
-#include "base/types.hpp"
 #include "base/draws.hpp"
+#include "base/types.hpp"
 
 namespace outcore {
 
@@ -41,8 +41,7 @@ struct DrawName {
 class LaneDrawer {
 public:
     // Draws `count` positions of each of at most kDrawLanes lists into out[list.at] and following.
-    void draw(std::span<const DrawnList> lists, const DrawName& name, size_t count, bool replace,
-              u64* out);
+    void draw(std::span<const DrawnList> lists, const DrawName& name, size_t count, bool replace, u64* out);
 
 private:
     LaneRequest request_;

@@ -19,8 +19,8 @@
 #include <bit>
 #include <vector>
 
-#include "base/types.hpp"
 #include "base/philox.hpp"
+#include "base/types.hpp"
 
 namespace outcore {
 
@@ -29,10 +29,8 @@ inline constexpr u64 kMaxEpoch = u64{1} << 16;
 inline constexpr u64 kMaxBatch = u64{1} << 26;
 inline constexpr u32 kSeedPlanHop = 63;
 
-constexpr Philox4x32::Counter stream_name(u64 epoch, u64 batch, u32 hop,
-                                          u64 node) noexcept {
-    return {0, static_cast<u32>(node),
-            static_cast<u32>(node >> 32) | (static_cast<u32>(epoch) << 16),
+constexpr Philox4x32::Counter stream_name(u64 epoch, u64 batch, u32 hop, u64 node) noexcept {
+    return {0, static_cast<u32>(node), static_cast<u32>(node >> 32) | (static_cast<u32>(epoch) << 16),
             static_cast<u32>(batch) | (hop << 26)};
 }
 
@@ -73,8 +71,7 @@ private:
     static constexpr u64 kFree = ~u64{0};
 
     // A short list's chosen set fits a machine word, which also sorts it.
-    static void draw_in_word(PhiloxStream& stream, u32 degree, size_t count,
-                             u64* out) noexcept {
+    static void draw_in_word(PhiloxStream& stream, u32 degree, size_t count, u64* out) noexcept {
         u64 chosen = 0;
         for (u32 last = degree - static_cast<u32>(count); last < degree; ++last) {
             const u64 position = u64{1} << stream.below(last + 1);

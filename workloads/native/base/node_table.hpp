@@ -6,8 +6,8 @@
 #include <cstring>
 #include <limits>
 
-#include "base/types.hpp"
 #include "base/scratch.hpp"
+#include "base/types.hpp"
 
 namespace outcore {
 
@@ -79,9 +79,7 @@ public:
     size_t bytes() const noexcept { return keys_.bytes() + values_.bytes(); }
 
 private:
-    size_t home(Key key) const noexcept {
-        return static_cast<size_t>((u64{key} * 0x9E3779B97F4A7C15U) >> shift_);
-    }
+    size_t home(Key key) const noexcept { return static_cast<size_t>((u64{key} * 0x9E3779B97F4A7C15U) >> shift_); }
 
     Scratch<Key> keys_;
     Scratch<u32> values_;

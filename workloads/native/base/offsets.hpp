@@ -13,7 +13,8 @@ namespace outcore {
 inline void check_offsets(std::span<const i64> offsets, size_t size, const std::string& whose) {
     if (offsets.empty()) throw std::invalid_argument("there are no offsets of " + whose);
     const auto fail = [&](size_t i, const std::string& wanted) {
-        throw std::invalid_argument("offset " + std::to_string(i) + " of " + whose + " is " + std::to_string(offsets[i]) + ", not " + wanted);
+        throw std::invalid_argument("offset " + std::to_string(i) + " of " + whose + " is " +
+                                    std::to_string(offsets[i]) + ", not " + wanted);
     };
     if (offsets.front() != 0) fail(0, "0");
     for (size_t i = 1; i < offsets.size(); ++i)

@@ -14,8 +14,7 @@ public:
     using Counter = std::array<u32, 4>;
     using Key = std::array<u32, 2>;
 
-    explicit constexpr Philox4x32(u64 seed) noexcept
-        : key_{static_cast<u32>(seed), static_cast<u32>(seed >> 32)} {}
+    explicit constexpr Philox4x32(u64 seed) noexcept : key_{static_cast<u32>(seed), static_cast<u32>(seed >> 32)} {}
 
     // The four words at one counter.
     constexpr Counter operator()(Counter counter) const noexcept {
@@ -23,10 +22,8 @@ public:
         for (int round = 0; round < 10; ++round) {
             const u64 product0 = u64{kMultiplier0} * counter[0];
             const u64 product1 = u64{kMultiplier1} * counter[2];
-            counter = {static_cast<u32>(product1 >> 32) ^ counter[1] ^ key[0],
-                       static_cast<u32>(product1),
-                       static_cast<u32>(product0 >> 32) ^ counter[3] ^ key[1],
-                       static_cast<u32>(product0)};
+            counter = {static_cast<u32>(product1 >> 32) ^ counter[1] ^ key[0], static_cast<u32>(product1),
+                       static_cast<u32>(product0 >> 32) ^ counter[3] ^ key[1], static_cast<u32>(product0)};
             key[0] += kWeyl0;
             key[1] += kWeyl1;
         }

@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "base/types.hpp"
 #include "base/simd.hpp"
+#include "base/types.hpp"
 
 namespace outcore {
 

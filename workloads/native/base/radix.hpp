@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/types.hpp"
 #include "base/scratch.hpp"
 #include "base/team.hpp"
+#include "base/types.hpp"
 
 namespace outcore {
 

@@ -226,7 +226,8 @@ void parallel(i64 count, i64 chunk, i64 threads, const Body& body) {
     const int members = static_cast<int>(std::min(std::max<i64>(threads, 1), chunks));
     if (members > 1) {
         const SharedTeam shared(members);
-        if (Team* team = shared.get()) return team->loop(static_cast<size_t>(count), static_cast<size_t>(chunk), body, members);
+        if (Team* team = shared.get())
+            return team->loop(static_cast<size_t>(count), static_cast<size_t>(chunk), body, members);
     }
     for (i64 begin = 0; begin < count; begin += chunk)
         body(static_cast<size_t>(begin), static_cast<size_t>(std::min(begin + chunk, count)), 0);

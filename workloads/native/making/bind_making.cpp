@@ -59,7 +59,7 @@ void take_columns(FractalStream& self, std::span<Index> out, int threads) {
 
 template <typename Index>
 void bind_index(nb::module_& m, nb::class_<KroneckerStream>& kronecker, nb::class_<Rmat>& rmat) {
-        kronecker.def(
+    kronecker.def(
         "edges",
         [](const KroneckerStream& self, i64 start, std::span<Index> out, int threads) {
             self.edges(start, out, threads);
@@ -67,8 +67,7 @@ void bind_index(nb::module_& m, nb::class_<KroneckerStream>& kronecker, nb::clas
         "start"_a, "out"_a.noconvert(), "threads"_a, released());
     rmat.def(
         "fill",
-        [](const Rmat& self, Ids indptr, i64 first, i64 last, std::span<Index> out,
-           std::span<u32> used, int threads) {
+        [](const Rmat& self, Ids indptr, i64 first, i64 last, std::span<Index> out, std::span<u32> used, int threads) {
             self.fill(indptr, first, last, out, used, threads);
         },
         "indptr"_a, "first"_a, "last"_a, "out"_a.noconvert(), "used"_a.noconvert(), "threads"_a, released());
@@ -92,13 +91,11 @@ void bind_index(nb::module_& m, nb::class_<KroneckerStream>& kronecker, nb::clas
         },
         "indices"_a.noconvert(), "counts"_a.noconvert(), "threads"_a, released());
     m.def(
-        "sort_lists",
-        [](Ids indptr, std::span<Index> indices, int threads) { sort_lists(indptr, indices, threads); },
+        "sort_lists", [](Ids indptr, std::span<Index> indices, int threads) { sort_lists(indptr, indices, threads); },
         "indptr"_a, "indices"_a.noconvert(), "threads"_a, released());
     m.def(
         "communities",
-        [](Ids indptr, std::span<const Index> indices, i32 number, int sweeps, u64 seed,
-           std::span<i64> out) {
+        [](Ids indptr, std::span<const Index> indices, i32 number, int sweeps, u64 seed, std::span<i64> out) {
             communities(Graph<Index>{indptr, indices}, number, sweeps, seed, out);
         },
         "indptr"_a, "indices"_a.noconvert(), "number"_a, "sweeps"_a, "seed"_a, "out"_a.noconvert(), released());
@@ -108,16 +105,13 @@ template <typename Element>
 void bind_features(nb::module_& m, const char* name) {
     m.def(
         name,
-        [](RowsOf<const float> centres, Ids group, Ids ids,
-           u64 seed, float noise, int threads,
-           RowsOf<Element> out) {
+        [](RowsOf<const float> centres, Ids group, Ids ids, u64 seed, float noise, int threads, RowsOf<Element> out) {
             if (out.num_rows != ids.size() || out.row_bytes != centres.row_bytes)
                 throw std::invalid_argument("out does not fit ids and centres");
             feature_rows({centres.data, centres.num_rows * centres.row_bytes}, group, ids,
                          static_cast<i64>(centres.row_bytes), seed, noise, threads, out.data);
         },
-        "centres"_a, "group"_a, "ids"_a, "seed"_a, "noise"_a, "threads"_a, "out"_a.noconvert(),
-        released());
+        "centres"_a, "group"_a, "ids"_a, "seed"_a, "noise"_a, "threads"_a, "out"_a.noconvert(), released());
 }
 
 }  // namespace
@@ -125,17 +119,18 @@ void bind_features(nb::module_& m, const char* name) {
 
 void bind_making(nb::module_& m) {
     using namespace outcore;
-    
+
     nb::class_<KroneckerStream> kronecker(m, "KroneckerStream");
     kronecker
         .def(
             "__init__",
-            [](KroneckerStream* self, const In<i64>& base_indptr, const In<i32>& base_indices, const In<i64>& seed_indptr,
-               const In<i32>& seed_indices, i64 num_nodes) {
+            [](KroneckerStream* self, const In<i64>& base_indptr, const In<i32>& base_indices,
+               const In<i64>& seed_indptr, const In<i32>& seed_indices, i64 num_nodes) {
                 check_graph(span_of(base_indptr), span_of(base_indices), nodes_of(span_of(base_indptr)));
                 check_graph(span_of(seed_indptr), span_of(seed_indices), nodes_of(span_of(seed_indptr)));
-                new (self) KroneckerStream({base_indptr, base_indices, seed_indptr, seed_indices}, span_of(base_indptr),
-                                           span_of(base_indices), span_of(seed_indptr), span_of(seed_indices), num_nodes);
+                new (self)
+                    KroneckerStream({base_indptr, base_indices, seed_indptr, seed_indices}, span_of(base_indptr),
+                                    span_of(base_indices), span_of(seed_indptr), span_of(seed_indices), num_nodes);
             },
             "base_indptr"_a, "base_indices"_a, "seed_indptr"_a, "seed_indices"_a, "num_nodes"_a)
         .def_prop_ro("num_nodes", &KroneckerStream::num_nodes)
@@ -148,24 +143,22 @@ void bind_making(nb::module_& m) {
             "start"_a, "out"_a.noconvert(), "threads"_a, released());
 
     nb::class_<Rmat> rmat(m, "Rmat");
-    rmat.def(nb::init<i64, i64, u64, bool, u32>(), "num_nodes"_a, "num_edges"_a,
-             "seed"_a, "permute"_a, "communities"_a)
+    rmat.def(nb::init<i64, i64, u64, bool, u32>(), "num_nodes"_a, "num_edges"_a, "seed"_a, "permute"_a, "communities"_a)
         .def(
-            "count",
-            [](const Rmat& self, std::span<i64> indptr, int threads) { self.count(indptr, threads); },
+            "count", [](const Rmat& self, std::span<i64> indptr, int threads) { self.count(indptr, threads); },
             "indptr"_a.noconvert(), "threads"_a, released())
         .def(
-            "labels",
-            [](const Rmat& self, i64 first, std::span<i64> out) { self.labels(first, out); },
-            "first"_a, "out"_a.noconvert(), released());
+            "labels", [](const Rmat& self, i64 first, std::span<i64> out) { self.labels(first, out); }, "first"_a,
+            "out"_a.noconvert(), released());
 
     nb::class_<FractalStream>(m, "FractalStream")
         .def(
             "__init__",
-            [](FractalStream* self, const In<i64>& base_indptr, const In<i32>& base_indices, std::span<const double> keep,
-               u64 seed) {
+            [](FractalStream* self, const In<i64>& base_indptr, const In<i32>& base_indices,
+               std::span<const double> keep, u64 seed) {
                 check_graph(span_of(base_indptr), span_of(base_indices), nodes_of(span_of(base_indptr)));
-                new (self) FractalStream({base_indptr, base_indices}, span_of(base_indptr), span_of(base_indices), keep, seed);
+                new (self)
+                    FractalStream({base_indptr, base_indices}, span_of(base_indptr), span_of(base_indices), keep, seed);
             },
             "base_indptr"_a, "base_indices"_a, "keep"_a, "seed"_a)
         .def_prop_ro("num_nodes", [](const FractalStream& self) { return self.fractal.num_nodes(); })
@@ -190,8 +183,7 @@ void bind_making(nb::module_& m) {
         "first"_a, "num_classes"_a, "seed"_a, "out"_a.noconvert(), released());
     m.def(
         "permute",
-        [](u64 n, u64 seed, u32 name0, u32 name1, bool inverse,
-           std::span<i64> ids) {
+        [](u64 n, u64 seed, u32 name0, u32 name1, bool inverse, std::span<i64> ids) {
             const Permutation permutation(n, seed, name0, name1);
             for (i64& id : ids) {
                 if (id < 0 || static_cast<u64>(id) >= n) throw std::out_of_range("an id is outside [0, n)");

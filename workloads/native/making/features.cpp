@@ -5,9 +5,9 @@
 #include <bit>
 #include <stdexcept>
 
-#include "base/team.hpp"
 #include "base/philox.hpp"
 #include "base/philox_lanes.hpp"
+#include "base/team.hpp"
 
 namespace outcore {
 
@@ -42,8 +42,7 @@ OUTCORE_INLINE void store(float value, float* out) noexcept { *out = value; }
 OUTCORE_INLINE void store(float value, u16* out) noexcept { *out = to_half(value); }
 
 template <typename Element>
-OUTCORE_INLINE void one_row(const float* centre, u64 id, i64 dim, u64 seed, float noise,
-                            Element* out) noexcept {
+OUTCORE_INLINE void one_row(const float* centre, u64 id, i64 dim, u64 seed, float noise, Element* out) noexcept {
     alignas(64) float z[kGroup];
     for (i64 first = 0; first < dim; first += kGroup) {
         Lanes<kLanes> lanes;
@@ -72,29 +71,26 @@ OUTCORE_INLINE void one_row(const float* centre, u64 id, i64 dim, u64 seed, floa
 }
 
 template <typename Element>
-OUTCORE_INLINE void some_rows(const float* centres, const i64* group, const i64* ids,
-                              i64 begin, i64 end, i64 dim, u64 seed, float noise,
-                              Element* out) noexcept {
+OUTCORE_INLINE void some_rows(const float* centres, const i64* group, const i64* ids, i64 begin, i64 end, i64 dim,
+                              u64 seed, float noise, Element* out) noexcept {
     for (i64 r = begin; r < end; ++r) {
         one_row(centres + group[r] * dim, static_cast<u64>(ids[r]), dim, seed, noise, out + r * dim);
     }
 }
 
-OUTCORE_CLONES void rows_of(const float* centres, const i64* group, const i64* ids,
-                            i64 begin, i64 end, i64 dim, u64 seed, float noise,
-                            float* out) {
+OUTCORE_CLONES void rows_of(const float* centres, const i64* group, const i64* ids, i64 begin, i64 end, i64 dim,
+                            u64 seed, float noise, float* out) {
     some_rows(centres, group, ids, begin, end, dim, seed, noise, out);
 }
 
-OUTCORE_CLONES void rows_of(const float* centres, const i64* group, const i64* ids,
-                            i64 begin, i64 end, i64 dim, u64 seed, float noise,
-                            u16* out) {
+OUTCORE_CLONES void rows_of(const float* centres, const i64* group, const i64* ids, i64 begin, i64 end, i64 dim,
+                            u64 seed, float noise, u16* out) {
     some_rows(centres, group, ids, begin, end, dim, seed, noise, out);
 }
 
 template <typename Element>
-void all_rows(std::span<const float> centres, std::span<const i64> group, std::span<const i64> ids,
-              i64 dim, u64 seed, float noise, int threads, Element* out) {
+void all_rows(std::span<const float> centres, std::span<const i64> group, std::span<const i64> ids, i64 dim, u64 seed,
+              float noise, int threads, Element* out) {
     if (dim < 1 || group.size() != ids.size()) throw std::invalid_argument("one group for each id, dim at least 1");
     const auto groups = static_cast<i64>(centres.size()) / dim;
     for (const i64 g : group) {
@@ -108,15 +104,13 @@ void all_rows(std::span<const float> centres, std::span<const i64> group, std::s
 
 }  // namespace
 
-void feature_rows(std::span<const float> centres, std::span<const i64> group,
-                  std::span<const i64> ids, i64 dim, u64 seed, float noise, int threads,
-                  float* out) {
+void feature_rows(std::span<const float> centres, std::span<const i64> group, std::span<const i64> ids, i64 dim,
+                  u64 seed, float noise, int threads, float* out) {
     all_rows(centres, group, ids, dim, seed, noise, threads, out);
 }
 
-void feature_rows(std::span<const float> centres, std::span<const i64> group,
-                  std::span<const i64> ids, i64 dim, u64 seed, float noise, int threads,
-                  u16* out) {
+void feature_rows(std::span<const float> centres, std::span<const i64> group, std::span<const i64> ids, i64 dim,
+                  u64 seed, float noise, int threads, u16* out) {
     all_rows(centres, group, ids, dim, seed, noise, threads, out);
 }
 
@@ -124,8 +118,8 @@ void random_labels(i64 first, u32 num_classes, u64 seed, std::span<i64> out) {
     const Philox4x32 philox(seed);
     for (size_t k = 0; k < out.size(); ++k) {
         const auto id = static_cast<u64>(first) + k;
-        PhiloxStream stream(philox, {0, static_cast<u32>(id), static_cast<u32>(id >> 32),
-                                     static_cast<u32>(Purpose::kLabel)});
+        PhiloxStream stream(philox,
+                            {0, static_cast<u32>(id), static_cast<u32>(id >> 32), static_cast<u32>(Purpose::kLabel)});
         out[k] = stream.below(num_classes);
     }
 }

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "base/team.hpp"
 #include "base/philox_lanes.hpp"
+#include "base/team.hpp"
 
 namespace outcore {
 
@@ -44,8 +44,7 @@ OUTCORE_CLONES void draw_group(u64 seed, u64 counter, u32 block, u32* draws) {
 }
 
 // Counts the draws below `bound` among edges [begin, end), begin a multiple of 4.
-OUTCORE_CLONES i64 count_below(u64 seed, u32 block, u32 bound,
-                                        i64 begin, i64 end) {
+OUTCORE_CLONES i64 count_below(u64 seed, u32 block, u32 bound, i64 begin, i64 end) {
     i64 kept = 0;
     i64 edge = begin;
     for (; edge + kGroup <= end; edge += kGroup) {
@@ -79,21 +78,18 @@ OUTCORE_CLONES void rename_all(const Permutation& permutation, u32* ids, size_t 
     }
 }
 
-OUTCORE_CLONES void find_lanes(const Permutation& permutation, u32* ids) {
-    permutation.inverse_lanes<kLanes>(ids);
-}
+OUTCORE_CLONES void find_lanes(const Permutation& permutation, u32* ids) { permutation.inverse_lanes<kLanes>(ids); }
 
 }  // namespace
 
-Fractal::Fractal(std::span<const i64> base_indptr, std::span<const i32> base_indices,
-                 std::span<const double> keep, u64 seed)
+Fractal::Fractal(std::span<const i64> base_indptr, std::span<const i32> base_indices, std::span<const double> keep,
+                 u64 seed)
     : base_indptr_(base_indptr),
       base_indices_(base_indices),
       seed_(seed),
       base_nodes_(static_cast<i64>(base_indptr.size()) - 1),
       copies_(std::llround(std::sqrt(static_cast<double>(keep.size())))) {
-    if (base_nodes_ < 1 || copies_ < 1 || copies_ * copies_ != static_cast<i64>(keep.size()) ||
-        copies_ > 0xFFFF) {
+    if (base_nodes_ < 1 || copies_ < 1 || copies_ * copies_ != static_cast<i64>(keep.size()) || copies_ > 0xFFFF) {
         throw std::invalid_argument("keep must be a square matrix, the base graph not empty");
     }
     bound_.reserve(keep.size());
@@ -111,15 +107,13 @@ i64 Fractal::count_edges(int threads) const {
     const auto edges = static_cast<i64>(base_indices_.size());
     std::atomic<i64> total{0};
     for (u32 block = 0; block < bound_.size(); ++block) {
-        parallel(edges, 1 << 20, threads, [&](i64 begin, i64 end, int) {
-            total += count_below(seed_, block, bound_[block], begin, end);
-        });
+        parallel(edges, 1 << 20, threads,
+                 [&](i64 begin, i64 end, int) { total += count_below(seed_, block, bound_[block], begin, end); });
     }
     return total;
 }
 
-void Fractal::append_kept(size_t block, i64 begin, i64 end,
-                          std::vector<u32>& kept) const {
+void Fractal::append_kept(size_t block, i64 begin, i64 end, std::vector<u32>& kept) const {
     const u32 bound = bound_[block];
     const size_t before = kept.size();
     kept.resize(before + static_cast<size_t>(end - begin));
@@ -135,8 +129,7 @@ void Fractal::append_kept(size_t block, i64 begin, i64 end,
             drawn = kGroup;
         } else {
             const auto words = philox({static_cast<u32>(counter), static_cast<u32>(counter >> 32),
-                                       static_cast<u32>(block),
-                                       static_cast<u32>(Purpose::kFractal)});
+                                       static_cast<u32>(block), static_cast<u32>(Purpose::kFractal)});
             std::copy(words.begin(), words.end(), draws);
         }
         const i64 stop = std::min(end, group + drawn);
@@ -150,8 +143,7 @@ void Fractal::append_kept(size_t block, i64 begin, i64 end,
 }
 
 template <typename Index>
-void Fractal::append_columns(i64 first, int count, Scratch& scratch, i64* degrees,
-                             std::vector<Index>& out) const {
+void Fractal::append_columns(i64 first, int count, Scratch& scratch, i64* degrees, std::vector<Index>& out) const {
     const i64 i = first / base_nodes_, target = first % base_nodes_;
     scratch.kept.clear();
     scratch.ends.resize(static_cast<size_t>(copies_) * kColumns);
@@ -203,8 +195,7 @@ void Fractal::append_columns(i64 first, int count, Scratch& scratch, i64* degree
 }
 
 template <typename Index>
-i64 Fractal::make(i64 first, std::span<i64> degrees, FractalWorkspace& space,
-                           int threads) const {
+i64 Fractal::make(i64 first, std::span<i64> degrees, FractalWorkspace& space, int threads) const {
     const auto count = static_cast<i64>(degrees.size());
     if (first < 0 || first + count > num_nodes()) throw std::out_of_range("columns outside the graph");
     constexpr i64 kPiece = 32 * kColumns;

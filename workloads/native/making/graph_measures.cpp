@@ -40,8 +40,8 @@ double local_clustering(const Graph<Index>& graph, i64 node, int pairs, bool sor
             for (i64 b = a + 1; b < degree; ++b, ++tried) closed += linked(a, b) ? 1 : 0;
         }
     } else {
-        PhiloxStream stream(philox, {0, static_cast<u32>(node), static_cast<u32>(node >> 32),
-                                     static_cast<u32>(Purpose::kProbe)});
+        PhiloxStream stream(
+            philox, {0, static_cast<u32>(node), static_cast<u32>(node >> 32), static_cast<u32>(Purpose::kProbe)});
         for (; tried < pairs; ++tried) {
             const auto a = static_cast<i64>(stream.below64(static_cast<u64>(degree)));
             const auto b = static_cast<i64>(stream.below64(static_cast<u64>(degree) - 1));
@@ -54,8 +54,8 @@ double local_clustering(const Graph<Index>& graph, i64 node, int pairs, bool sor
 }  // namespace
 
 template <typename Index>
-double clustering(const Graph<Index>& graph, std::span<const i64> nodes, int pairs, bool sorted,
-                  u64 seed, int threads) {
+double clustering(const Graph<Index>& graph, std::span<const i64> nodes, int pairs, bool sorted, u64 seed,
+                  int threads) {
     std::vector<double> local(nodes.size());
     const Philox4x32 philox(seed);
     parallel(static_cast<i64>(nodes.size()), 64, threads, [&](i64 begin, i64 end, int) {
@@ -69,9 +69,9 @@ double clustering(const Graph<Index>& graph, std::span<const i64> nodes, int pai
 }
 
 template <typename Index>
-Homophily homophily(const Graph<Index>& graph, std::span<const i64> labels,
-                    std::span<const i64> nodes, int threads) {
-    if (static_cast<i64>(labels.size()) != graph.num_nodes()) throw std::invalid_argument("homophily needs one label for each node");
+Homophily homophily(const Graph<Index>& graph, std::span<const i64> labels, std::span<const i64> nodes, int threads) {
+    if (static_cast<i64>(labels.size()) != graph.num_nodes())
+        throw std::invalid_argument("homophily needs one label for each node");
     std::atomic<i64> same{0}, edges{0};
     parallel(static_cast<i64>(nodes.size()), 1024, threads, [&](i64 begin, i64 end, int) {
         i64 own_same = 0, own_edges = 0;
@@ -94,35 +94,31 @@ Homophily homophily(const Graph<Index>& graph, std::span<const i64> labels,
 
 template <typename Index>
 void count_sources(std::span<const Index> indices, std::span<i64> counts, int threads) {
-    parallel(static_cast<i64>(indices.size()), 1 << 18, threads,
-                 [&](i64 begin, i64 end, int) {
-                     for (i64 e = begin; e < end; ++e) {
-                         const auto source = static_cast<size_t>(indices[static_cast<size_t>(e)]);
-                         if (source >= counts.size())
-                             throw std::out_of_range("edge " + std::to_string(e) + " comes from node " +
-                                                     std::to_string(indices[static_cast<size_t>(e)]) +
-                                                     ", which is not one of " + std::to_string(counts.size()));
-                         std::atomic_ref<i64>(counts[source])
-                             .fetch_add(1, std::memory_order_relaxed);
-                     }
-                 });
+    parallel(static_cast<i64>(indices.size()), 1 << 18, threads, [&](i64 begin, i64 end, int) {
+        for (i64 e = begin; e < end; ++e) {
+            const auto source = static_cast<size_t>(indices[static_cast<size_t>(e)]);
+            if (source >= counts.size())
+                throw std::out_of_range("edge " + std::to_string(e) + " comes from node " +
+                                        std::to_string(indices[static_cast<size_t>(e)]) + ", which is not one of " +
+                                        std::to_string(counts.size()));
+            std::atomic_ref<i64>(counts[source]).fetch_add(1, std::memory_order_relaxed);
+        }
+    });
 }
 
 template <typename Index>
 void sort_lists(std::span<const i64> indptr, std::span<Index> indices, int threads) {
     const Graph<Index> graph{indptr, indices};
-    parallel(graph.num_nodes(), 4096, threads,
-                 [&](i64 begin, i64 end, int) {
-                     for (auto v = static_cast<size_t>(begin); v < static_cast<size_t>(end); ++v) {
-                         static_cast<void>(graph.neighbours(static_cast<i64>(v)));
-                         std::sort(indices.begin() + indptr[v], indices.begin() + indptr[v + 1]);
-                     }
-                 });
+    parallel(graph.num_nodes(), 4096, threads, [&](i64 begin, i64 end, int) {
+        for (auto v = static_cast<size_t>(begin); v < static_cast<size_t>(end); ++v) {
+            static_cast<void>(graph.neighbours(static_cast<i64>(v)));
+            std::sort(indices.begin() + indptr[v], indices.begin() + indptr[v + 1]);
+        }
+    });
 }
 
 template <typename Index>
-void communities(const Graph<Index>& graph, i32 num_communities, int sweeps, u64 seed,
-                 std::span<i64> out) {
+void communities(const Graph<Index>& graph, i32 num_communities, int sweeps, u64 seed, std::span<i64> out) {
     const i64 n = graph.num_nodes();
     if (num_communities < 1 || static_cast<i64>(out.size()) != n) {
         throw std::invalid_argument("communities needs one place for each node");
@@ -133,8 +129,7 @@ void communities(const Graph<Index>& graph, i32 num_communities, int sweeps, u64
     std::vector<size_t> touched;
     std::vector<i32> places(static_cast<size_t>(n), -1);  // 32 bits, so that more places stay in cache
     for (int sweep = 0; sweep < sweeps; ++sweep) {
-        const Permutation order(static_cast<u64>(n), seed, static_cast<u32>(sweep),
-                                static_cast<u32>(Purpose::kLabel));
+        const Permutation order(static_cast<u64>(n), seed, static_cast<u32>(sweep), static_cast<u32>(Purpose::kLabel));
         for (i64 k = 0; k < n; ++k) {
             const auto v = static_cast<i64>(order.forward(static_cast<u64>(k)));
             i32& place = places[static_cast<size_t>(v)];
@@ -167,12 +162,11 @@ void communities(const Graph<Index>& graph, i32 num_communities, int sweeps, u64
     std::copy(places.begin(), places.end(), out.begin());
 }
 
-#define OUTCORE_FOR_INDEX(Index)                                                                                      \
-    template double clustering(const Graph<Index>&, std::span<const i64>, int, bool, u64, int);    \
-    template Homophily homophily(const Graph<Index>&, std::span<const i64>, std::span<const i64>,   \
-                                 int);                                                                                \
-    template void count_sources(std::span<const Index>, std::span<i64>, int);                                \
-    template void sort_lists(std::span<const i64>, std::span<Index>, int);                                   \
+#define OUTCORE_FOR_INDEX(Index)                                                                        \
+    template double clustering(const Graph<Index>&, std::span<const i64>, int, bool, u64, int);         \
+    template Homophily homophily(const Graph<Index>&, std::span<const i64>, std::span<const i64>, int); \
+    template void count_sources(std::span<const Index>, std::span<i64>, int);                           \
+    template void sort_lists(std::span<const i64>, std::span<Index>, int);                              \
     template void communities(const Graph<Index>&, i32, int, u64, std::span<i64>);
 OUTCORE_FOR_INDEX(i32)
 OUTCORE_FOR_INDEX(i64)

@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "base/team.hpp"
 #include "base/simd.hpp"
+#include "base/team.hpp"
 
 namespace outcore {
 
 Kronecker::Kronecker(std::span<const i64> base_indptr, std::span<const i32> base_indices,
-                     std::span<const i64> seed_indptr, std::span<const i32> seed_indices,
-                     i64 num_nodes)
+                     std::span<const i64> seed_indptr, std::span<const i32> seed_indices, i64 num_nodes)
     : base_indptr_(base_indptr),
       base_indices_(base_indices),
       seed_indptr_(seed_indptr),
@@ -59,8 +58,7 @@ OUTCORE_INLINE void write_range(const Kronecker& self, i64 start, i64 end, Index
     const auto safe_in = static_cast<i64>(self.base_indices_.size()) - kWidth;
     const i64* const indptr = self.base_indptr_.data();
 
-    i64 i = std::upper_bound(self.block_start_.begin(), self.block_start_.end(), start) -
-                     self.block_start_.begin() - 1;
+    i64 i = std::upper_bound(self.block_start_.begin(), self.block_start_.end(), start) - self.block_start_.begin() - 1;
     i64 low = 0, high = self.base_nodes_;  // the last column of block i that begins at or before start
     const i64 within = start - self.block_start_[static_cast<size_t>(i)];
     while (high - low > 1) {
@@ -78,9 +76,9 @@ OUTCORE_INLINE void write_range(const Kronecker& self, i64 start, i64 end, Index
         for (; u < columns && out < stop; ++u) {
             for (i64 s = 0; s < whole + (cut ? 1 : 0); ++s) {
                 i64 from = indptr[u];
-                i64 length = s < whole ? indptr[u + 1] - from
-                                                : self.cut_indptr_[static_cast<size_t>(u) + 1] -
-                                                      self.cut_indptr_[static_cast<size_t>(u)];
+                i64 length =
+                    s < whole ? indptr[u + 1] - from
+                              : self.cut_indptr_[static_cast<size_t>(u) + 1] - self.cut_indptr_[static_cast<size_t>(u)];
                 if (skip > 0) {  // only in the first column
                     const i64 skipped = std::min(skip, length);
                     skip -= skipped;
@@ -118,20 +116,15 @@ void all_edges(const Kronecker& self, i64 start, std::span<Index> out, int threa
     const auto count = static_cast<i64>(out.size());
     if (start < 0 || start + count > self.num_edges()) throw std::out_of_range("edges past the end of the product");
     constexpr i64 kPiece = 1 << 18;
-    parallel(count, kPiece, threads, [&](i64 begin, i64 end, int) {
-        write_edges(self, start + begin, start + end, out.data() + begin);
-    });
+    parallel(count, kPiece, threads,
+             [&](i64 begin, i64 end, int) { write_edges(self, start + begin, start + end, out.data() + begin); });
 }
 
 }  // namespace
 
-void Kronecker::edges(i64 start, std::span<i32> out, int threads) const {
-    all_edges(*this, start, out, threads);
-}
+void Kronecker::edges(i64 start, std::span<i32> out, int threads) const { all_edges(*this, start, out, threads); }
 
-void Kronecker::edges(i64 start, std::span<i64> out, int threads) const {
-    all_edges(*this, start, out, threads);
-}
+void Kronecker::edges(i64 start, std::span<i64> out, int threads) const { all_edges(*this, start, out, threads); }
 
 void Kronecker::indptr(i64 start, std::span<i64> out, int threads) const {
     const auto count = static_cast<i64>(out.size());

@@ -14,9 +14,8 @@ class Kronecker {
 public:
     // Base lists must ascend. Nodes from `num_nodes` on are cut off, with their edges; the cut lies in the last copy.
     // The spans must outlive this object.
-    Kronecker(std::span<const i64> base_indptr, std::span<const i32> base_indices,
-              std::span<const i64> seed_indptr, std::span<const i32> seed_indices,
-              i64 num_nodes);
+    Kronecker(std::span<const i64> base_indptr, std::span<const i32> base_indices, std::span<const i64> seed_indptr,
+              std::span<const i32> seed_indices, i64 num_nodes);
 
     i64 num_nodes() const noexcept { return num_nodes_; }
     i64 num_edges() const noexcept { return block_start_.back(); }
@@ -46,7 +45,7 @@ private:
     i64 num_nodes_, base_nodes_, copies_;
     std::vector<i64> cut_indptr_;   // [NB + 1]: edges from sources that exist in the last copy; empty if all do
     std::vector<i64> whole_;        // [K]: copies that block i takes whole lists from
-    std::vector<u8> cut_;          // [K]: whether it also takes the shortened list of the last copy
+    std::vector<u8> cut_;           // [K]: whether it also takes the shortened list of the last copy
     std::vector<i64> block_start_;  // [K + 1]: first edge of each block
 };
 

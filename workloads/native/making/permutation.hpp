@@ -5,9 +5,9 @@
 #include <array>
 #include <bit>
 
-#include "base/types.hpp"
 #include "base/philox.hpp"
 #include "base/philox_lanes.hpp"
+#include "base/types.hpp"
 
 namespace outcore {
 
@@ -90,9 +90,7 @@ public:
 private:
     static constexpr unsigned kRounds = 8;
 
-    static constexpr u32 mask(int bits) noexcept {
-        return static_cast<u32>((u64{1} << bits) - 1);
-    }
+    static constexpr u32 mask(int bits) noexcept { return static_cast<u32>((u64{1} << bits) - 1); }
 
     template <int W>
     OUTCORE_INLINE void split(const u32* x, u32* low, u32* high) const noexcept {

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/team.hpp"
 #include "base/philox_lanes.hpp"
+#include "base/team.hpp"
 
 namespace outcore {
 
@@ -24,8 +24,7 @@ constexpr u32 kA = 37356, kAB = 49807, kABC = 62259;
 // Share of edges moved into a community, besides those in one by chance: 0.6, as a bound of 32-bit draws.
 constexpr u32 kCommunityShare = 2576980377U;
 
-OUTCORE_CLONES void draw_lanes(u64 seed, i64 first, int scale, u32 attempt,
-                               u32* source, u32* target) {
+OUTCORE_CLONES void draw_lanes(u64 seed, i64 first, int scale, u32 attempt, u32* source, u32* target) {
     alignas(64) u32 from[kLanes] = {}, to[kLanes] = {};
     for (int level = 0; level < scale; level += 8) {
         Lanes<kLanes> lanes;
@@ -38,8 +37,7 @@ OUTCORE_CLONES void draw_lanes(u64 seed, i64 first, int scale, u32 attempt,
             lanes.word3[l] = static_cast<u32>(Purpose::kRmat);
         }
         philox_lanes(lanes, seed);
-        const u32* const words[4] = {lanes.word0.data(), lanes.word1.data(), lanes.word2.data(),
-                                               lanes.word3.data()};
+        const u32* const words[4] = {lanes.word0.data(), lanes.word1.data(), lanes.word2.data(), lanes.word3.data()};
         const int levels = std::min(8, scale - level);
         for (int k = 0; k < levels; ++k) {
             const u32* const word = words[k >> 1];
@@ -72,9 +70,7 @@ OUTCORE_CLONES void toss_lanes(u64 seed, i64 first, u32* coins) {
     std::copy(lanes.word0.begin(), lanes.word0.end(), coins);
 }
 
-OUTCORE_CLONES void rename_lanes(const Permutation& permutation, u32* ids) {
-    permutation.forward_lanes<kLanes>(ids);
-}
+OUTCORE_CLONES void rename_lanes(const Permutation& permutation, u32* ids) { permutation.forward_lanes<kLanes>(ids); }
 
 }  // namespace
 
@@ -101,9 +97,9 @@ void Rmat::edges(i64 first, u32* source, u32* target) const {
             const Philox4x32 philox(seed_);
             const auto edge = static_cast<u64>(first) + static_cast<u64>(l);
             for (int level = 0; level < scale_; level += 8) {
-                const auto words = philox({static_cast<u32>(edge), static_cast<u32>(edge >> 32),
-                                           (attempt << 3) | static_cast<u32>(level >> 3),
-                                           static_cast<u32>(Purpose::kRmat)});
+                const auto words =
+                    philox({static_cast<u32>(edge), static_cast<u32>(edge >> 32),
+                            (attempt << 3) | static_cast<u32>(level >> 3), static_cast<u32>(Purpose::kRmat)});
                 for (int k = 0; k < std::min(8, scale_ - level); ++k) {
                     const u32 draw = (words[static_cast<size_t>(k >> 1)] >> ((k & 1) * 16)) & 0xFFFFU;
                     from = (from << 1) | (draw >= kAB ? 1U : 0U);
@@ -134,7 +130,8 @@ void Rmat::into_communities(i64 first, u32* source, const u32* target) const {
 
 void Rmat::labels(i64 first, std::span<i64> out) const {
     if (communities_ == 0) throw std::invalid_argument("plain R-MAT has no communities");
-    if (first < 0 || first > num_nodes_ - static_cast<i64>(out.size())) throw std::out_of_range("nodes outside the graph");
+    if (first < 0 || first > num_nodes_ - static_cast<i64>(out.size()))
+        throw std::out_of_range("nodes outside the graph");
     for (size_t k = 0; k < out.size(); ++k) {
         const u64 id = static_cast<u64>(first) + k;
         out[k] = static_cast<i64>((permute_ ? permutation_.inverse(id) : id) % communities_);
@@ -143,7 +140,8 @@ void Rmat::labels(i64 first, std::span<i64> out) const {
 
 void Rmat::check_size(std::span<const i64> indptr) const {
     if (indptr.size() != static_cast<size_t>(num_nodes_) + 1)
-        throw std::invalid_argument("indptr has " + std::to_string(indptr.size()) + " entries for " + std::to_string(num_nodes_) + " nodes");
+        throw std::invalid_argument("indptr has " + std::to_string(indptr.size()) + " entries for " +
+                                    std::to_string(num_nodes_) + " nodes");
 }
 
 void Rmat::count(std::span<i64> indptr, int threads) const {
@@ -154,8 +152,7 @@ void Rmat::count(std::span<i64> indptr, int threads) const {
             edges(first, source, target);
             const auto lanes = std::min<i64>(kLanes, end - first);
             for (i64 l = 0; l < lanes; ++l) {
-                std::atomic_ref<i64>(indptr[size_t{target[l]} + 1])
-                    .fetch_add(1, std::memory_order_relaxed);
+                std::atomic_ref<i64>(indptr[size_t{target[l]} + 1]).fetch_add(1, std::memory_order_relaxed);
             }
         }
     });
@@ -163,8 +160,8 @@ void Rmat::count(std::span<i64> indptr, int threads) const {
 }
 
 template <typename Index>
-void Rmat::fill_columns(std::span<const i64> indptr, i64 first, i64 last,
-                        std::span<Index> out, std::span<u32> used, int threads) const {
+void Rmat::fill_columns(std::span<const i64> indptr, i64 first, i64 last, std::span<Index> out, std::span<u32> used,
+                        int threads) const {
     check_size(indptr);
     if (first < 0 || last > num_nodes_ || first > last) throw std::out_of_range("columns outside the graph");
     const i64 base = indptr[static_cast<size_t>(first)];
@@ -181,9 +178,11 @@ void Rmat::fill_columns(std::span<const i64> indptr, i64 first, i64 last,
                 const i64 column = target[l];
                 if (column < first || column >= last) continue;
                 const u32 slot = std::atomic_ref<u32>(used[static_cast<size_t>(column - first)])
-                                               .fetch_add(1, std::memory_order_relaxed);
+                                     .fetch_add(1, std::memory_order_relaxed);
                 const auto at = static_cast<size_t>(indptr[static_cast<size_t>(column)] - base + slot);
-                if (at >= out.size()) throw std::invalid_argument("indptr is of another graph: column " + std::to_string(column) + " has more edges");
+                if (at >= out.size())
+                    throw std::invalid_argument("indptr is of another graph: column " + std::to_string(column) +
+                                                " has more edges");
                 out[at] = static_cast<Index>(source[l]);
             }
         }
@@ -199,13 +198,13 @@ void Rmat::fill_columns(std::span<const i64> indptr, i64 first, i64 last,
     });
 }
 
-void Rmat::fill(std::span<const i64> indptr, i64 first, i64 last,
-                std::span<i32> out, std::span<u32> used, int threads) const {
+void Rmat::fill(std::span<const i64> indptr, i64 first, i64 last, std::span<i32> out, std::span<u32> used,
+                int threads) const {
     fill_columns(indptr, first, last, out, used, threads);
 }
 
-void Rmat::fill(std::span<const i64> indptr, i64 first, i64 last,
-                std::span<i64> out, std::span<u32> used, int threads) const {
+void Rmat::fill(std::span<const i64> indptr, i64 first, i64 last, std::span<i64> out, std::span<u32> used,
+                int threads) const {
     fill_columns(indptr, first, last, out, used, threads);
 }
 

@@ -25,10 +25,10 @@ public:
 
     // Writes the sorted lists of columns [first, last) to out [indptr[last] - indptr[first]]; `used` [last - first] is
     // zeroed scratch.
-    void fill(std::span<const i64> indptr, i64 first, i64 last, std::span<i32> out,
-              std::span<u32> used, int threads) const;
-    void fill(std::span<const i64> indptr, i64 first, i64 last, std::span<i64> out,
-              std::span<u32> used, int threads) const;
+    void fill(std::span<const i64> indptr, i64 first, i64 last, std::span<i32> out, std::span<u32> used,
+              int threads) const;
+    void fill(std::span<const i64> indptr, i64 first, i64 last, std::span<i64> out, std::span<u32> used,
+              int threads) const;
 
     static constexpr int kLanes = 16;
     // Draws the sources and targets of edges [first, first + kLanes).
@@ -43,8 +43,8 @@ private:
     void into_communities(i64 first, u32* source, const u32* target) const;
 
     template <typename Index>
-    void fill_columns(std::span<const i64> indptr, i64 first, i64 last,
-                      std::span<Index> out, std::span<u32> used, int threads) const;
+    void fill_columns(std::span<const i64> indptr, i64 first, i64 last, std::span<Index> out, std::span<u32> used,
+                      int threads) const;
 
     i64 num_nodes_, num_edges_;
     u64 seed_;

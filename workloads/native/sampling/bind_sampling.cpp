@@ -23,9 +23,8 @@ struct BoundSampler {
 };
 
 template <class Index>
-void construct(BoundSampler* self, In<i64> indptr, In<Index> indices, std::vector<i64> fanout,
-               u64 seed, bool replace, int threads, bool wide_keys,
-               std::optional<In<i64>> address, std::optional<In<Index>> lists,
+void construct(BoundSampler* self, In<i64> indptr, In<Index> indices, std::vector<i64> fanout, u64 seed, bool replace,
+               int threads, bool wide_keys, std::optional<In<i64>> address, std::optional<In<Index>> lists,
                std::optional<In<i64>> names, const std::string& kind) {
     if (indptr.size() < 1) throw std::invalid_argument("indptr is empty");
     if (threads < 1) throw std::invalid_argument("threads must be at least 1");
@@ -49,12 +48,11 @@ nb::tuple sample(BoundSampler& self, u64 epoch, u64 batch, Ids seeds) {
     for (auto hop = drawn.hops.rbegin(); hop != drawn.hops.rend(); ++hop)
         blocks.append(nb::make_tuple(to_numpy(std::move(hop->indptr)), to_numpy(std::move(hop->indices)), hop->num_src,
                                      hop->num_dst));
-    return nb::make_tuple(to_numpy(std::move(drawn.nodes)), blocks, drawn.edge_reads, drawn.list_reads,
-                          drawn.list_hits, to_numpy(std::move(drawn.local)));
+    return nb::make_tuple(to_numpy(std::move(drawn.nodes)), blocks, drawn.edge_reads, drawn.list_reads, drawn.list_hits,
+                          to_numpy(std::move(drawn.local)));
 }
 
-Numpy<u64> draw_positions(u64 degree, i64 fanout, bool replace, u64 seed,
-                                     u64 epoch, u64 batch, u32 hop, u64 node) {
+Numpy<u64> draw_positions(u64 degree, i64 fanout, bool replace, u64 seed, u64 epoch, u64 batch, u32 hop, u64 node) {
     const u64 count = PositionDrawer::count(degree, fanout, replace);
     Buffer<u64> positions(count);
     if (count == degree && (!replace || fanout < 0)) {
@@ -67,9 +65,7 @@ Numpy<u64> draw_positions(u64 degree, i64 fanout, bool replace, u64 seed,
 }
 
 // Draws as the sampler does, side by side where the lanes allow it: one row a node, all lists equally long.
-Numpy<u64, 2> draw_positions_of(Ids nodes,
-                                                                     u64 degree, u64 fanout,
-                                                                     bool replace, u64 seed) {
+Numpy<u64, 2> draw_positions_of(Ids nodes, u64 degree, u64 fanout, bool replace, u64 seed) {
     if (degree == 0 || (!replace && degree <= fanout)) throw std::invalid_argument("such a list is taken whole");
     if (fanout > (u64{1} << 60) / std::max<size_t>(nodes.size(), 1)) throw std::bad_alloc();
     Buffer<u64> positions(nodes.size() * fanout);
@@ -99,9 +95,13 @@ void bind_sampling(nb::module_& m) {
         .def("__init__", &construct<i64>, "indptr"_a, "indices"_a.noconvert(), "fanout"_a, "seed"_a,
              "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false, "address"_a.noconvert() = nb::none(),
              "lists"_a.noconvert() = nb::none(), "names"_a.noconvert() = nb::none(), "kind"_a = "neighbor")
-        .def("sample", &sample, "epoch"_a, "batch"_a, "seeds"_a,
-             "(nodes int64, [(indptr int64, indices int32, num_src, num_dst)] input layer first, edge_reads, "
-             "list_reads, list_hits, local int64)")
+        .def(
+            "sample", &sample, "epoch"_a, "batch"_a, "seeds"_a,
+            nb::sig("def sample(self, epoch: int, batch: int, seeds: numpy.typing.NDArray[numpy.int64]) -> "
+                    "tuple[numpy.typing.NDArray[numpy.int64], list[tuple[numpy.typing.NDArray[numpy.int64], "
+                    "numpy.typing.NDArray[numpy.int32], int, int]], int, int, int, numpy.typing.NDArray[numpy.int64]]"),
+            "(nodes int64, [(indptr int64, indices int32, num_src, num_dst)] input layer first, edge_reads, "
+            "list_reads, list_hits, local int64)")
         .def("scratch_bytes", [](BoundSampler& self) { return self.sampler->scratch_bytes(); });
 
     m.def("draw_positions", &draw_positions, "degree"_a, "fanout"_a, "replace"_a, "seed"_a, "epoch"_a = 0,
@@ -120,7 +120,7 @@ void bind_sampling(nb::module_& m) {
         },
         "seed"_a, "counter"_a, "Philox4x32-10 at one counter.");
     m.def(
-        "shuffle",
-        [](std::span<i64> values, u64 seed, u64 epoch) { shuffle(values, seed, epoch); },
-        "values"_a.noconvert(), "seed"_a, "epoch"_a, released(), "Shuffles in place, a function of (seed, epoch, size).");
+        "shuffle", [](std::span<i64> values, u64 seed, u64 epoch) { shuffle(values, seed, epoch); },
+        "values"_a.noconvert(), "seed"_a, "epoch"_a, released(),
+        "Shuffles in place, a function of (seed, epoch, size).");
 }

@@ -62,8 +62,8 @@ struct Workspace {
     NodeTable<Key> table;
     FreshSorter<Key> sorter;
     Scratch<i64> nodes;
-    Scratch<i64> names;  // their original ids, where the graph is renumbered
-    Scratch<List> lists;          // [num_dst]
+    Scratch<i64> names;   // their original ids, where the graph is renumbered
+    Scratch<List> lists;  // [num_dst]
     std::vector<Lane> lanes;
     std::vector<Scratch<Fresh<Key>>> fresh;  // by member: the nodes that it inserted first
     pid_t owner = getpid();
@@ -234,7 +234,7 @@ private:
         space.table.reset(bound);
         const size_t slots = space.table.slots();
         space.team.loop(slots, std::max<size_t>(slots / space.lanes.size(), kParallelItems),
-                  [&](size_t first, size_t last, int) { space.table.clear(first, last); });
+                        [&](size_t first, size_t last, int) { space.table.clear(first, last); });
         space.team.loop(count, kParallelItems, [&](size_t first, size_t last, int) {
             for (size_t i = first; i < last; ++i) {
                 if (i + kAhead < last) space.table.prefetch(static_cast<Key>(space.nodes[i + kAhead]));
@@ -356,8 +356,7 @@ private:
         const u32* values = space.table.values();
         const size_t num_edges = result.indices.size;
         space.team.loop(num_edges, 4 * kParallelItems, [&](size_t first, size_t last, int) {
-            for (size_t i = first; i < last; ++i)
-                edges[i] = static_cast<i32>(values[static_cast<u32>(edges[i])]);
+            for (size_t i = first; i < last; ++i) edges[i] = static_cast<i32>(values[static_cast<u32>(edges[i])]);
         });
         return count + fresh;
     }

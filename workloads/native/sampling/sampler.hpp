@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
-#include "base/types.hpp"
 #include "base/scratch.hpp"
+#include "base/types.hpp"
 
 namespace outcore {
 
@@ -23,8 +23,8 @@ struct SampledHop {
 };
 
 struct Sample {
-    Buffer<i64> nodes;    // original ids
-    Buffer<i64> local;    // ids in a renumbered graph; empty otherwise
+    Buffer<i64> nodes;             // original ids
+    Buffer<i64> local;             // ids in a renumbered graph; empty otherwise
     std::vector<SampledHop> hops;  // the hop next to the seed nodes first
     i64 edge_reads = 0, list_reads = 0, list_hits = 0;
 };
@@ -32,11 +32,11 @@ struct Sample {
 // The graph to sample. The arrays must outlive the sampler. `address` and `names` may be empty.
 template <class Index>
 struct Topology {
-    std::span<const i64> indptr;   // [N + 1]
-    std::span<const Index> indices;         // [E]
-    std::span<const i64> address;  // [N]: start of a cached list in `lists`, -1: not cached
-    std::span<const Index> lists;           // the cached lists, each in the order of `indices`
-    std::span<const i64> names;    // [N]: original ids of a renumbered graph's nodes, distinct
+    std::span<const i64> indptr;     // [N + 1]
+    std::span<const Index> indices;  // [E]
+    std::span<const i64> address;    // [N]: start of a cached list in `lists`, -1: not cached
+    std::span<const Index> lists;    // the cached lists, each in the order of `indices`
+    std::span<const i64> names;      // [N]: original ids of a renumbered graph's nodes, distinct
 };
 
 struct SamplerOptions {

@@ -4,8 +4,8 @@
 #include <span>
 #include <utility>
 
-#include "base/types.hpp"
 #include "base/draws.hpp"
+#include "base/types.hpp"
 
 namespace outcore {
 

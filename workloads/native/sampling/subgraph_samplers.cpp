@@ -26,9 +26,7 @@ public:
 
     u64 num_nodes() const noexcept { return graph_.indptr.size() - 1; }
     bool renumbered() const noexcept { return !graph_.names.empty(); }
-    i64 name(i64 node) const noexcept {
-        return renumbered() ? graph_.names[static_cast<size_t>(node)] : node;
-    }
+    i64 name(i64 node) const noexcept { return renumbered() ? graph_.names[static_cast<size_t>(node)] : node; }
     bool cached(i64 node) const noexcept {
         return !graph_.address.empty() && graph_.address[static_cast<size_t>(node)] >= 0;
     }
@@ -68,8 +66,7 @@ void fill(NodeTable<u64>& table, std::span<const i64> nodes, size_t more) {
     for (size_t i = 0; i < nodes.size(); ++i) {
         bool fresh = false;
         const u32 slot = table.insert<false>(static_cast<u64>(nodes[i]), fresh);
-        if (!fresh)
-            throw std::invalid_argument("seed node " + std::to_string(nodes[i]) + " stands twice in one batch");
+        if (!fresh) throw std::invalid_argument("seed node " + std::to_string(nodes[i]) + " stands twice in one batch");
         table.value(slot) = static_cast<u32>(i);
     }
 }
@@ -103,8 +100,7 @@ class Peak {
 public:
     void saw(size_t bytes) noexcept {
         size_t most = bytes_.load(std::memory_order_relaxed);
-        while (most < bytes && !bytes_.compare_exchange_weak(most, bytes, std::memory_order_relaxed)) {
-        }
+        while (most < bytes && !bytes_.compare_exchange_weak(most, bytes, std::memory_order_relaxed)) {}
     }
     size_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
 
@@ -144,8 +140,7 @@ public:
     size_t scratch_bytes() override { return peak_.bytes(); }
 
 private:
-    SampledHop expand(Team& team, u64 epoch, u64 batch, u32 hop,
-                      std::vector<i64>& nodes) {
+    SampledHop expand(Team& team, u64 epoch, u64 batch, u32 hop, std::vector<i64>& nodes) {
         const size_t count = nodes.size();
         std::vector<size_t> starts(count + 1, 0);
         for (size_t i = 0; i < count; ++i) starts[i + 1] = starts[i] + lists_.of(nodes[i]).size();
