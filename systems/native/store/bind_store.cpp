@@ -27,7 +27,9 @@ struct StopFlag {
 // One row of four or three numbers for each chunk.
 using Chunks = RowsOf<const i64>;
 
-nb::tuple pack(const std::string& path, u64 data_offset, u64 num_rows, u64 row_bytes,
+using Packed = nb::typed<nb::tuple, nb::typed<nb::dict, nb::str, int>, Numpy<u64>, std::optional<PackFailure>>;
+
+Packed pack(const std::string& path, u64 data_offset, u64 num_rows, u64 row_bytes,
                const std::vector<std::string>& files, Chunks chunks, std::span<const u32> ids, u64 partition_rows,
                u32 buffers, u64 write_bytes, bool hold, u32 threads, u32 depth, u32 request_bytes,
                const std::string& mode) {
@@ -51,7 +53,7 @@ nb::tuple pack(const std::string& path, u64 data_offset, u64 num_rows, u64 row_b
     counts["bytes_read"] = result.bytes_read;
     counts["writes"] = result.writes;
     counts["bytes_written"] = result.bytes_written;
-    return nb::make_tuple(counts, std::move(result.digests), result.failure);
+    return Packed(nb::make_tuple(counts, std::move(result.digests), result.failure));
 }
 
 DistributeResult distribute_rows(const std::string& path, u64 data_offset, u64 num_rows, u64 row_bytes,
