@@ -30,9 +30,9 @@ using Chunks = RowsOf<const i64>;
 using Packed = nb::typed<nb::tuple, nb::typed<nb::dict, nb::str, int>, Numpy<u64>, std::optional<PackFailure>>;
 
 Packed pack(const std::string& path, u64 data_offset, u64 num_rows, u64 row_bytes,
-               const std::vector<std::string>& files, Chunks chunks, std::span<const u32> ids, u64 partition_rows,
-               u32 buffers, u64 write_bytes, bool hold, u32 threads, u32 depth, u32 request_bytes,
-               const std::string& mode) {
+            const std::vector<std::string>& files, Chunks chunks, std::span<const u32> ids, u64 partition_rows,
+            u32 buffers, u64 write_bytes, bool hold, u32 threads, u32 depth, u32 request_bytes,
+            const std::string& mode) {
     if (chunks.row_bytes != 4) throw std::invalid_argument("chunks have four columns: file, offset, begin, end");
     std::vector<PackChunk> list(chunks.num_rows);
     for (size_t i = 0; i < list.size(); ++i) {
