@@ -10,7 +10,7 @@ SLOW ?= none
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-NATIVE := $(wildcard workloads/native/* systems/native/*) CMakeLists.txt pyproject.toml
+NATIVE := $(shell find workloads/native systems/native -type f) CMakeLists.txt pyproject.toml
 
 .PHONY: bench test test-all lint report docs sanitize benchmarks setup clean
 
@@ -28,6 +28,7 @@ lint: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@scripts/lint-native
 
 report: setup
 	@$(BIN)/outcore report

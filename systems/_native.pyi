@@ -1,19 +1,17 @@
-"""Types of the compiled module; see `systems/engine/` for the meaning."""
+"""
+Direct-I/O reader, gather, page cache, feature buffer, Belady changesets, cache policies, packing, rankings.
+"""
 
-from typing import Any, overload
+from collections.abc import Sequence
+from typing import Annotated, Any, overload
 
-import numpy as np
+import numpy
+import numpy.typing
 from numpy.typing import NDArray
 
-Ids = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
-Failure = tuple[int, int] | None
-
 class Reader:
-    mode: str
-    memory_bytes: int
-    block_bytes: int
-    file_bytes: int
+    """Reads rows of a table file, or ranges of it, with direct I/O."""
+
     def __init__(
         self,
         path: str,
@@ -31,191 +29,96 @@ class Reader:
         register_buffers: bool,
         buffer_bytes: int,
     ) -> None: ...
-    def read(self, ids: Ids, out: Bytes, out_rows: Ids | None) -> tuple[dict[str, Any], Failure]: ...
-    def counts_of(self, ids: Ids) -> dict[str, Any]: ...
-    def read_range(self, offset: int, out: Bytes, request_bytes: int) -> tuple[dict[str, Any], Failure]: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    @property
+    def block_bytes(self) -> int: ...
+    @property
+    def file_bytes(self) -> int: ...
+    def read(
+        self,
+        ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        out: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu")],
+        out_rows: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    ) -> tuple[dict[str, Any], tuple[int, int] | None]:
+        """
+        Reads row ids[i] into out[out_rows[i]], or out[i]; returns (counts, failure).
+        """
+
+    def counts_of(
+        self, ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    ) -> dict[str, Any]:
+        """Counts the requests and bytes of a read of these ids."""
+
+    def read_range(
+        self,
+        offset: int,
+        out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+        request_bytes: int,
+    ) -> tuple[dict[str, Any], tuple[int, int] | None]: ...
     def read_ranges(
-        self, offsets: Ids, sizes: Ids, positions: Ids, out: Bytes, request_bytes: int
-    ) -> tuple[dict[str, Any], Failure]: ...
+        self,
+        offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        sizes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        positions: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+        request_bytes: int,
+    ) -> tuple[dict[str, Any], tuple[int, int] | None]: ...
 
 class GroupRead:
-    counts: dict[str, Any]
-    failure: Failure
-    def __init__(self, reader: Reader, ids: Ids, staging: Bytes, group_rows: int, own_slices: bool = True) -> None: ...
-    def next(self) -> tuple[int, Ids] | str | None: ...
+    """
+    Reads rows into a bounded staging buffer and hands them over group by group.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        staging: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+        group_rows: int,
+        own_slices: bool = True,
+    ) -> None: ...
+    def next(self) -> tuple[int, numpy.typing.NDArray[numpy.int64]] | str | None:
+        """
+        Returns (slice, positions) of a group, None at the end, or a str: "starved" | "failed".
+        """
+
     def give_back(self, slice: int) -> None: ...
     def close(self) -> None: ...
+    @property
+    def counts(self) -> dict[str, Any]: ...
+    @property
+    def failure(self) -> tuple[int, int] | None: ...
 
-class FeatureBuffer:
-    num_slots: int
-    standby: int
-    counts: dict[str, int]
-    @overload
-    def __init__(self, num_slots: int) -> None: ...
-    @overload
-    def __init__(self, num_slots: int, memory: Bytes, create: bool) -> None: ...
-    @staticmethod
-    def bytes(num_slots: int) -> int: ...
-    def acquire(self, ids: Ids, timeout_s: float) -> tuple[str, int, Ids, Ids, Ids]: ...
-    def publish(self, slots: Ids) -> None: ...
-    def fail(self, slots: Ids, error: str) -> None: ...
-    def wait(self, slots: Ids, timeout_s: float) -> tuple[str, str]: ...
-    def release(self, slots: Ids) -> None: ...
-    def slots_of(self, ids: Ids) -> Ids: ...
-    def close(self) -> None: ...
+class RangeQueue:
+    """Queue of file ranges, read in order in large direct requests."""
 
-class SegmentPool:
-    def __init__(self, parties: int, portion: int, segment_rows: int, memory: Bytes, create: bool) -> None: ...
-    @staticmethod
-    def bytes(parties: int, portion: int, segment_rows: int) -> int: ...
-    def acquire(self, party: int, borrow: bool, block: bool) -> int: ...
-    def release(self, party: int, segment: int) -> None: ...
-    def publish(self, segment: int, nodes: Ids) -> None: ...
-    def present(self, nodes: Ids) -> Ids: ...
-    def fetch(self, party: int, segment: int, nodes: Ids, staging: Bytes, row_bytes: int) -> Ids: ...
+    def __init__(self, path: str, *, depth: int, request_bytes: int, mode: str) -> None: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def block_bytes(self) -> int: ...
+    def submit(
+        self, offset: int, need: int, out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")]
+    ) -> int:
+        """
+        Holds the memory of `out` until its ticket is waited for or the queue is closed.
+        """
+
+    def wait(self, ticket: int) -> tuple[tuple[int, int] | None, float]:
+        """Returns (failure, seconds on the monotonic clock)."""
+
     def close(self) -> None: ...
-    def counts(self, party: int) -> tuple[int, int]: ...
 
 def reader_buffer_bytes(
     data_offset: int, row_bytes: int, block_bytes: int, max_request_bytes: int, depth: int
 ) -> int: ...
 def block_bytes(path: str) -> int: ...
 def plan_bytes(num_ids: int) -> int: ...
-def gather(table: Bytes, rows: Ids, out: Bytes, threads: int, in_order: bool = False) -> int: ...
-def resident_bytes(path: str) -> int: ...
-def evict(path: str) -> int: ...
-def advise(data: Bytes, advice: int) -> None: ...
-
-# Rankings (`systems/engine/rank/ranking.py`).
-def count_ids(ids: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any]]) -> bool: ...
-
-class BinnedEdges:
-    size: int
-    capacity: int
-    def __init__(self, num_nodes: int, capacity: int) -> None: ...
-    @staticmethod
-    def plan_bytes(num_nodes: int, edges: int, targets: int, appends: int) -> int: ...
-    def append(
-        self, sources: NDArray[np.integer[Any]], indptr: Ids, first_target: int, first_edge: int, threads: int
-    ) -> bool: ...
-    def clear(self) -> None: ...
-
-def binned_entries(num_nodes: int) -> int: ...
-def add_along(
-    chunks: list[BinnedEdges], values: NDArray[np.float64], sums: NDArray[np.float64], threads: int
-) -> None: ...
-def pagerank_step(
-    scores: NDArray[np.float64],
-    sums: NDArray[np.float64],
-    before: NDArray[np.float64],
-    base: float,
-    damping: float,
-    threads: int,
-) -> float: ...
-def divide_by_degrees(scores: NDArray[np.float64], indptr: Ids, threads: int) -> bool: ...
-
-# Partitions and edge buckets (`systems/mariusgnn/partitioned.py`).
-MAX_PARTITIONS: int
-
-def assign_partitions(first: Ids, size: int, seed: int, partition_of: Bytes) -> None: ...
-def count_buckets(
-    indptr: Ids,
-    first_node: int,
-    first_edge: int,
-    sources: NDArray[np.integer[Any]],
-    partition_of: Bytes,
-    partitions: int,
-    counts: Ids,
-) -> None: ...
-def partitions_of(sources: NDArray[np.integer[Any]], partition_of: Bytes, order: Bytes, threads: int) -> None: ...
-def place_edges(sources: NDArray[np.integer[Any]], order: Bytes, next: Ids, out: NDArray[np.integer[Any]]) -> None: ...
-def count_kept(
-    nodes: Ids, degrees: NDArray[np.uint32], order: Bytes, slot_of: NDArray[np.int16], indptr: Ids, kept: Bytes
-) -> int: ...
-def fill_lists(
-    nodes: Ids,
-    kept: Bytes,
-    indptr: Ids,
-    buckets: NDArray[np.integer[Any]],
-    starts: Ids,
-    lengths: Ids,
-    indices: NDArray[np.integer[Any]],
-) -> None: ...
-
-# Regions of a file, filled through buffers (`systems/mariusgnn/partition_writer.py`).
-class Spread:
-    failure: tuple[int, int] | None
-    writes: int
-    bytes_written: int
-    def __init__(self, path: str, bounds: Ids, *, buffer_bytes: int, writers: int, mode: str) -> None: ...
-    def append(self, region: int, data: NDArray[np.uint8]) -> None: ...
-    def rows(self, rows: NDArray[np.uint8], regions: NDArray[np.uint8]) -> None: ...
-    def lists(
-        self,
-        indptr: Ids,
-        first_node: int,
-        first_edge: int,
-        sources: NDArray[np.integer[Any]],
-        region_of: NDArray[np.uint8],
-    ) -> None: ...
-    def finish(self) -> tuple[int, int] | None: ...
-    @staticmethod
-    def bytes(regions: int, buffer_bytes: int, writers: int) -> int: ...
-
-# The changeset planner, and the row copies that carry changesets out.
-Ints = NDArray[np.int32]
-
-class ChangesetPlanner:
-    filled: int
-    memory_bytes: int
-    def __init__(self, num_nodes: int, capacity: int, batch_sizes: Ids, threads: int) -> None: ...
-    def look_back(self, batch: int, nodes: Ids) -> None: ...
-    def fill(self, batch: int, nodes: Ids) -> bool: ...
-    def begin(self, resident: NDArray[np.uint32] = ...) -> None: ...
-    def held(self, begin: int, end: int) -> Ids: ...
-    def advance(self, batch: int, nodes: Ids) -> tuple[Ints, Ints, Ints, int, int]: ...
-    @staticmethod
-    def bytes(num_nodes: int, capacity: int, accesses: int, batches: int) -> int: ...
-
-def scatter(source: Bytes, from_rows: Ints, target: Bytes, to_rows: Ints, threads: int) -> None: ...
-def split_rows(
-    source: Bytes, to_rows: Ints, begin: int, on_device: int, host: Bytes, staging: Bytes
-) -> tuple[int, Ids]: ...
-
-# Packing, MinHash, range queue.
-
-class RangeQueue:
-    mode: str
-    block_bytes: int
-    def __init__(self, path: str, *, depth: int, request_bytes: int, mode: str) -> None: ...
-    def submit(self, offset: int, need: int, out: Bytes) -> int: ...
-    def wait(self, ticket: int) -> tuple[Failure, float]: ...
-    def close(self) -> None: ...
-
-def pack_pass(
-    path: str,
-    *,
-    data_offset: int,
-    num_rows: int,
-    row_bytes: int,
-    files: list[str],
-    chunks: Ids,
-    ids: NDArray[np.uint32],
-    partition_rows: int,
-    buffers: int,
-    write_bytes: int,
-    hold: bool,
-    threads: int,
-    depth: int,
-    request_bytes: int,
-    mode: str,
-) -> tuple[dict[str, int], NDArray[np.uint64], tuple[int, bool, int, int] | None]: ...
-def partition_buffer_bytes(partition_rows: int, row_bytes: int) -> int: ...
-def ascending(ids: Ids) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]: ...
-def minhash_order(ids: Ids, offsets: Ids, hashes: int, seed: int) -> Ids: ...
-def minhash_bytes(num_ids: int, num_lists: int, hashes: int) -> int: ...
 def plan_reads(
-    ids: Ids,
+    ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     *,
     data_offset: int,
     num_rows: int,
@@ -226,122 +129,416 @@ def plan_reads(
     max_request_bytes: int,
     merge_gap_bytes: int,
 ) -> dict[str, Any]: ...
-def xxh3(data: Bytes) -> int: ...
-
-# Cache policies on a trace (bind_policies.cpp).
-def dense_rows(ids: Ids, num_nodes: int) -> tuple[NDArray[np.uint32], int]: ...
-def policy_misses(
-    policy: str, rows: NDArray[np.uint32], begins: Ids, num_rows: int, sizes: Ids, threads: int
-) -> NDArray[np.int64]: ...
-
-# First-layer aggregation (`systems/engine/loading/aggregate.py`).
-def count_by_piece(sources: NDArray[np.integer[Any]], num_nodes: int, piece_rows: int, counts: Ids) -> bool: ...
-def place_by_piece(
-    sources: NDArray[np.integer[Any]],
-    indptr: Ids,
-    first_edge: int,
-    piece_rows: int,
-    next: Ids,
-    edges: NDArray[np.uint64],
-) -> bool: ...
-def count_loops(
-    sources: NDArray[np.integer[Any]], indptr: Ids, first_target: int, first_edge: int, loops: NDArray[np.int32]
-) -> bool: ...
-def add_rows(
-    edges: NDArray[np.uint64],
-    rows: NDArray[np.float32],
-    sums: NDArray[np.float32],
-    dim: int,
-    weights: NDArray[np.float32],
-    first_row: int,
-    first_target: int,
-    skip_loops: bool,
+def gather(
+    table: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    rows: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    out: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu")],
     threads: int,
-) -> bool: ...
-
-# Reordering (`systems/data_tiering/reorder.py`).
-def scatter_rows(rows: Bytes, places: Ids, first: int, out: Bytes, threads: int) -> None: ...
-def relocate_edges(
-    sources: NDArray[np.integer[Any]],
-    indptr: Ids,
-    first_target: int,
-    first_edge: int,
-    places: Ids,
-    new_indptr: Ids,
-    first: int,
-    out: NDArray[np.integer[Any]],
+    in_order: bool = False,
+) -> int: ...
+def resident_bytes(path: str) -> int: ...
+def evict(path: str) -> int: ...
+def advise(
+    data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)], advice: int
+) -> None: ...
+def scatter(
+    source: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    from_rows: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    target: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu")],
+    to_rows: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
     threads: int,
-) -> bool: ...
+) -> None: ...
+def split_rows(
+    source: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    to_rows: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    begin: int,
+    on_device: int,
+    host: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu")],
+    staging: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu")],
+) -> tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None,))]]: ...
 
-# Partitioning (`systems/engine/rank/partition.py`).
-def partition_greedily(
-    indptr: Ids,
-    indices: NDArray[np.integer[Any]],
-    train: Ids,
-    hops: int,
-    given: Ids,
-    members: NDArray[np.uint64],
-    threads: int,
-) -> Ids: ...
-def count_accesses(
-    indptr: Ids,
-    indices: NDArray[np.integer[Any]],
-    train: Ids,
-    partition_of: Ids,
-    hops: int,
-    members: NDArray[np.uint64],
-    threads: int,
-) -> tuple[int, int]: ...
+class FeatureBuffer:
+    """Slot, references and state of each node's row; holds no rows itself."""
 
-class ExternalSampler:
-    memory_bytes: int
+    @overload
+    def __init__(self, num_slots: int) -> None: ...
+    @overload
     def __init__(
         self,
-        *,
-        indptr: str,
-        indptr_offset: int,
-        indices: str,
-        indices_offset: int,
-        num_nodes: int,
-        num_edges: int,
-        index_bytes: int,
-        fanout: list[int],
-        seed: int,
-        replace: bool,
-        gap_bytes: int,
-        piece_bytes: int,
-        pieces: int,
-        depth: int,
-        group_nodes: int,
-        threads: int,
-        mode: str,
+        num_slots: int,
+        memory: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+        create: bool,
     ) -> None: ...
-    def begin(self, epoch: int, numbers: Ids, seeds: Ids, offsets: Ids) -> None: ...
-    def pass_over(self) -> tuple[int, bool, int] | None: ...
-    def finish(self) -> None: ...
-    def forget(self) -> None: ...
-    def lay_out(
-        self, begin: int, labels: Ids, offsets: Ids, to: NDArray[np.uint8], nodes: NDArray[np.uint32] | None
-    ) -> Ids: ...
-    def needs(self, i: int, labels: int) -> tuple[int, int]: ...
-    def stop(self) -> None: ...
-    def reads(self) -> dict[str, Any]: ...
+    @property
+    def num_slots(self) -> int: ...
+    @staticmethod
+    def bytes(num_slots: int) -> int: ...
+    def acquire(
+        self,
+        ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        timeout_s: float,
+    ) -> tuple[
+        str,
+        int,
+        Annotated[NDArray[numpy.int64], dict(shape=(None,))],
+        Annotated[NDArray[numpy.int64], dict(shape=(None,))],
+        Annotated[NDArray[numpy.int64], dict(shape=(None,))],
+    ]:
+        """Returns (state, unique rows, alias, load, waiting)."""
+
+    def publish(
+        self, slots: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    ) -> None: ...
+    def fail(
+        self,
+        slots: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        error: str,
+    ) -> None: ...
+    def wait(
+        self,
+        slots: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        timeout_s: float,
+    ) -> tuple[str, str]:
+        """Returns (state, error)."""
+
+    def release(
+        self, slots: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    ) -> None: ...
+    def slots_of(
+        self, ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    ) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]: ...
+    def close(self) -> None: ...
+    @property
+    def standby(self) -> int: ...
+    @property
+    def counts(self) -> dict[str, Any]: ...
+
+class SegmentPool:
+    """
+    Holder and nodes of each segment of a staging buffer that processes share.
+    """
+
+    def __init__(
+        self,
+        parties: int,
+        portion: int,
+        segment_rows: int,
+        memory: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+        create: bool,
+    ) -> None: ...
+    @staticmethod
+    def bytes(parties: int, portion: int, segment_rows: int) -> int: ...
+    def acquire(self, party: int, borrow: bool, block: bool) -> int:
+        """
+        Returns the segment, -1 where none is available now, -2 where the pool is closed.
+        """
+
+    def release(self, party: int, segment: int) -> None: ...
+    def publish(
+        self,
+        segment: int,
+        nodes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ) -> None: ...
+    def present(
+        self, nodes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    ) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]: ...
+    def fetch(
+        self,
+        party: int,
+        segment: int,
+        nodes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        staging: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+        row_bytes: int,
+    ) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]: ...
+    def close(self) -> None: ...
+    def counts(self, party: int) -> tuple[int, int]:
+        """Returns (borrowed segments, rows found)."""
+
+class ChangesetPlanner:
+    """Belady's replacement over a superbatch, in three passes."""
+
+    def __init__(
+        self,
+        num_nodes: int,
+        capacity: int,
+        batch_sizes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        threads: int,
+    ) -> None: ...
+    def look_back(
+        self,
+        batch: int,
+        nodes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ) -> None: ...
+    def fill(
+        self,
+        batch: int,
+        nodes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ) -> bool:
+        """Returns True once the cache is full or the last mini-batch is done."""
+
+    @overload
+    def begin(self) -> None: ...
+    @overload
+    def begin(
+        self, resident: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+    ) -> None: ...
+    def held(self, begin: int, end: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]: ...
+    def advance(
+        self,
+        batch: int,
+        nodes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ) -> tuple[
+        Annotated[NDArray[numpy.int32], dict(shape=(None,))],
+        Annotated[NDArray[numpy.int32], dict(shape=(None,))],
+        Annotated[NDArray[numpy.int32], dict(shape=(None,))],
+        int,
+        int,
+    ]:
+        """Returns (slots, in_positions, in_slots, hits, evictions)."""
+
+    @property
+    def filled(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    @staticmethod
+    def bytes(num_nodes: int, capacity: int, accesses: int, batches: int) -> int: ...
 
 class SlotPlanner:
-    hits: int
-    carried: int
+    """Plans the slots of feature rows for a sequence of mini-batches."""
+
     def __init__(self, slots: int, window: int, keep: bool, threads: int = 1) -> None: ...
-    def plan(self, nodes: NDArray[np.uint32], offsets: Ids, seeds: Ids) -> None: ...
-    def misses(self, i: int) -> tuple[Ids, NDArray[np.int32]]: ...
-    def slots(self, i: int) -> NDArray[np.int32]: ...
-    def miss_counts(self) -> Ids: ...
-    def copy_misses(self, to: NDArray[np.uint32]) -> None: ...
-    def sampled_misses(self, region_rows: int, every: int) -> Ids: ...
+    def plan(
+        self,
+        nodes: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        seeds: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ) -> None: ...
+    def misses(
+        self, i: int
+    ) -> tuple[
+        Annotated[NDArray[numpy.int64], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))]
+    ]:
+        """Returns the rows to read for mini-batch i, and their slots."""
+
+    def slots(self, i: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,))]: ...
+    def miss_counts(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]: ...
+    def copy_misses(
+        self, to: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order="C", device="cpu")]
+    ) -> None: ...
+    def sampled_misses(self, region_rows: int, every: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]: ...
     def list_bytes(self, i: int) -> int: ...
-    def write_lists(self, begin: int, to: NDArray[np.uint8]) -> tuple[int, Ids, NDArray[np.uint64]]: ...
+    def write_lists(
+        self, begin: int, to: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")]
+    ) -> tuple[
+        int, Annotated[NDArray[numpy.int64], dict(shape=(None,))], Annotated[NDArray[numpy.uint64], dict(shape=(None,))]
+    ]:
+        """
+        Writes the address lists from `begin` on that fit; returns (next list, bytes of each, XXH3 of each).
+        """
+
     def clear(self) -> None: ...
+    @property
+    def hits(self) -> int: ...
+    @property
+    def carried(self) -> int: ...
     @staticmethod
     def bytes(slots: int, batches: int, accesses: int, threads: int = 1) -> int: ...
+
+def dense_rows(
+    ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)], num_nodes: int
+) -> tuple[Annotated[NDArray[numpy.uint32], dict(shape=(None,))], int]:
+    """
+    Returns the ids relabelled in the order of their first occurrence, and the number of distinct ids.
+    """
+
+def policy_misses(
+    policy: str,
+    rows: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    begins: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    num_rows: int,
+    sizes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    threads: int,
+) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]: ...
+
+class BinnedEdges:
+    """Edges sorted into bins, target after target, for `add_along`."""
+
+    def __init__(self, num_nodes: int, capacity: int) -> None: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    def clear(self) -> None: ...
+    @staticmethod
+    def plan_bytes(num_nodes: int, edges: int, targets: int, appends: int) -> int: ...
+    @overload
+    def append(
+        self,
+        sources: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        first_target: int,
+        first_edge: int,
+        threads: int,
+    ) -> bool: ...
+    @overload
+    def append(
+        self,
+        sources: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        first_target: int,
+        first_edge: int,
+        threads: int,
+    ) -> bool: ...
+
+@overload
+def count_ids(
+    ids: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    counts: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu")],
+) -> bool: ...
+@overload
+def count_ids(
+    ids: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    counts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
+) -> bool: ...
+@overload
+def count_ids(
+    ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    counts: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu")],
+) -> bool: ...
+@overload
+def count_ids(
+    ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    counts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
+) -> bool: ...
+@overload
+def partition_greedily(
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indices: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    train: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    hops: int,
+    given: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    members: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order="C", device="cpu")],
+    threads: int,
+) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]: ...
+@overload
+def partition_greedily(
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indices: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    train: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    hops: int,
+    given: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    members: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order="C", device="cpu")],
+    threads: int,
+) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]: ...
+@overload
+def count_accesses(
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indices: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    train: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    partition_of: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    hops: int,
+    members: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order="C", device="cpu")],
+    threads: int,
+) -> tuple[int, int]: ...
+@overload
+def count_accesses(
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indices: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    train: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    partition_of: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    hops: int,
+    members: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order="C", device="cpu")],
+    threads: int,
+) -> tuple[int, int]: ...
+def binned_entries(num_nodes: int) -> int: ...
+def add_along(
+    chunks: Sequence[BinnedEdges],
+    values: numpy.typing.NDArray[numpy.float64],
+    sums: numpy.typing.NDArray[numpy.float64],
+    threads: int,
+) -> None: ...
+def pagerank_step(
+    scores: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    sums: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    before: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    base: float,
+    damping: float,
+    threads: int,
+) -> float: ...
+def divide_by_degrees(
+    scores: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    threads: int,
+) -> bool: ...
+def pack_pass(
+    path: str,
+    *,
+    data_offset: int,
+    num_rows: int,
+    row_bytes: int,
+    files: Sequence[str],
+    chunks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    ids: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    partition_rows: int,
+    buffers: int,
+    write_bytes: int,
+    hold: bool,
+    threads: int,
+    depth: int,
+    request_bytes: int,
+    mode: str,
+) -> tuple[
+    dict[str, int], Annotated[NDArray[numpy.uint64], dict(shape=(None,))], tuple[int, bool, int, int] | None
+]: ...
+def partition_buffer_bytes(partition_rows: int, row_bytes: int) -> int: ...
+def ascending(
+    ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+) -> tuple[
+    Annotated[NDArray[numpy.uint32], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))]
+]:
+    """Returns the ids in ascending order and their old positions."""
+
+def minhash_order(
+    ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    hashes: int,
+    seed: int,
+) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]: ...
+def minhash_bytes(num_ids: int, num_lists: int, hashes: int) -> int: ...
+def xxh3(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)]) -> int:
+    """XXH3-64 of the bytes."""
+
+def scatter_rows(
+    rows: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    places: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    first: int,
+    out: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu")],
+    threads: int,
+) -> None: ...
+@overload
+def relocate_edges(
+    sources: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    first_target: int,
+    first_edge: int,
+    places: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    new_indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    first: int,
+    out: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu")],
+    threads: int,
+) -> bool: ...
+@overload
+def relocate_edges(
+    sources: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    first_target: int,
+    first_edge: int,
+    places: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    new_indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    first: int,
+    out: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
+    threads: int,
+) -> bool: ...
 
 class StopFlag:
     def __init__(self) -> None: ...
@@ -354,8 +551,8 @@ def distribute(
     num_rows: int,
     row_bytes: int,
     file: str,
-    chunks: Ids,
-    ids: NDArray[np.uint32],
+    chunks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    ids: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order="C", device="cpu", writable=False)],
     region_bytes: int,
     regions: int,
     depth: int,
@@ -364,7 +561,258 @@ def distribute(
     writers: int,
     mode: str,
     stop: StopFlag,
-) -> tuple[dict[str, Any], int, int, NDArray[np.uint64], tuple[int, bool, int] | None]: ...
+) -> tuple[
+    dict[str, Any], int, int, Annotated[NDArray[numpy.uint64], dict(shape=(None,))], tuple[int, bool, int] | None
+]:
+    """Returns (reads, writes, bytes written, digests, failure)."""
+
 def distribute_bytes(
     *, row_bytes: int, chunks: int, region_bytes: int, regions: int, buffer_bytes: int, writers: int
 ) -> int: ...
+
+class Spread:
+    """Fills regions of a file through buffers, each a long direct write."""
+
+    def __init__(
+        self,
+        path: str,
+        bounds: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        *,
+        buffer_bytes: int,
+        writers: int,
+        mode: str,
+    ) -> None: ...
+    def append(
+        self,
+        region: int,
+        data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ) -> None: ...
+    def rows(
+        self,
+        rows: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+        regions: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ) -> None: ...
+    def finish(self) -> tuple[int, int] | None: ...
+    @property
+    def failure(self) -> tuple[int, int] | None: ...
+    @property
+    def writes(self) -> int: ...
+    @property
+    def bytes_written(self) -> int: ...
+    @staticmethod
+    def bytes(regions: int, buffer_bytes: int, writers: int) -> int: ...
+    @overload
+    def lists(
+        self,
+        indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        first_node: int,
+        first_edge: int,
+        sources: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        region_of: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ) -> None: ...
+    @overload
+    def lists(
+        self,
+        indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        first_node: int,
+        first_edge: int,
+        sources: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        region_of: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ) -> None: ...
+
+MAX_PARTITIONS: int = 256
+
+def assign_partitions(
+    first: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    size: int,
+    seed: int,
+    partition_of: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+) -> None: ...
+def count_kept(
+    nodes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    degrees: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    order: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    slot_of: Annotated[NDArray[numpy.int16], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
+    kept: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+) -> int: ...
+@overload
+def count_buckets(
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    first_node: int,
+    first_edge: int,
+    sources: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    partition_of: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    partitions: int,
+    counts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
+) -> None: ...
+@overload
+def count_buckets(
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    first_node: int,
+    first_edge: int,
+    sources: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    partition_of: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    partitions: int,
+    counts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
+) -> None: ...
+@overload
+def partitions_of(
+    sources: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    partition_of: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    order: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+    threads: int,
+) -> None: ...
+@overload
+def partitions_of(
+    sources: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    partition_of: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    order: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+    threads: int,
+) -> None: ...
+@overload
+def place_edges(
+    sources: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    order: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    next: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
+    out: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu")],
+) -> None: ...
+@overload
+def place_edges(
+    sources: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    order: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    next: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
+    out: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
+) -> None: ...
+@overload
+def fill_lists(
+    nodes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    kept: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    buckets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    starts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    lengths: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indices: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu")],
+) -> None: ...
+@overload
+def fill_lists(
+    nodes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    kept: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    buckets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    starts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    lengths: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indices: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
+) -> None: ...
+
+class ExternalSampler:
+    """Samples many mini-batches at once in passes over the graph's files."""
+
+    def __init__(
+        self,
+        *,
+        indptr: str,
+        indptr_offset: int,
+        indices: str,
+        indices_offset: int,
+        num_nodes: int,
+        num_edges: int,
+        index_bytes: int,
+        fanout: Sequence[int],
+        seed: int,
+        replace: bool,
+        gap_bytes: int,
+        piece_bytes: int,
+        pieces: int,
+        depth: int,
+        group_nodes: int,
+        threads: int,
+        mode: str,
+    ) -> None: ...
+    def begin(
+        self,
+        epoch: int,
+        numbers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        seeds: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ) -> None: ...
+    def pass_over(self) -> tuple[int, bool, int] | None: ...
+    def finish(self) -> None: ...
+    def forget(self) -> None: ...
+    def lay_out(
+        self,
+        begin: int,
+        labels: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        to: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+        nodes: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order="C", device="cpu")] | None,
+    ) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]:
+        """
+        Returns, for each mini-batch laid out, head bytes, body bytes and nodes, as flat int64.
+        """
+
+    def needs(self, i: int, labels: int) -> tuple[int, int]: ...
+    def stop(self) -> None: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    def reads(self) -> dict[str, Any]: ...
+
+@overload
+def count_by_piece(
+    sources: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    num_nodes: int,
+    piece_rows: int,
+    counts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
+) -> bool: ...
+@overload
+def count_by_piece(
+    sources: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    num_nodes: int,
+    piece_rows: int,
+    counts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
+) -> bool: ...
+@overload
+def place_by_piece(
+    sources: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    first_edge: int,
+    piece_rows: int,
+    next: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
+    edges: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu")],
+) -> bool: ...
+@overload
+def place_by_piece(
+    sources: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    first_edge: int,
+    piece_rows: int,
+    next: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")],
+    edges: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu")],
+) -> bool: ...
+@overload
+def count_loops(
+    sources: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    first_target: int,
+    first_edge: int,
+    loops: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu")],
+) -> bool: ...
+@overload
+def count_loops(
+    sources: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    first_target: int,
+    first_edge: int,
+    loops: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu")],
+) -> bool: ...
+def add_rows(
+    edges: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    rows: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    sums: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+    dim: int,
+    weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    first_row: int,
+    first_target: int,
+    skip_loops: bool,
+    threads: int,
+) -> bool: ...

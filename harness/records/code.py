@@ -196,11 +196,11 @@ def _digest(modules: dict[str, Path]) -> str:
 
 def _native(name: str, file: Path) -> bytes:
     """Return the digest of a built module's sources in a checkout, else of the module itself."""
-    sources = _ROOT / name.partition(".")[0] / "native"
+    # Both modules are built from the base, which lies in the lower layer.
+    sources = (_ROOT / name.partition(".")[0] / "native", _ROOT / "workloads" / "native" / "base")
     digest = hashlib.sha256()
-    files = (
-        sorted(path for path in sources.rglob("*") if path.suffix in _NATIVE_SOURCES) if sources.is_dir() else [file]
-    )
+    found = {path for folder in sources for path in folder.rglob("*") if path.suffix in _NATIVE_SOURCES}
+    files = sorted(found) if sources[0].is_dir() else [file]
     for path in files:
         digest.update(path.name.encode() + path.read_bytes())
     return digest.digest()

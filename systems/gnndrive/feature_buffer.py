@@ -146,17 +146,17 @@ class FeatureBuffer:
     def hits(self) -> int:
         """Rows found in the buffer, including rows that another extractor was loading."""
         counts = self._native.counts
-        return counts["hits"] + counts["shared"]
+        return int(counts["hits"] + counts["shared"])
 
     @property
     def misses(self) -> int:
         """Rows that callers had to load."""
-        return self._native.counts["misses"]
+        return int(self._native.counts["misses"])
 
     @property
     def evictions(self) -> int:
         """Rows evicted for other nodes."""
-        return self._native.counts["evictions"]
+        return int(self._native.counts["evictions"])
 
     @property
     def free_slots(self) -> int:

@@ -109,7 +109,7 @@ class _Writer:
         with self._spread(scratch, bounds, self._memory - ordered_stream_bytes(self._piece)) as lists:
             for run in partitioned.edge_runs(self._workload, indptr, self._piece, self.moved.reads):
                 with told(self._workload):
-                    lists.lists(*run, self._partition_of)
+                    lists.lists(*run, self._partition_of)  # type: ignore[arg-type]
                 _check(lists, scratch)
                 self._progress(
                     "spreading lists by partition", (run[2] + len(run[3])) / self._workload.dataset.num_edges
@@ -167,7 +167,7 @@ class _Writer:
             starts[columns] = (np.cumsum(sizes) - sizes) // self._item
             next_at = starts.copy()
             for sources, order in edges:
-                _native.place_edges(sources, order, next_at, window.view(sources.dtype))
+                _native.place_edges(sources, order, next_at, window.view(sources.dtype))  # type: ignore[arg-type]
             if (
                 next_at - starts != np.where(np.isin(np.arange(len(starts)), columns), self._layout.counts[k], 0)
             ).any():

@@ -182,7 +182,7 @@ def count_buckets(workload: Workload, parts: Partitions, partition_of: Bytes, *,
     indptr = read_part(workload, "indptr")
     for run in edge_runs(workload, indptr, piece_bytes(memory_bytes // 8)):
         with told(workload):
-            _native.count_buckets(*run, partition_of, parts.count, counts)
+            _native.count_buckets(*run, partition_of, parts.count, counts)  # type: ignore[arg-type]
     return counts.reshape(parts.count, parts.count)
 
 

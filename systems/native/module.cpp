@@ -1,37 +1,22 @@
-// Python bindings of systems._native: one bind_* function for each part, defined beside the part.
+// Python bindings of systems._native: a bind_* function for each room.
 #include <nanobind/nanobind.h>
 
 namespace nb = nanobind;
 
 namespace outcore {
-void bind_reader(nb::module_& m);
-void bind_memory(nb::module_& m);
-void bind_feature_buffer(nb::module_& m);
-void bind_segment_pool(nb::module_& m);
-void bind_changeset(nb::module_& m);
-void bind_policies(nb::module_& m);
-void bind_packing(nb::module_& m);
-void bind_ranking(nb::module_& m);
-void bind_aggregate(nb::module_& m);
-void bind_reorder(nb::module_& m);
-void bind_partition(nb::module_& m);
-void bind_edge_buckets(nb::module_& m);
+void bind_read(nb::module_& m);
+void bind_cache(nb::module_& m);
+void bind_rank(nb::module_& m);
+void bind_store(nb::module_& m);
+void bind_buckets(nb::module_& m);
 void bind_external(nb::module_& m);
+void bind_aggregate(nb::module_& m);
 }  // namespace outcore
 
 NB_MODULE(_native, m) {
-    m.doc() = "Direct-I/O reader, gather, page cache, feature buffer, Belady changesets, cache policies, packing, rankings.";
-    outcore::bind_reader(m);
-    outcore::bind_memory(m);
-    outcore::bind_feature_buffer(m);
-    outcore::bind_segment_pool(m);
-    outcore::bind_changeset(m);
-    outcore::bind_policies(m);
-    outcore::bind_packing(m);
-    outcore::bind_ranking(m);
-    outcore::bind_aggregate(m);
-    outcore::bind_reorder(m);
-    outcore::bind_partition(m);
-    outcore::bind_edge_buckets(m);
-    outcore::bind_external(m);
+    m.doc() =
+        "Direct-I/O reader, gather, page cache, feature buffer, Belady changesets, cache policies, packing, rankings.";
+    for (const auto bind : {outcore::bind_read, outcore::bind_cache, outcore::bind_rank, outcore::bind_store,
+                            outcore::bind_buckets, outcore::bind_external, outcore::bind_aggregate})
+        bind(m);
 }

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#define CHECK(condition)                                                                    \
-    do {                                                                                    \
-        if (!(condition)) {                                                                 \
-            std::cerr << __FILE__ << ":" << __LINE__ << ": " << #condition << std::endl;    \
-            std::exit(1);                                                                   \
-        }                                                                                   \
+#define CHECK(condition)                                                                 \
+    do {                                                                                 \
+        if (!(condition)) {                                                              \
+            std::cerr << __FILE__ << ":" << __LINE__ << ": " << #condition << std::endl; \
+            std::exit(1);                                                                \
+        }                                                                                \
     } while (false)
 
 // A file of random bytes in the folder given by OUTCORE_TEST_DIR (or /var/tmp), removed at the end.

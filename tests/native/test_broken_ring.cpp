@@ -12,11 +12,11 @@
 #include <stdexcept>
 #include <thread>
 
-#include "aligned_memory.hpp"
+#include "base/aligned_memory.hpp"
 #include "check.hpp"
-#include "group_read.hpp"
-#include "range_queue.hpp"
-#include "reader.hpp"
+#include "io/range_queue.hpp"
+#include "read/group_read.hpp"
+#include "read/reader.hpp"
 
 using namespace outcore;
 
@@ -57,7 +57,8 @@ void break_rings() {
     int found = 0;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
         std::error_code gone;
-        if (std::filesystem::read_symlink(entry.path(), gone).string().find("[io_uring]") == std::string::npos) continue;
+        if (std::filesystem::read_symlink(entry.path(), gone).string().find("[io_uring]") == std::string::npos)
+            continue;
         CHECK(dup2(null, std::stoi(entry.path().filename())) >= 0);
         ++found;
     }
@@ -107,7 +108,7 @@ ReaderOptions options() {
     made.row_bytes = block;
     made.depth = 4;
     made.rule.merge = false;
-    made.need_ring = true;
+    made.choice.need_ring = true;
     made.register_buffers = false;
     return made;
 }
@@ -117,7 +118,8 @@ void a_reader_waits_for_reads_in_flight() {
     Reader reader(pipe.path, options());
     const AlignedMemory memory(2 * block);
     const std::vector<std::int64_t> ids{0, 1};
-    auto read = std::async(std::launch::async, [&] { return reader.read(ids, {memory.data(), 2}, {}); });
+    auto read = std::async(std::launch::async,
+                           [&] { return reader.read(ids, {memory.data(), 2, reader.layout().row_bytes}, {}); });
     settle();
     break_rings();
     pipe.write(1);
@@ -127,8 +129,8 @@ void a_reader_waits_for_reads_in_flight() {
     CHECK(result.failure && result.failure->code != 0);
     CHECK(filled(memory.data(), 2) || filled(memory.data() + block, 2));
     // Later reads fail at once.
-    CHECK(reader.read(ids, {memory.data(), 2}, {}).failure);
-    CHECK(reader.read({}, {memory.data(), 2}, {}).counts.requests == 0);
+    CHECK(reader.read(ids, {memory.data(), 2, reader.layout().row_bytes}, {}).failure);
+    CHECK(reader.read({}, {memory.data(), 2, reader.layout().row_bytes}, {}).counts.requests == 0);
 }
 
 void a_staged_read_that_is_left_waits_for_reads_in_flight() {
@@ -147,7 +149,7 @@ void a_staged_read_that_is_left_waits_for_reads_in_flight() {
     pipe.write(2);
     pipe.write(3);
     left.get();
-    CHECK(reader.read(ids, {memory.data(), 4}, {}).failure);
+    CHECK(reader.read(ids, {memory.data(), 4, reader.layout().row_bytes}, {}).failure);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Changesets against a plain implementation of Belady: equal hits for random traces, sizes and threads, the best
 // evictions and entries at each step; every slot holds its planned node; wrong calls are refused.
-#include "changeset.hpp"
+#include "cache/changeset.hpp"
 
 #include <algorithm>
 #include <map>
@@ -46,7 +46,8 @@ struct Choice {
     std::uint64_t hits = 0, evictions = 0, entries = 0;
 };
 
-Choice choose(const Future& future, const std::set<std::int64_t>& cache, const std::vector<std::int64_t>& batch, std::uint64_t capacity) {
+Choice choose(const Future& future, const std::set<std::int64_t>& cache, const std::vector<std::int64_t>& batch,
+              std::uint64_t capacity) {
     Choice choice;
     std::vector<std::tuple<std::uint32_t, bool, std::int64_t>> at_hand;  // next use, whether new, node
     const auto add = [&](std::int64_t node, bool is_new) {
@@ -102,18 +103,19 @@ std::set<std::int64_t> first_nodes(const Trace& trace, std::uint64_t capacity) {
 
 // Returns all changesets; follows every slot, and checks that each step is the best from the planner's state. Any of
 // several nodes with the same next use may be kept: later hits do not depend on the choice, later entries do.
-std::vector<Changeset> planned(const Trace& trace, std::int64_t num_nodes, std::uint64_t capacity, unsigned threads, bool fill) {
+std::vector<Changeset> planned(const Trace& trace, std::int64_t num_nodes, std::uint64_t capacity, unsigned threads,
+                               bool fill) {
     std::vector<std::int64_t> sizes;
     for (const auto& batch : trace) sizes.push_back(static_cast<std::int64_t>(batch.size()));
     ChangesetPlanner planner(static_cast<std::uint64_t>(num_nodes), capacity, sizes, threads);
     const auto count = static_cast<std::uint32_t>(trace.size());
     for (std::uint32_t b = count; b-- > 0;) planner.look_back(b, trace[b]);
-    for (std::uint32_t b = 0; fill && b < count && !planner.fill(b, trace[b]); ++b) {
-    }
+    for (std::uint32_t b = 0; fill && b < count && !planner.fill(b, trace[b]); ++b) {}
     planner.begin();
     std::vector<std::int64_t> in_slot = planner.held(0, UINT64_MAX);
     CHECK(planner.filled() <= in_slot.size() && in_slot.size() <= capacity);
-    CHECK(std::all_of(in_slot.begin() + static_cast<std::ptrdiff_t>(planner.filled()), in_slot.end(), [](auto node) { return node == -1; }));
+    CHECK(std::all_of(in_slot.begin() + static_cast<std::ptrdiff_t>(planner.filled()), in_slot.end(),
+                      [](auto node) { return node == -1; }));
     in_slot.resize(planner.filled());
     CHECK(std::is_sorted(in_slot.begin(), in_slot.end()));
     const auto expected = fill ? first_nodes(trace, capacity) : std::set<std::int64_t>{};
@@ -141,7 +143,8 @@ std::vector<Changeset> planned(const Trace& trace, std::int64_t num_nodes, std::
         }
         future.pass(trace[b]);
         const Choice best = choose(future, cache, trace[b], capacity);
-        CHECK(changes.hits == best.hits && changes.evictions == best.evictions && changes.in_slots.size() == best.entries);
+        CHECK(changes.hits == best.hits && changes.evictions == best.evictions &&
+              changes.in_slots.size() == best.entries);
         // A slot keeps its node until another one enters, also a node that is not used again.
         cache.clear();
         std::vector<std::uint32_t> next;

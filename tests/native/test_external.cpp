@@ -9,10 +9,10 @@
 #include <set>
 #include <thread>
 
+#include "cache/slot_plan.hpp"
 #include "check.hpp"
-#include "distribute.hpp"
-#include "external_sampler.hpp"
-#include "slot_plan.hpp"
+#include "sampling/external_sampler.hpp"
+#include "store/distribute.hpp"
 
 using namespace outcore;
 
@@ -25,7 +25,8 @@ void fill(const TestFile& file, const std::vector<T>& values) {
     std::fclose(out);
 }
 
-void rows_reach_their_chunks(std::uint64_t row_bytes, std::uint32_t buffer_bytes, std::uint32_t region_bytes, bool ring = true) {
+void rows_reach_their_chunks(std::uint64_t row_bytes, std::uint32_t buffer_bytes, std::uint32_t region_bytes,
+                             bool ring = true) {
     constexpr std::uint64_t num_rows = 3000, offset = 64, chunks = 9;
     const TestFile table(offset + num_rows * row_bytes);
     const TestFile out(chunks * ((num_rows * row_bytes + 8191) / 4096) * 4096, 2);
@@ -45,7 +46,7 @@ void rows_reach_their_chunks(std::uint64_t row_bytes, std::uint32_t buffer_bytes
     options.region_bytes = region_bytes;
     options.buffer_bytes = buffer_bytes;
     options.regions = 3;
-    options.want_ring = ring;
+    options.choice.want_ring = ring;
     const auto result = distribute({table.path, offset, num_rows, row_bytes}, out.path, wanted, ids, options, stop);
     CHECK(!result.failure);
     CHECK(result.digests[4] == 0 && result.digests[0] != 0);
@@ -66,8 +67,9 @@ void rows_reach_their_chunks(std::uint64_t row_bytes, std::uint32_t buffer_bytes
         told = true;
     }
     CHECK(told);
-    const auto cut = distribute({table.path, offset, 2 * num_rows, row_bytes}, out.path, std::vector<DistributeChunk>{{0, 0, 1}},
-                                std::vector<std::uint32_t>{2 * num_rows - 1}, options, stop);
+    const auto cut =
+        distribute({table.path, offset, 2 * num_rows, row_bytes}, out.path, std::vector<DistributeChunk>{{0, 0, 1}},
+                   std::vector<std::uint32_t>{2 * num_rows - 1}, options, stop);
     CHECK(cut.failure && cut.failure->code == 0 && !cut.failure->writing);
 }
 
@@ -78,7 +80,7 @@ void a_write_that_fails_is_told(bool ring) {
     std::vector<std::uint32_t> ids(num_rows);
     std::iota(ids.begin(), ids.end(), 0U);
     DistributeOptions options;
-    options.want_ring = ring;
+    options.choice.want_ring = ring;
     options.writers = 1;
     std::signal(SIGXFSZ, SIG_IGN);
     rlimit before{};
@@ -86,7 +88,8 @@ void a_write_that_fails_is_told(bool ring) {
     const rlimit little{limit, before.rlim_max};
     setrlimit(RLIMIT_FSIZE, &little);
     const std::atomic<bool> stop{false};
-    const auto result = distribute({table.path, 0, num_rows, row_bytes}, out.path, std::vector<DistributeChunk>{{0, 0, num_rows}}, ids, options, stop);
+    const auto result = distribute({table.path, 0, num_rows, row_bytes}, out.path,
+                                   std::vector<DistributeChunk>{{0, 0, num_rows}}, ids, options, stop);
     setrlimit(RLIMIT_FSIZE, &before);
     CHECK(result.failure && result.failure->writing && result.failure->code == EFBIG);
     CHECK(result.failure->offset == limit);
@@ -101,16 +104,17 @@ void long_requests_begin_at_a_page() {
     const auto mark = [&](std::uint64_t from, std::uint64_t to) {
         for (std::uint64_t u = from; u < to; ++u) PieceFile::mark(units, u);
     };
-    mark(each - 1, each);                  // short, in the midst of page 0
-    mark(2 * each - 1, 12 * each);         // long, from the midst of page 1 on
-    mark(13 * each - 1, 13 * each);        // short, at the end of page 12
+    mark(each - 1, each);            // short, in the midst of page 0
+    mark(2 * each - 1, 12 * each);   // long, from the midst of page 1 on
+    mark(13 * each - 1, 13 * each);  // short, at the end of page 12
     if (each > 3) mark(14 * each - 4, 14 * each - 3);
     if (each > 3) mark(14 * each - 1, 30 * each);  // long, but its page holds the end of another request
     PieceReads reads;
     const auto read = pieces.begin(32 * 4096, units, reads);
     CHECK(!pieces.wait(read));
     for (std::uint64_t u = 0; u < 32 * each; ++u)
-        if (PieceFile::marked(units, u)) CHECK(std::memcmp(read.memory + u * unit, file.bytes.data() + 32 * 4096 + u * unit, unit) == 0);
+        if (PieceFile::marked(units, u))
+            CHECK(std::memcmp(read.memory + u * unit, file.bytes.data() + 32 * 4096 + u * unit, unit) == 0);
     std::map<std::uint64_t, std::uint64_t> expected;
     for (const std::uint64_t bytes : {unit, 11 * 4096UL, unit}) ++expected[bytes];
     if (each > 3) {
@@ -198,7 +202,8 @@ void a_ring_is_sampled() {
             CHECK(std::set<std::uint32_t>(batch.begin(), batch.end()).size() == batch.size());
             const auto fields = read(8, std::int64_t{});
             const std::int64_t count = offsets[b + 1] - offsets[b];
-            CHECK(fields[0] == 2 && fields[1] == static_cast<std::int64_t>(b) && fields[2] == count && fields[6] == 4 && fields[7] == 3);
+            CHECK(fields[0] == 2 && fields[1] == static_cast<std::int64_t>(b) && fields[2] == count && fields[6] == 4 &&
+                  fields[7] == 3);
             const auto shapes = read(12, std::int64_t{});
             const auto labels = read(static_cast<std::size_t>(count), std::int64_t{});
             CHECK(labels.front() == 100 + offsets[b]);
@@ -320,7 +325,8 @@ void rows_are_in_their_slots() {
             planner.plan(nodes, offsets, seeds);
             for (std::size_t b = 0; b < 15; ++b) {
                 const auto misses = planner.misses(b);
-                for (std::size_t i = 0; i < misses.ids.size(); ++i) table[static_cast<std::size_t>(misses.slots[i])] = misses.ids[i];
+                for (std::size_t i = 0; i < misses.ids.size(); ++i)
+                    table[static_cast<std::size_t>(misses.slots[i])] = misses.ids[i];
                 const auto slots = planner.slots(b);
                 for (std::size_t i = 0; i < slots.size(); ++i)
                     CHECK(table[static_cast<std::size_t>(slots[i])] == nodes[static_cast<std::size_t>(offsets[b]) + i]);

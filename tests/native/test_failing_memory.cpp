@@ -8,15 +8,13 @@
 #include <numeric>
 #include <thread>
 
-#include "aligned_memory.hpp"
+#include "base/aligned_memory.hpp"
+#include "base/team.hpp"
+#include "cache/feature_buffer.hpp"
+#include "cache/policies.hpp"
+#include "cache/segment_pool.hpp"
 #include "check.hpp"
-#include "feature_buffer.hpp"
-#include "packing.hpp"
-#include "parallel.hpp"
-#include "policies.hpp"
-#include "segment_pool.hpp"
-#include "task_pool.hpp"
-#include "team.hpp"
+#include "store/packing.hpp"
 
 using namespace outcore;
 
@@ -67,19 +65,19 @@ void a_fetch_that_fails_pins_nothing() {
     pool.release(0, one);
     CHECK(pool.acquire(0, false, false, other) == SegmentPool::State::ok && other != one);
     const auto nodes = numbers(0, 8);
-    CHECK(failing_memory::each_once([&] { CHECK(pool.fetch(0, other, nodes, {staging.data(), staging.size()}, 64).size() == 8); }) > 0);
+    CHECK(failing_memory::each_once(
+              [&] { CHECK(pool.fetch(0, other, nodes, {staging.data(), staging.size()}, 64).size() == 8); }) > 0);
     pool.release(0, other);
     // A segment that is pinned is never handed out.
     for (int i = 0; i < 2; ++i) CHECK(pool.acquire(0, false, false, other) == SegmentPool::State::ok);
 }
 
 void shared_loops_carry_what_their_body_throws() {
-    TaskPool pool;
     for (int round = 0; round < 50; ++round) {
         std::atomic<int> inside{0};
         bool thrown = false;
         try {
-            pool.run(100, 1, 4, [&](std::size_t i, std::size_t) {
+            parallel(100, 1, 4, [&](std::size_t i, std::size_t, int) {
                 ++inside;
                 const std::vector<std::byte> some(1000);
                 if (i == 30) {
@@ -93,26 +91,20 @@ void shared_loops_carry_what_their_body_throws() {
         }
         CHECK(thrown && inside == 0);
         std::atomic<std::size_t> done{0};
-        pool.run(1000, 7, 4, [&](std::size_t begin, std::size_t end) { done += end - begin; });
+        parallel(1000, 7, 4, [&](std::size_t begin, std::size_t end, int) { done += end - begin; });
         CHECK(done == 1000);
     }
     std::atomic<std::size_t> done{0};
     CHECK(failing_memory::each_once([&] {
-        TaskPool fresh;
-        done = 0;
-        fresh.run(64, 1, 4, [&](std::size_t, std::size_t) { ++done; });
-        CHECK(done == 64);  // the loop ends without the missing helpers
-    }) <= 2);
-    CHECK(failing_memory::each_once([&] {
-        Team team(4);
-        done = 0;
-        team.share(64, [&](std::size_t) { ++done; });
-        CHECK(done == 64);
-    }) <= 2);
+              Team team(4);
+              done = 0;
+              team.share(64, [&](std::size_t) { ++done; });
+              CHECK(done == 64);
+          }) <= 2);
     failing_memory::each_once([&] {
         done = 0;
-        parallel_for(64, 1, 4, [&](std::int64_t begin, std::int64_t end, int) { done += static_cast<std::size_t>(end - begin); });
-        CHECK(done == 64);
+        parallel(64, 1, 4, [&](std::size_t begin, std::size_t end, int) { done += end - begin; });
+        CHECK(done == 64);  // the loop ends without the missing helpers
     });
 }
 
@@ -140,7 +132,7 @@ void a_pass_carries_it(bool hold, bool ring) {
     options.write_bytes = pack_page;
     options.hold = hold;
     options.threads = 3;
-    options.read = {2, 4096, ring, false};
+    options.read = {2, 4096, {ring, false}};
     const std::vector<std::string> files{out.path};
     const auto pass = [&] { return pack_pass({table.path, 0, 1000, 64}, files, chunks, ids, options); };
     const auto digests = pass().digests;

@@ -3,8 +3,8 @@
 #include <random>
 #include <thread>
 
+#include "cache/feature_buffer.hpp"
 #include "check.hpp"
-#include "feature_buffer.hpp"
 
 using namespace outcore;
 

@@ -1,11 +1,11 @@
-// Gathers from several threads at once share the pool's threads without mixing their rows.
+// Gathers from several threads at once borrow teams of threads without mixing their rows.
 #include <cstring>
 #include <random>
 #include <thread>
 
+#include "base/team.hpp"
 #include "check.hpp"
-#include "gather.hpp"
-#include "task_pool.hpp"
+#include "read/gather.hpp"
 
 using namespace outcore;
 
@@ -22,7 +22,8 @@ int main() {
                 std::vector<std::int64_t> rows(random() % 300);
                 for (auto& row : rows) row = static_cast<std::int64_t>(random() % 5000);
                 std::vector<std::byte> out(rows.size() * row_bytes);
-                CHECK(gather({table.data(), 5000, row_bytes}, rows, out.data(), 1 + random() % 8, random() % 2 == 0) == -1);
+                CHECK(gather({table.data(), 5000, row_bytes}, rows, out.data(), 1 + random() % 8, random() % 2 == 0) ==
+                      -1);
                 for (std::size_t i = 0; i < rows.size(); ++i) {
                     const std::byte* row = table.data() + static_cast<std::uint64_t>(rows[i]) * row_bytes;
                     CHECK(std::memcmp(out.data() + i * row_bytes, row, row_bytes) == 0);
@@ -32,9 +33,9 @@ int main() {
     }
     for (auto& thread : threads) thread.join();
 
-    TaskPool pool;  // destroyed, unlike the shared pool: its helpers must end
+    Team team(5);  // destroyed, unlike the shared teams: its members must end
     std::vector<int> touched(10000, 0);
-    pool.run(touched.size(), 7, 5, [&](std::size_t begin, std::size_t end) {
+    team.loop(touched.size(), 7, [&](std::size_t begin, std::size_t end, int) {
         for (std::size_t i = begin; i < end; ++i) ++touched[i];
     });
     for (const int count : touched) CHECK(count == 1);

@@ -1,12 +1,12 @@
 // Batched packing and the range queue on threads: the same bytes for any threads, partitions and writes; failures end
 // every thread; a queue that is closed early writes nowhere afterwards.
-#include "packing.hpp"
+#include "store/packing.hpp"
 
 #include <cstring>
 #include <random>
 #include <thread>
 
-#include "aligned_memory.hpp"
+#include "base/aligned_memory.hpp"
 #include "check.hpp"
 
 using namespace outcore;
@@ -125,7 +125,8 @@ void a_queue_serves_many_threads_and_closes_early() {
                 for (int i = 0; i < 10; ++i) {
                     const std::uint64_t offset = random() % 200 * 4096;
                     const std::uint64_t need = 1 + random() % 100000;
-                    const auto [failure, seconds] = queue.wait(queue.submit(offset, need, {memory.data(), memory.size()}));
+                    const auto [failure, seconds] =
+                        queue.wait(queue.submit(offset, need, {memory.data(), memory.size()}));
                     CHECK(!failure);
                     CHECK(std::memcmp(memory.data(), file.bytes.data() + offset, need) == 0);
                 }

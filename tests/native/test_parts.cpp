@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <random>
 
-#include "buddy.hpp"
 #include "check.hpp"
-#include "progress.hpp"
+#include "io/buddy.hpp"
+#include "io/progress.hpp"
 
 using outcore::Buddy;
 using outcore::Progress;
@@ -34,7 +34,8 @@ void short_reads_are_finished() {
             next = progress.advance(result);
         }
         CHECK((next == Progress::Next::done) == (there >= need));
-        if (next == Progress::Next::done) CHECK(std::all_of(arrived.begin(), arrived.begin() + need, [](bool b) { return b; }));
+        if (next == Progress::Next::done)
+            CHECK(std::all_of(arrived.begin(), arrived.begin() + need, [](bool b) { return b; }));
         if (next == Progress::Next::ended) CHECK(progress.got == there);
     }
 }

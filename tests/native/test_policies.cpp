@@ -2,8 +2,8 @@
 #include <numeric>
 #include <random>
 
+#include "cache/policies.hpp"
 #include "check.hpp"
-#include "policies.hpp"
 
 using namespace outcore;
 
@@ -30,7 +30,8 @@ int main() {
     const auto lru = policy_misses(Policy::lru, trace, sizes, 2);
     const auto best = policy_misses(Policy::belady, trace, sizes, 2);
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-        CHECK(lru[i] == static_cast<std::int64_t>(demand_misses(Policy::lru, trace, static_cast<std::uint64_t>(sizes[i]))));
+        CHECK(lru[i] ==
+              static_cast<std::int64_t>(demand_misses(Policy::lru, trace, static_cast<std::uint64_t>(sizes[i]))));
         CHECK(best[i] <= lru[i]);
     }
     return 0;

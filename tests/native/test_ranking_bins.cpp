@@ -3,8 +3,8 @@
 #include <thread>
 
 #include "check.hpp"
-#include "partition.hpp"
-#include "ranking_bins.hpp"
+#include "rank/partition.hpp"
+#include "rank/ranking_bins.hpp"
 
 using namespace outcore;
 

@@ -4,8 +4,8 @@
 #include <thread>
 
 #include "check.hpp"
-#include "group_read.hpp"
-#include "reader.hpp"
+#include "read/group_read.hpp"
+#include "read/reader.hpp"
 
 using namespace outcore;
 
@@ -18,7 +18,7 @@ ReaderOptions options_for(const TestFile& file, std::uint64_t row_bytes, bool ri
     options.num_rows = (file.bytes.size() - 4096) / row_bytes;
     options.depth = 32;
     options.threads = 8;
-    options.want_ring = ring;
+    options.choice.want_ring = ring;
     return options;
 }
 
@@ -35,7 +35,7 @@ void read_rows(const TestFile& file, std::uint64_t row_bytes, bool ring, unsigne
     for (int round = 0; round < 5; ++round) {
         const auto ids = draw(random, 1 + random() % 500, options.num_rows);
         std::vector<std::byte> out(ids.size() * row_bytes);
-        const auto result = reader.read(ids, {out.data(), ids.size()}, {});
+        const auto result = reader.read(ids, {out.data(), ids.size(), reader.layout().row_bytes}, {});
         CHECK(!result.failure);
         for (std::size_t i = 0; i < ids.size(); ++i) {
             const std::byte* row = file.bytes.data() + 4096 + static_cast<std::uint64_t>(ids[i]) * row_bytes;
@@ -56,7 +56,8 @@ void read_groups(const TestFile& file, std::uint64_t row_bytes, bool ring, unsig
         GroupRead::Group group{};
         while (read.next(group) == GroupRead::State::group) {
             for (std::size_t k = 0; k < group.rows.size(); ++k) {
-                const std::byte* row = file.bytes.data() + 4096 + static_cast<std::uint64_t>(ids[group.rows[k].position]) * row_bytes;
+                const std::byte* row =
+                    file.bytes.data() + 4096 + static_cast<std::uint64_t>(ids[group.rows[k].position]) * row_bytes;
                 CHECK(std::memcmp(staging.data() + (group.slice * 40 + k) * row_bytes, row, row_bytes) == 0);
             }
             rows += group.rows.size();
@@ -79,10 +80,10 @@ void a_cut_file_fails(bool ring) {
     std::vector<std::int64_t> ids(1000);
     for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i);
     std::vector<std::byte> out(1000 * 100);
-    const auto result = reader.read(ids, {out.data(), 1000}, {});
+    const auto result = reader.read(ids, {out.data(), 1000, reader.layout().row_bytes}, {});
     CHECK(result.failure && result.failure->code == 0 && result.failure->offset == 4096 + 500 * 100 + 7);
     ids.resize(500);
-    CHECK(!reader.read(ids, {out.data(), 1000}, {}).failure);
+    CHECK(!reader.read(ids, {out.data(), 1000, reader.layout().row_bytes}, {}).failure);
     CHECK(std::memcmp(out.data(), file.bytes.data() + 4096, 500 * 100) == 0);
 }
 

@@ -4,9 +4,9 @@
 #include <random>
 #include <thread>
 
-#include "aligned_memory.hpp"
+#include "base/aligned_memory.hpp"
+#include "cache/segment_pool.hpp"
 #include "check.hpp"
-#include "segment_pool.hpp"
 
 using namespace outcore;
 
@@ -28,7 +28,8 @@ void load(SegmentPool& pool, std::span<std::int64_t> table, std::uint32_t party,
         for (auto& node : wanted) node = static_cast<std::int64_t>(random() % nodes);
         std::vector<std::uint32_t> held(1);
         CHECK(pool.acquire(party, true, true, held[0]) == SegmentPool::State::ok);
-        for (std::uint32_t more = 0; random() % 2 == 0 && pool.acquire(party, true, false, more) == SegmentPool::State::ok;) {
+        for (std::uint32_t more = 0;
+             random() % 2 == 0 && pool.acquire(party, true, false, more) == SegmentPool::State::ok;) {
             held.push_back(more);
         }
         for (const std::uint32_t segment : held) {

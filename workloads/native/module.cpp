@@ -4,10 +4,10 @@
 namespace nb = nanobind;
 
 void bind_sampling(nb::module_& m);
-void bind_generate(nb::module_& m);
+void bind_making(nb::module_& m);
 
 NB_MODULE(_native, m) {
     m.doc() = "Sampling, relabelling, generation and CSC building.";
     bind_sampling(m);
-    bind_generate(m);
+    bind_making(m);
 }

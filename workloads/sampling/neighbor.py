@@ -1,7 +1,7 @@
 """The neighbour sampler: every hop expands its whole destination set, by the same uniform draws for every system.
 
 The draws (GraphSAGE's fixed-size neighbourhood sampling, Hamilton, Ying and Leskovec 2017, section 3.1) are keyed by
-the run's seed and by (epoch, batch, hop, original node id); `workloads/native/draws.hpp` has the counter layout.
+the run's seed and by (epoch, batch, hop, original node id); `workloads/native/base/draws.hpp` has the counter layout.
 """
 
 from __future__ import annotations

@@ -143,6 +143,8 @@ class _Maker:
                 raise self._failed("there is no cmake among its packages")
             where = ["-S", str(self._tree), "-B", str(work)]
             configure = [cmake, "-G", "Ninja", *where, f"-DPython_EXECUTABLE={packages}"]
+            if ccache := shutil.which("ccache"):
+                configure.append(f"-DCMAKE_CXX_COMPILER_LAUNCHER={ccache}")
             try:
                 self._run(configure, "its native modules cannot be configured", path=tools)
                 self._run([cmake, "--build", str(work)], "its native modules do not compile", path=tools)

@@ -5,8 +5,8 @@ in-degree(v)` over the targets v of u. Nodes without in-neighbours give nothing.
 their first byte to their last once an iteration; edges that fit the budget stay in memory after the first iteration.
 
 Sums are in double precision and in the order of the edges, whatever the number of threads, the budget and the pieces
-read: threads share the target sums, not the edges (`native/ranking_bins.hpp`). The result is the same to the last bit,
-and the same as that of a plain loop over all edges.
+read: threads share the target sums, not the edges (`native/rank/ranking_bins.hpp`). The result is the same to the last
+bit, and the same as that of a plain loop over all edges.
 """
 
 from __future__ import annotations

@@ -1,0 +1,116 @@
+// Feature buffer management (GNNDrive, Section 4.2 and Algorithm 1): slot, references and state of each node's row.
+// Holds no feature rows itself.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/aligned_memory.hpp"
+#include "base/types.hpp"
+#include "cache/shared_sync.hpp"
+#include "cache/slot_table.hpp"
+
+namespace outcore {
+
+struct Acquired {
+    std::vector<i64> alias;    // slot of ids[i]
+    std::vector<i64> load;     // positions whose rows the caller must load, then publish
+    std::vector<i64> waiting;  // slots that other callers are loading
+};
+
+enum class BufferState { ok, timeout, closed, too_small, failed };
+
+struct BufferCounts {
+    u64 hits = 0;       // rows found valid
+    u64 shared = 0;     // rows found while being loaded
+    u64 misses = 0;     // rows to load
+    u64 evictions = 0;  // valid rows removed from their slot
+};
+
+class FeatureBuffer {
+public:
+    explicit FeatureBuffer(u32 num_slots);
+    // Uses `bytes(num_slots)` bytes of memory that processes share, aligned to 64 bytes: one process creates the buffer
+    // in it, and the others attach afterwards. The memory must outlive the object.
+    FeatureBuffer(u32 num_slots, std::span<std::byte> memory, bool create);
+
+    u32 num_slots() const { return num_slots_; }
+    static u64 bytes(u32 num_slots);
+
+    // Acquires all slots that a mini-batch needs, or none: an extractor never holds some while it waits for others, so
+    // extractors cannot deadlock. First come, first served. Each occurrence of an id adds one reference. For too_small,
+    // `needed` is the mini-batch's number of unique rows. An exception leaves the buffer unchanged.
+    BufferState acquire(std::span<const i64> ids, double timeout_s, Acquired& result, u64& needed);
+
+    // Marks the rows of these slots as loaded. Throws std::logic_error for a slot that is not being loaded.
+    void publish(std::span<const i64> slots);
+    // Marks these slots as failed, except published ones; their waiters get `error`.
+    void fail(std::span<const i64> slots, const std::string& error);
+    // Waits until every slot is valid or one has failed, which sets `error`.
+    BufferState wait(std::span<const i64> slots, double timeout_s, std::string& error);
+    // Removes one reference from each; a valid slot without references joins the standby list as most recently used.
+    void release(std::span<const i64> slots);
+
+    // Returns the slots of ids that the caller holds. Throws std::logic_error for an id without a slot.
+    std::vector<i64> slots_of(std::span<const i64> ids);
+
+    // Wakes every waiter; from then on `acquire`, and `wait` for slots that are not valid, return `closed`.
+    void close();
+
+    BufferCounts counts();
+    u64 standby();  // number of slots without references
+
+private:
+    enum class Slot : u8 { empty, loading, valid, failed };
+    static constexpr u32 nil = SlotTable::nil;
+    class Turn;
+
+    void standby_push_back(u32 slot);
+    void standby_push_front(u32 slot);
+    void standby_remove(u32 slot);
+    u64 slots_wanted(std::span<const i64> ids, u64& unique);
+    void take(std::span<const i64> ids, Acquired& result) noexcept;
+    u32 checked(i64 slot) const;
+
+    // State other than the arrays, which follow it in the same memory.
+    struct Head {
+        SharedMutex mutex;
+        SharedCondition slots_free;
+        SharedCondition rows_there;
+        u32 num_slots = 0;
+        u64 stamp = 0;
+        u64 standby = 0;
+        u64 next_ticket = 0;
+        std::array<u64, 256> queue{};  // tickets of the callers that wait for slots, oldest first
+        u32 queued = 0;
+        struct Failure {
+            u32 slot = nil;
+            std::array<char, 252> text{};
+        };
+        std::array<Failure, 16> failures{};  // the latest failures
+        u32 next_failure = 0;
+        BufferCounts counts;
+        bool closed = false;
+    };
+
+    void lay_out(std::byte* memory);
+    void clear();
+    bool closed() const { return head_->closed || head_->mutex.orphaned(); }
+    u64 enqueue();
+    void dequeue(u64 ticket);
+    std::string failure_of(u32 slot) const;
+
+    u32 num_slots_;
+    AlignedMemory own_;  // empty where the memory is the caller's
+    Head* head_ = nullptr;
+    SlotTable nodes_;  // the mapping table and the reverse mapping array
+    std::span<u32> references_;
+    std::span<Slot> state_;
+    std::span<u32> next_;  // the standby list, least recently used first; entry num_slots_ is its head
+    std::span<u32> prev_;
+    std::span<u64> seen_;  // by slot: stamp of the last call that saw it
+};
+
+}  // namespace outcore

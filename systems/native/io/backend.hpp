@@ -1,0 +1,67 @@
+// Interface to the kernel's I/O: queue reads and writes, wait for completions. Two backends: io_uring and a pread pool.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/aligned_memory.hpp"
+#include "base/types.hpp"
+
+namespace outcore {
+
+struct Io {
+    u64 offset;
+    std::byte* destination;  // memory to read into or to write from
+    u32 length;
+    u32 tag;         // returned with the completion
+    bool in_bounce;  // the destination lies in the bounce buffer, which may be registered
+    bool write = false;
+};
+
+struct Completion {
+    u32 tag;
+    i32 result;  // bytes read or written, or -errno
+};
+
+struct IoFailure {
+    int code;    // errno; 0 where the file ended too early
+    u64 offset;  // first byte that could not be read or written
+};
+
+class IoBackend {
+public:
+    virtual ~IoBackend() = default;
+    // Queues one request; at most `depth` may be queued or in flight.
+    virtual void queue(const Io& io) = 0;
+    // Submits all queued requests, waits until at least `at_least` have completed (0: does not wait), and returns the
+    // number of completions written to `out`. Throws std::system_error where the kernel refuses; requests that it
+    // accepted before stay in flight.
+    virtual size_t wait(std::span<Completion> out, u32 at_least) = 0;
+    // After a failure: drops requests that the kernel has not accepted and waits for the others, so that no destination
+    // is written to any more. No request may be queued or waited for afterwards.
+    virtual void abandon() noexcept = 0;
+};
+
+// Choice of the backend: the pread pool at once, io_uring or an error, or io_uring where it is available.
+struct IoChoice {
+    bool want_ring = true;
+    bool need_ring = false;
+
+    // Returns the choice of a mode: "auto", "pread" or "io_uring".
+    static IoChoice named(std::string_view mode) { return {mode != "pread", mode == "io_uring"}; }
+};
+
+struct OpenedBackend {
+    std::unique_ptr<IoBackend> backend;
+    std::string mode;         // for people: the backend, and why it is this one
+    bool registered = false;  // the kernel has registered the bounce buffer
+};
+
+// Opens a backend for one file: `depth` requests in flight, by as many threads as `threads` says where there is no ring.
+// `bounce`: a buffer to register with the ring. Throws std::runtime_error where io_uring is needed and unavailable,
+// std::system_error where the host gives no thread.
+OpenedBackend open_backend(const IoChoice& choice, int fd, u32 depth, u32 threads,
+                           const AlignedMemory* bounce = nullptr);
+
+}  // namespace outcore

@@ -1,0 +1,98 @@
+// cachestat, mincore, POSIX_FADV_DONTNEED and madvise.
+#include "io/page_cache.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <vector>
+
+namespace outcore {
+namespace {
+
+// The number is the same on every architecture; Debian 12's headers are older than the call (Linux 6.5).
+constexpr long cachestat_number = 451;
+struct CacheRange {
+    u64 offset;
+    u64 length;
+};
+struct CacheCounts {
+    u64 cached;
+    u64 dirty;
+    u64 writeback;
+    u64 evicted;
+    u64 recently_evicted;
+};
+
+[[noreturn]] void fail(const std::string& path) { throw std::system_error(errno, std::generic_category(), path); }
+
+class File {
+public:
+    explicit File(const std::string& path) : fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+        if (fd < 0) fail(path);
+    }
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+    ~File() { close(fd); }
+    const int fd;
+};
+
+u64 resident_by_mincore(int fd, const std::string& path) {
+    struct stat info{};
+    if (fstat(fd, &info) != 0) fail(path);
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    constexpr size_t piece = size_t{1} << 30;
+    const auto size = static_cast<size_t>(info.st_size);
+    std::vector<unsigned char> pages(piece / page);
+    u64 resident = 0;
+    for (size_t at = 0; at < size; at += piece) {
+        const size_t length = std::min(piece, size - at);
+        void* data = mmap(nullptr, length, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(at));
+        if (data == MAP_FAILED) fail(path);
+        const int code = mincore(data, length, pages.data());
+        munmap(data, length);
+        if (code != 0) fail(path);
+        const auto last = pages.begin() + static_cast<std::ptrdiff_t>((length + page - 1) / page);
+        resident += page * static_cast<u64>(std::count_if(pages.begin(), last, [](auto in) { return (in & 1) != 0; }));
+    }
+    return resident;
+}
+
+u64 resident(const File& file, const std::string& path) {
+    CacheRange all{0, 0};  // length 0: to the end
+    CacheCounts counts{};
+    if (syscall(cachestat_number, file.fd, &all, &counts, 0) == 0) {
+        return counts.cached * static_cast<u64>(sysconf(_SC_PAGESIZE));
+    }
+    return resident_by_mincore(file.fd, path);
+}
+
+}  // namespace
+
+u64 resident_bytes(const std::string& path) { return resident(File(path), path); }
+
+u64 evict(const std::string& path) {
+    const File file(path);
+    if (fsync(file.fd) != 0 && errno != EINVAL && errno != EROFS) fail(path);
+    // The first call sometimes misses pages in per-CPU batches.
+    for (int attempt = 0; attempt < 3; ++attempt) {
+        const int code = posix_fadvise(file.fd, 0, 0, POSIX_FADV_DONTNEED);
+        if (code != 0) throw std::system_error(code, std::generic_category(), path);
+        if (resident(file, path) == 0) return 0;
+    }
+    return resident(file, path);
+}
+
+void advise(const void* data, size_t bytes, int advice) {
+    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto begin = reinterpret_cast<std::uintptr_t>(data) / page * page;
+    const auto end = reinterpret_cast<std::uintptr_t>(data) + bytes;
+    if (madvise(reinterpret_cast<void*>(begin), end - begin, advice) != 0) fail("madvise");
+}
+
+}  // namespace outcore

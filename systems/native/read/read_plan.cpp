@@ -1,0 +1,107 @@
+// The planner: radix sort of the ids, then one pass that joins covering block ranges.
+#include "read/read_plan.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+
+#include "base/radix.hpp"
+
+namespace outcore {
+
+void check_table(u64 data_offset, u64 num_rows, u64 row_bytes) {
+    constexpr u64 most = u64{1} << 62;
+    if (row_bytes == 0) throw std::invalid_argument("row_bytes must be positive");
+    if (row_bytes > (1U << 30)) throw std::invalid_argument("rows of more than 1 GiB");
+    if (data_offset > most || num_rows > (most - data_offset) / row_bytes)
+        throw std::invalid_argument("no file holds " + std::to_string(num_rows) + " rows of " +
+                                    std::to_string(row_bytes) + " bytes from byte " + std::to_string(data_offset) +
+                                    " on");
+}
+
+u64 ReadPlan::covering_bytes(const RowLayout& layout) {
+    // Rows begin at data_offset + i * row_bytes, so their distance to a block boundary is a multiple of `step` plus
+    // that of row 0; the worst row begins as late in its block as that allows.
+    const u64 block = layout.block_bytes;
+    const u64 step = std::gcd(layout.row_bytes, block);
+    const u64 latest = block - step + layout.data_offset % step;
+    return (latest + layout.row_bytes + block - 1) / block * block;
+}
+
+void ReadPlan::sort_rows(u64 largest_id) {
+    const auto by_id = [](const RowRef& a, const RowRef& b) { return a.id < b.id; };
+    if (std::is_sorted(rows_.begin(), rows_.end(), by_id)) return;
+    if (rows_.size() < 256) {
+        std::stable_sort(rows_.begin(), rows_.end(), by_id);
+        return;
+    }
+    radix_sort(rows_, scratch_, largest_id, [](const RowRef& row) { return static_cast<u64>(row.id); });
+}
+
+void ReadPlan::count_request(const Request& request, const RowLayout& layout) {
+    ++counts_.requests;
+    const u64 there = layout.file_bytes > request.offset ? layout.file_bytes - request.offset : 0;
+    counts_.bytes_read += std::min<u64>(request.length, there);
+    ++counts_.requests_by_size[request.length];
+}
+
+void ReadPlan::build(std::span<const i64> ids, const RowLayout& layout, const MergeRule& rule, u32 group_rows) {
+    if (ids.size() > UINT32_MAX) throw std::length_error("more than 2^32 rows in one read");
+    rows_.clear();
+    requests_.clear();
+    counts_ = {};
+    rows_.reserve(ids.size());
+    requests_.reserve(ids.size());  // address space; only what is used becomes memory
+    u64 largest = 0;
+    for (u32 i = 0; i < ids.size(); ++i) {
+        const auto id = static_cast<u64>(ids[i]);
+        if (id >= layout.num_rows) {
+            throw std::out_of_range("row " + std::to_string(ids[i]) + " of a table of " +
+                                    std::to_string(layout.num_rows) + " rows");
+        }
+        largest = std::max(largest, id);
+        rows_.push_back({ids[i], i});
+    }
+    if (rule.merge) sort_rows(largest);
+
+    const u64 block = layout.block_bytes;
+    const u64 limit = std::max(rule.max_request_bytes, covering_bytes(layout));
+    u64 begin = 0;
+    u64 end = 0;       // end of the request being grown
+    u64 rows_end = 0;  // end of its last row
+    u32 first = 0;
+    const auto close = [&](u32 next) {
+        if (next == first) return;
+        requests_.push_back(
+            {begin, static_cast<u32>(end - begin), static_cast<u32>(rows_end - begin), first, next - first});
+        count_request(requests_.back(), layout);
+        first = next;
+    };
+    i64 previous = -1;
+    for (u32 i = 0; i < rows_.size(); ++i) {
+        const u64 start = layout.row_offset(rows_[i].id);
+        const u64 stop = start + layout.row_bytes;
+        const u64 block_start = start / block * block;
+        const u64 block_stop = (stop + block - 1) / block * block;
+        const bool open = i > first && !(group_rows > 0 && i % group_rows == 0);
+        const bool joins =
+            open && rule.merge && block_start <= end + rule.gap_bytes && std::max(end, block_stop) - begin <= limit;
+        if (!joins) {
+            close(i);
+            begin = block_start;
+            end = block_stop;
+            rows_end = stop;
+        } else {
+            end = std::max(end, block_stop);
+            rows_end = std::max(rows_end, stop);
+        }
+        if (!rule.merge || rows_[i].id != previous || !joins) ++counts_.unique_rows;
+        previous = rows_[i].id;
+    }
+    close(static_cast<u32>(rows_.size()));
+    counts_.rows = ids.size();
+    counts_.bytes_useful = counts_.unique_rows * layout.row_bytes;
+}
+
+}  // namespace outcore

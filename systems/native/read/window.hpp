@@ -1,0 +1,175 @@
+// Rolling window of reads: as one completes the next is queued, so that the device's queue stays full to the end.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <span>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/aligned_memory.hpp"
+#include "base/types.hpp"
+#include "io/backend.hpp"
+#include "io/buddy.hpp"
+#include "io/progress.hpp"
+#include "read/read_plan.hpp"
+
+namespace outcore {
+
+// Destination of a request's bytes: the caller's memory, or the bounce buffer; `later`: the request cannot start yet.
+struct Target {
+    enum class Kind { direct, bounce, later } kind;
+    std::byte* address = nullptr;
+};
+
+class Window {
+public:
+    Window(IoBackend& backend, const AlignedMemory& bounce, u32 unit_bytes, u32 depth, u32 block_bytes)
+        : backend_(backend),
+          bounce_(bounce),
+          buddy_(bounce.size(), unit_bytes),
+          depth_(depth),
+          block_bytes_(block_bytes),
+          flights_(depth),
+          completions_(depth) {
+        free_.reserve(depth);
+        for (u32 i = 0; i < depth; ++i) free_.push_back(depth - 1 - i);
+    }
+
+    void begin(std::span<const Request> requests) {
+        requests_ = requests;
+        next_ = 0;
+        // One entry into the kernel serves several completions, while most of the queue stays in flight. Large requests
+        // wait for more completions: the block layer joins neighbours that are queued together, up to its limit.
+        const bool large = !requests.empty() && requests.front().length >= large_request_bytes;
+        refill_ = std::max(1U, depth_ / (large ? 4 : 16));
+        failure_.reset();
+        if (broken_ != 0 && !requests.empty()) failure_ = IoFailure{broken_, requests.front().offset};
+    }
+
+    bool idle() const { return free_.size() == depth_; }
+    bool finished() const { return idle() && (failure_ || next_ == requests_.size()); }
+    const std::optional<IoFailure>& failure() const { return failure_; }
+
+    // The next request to start; valid unless all have been started.
+    const Request& upcoming() const { return requests_[next_]; }
+
+    // Starts the requests that may start, then takes completions; waits for at least one if `block`. `admit(request)`
+    // returns the Target; `deliver(request, bytes)` is called once for each complete request. Neither may throw.
+    template <class Admit, class Deliver>
+    void step(bool block, Admit&& admit, Deliver&& deliver) {
+        try {
+            fill(admit);
+            const auto in_flight = static_cast<u32>(depth_ - free_.size());
+            const u32 at_least = block ? std::min(in_flight, refill_) : 0;
+            const size_t count = backend_.wait(completions_, at_least);
+            for (size_t i = 0; i < count; ++i) handle(completions_[i], deliver);
+        } catch (const std::system_error& error) {
+            give_up(error.code().value());
+        }
+    }
+
+    // Waits for the requests in flight and drops the others.
+    void drain() {
+        next_ = static_cast<u32>(requests_.size());
+        const auto nobody = [](const Request&) { return Target{Target::Kind::later}; };
+        // (Ends also where the kernel refuses to go on: `step` then waits for it and frees every flight.)
+        while (!idle()) step(true, nobody, [](const Request&, const std::byte*) {});
+    }
+
+private:
+    static constexpr u32 large_request_bytes = 256 << 10;
+
+    struct Flight {
+        bool under_way = false;
+        u32 request;
+        bool direct;
+        std::byte* at;
+        Progress progress;
+    };
+
+    template <class Admit>
+    void fill(Admit&& admit) {
+        while (!free_.empty() && next_ < requests_.size() && !failure_) {
+            const Request& request = requests_[next_];
+            Target target = admit(request);
+            if (target.kind == Target::Kind::later) return;
+            if (target.kind == Target::Kind::bounce) {
+                const size_t offset = buddy_.allocate(request.length);
+                if (offset == SIZE_MAX) return;
+                target.address = bounce_.data() + offset;
+            }
+            const u32 tag = free_.back();
+            free_.pop_back();
+            flights_[tag] = {
+                true, next_++, target.kind == Target::Kind::direct, target.address, {block_bytes_, request.need}};
+            submit(tag);
+        }
+    }
+
+    void submit(u32 tag) {
+        const Flight& flight = flights_[tag];
+        const Request& request = requests_[flight.request];
+        const u32 base = flight.progress.base;
+        backend_.queue({request.offset + base, flight.at + base, request.length - base, tag, !flight.direct});
+    }
+
+    template <class Deliver>
+    void handle(const Completion& completion, Deliver&& deliver) {
+        Flight& flight = flights_[completion.tag];
+        const Request& request = requests_[flight.request];
+        if (completion.result < 0) {
+            const int code = -completion.result;
+            if (code == EAGAIN || code == EINTR) {
+                submit(completion.tag);
+                return;
+            }
+            fail({code, request.offset + flight.progress.base});
+        } else {
+            switch (flight.progress.advance(static_cast<u32>(completion.result))) {
+                case Progress::Next::again: submit(completion.tag); return;
+                case Progress::Next::ended: fail({0, request.offset + flight.progress.got}); break;
+                case Progress::Next::done:
+                    if (!failure_) deliver(request, static_cast<const std::byte*>(flight.at));
+                    break;
+            }
+        }
+        flight.under_way = false;
+        if (!flight.direct) buddy_.release(static_cast<size_t>(flight.at - bounce_.data()), request.length);
+        free_.push_back(completion.tag);
+    }
+
+    // Fails the requests in flight, once the kernel is done with them, and all later ones, which it would refuse.
+    void give_up(int code) {
+        backend_.abandon();
+        broken_ = code;
+        free_.clear();
+        for (u32 tag = 0; tag < depth_; ++tag) {
+            if (std::exchange(flights_[tag].under_way, false)) fail({code, requests_[flights_[tag].request].offset});
+            free_.push_back(tag);
+        }
+    }
+
+    // Keeps the failure nearest the file's start, so that the message is the same every time.
+    void fail(IoFailure failure) {
+        if (!failure_ || failure.offset < failure_->offset) failure_ = failure;
+    }
+
+    IoBackend& backend_;
+    const AlignedMemory& bounce_;
+    Buddy buddy_;
+    u32 depth_;
+    u32 block_bytes_;
+    std::vector<Flight> flights_;
+    std::vector<Completion> completions_;
+    std::vector<u32> free_;
+    std::span<const Request> requests_;
+    u32 next_ = 0;
+    u32 refill_ = 1;
+    std::optional<IoFailure> failure_;
+    int broken_ = 0;  // errno of the kernel's refusal, once it has refused
+};
+
+}  // namespace outcore

@@ -1,0 +1,172 @@
+// Sampler of many mini-batches at once out of core (sort, scan, distribute: Aggarwal and Vitter 1988). One pass over
+// the graph's files, in the order of nodes, draws the next hop of every mini-batch. Groups of mini-batches may be begun
+// one after the other: a pass then serves the last hop of one group, the hop before it of the next, and so on. Draws
+// are keyed by name (draws.hpp), so the mini-batches equal those of the in-memory sampler.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/aligned_memory.hpp"
+#include "base/draw_lanes.hpp"
+#include "base/team.hpp"
+#include "base/types.hpp"
+#include "io/piece_file.hpp"
+
+namespace outcore {
+
+// Array of the graph in a file: item i lies at offset + i * item_bytes.
+struct GraphFile {
+    std::string path;
+    u64 offset;
+    u32 item_bytes;
+    u64 items;
+
+    u64 end() const { return offset + items * item_bytes; }
+};
+
+struct ExternalOptions {
+    std::vector<i64> fanout;  // by hop from the seed nodes; < 0 takes all neighbours
+    u64 seed = 0;
+    bool replace = false;
+    u64 gap_bytes = 0;          // longest gap of unwanted bytes that is read to save a request
+    u32 piece_bytes = 1 << 19;  // piece of a file read at a time; whole pages
+    u32 pieces = 8;             // pieces in flight for each file
+    u32 depth = 32;             // requests in flight for each file
+    u32 group_nodes = 8192;     // destinations drawn for before their edges are read, roughly
+    u32 threads = 1;            // for drawing and relabelling, the caller included
+    IoChoice choice;
+};
+
+// Failed read: errno (0: the file ended early), file and offset.
+struct ExternalFailure {
+    int code;
+    bool in_indices;
+    u64 offset;
+};
+
+struct ExternalHop {
+    std::vector<i64> indptr;
+    std::vector<i32> indices;
+    i64 num_src = 0, num_dst = 0;
+};
+
+// Sizes of a mini-batch on disk (systems/engine/store/batch_store.py): node ids, body at a multiple of 8, zeros to a page.
+struct LaidOut {
+    u64 bytes, head_bytes, body_bytes, nodes;
+};
+
+class ExternalSampler {
+public:
+    // Throws std::invalid_argument, std::system_error.
+    ExternalSampler(const GraphFile& indptr, const GraphFile& indices, ExternalOptions options);
+    ~ExternalSampler();
+
+    // Begins a group of mini-batches with these `numbers`. Throws std::invalid_argument for invalid seeds or offsets.
+    void begin(u64 epoch, std::span<const i64> numbers, std::span<const i64> seeds, std::span<const i64> offsets);
+    // Passes over the graph once and draws one hop of each group begun. After a failure all groups are dropped.
+    // Throws std::out_of_range (damaged graph), std::runtime_error (stopped), std::invalid_argument (no hop left).
+    std::optional<ExternalFailure> pass();
+    // Gives the group begun first to `lay_out`. Throws std::invalid_argument unless it has had a pass for each hop.
+    void finish();
+    // Drops all groups, the finished one included.
+    void forget();
+    // Samples one group from begin to finish and drops all others.
+    std::optional<ExternalFailure> sample(u64 epoch, std::span<const i64> numbers, std::span<const i64> seeds,
+                                          std::span<const i64> offsets);
+    // Relabels mini-batches of the finished group from `begin` on and lays each out once, one after the other in `to`,
+    // and their nodes in `nodes` if given, until one does not fit. `labels` are the labels of the group's seed nodes.
+    // Call it neither in two threads nor during a pass. Throws std::invalid_argument, std::runtime_error (stopped).
+    std::vector<LaidOut> lay_out(size_t begin, std::span<const i64> labels, std::span<const i64> offsets,
+                                 std::span<std::byte> to, std::optional<std::span<u32>> nodes);
+    // Returns the sizes of mini-batch i, the first that `lay_out` had no space for. Others: std::invalid_argument.
+    LaidOut laid_out(size_t i, u64 labels) const;
+    // Ends a pass under way soon; later calls of `pass` and `lay_out` throw.
+    void stop();
+
+    const PieceReads& reads() const { return reads_; }
+    u64 memory_bytes() const;  // of the read buffers, without the mini-batches
+
+private:
+    struct Part;
+    struct Labels;  // working memory of relabelling
+    struct Want {
+        u32 at;  // byte offset in the piece
+        u32 part;
+        u32 place;  // index among the part's edges
+    };
+    // Wanted edges in a piece, for the mini-batches of one thread.
+    struct Share {
+        std::vector<Want> wants;
+        std::vector<u64> pages;  // one bit per page, set for wanted pages
+    };
+    struct Bucket {
+        std::vector<Share> shares;  // one per thread
+        size_t alone = 0;           // wants added under `alone_` since the bucket was empty
+
+        size_t size() const;
+    };
+    // Mini-batches [begin, end) of one thread, and its drawing memory.
+    struct Drawing {
+        size_t begin = 0, end = 0;
+        LaneDrawer drawer;
+        std::vector<u64> positions;
+    };
+    struct Flight;
+
+    // Group of `parts` consecutive mini-batches begun together, and the number of hops they have drawn.
+    struct Begun {
+        size_t parts;
+        u32 hops = 0;
+    };
+
+    void run_pass();
+    void divide();  // assigns mini-batches to threads
+    void draw_range(u64 last, u64 held, u64 indptr_base, const std::byte* pointers);
+    void draw_part(size_t drawing, u32 part, u64 last, u64 indptr_base, const std::byte* pointers);
+    void want(size_t drawing, u64 edge, u32 part, u32 place);
+    // Adds the missing buckets for edges below byte `reach` of the indices.
+    void make_room(u64 reach);
+    Bucket empty_bucket();
+    i64 list_end(u64 node, u64 indptr_base, const std::byte* pointers, i64& start) const;
+    void ship(u64 below);
+    void ship_front();
+    void send(Bucket bucket, u64 base);
+    void land();
+    void settle(Part& part, Labels& labels);
+    void settle_last(Part& part);
+    static void put(const Part& part, std::span<const i64> labels, std::byte* to, u64 bytes);
+    void check_stop() const;
+    std::unique_ptr<Labels> labels();
+    void give_back(std::unique_ptr<Labels> labels);
+
+    GraphFile indptr_, indices_;
+    ExternalOptions options_;
+    u64 num_nodes_;
+    std::vector<Part> parts_;  // of the groups begun, group after group
+    std::deque<Begun> begun_;
+    std::vector<Part> finished_;
+    std::unique_ptr<PieceFile> pointer_file_, index_file_;
+    std::deque<Bucket> buckets_;  // of successive pieces of `indices`, from front_ on
+    std::vector<Bucket> spare_;
+    u64 front_ = 0;  // piece number of the first bucket
+    u64 reach_ = 0;  // byte of `indices` below which no more edges will be wanted
+    std::deque<Flight> flights_;
+    std::vector<Drawing> drawings_;
+    bool whole_lists_ = false;  // some mini-batch takes all neighbours in this pass
+    bool alone_ = false;        // one thread draws for all mini-batches
+    std::unique_ptr<Team> team_;
+    PieceReads reads_;
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Labels>> idle_;
+    std::atomic<bool> stop_{false};
+};
+
+}  // namespace outcore

@@ -1,0 +1,127 @@
+// Bindings of packing, row distribution and MinHash; `systems/engine/store/` and `systems/outcore/` add the types.
+#include <nanobind/stl/vector.h>
+
+#include "store/bind_reads.hpp"
+#include "store/distribute.hpp"
+#include "store/minhash.hpp"
+#include "store/packing.hpp"
+#include "store/reorder.hpp"
+#include "store/xxh3.hpp"
+
+template <>
+struct nanobind::detail::type_caster<outcore::PackFailure> : tuple_of_fields<outcore::PackFailure, 4> {};
+template <>
+struct nanobind::detail::type_caster<outcore::DistributeFailure> : tuple_of_fields<outcore::DistributeFailure, 3> {};
+template <>
+struct nanobind::detail::type_caster<outcore::DistributeResult> : tuple_of_fields<outcore::DistributeResult, 5> {};
+template <>
+struct nanobind::detail::type_caster<outcore::Ascending> : tuple_of_fields<outcore::Ascending, 2> {};
+
+namespace outcore {
+namespace {
+
+struct StopFlag {
+    std::atomic<bool> value{false};
+};
+
+// One row of four or three numbers for each chunk.
+using Chunks = RowsOf<const i64>;
+
+using Packed = nb::typed<nb::tuple, nb::typed<nb::dict, nb::str, int>, Numpy<u64>, std::optional<PackFailure>>;
+
+Packed pack(const std::string& path, u64 data_offset, u64 num_rows, u64 row_bytes,
+            const std::vector<std::string>& files, Chunks chunks, std::span<const u32> ids, u64 partition_rows,
+            u32 buffers, u64 write_bytes, bool hold, u32 threads, u32 depth, u32 request_bytes,
+            const std::string& mode) {
+    if (chunks.row_bytes != 4) throw std::invalid_argument("chunks have four columns: file, offset, begin, end");
+    std::vector<PackChunk> list(chunks.num_rows);
+    for (size_t i = 0; i < list.size(); ++i) {
+        const i64* row = chunks.row(i);
+        if (row[0] < 0 || static_cast<size_t>(row[0]) >= files.size())
+            throw std::invalid_argument("a chunk lies outside its files");
+        list[i] = {static_cast<u32>(row[0]), static_cast<u64>(row[1]), static_cast<u64>(row[2]),
+                   static_cast<u64>(row[3])};
+    }
+    const PackOptions options{partition_rows, buffers, write_bytes,
+                              hold,           threads, {depth, request_bytes, IoChoice::named(mode)}};
+    PackResult result = with_path(path, [&] {
+        return unlocked([&] { return pack_pass({path, data_offset, num_rows, row_bytes}, files, list, ids, options); });
+    });
+    nb::dict counts;
+    counts["partitions"] = result.partitions;
+    counts["reads"] = result.reads;
+    counts["bytes_read"] = result.bytes_read;
+    counts["writes"] = result.writes;
+    counts["bytes_written"] = result.bytes_written;
+    return Packed(nb::make_tuple(counts, std::move(result.digests), result.failure));
+}
+
+DistributeResult distribute_rows(const std::string& path, u64 data_offset, u64 num_rows, u64 row_bytes,
+                                 const std::string& file, Chunks chunks, std::span<const u32> ids, u32 region_bytes,
+                                 u32 regions, u32 depth, u64 gap_bytes, u32 buffer_bytes, u32 writers,
+                                 const std::string& mode, const StopFlag& stop) {
+    if (chunks.row_bytes != 3) throw std::invalid_argument("chunks have three columns: offset, begin, end");
+    std::vector<DistributeChunk> list(chunks.num_rows);
+    for (size_t i = 0; i < list.size(); ++i) {
+        const i64* row = chunks.row(i);
+        list[i] = {static_cast<u64>(row[0]), static_cast<u64>(row[1]), static_cast<u64>(row[2])};
+    }
+    const DistributeOptions options{region_bytes,         regions, depth, gap_bytes, buffer_bytes, writers,
+                                    IoChoice::named(mode)};
+    return with_path(path, [&] {
+        return distribute({path, data_offset, num_rows, row_bytes}, file, list, ids, options, stop.value);
+    });
+}
+
+template <class Id>
+void bind_edges(nb::module_& m) {
+    m.def(
+        "relocate_edges",
+        [](std::span<const Id> sources, Ids indptr, i64 first_target, i64 first_edge, Ids places, Ids new_indptr,
+           i64 first, std::span<Id> out, unsigned threads) {
+            if (new_indptr.size() != places.size() + 1) throw std::out_of_range("new_indptr is of another graph");
+            return relocate_edges(sources, indptr, first_target, first_edge, places, new_indptr, first, out, threads);
+        },
+        "sources"_a.noconvert(), "indptr"_a.noconvert(), "first_target"_a, "first_edge"_a, "places"_a.noconvert(),
+        "new_indptr"_a.noconvert(), "first"_a, "out"_a.noconvert(), "threads"_a, released());
+}
+
+}  // namespace
+
+void bind_store(nb::module_& m) {
+    m.def("pack_pass", &pack, "path"_a, nb::kw_only(), "data_offset"_a, "num_rows"_a, "row_bytes"_a, "files"_a,
+          "chunks"_a, "ids"_a, "partition_rows"_a, "buffers"_a, "write_bytes"_a, "hold"_a, "threads"_a, "depth"_a,
+          "request_bytes"_a, "mode"_a);
+    m.def("partition_buffer_bytes", &partition_buffer_bytes, "partition_rows"_a, "row_bytes"_a);
+    m.def("ascending", &ascending, "ids"_a, released(), "Returns the ids in ascending order and their old positions.");
+    m.def("minhash_order", &minhash_order, "ids"_a, "offsets"_a, "hashes"_a, "seed"_a, released());
+    m.def("minhash_bytes", &minhash_bytes, "num_ids"_a, "num_lists"_a, "hashes"_a);
+    m.def(
+        "xxh3", [](std::span<const std::byte> data) { return xxh3(data); }, "data"_a, released(),
+        "XXH3-64 of the bytes.");
+    m.def(
+        "scatter_rows",
+        [](Table rows, Ids places, i64 first, OutTable out, unsigned threads) {
+            if (rows.row_bytes != out.row_bytes || rows.row_bytes == 0)
+                throw std::invalid_argument("rows differ in size");
+            if (rows.num_rows < places.size()) throw std::out_of_range("fewer rows than places");
+            scatter_rows({rows.data, rows.num_rows * rows.row_bytes}, rows.row_bytes, places, first,
+                         {out.data, out.num_rows * out.row_bytes}, threads);
+        },
+        "rows"_a, "places"_a.noconvert(), "first"_a, "out"_a, "threads"_a, released());
+    bind_edges<i32>(m);
+    bind_edges<i64>(m);
+    nb::class_<StopFlag>(m, "StopFlag").def(nb::init<>()).def("set", [](StopFlag& self) { self.value = true; });
+    m.def("distribute", &distribute_rows, nb::kw_only(), "path"_a, "data_offset"_a, "num_rows"_a, "row_bytes"_a,
+          "file"_a, "chunks"_a, "ids"_a, "region_bytes"_a, "regions"_a, "depth"_a, "gap_bytes"_a, "buffer_bytes"_a,
+          "writers"_a, "mode"_a, "stop"_a, released(), "Returns (reads, writes, bytes written, digests, failure).");
+    m.def(
+        "distribute_bytes",
+        [](u64 row_bytes, u64 chunks, u32 region_bytes, u32 regions, u32 buffer_bytes, u32 writers) {
+            if (row_bytes == 0) throw std::invalid_argument("row_bytes must be positive");
+            return distribute_bytes({region_bytes, regions, 1, 0, buffer_bytes, writers, {}}, row_bytes, chunks);
+        },
+        nb::kw_only(), "row_bytes"_a, "chunks"_a, "region_bytes"_a, "regions"_a, "buffer_bytes"_a, "writers"_a);
+}
+
+}  // namespace outcore

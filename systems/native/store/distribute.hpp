@@ -1,0 +1,62 @@
+// Distribution of a table's rows to chunks of a file in one pass (distribution sweep: Aggarwal and Vitter 1988, section
+// 5): reads the runs of blocks of each region that hold wanted rows, copies each row to the write buffers of its
+// chunks, and writes full buffers to the file.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+#include "io/piece_file.hpp"
+
+namespace outcore {
+
+struct DistributeTable {
+    std::string path;
+    u64 data_offset;  // row i at data_offset + i * row_bytes
+    u64 num_rows;
+    u64 row_bytes;
+};
+
+// Chunk of the rows ids[begin, end), ascending, from page-aligned `offset` of the file on, padded with zeros to a page.
+struct DistributeChunk {
+    u64 offset, begin, end;
+};
+
+struct DistributeOptions {
+    u32 region_bytes = 1 << 20;  // of the table, read as one piece
+    u32 regions = 8;             // regions in flight
+    u32 depth = 32;
+    u64 gap_bytes = 1 << 16;
+    u32 buffer_bytes = 1 << 17;  // write buffer of each chunk: the longest write
+    u32 writers = 4;             // writes in flight; adds two buffers each
+    IoChoice choice;
+};
+
+struct DistributeFailure {
+    int code;  // errno; 0: the table's file ended early
+    bool writing;
+    u64 offset;
+};
+
+struct DistributeResult {
+    PieceReads reads;
+    u64 writes = 0;
+    u64 bytes_written = 0;
+    std::vector<u64> digests;  // XXH3 of each chunk with its padding; 0 for an empty one or after a failure
+    std::optional<DistributeFailure> failure;
+};
+
+// Returns the memory in bytes that a pass over `chunks` chunks takes, without the ids.
+u64 distribute_bytes(const DistributeOptions& options, u64 row_bytes, u64 chunks);
+
+// Runs the pass; `file` must exist and may be longer than the chunks. Throws std::out_of_range, std::invalid_argument,
+// std::system_error, and std::runtime_error once `stop` is true.
+DistributeResult distribute(const DistributeTable& table, const std::string& file,
+                            std::span<const DistributeChunk> chunks, std::span<const u32> ids,
+                            const DistributeOptions& options, const std::atomic<bool>& stop);
+
+}  // namespace outcore

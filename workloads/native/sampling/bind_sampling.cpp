@@ -1,0 +1,126 @@
+// Bindings of the sampling part of workloads._native.
+
+#include <algorithm>
+#include <new>
+#include <optional>
+#include <stdexcept>
+
+#include "base/arrays.hpp"
+#include "base/draw_lanes.hpp"
+#include "base/draws.hpp"
+#include "sampling/sampler.hpp"
+#include "sampling/shuffle.hpp"
+#include "sampling/subgraph_samplers.hpp"
+
+using namespace outcore;
+
+namespace {
+
+// Holds the arrays that a sampler reads, whose types depend on the width of the ids.
+struct BoundSampler {
+    nb::object arrays;
+    std::unique_ptr<NeighborSampler> sampler;  // destroyed before the arrays
+};
+
+template <class Index>
+void construct(BoundSampler* self, In<i64> indptr, In<Index> indices, std::vector<i64> fanout, u64 seed, bool replace,
+               int threads, bool wide_keys, std::optional<In<i64>> address, std::optional<In<Index>> lists,
+               std::optional<In<i64>> names, const std::string& kind) {
+    if (indptr.size() < 1) throw std::invalid_argument("indptr is empty");
+    if (threads < 1) throw std::invalid_argument("threads must be at least 1");
+    SamplerOptions options{std::move(fanout), seed, replace, threads, wide_keys};
+    if (address.has_value() != lists.has_value()) throw std::invalid_argument("addresses and lists belong together");
+    nb::object arrays = nb::make_tuple(indptr, indices, address, lists, names);
+    Topology<Index> graph{span_of(indptr), span_of(indices), {}, {}, {}};
+    if (address) graph.address = span_of(*address), graph.lists = span_of(*lists);
+    if (names) graph.names = span_of(*names);
+    std::unique_ptr<NeighborSampler> sampler;
+    if (kind == "neighbor") sampler = make_neighbor_sampler<Index>(graph, std::move(options));
+    if (kind == "layerwise") sampler = make_layerwise_sampler<Index>(graph, std::move(options));
+    if (kind == "shadow") sampler = make_shadow_sampler<Index>(graph, std::move(options));
+    if (!sampler) throw std::invalid_argument("there is no sampler " + kind);
+    new (self) BoundSampler{std::move(arrays), std::move(sampler)};
+}
+
+nb::tuple sample(BoundSampler& self, u64 epoch, u64 batch, Ids seeds) {
+    Sample drawn = unlocked([&] { return self.sampler->sample(epoch, batch, seeds); });
+    nb::list blocks;
+    for (auto hop = drawn.hops.rbegin(); hop != drawn.hops.rend(); ++hop)
+        blocks.append(nb::make_tuple(to_numpy(std::move(hop->indptr)), to_numpy(std::move(hop->indices)), hop->num_src,
+                                     hop->num_dst));
+    return nb::make_tuple(to_numpy(std::move(drawn.nodes)), blocks, drawn.edge_reads, drawn.list_reads, drawn.list_hits,
+                          to_numpy(std::move(drawn.local)));
+}
+
+Numpy<u64> draw_positions(u64 degree, i64 fanout, bool replace, u64 seed, u64 epoch, u64 batch, u32 hop, u64 node) {
+    const u64 count = PositionDrawer::count(degree, fanout, replace);
+    Buffer<u64> positions(count);
+    if (count == degree && (!replace || fanout < 0)) {
+        for (u64 i = 0; i < count; ++i) positions[i] = i;
+    } else {
+        PhiloxStream stream(Philox4x32(seed), stream_name(epoch, batch, hop, node));
+        PositionDrawer().draw(stream, degree, count, replace, positions.data.get());
+    }
+    return to_numpy(std::move(positions));
+}
+
+// Draws as the sampler does, side by side where the lanes allow it: one row a node, all lists equally long.
+Numpy<u64, 2> draw_positions_of(Ids nodes, u64 degree, u64 fanout, bool replace, u64 seed) {
+    if (degree == 0 || (!replace && degree <= fanout)) throw std::invalid_argument("such a list is taken whole");
+    if (fanout > (u64{1} << 60) / std::max<size_t>(nodes.size(), 1)) throw std::bad_alloc();
+    Buffer<u64> positions(nodes.size() * fanout);
+    LaneDrawer drawer;
+    std::vector<DrawnList> lists;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+        lists.push_back({static_cast<u64>(nodes[i]), 0, degree, i * fanout});
+        if (lists.size() < kDrawLanes && i + 1 < nodes.size()) continue;
+        drawer.draw(lists, {seed, 0, 0, 0}, fanout, replace, positions.data.get());
+        lists.clear();
+    }
+    return to_numpy<u64, 2>(std::move(positions), {nodes.size(), static_cast<size_t>(fanout)});
+}
+
+}  // namespace
+
+void bind_sampling(nb::module_& m) {
+    m.attr("MAX_NODE") = kMaxNode;
+    m.attr("MAX_EPOCH") = kMaxEpoch;
+    m.attr("MAX_BATCH") = kMaxBatch;
+    m.attr("MAX_HOPS") = kSeedPlanHop;
+
+    nb::class_<BoundSampler>(m, "NeighborSampler")
+        .def("__init__", &construct<i32>, "indptr"_a, "indices"_a.noconvert(), "fanout"_a, "seed"_a,
+             "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false, "address"_a.noconvert() = nb::none(),
+             "lists"_a.noconvert() = nb::none(), "names"_a.noconvert() = nb::none(), "kind"_a = "neighbor")
+        .def("__init__", &construct<i64>, "indptr"_a, "indices"_a.noconvert(), "fanout"_a, "seed"_a,
+             "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false, "address"_a.noconvert() = nb::none(),
+             "lists"_a.noconvert() = nb::none(), "names"_a.noconvert() = nb::none(), "kind"_a = "neighbor")
+        .def(
+            "sample", &sample, "epoch"_a, "batch"_a, "seeds"_a,
+            nb::sig("def sample(self, epoch: int, batch: int, seeds: numpy.typing.NDArray[numpy.int64]) -> "
+                    "tuple[numpy.typing.NDArray[numpy.int64], list[tuple[numpy.typing.NDArray[numpy.int64], "
+                    "numpy.typing.NDArray[numpy.int32], int, int]], int, int, int, numpy.typing.NDArray[numpy.int64]]"),
+            "(nodes int64, [(indptr int64, indices int32, num_src, num_dst)] input layer first, edge_reads, "
+            "list_reads, list_hits, local int64)")
+        .def("scratch_bytes", [](BoundSampler& self) { return self.sampler->scratch_bytes(); });
+
+    m.def("draw_positions", &draw_positions, "degree"_a, "fanout"_a, "replace"_a, "seed"_a, "epoch"_a = 0,
+          "batch"_a = 0, "hop"_a = 0, "node"_a = 0,
+          "The positions that the sampler keeps of one neighbour list, ascending.");
+    m.def("draw_positions_of", &draw_positions_of, "nodes"_a, "degree"_a, "fanout"_a, "replace"_a, "seed"_a,
+          "The same for many nodes whose lists are equally long, [len(nodes), fanout], drawn side by side.");
+    m.def(
+        "philox4x32",
+        [](u64 seed, const std::vector<u32>& counter) {
+            if (counter.size() != 4) throw std::invalid_argument("a counter has four words");
+            const auto words = Philox4x32(seed)({counter[0], counter[1], counter[2], counter[3]});
+            nb::typed<nb::list, int> result;
+            for (const u32 word : words) result.append(word);
+            return result;
+        },
+        "seed"_a, "counter"_a, "Philox4x32-10 at one counter.");
+    m.def(
+        "shuffle", [](std::span<i64> values, u64 seed, u64 epoch) { shuffle(values, seed, epoch); },
+        "values"_a.noconvert(), "seed"_a, "epoch"_a, released(),
+        "Shuffles in place, a function of (seed, epoch, size).");
+}

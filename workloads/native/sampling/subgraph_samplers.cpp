@@ -1,0 +1,298 @@
+// Layer-wise and subgraph sampling: whole neighbour lists are read by the team, drawn from and placed by one thread.
+#include "sampling/subgraph_samplers.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "base/draws.hpp"
+#include "base/node_table.hpp"
+#include "base/team.hpp"
+
+namespace outcore {
+namespace {
+
+constexpr u32 kNotTaken = std::numeric_limits<u32>::max();
+constexpr size_t kChunk = 64;  // destinations whose lists one member reads at a time
+
+// The graph's lists for both samplers, checked as they are read.
+template <class Index>
+class Lists {
+public:
+    explicit Lists(const Topology<Index>& graph) : graph_(graph) {}
+
+    u64 num_nodes() const noexcept { return graph_.indptr.size() - 1; }
+    bool renumbered() const noexcept { return !graph_.names.empty(); }
+    i64 name(i64 node) const noexcept { return renumbered() ? graph_.names[static_cast<size_t>(node)] : node; }
+    bool cached(i64 node) const noexcept {
+        return !graph_.address.empty() && graph_.address[static_cast<size_t>(node)] >= 0;
+    }
+
+    std::span<const Index> of(i64 node) const {
+        const auto place = static_cast<size_t>(node);
+        const i64 start = graph_.indptr[place], end = graph_.indptr[place + 1];
+        const i64 from = cached(node) ? graph_.address[place] : start;
+        const std::span<const Index> whole = cached(node) ? graph_.lists : graph_.indices;
+        if (start < 0 || end < start || static_cast<u64>(from) > whole.size() ||
+            static_cast<u64>(end - start) > whole.size() - static_cast<u64>(from))
+            throw std::out_of_range("the neighbour list of node " + std::to_string(node) + " is [" +
+                                    std::to_string(start) + ", " + std::to_string(end) + ") of " +
+                                    std::to_string(graph_.indices.size()) + " edges");
+        return whole.subspan(static_cast<size_t>(from), static_cast<size_t>(end - start));
+    }
+
+    // Checks a source: throws std::out_of_range for an unknown node.
+    u64 id(Index source) const {
+        const auto node = static_cast<u64>(source);
+        if (node >= num_nodes())
+            throw std::out_of_range("an edge comes from node " + std::to_string(source) + ", which is not one of " +
+                                    std::to_string(num_nodes()));
+        return node;
+    }
+
+private:
+    Topology<Index> graph_;
+};
+
+// Fills the table of 64-bit keys with `nodes`, node i at value i, and reserves slots for `more` others.
+void fill(NodeTable<u64>& table, std::span<const i64> nodes, size_t more) {
+    if (nodes.size() + more >= size_t{1} << 31)
+        throw std::invalid_argument("one hop has " + std::to_string(more) + " edges, more than 32-bit positions reach");
+    table.reset(nodes.size() + more);
+    table.clear(0, table.slots());
+    for (size_t i = 0; i < nodes.size(); ++i) {
+        bool fresh = false;
+        const u32 slot = table.insert<false>(static_cast<u64>(nodes[i]), fresh);
+        if (!fresh) throw std::invalid_argument("seed node " + std::to_string(nodes[i]) + " stands twice in one batch");
+        table.value(slot) = static_cast<u32>(i);
+    }
+}
+
+template <class T>
+Buffer<T> to_buffer(std::span<const T> values) {
+    Buffer<T> result(values.size());
+    std::copy(values.begin(), values.end(), result.data.get());
+    return result;
+}
+
+template <class Index>
+Buffer<i64> names_of(const Lists<Index>& lists, std::span<const i64> nodes) {
+    Buffer<i64> result(nodes.size());
+    for (size_t i = 0; i < nodes.size(); ++i) result[i] = lists.name(nodes[i]);
+    return result;
+}
+
+template <class Index>
+void count_lists(const Lists<Index>& lists, std::span<const i64> nodes, Sample& sample) {
+    for (const i64 node : nodes) {
+        const size_t degree = lists.of(node).size();
+        sample.edge_reads += static_cast<i64>(degree);
+        sample.list_reads += degree > 0;
+        sample.list_hits += degree > 0 && lists.cached(node);
+    }
+}
+
+// Peak working memory of any call, in bytes.
+class Peak {
+public:
+    void saw(size_t bytes) noexcept {
+        size_t most = bytes_.load(std::memory_order_relaxed);
+        while (most < bytes && !bytes_.compare_exchange_weak(most, bytes, std::memory_order_relaxed)) {}
+    }
+    size_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+
+private:
+    std::atomic<size_t> bytes_{0};
+};
+
+struct Candidate {
+    i64 node, name;
+    u32 slot;
+    double weight, priority;
+};
+
+template <class Index>
+class LayerwiseSampler final : public NeighborSampler {
+public:
+    LayerwiseSampler(const Topology<Index>& graph, SamplerOptions options)
+        : lists_(graph), options_(std::move(options)) {}
+
+    Sample sample(u64 epoch, u64 batch, std::span<const i64> seeds) override {
+        Sample sample;
+        std::vector<i64> nodes(seeds.begin(), seeds.end());
+        for (const i64 node : nodes)
+            if (static_cast<u64>(node) >= lists_.num_nodes())
+                throw std::invalid_argument("seed node " + std::to_string(node) + " is not one of the graph's " +
+                                            std::to_string(lists_.num_nodes()) + " nodes");
+        Team team(options_.threads);
+        for (size_t hop = 0; hop < options_.fanout.size(); ++hop) {
+            count_lists(lists_, nodes, sample);
+            sample.hops.push_back(expand(team, epoch, batch, static_cast<u32>(hop), nodes));
+        }
+        sample.nodes = names_of(lists_, nodes);
+        if (lists_.renumbered()) sample.local = to_buffer(std::span<const i64>(nodes));
+        return sample;
+    }
+
+    size_t scratch_bytes() override { return peak_.bytes(); }
+
+private:
+    SampledHop expand(Team& team, u64 epoch, u64 batch, u32 hop, std::vector<i64>& nodes) {
+        const size_t count = nodes.size();
+        std::vector<size_t> starts(count + 1, 0);
+        for (size_t i = 0; i < count; ++i) starts[i + 1] = starts[i] + lists_.of(nodes[i]).size();
+        const size_t edges = starts[count];
+        Buffer<u64> sources(edges);
+        team.share((count + kChunk - 1) / kChunk, [&](size_t chunk) {
+            for (size_t i = chunk * kChunk; i < std::min(count, (chunk + 1) * kChunk); ++i) {
+                u64* out = sources.data.get() + starts[i];
+                for (const Index source : lists_.of(nodes[i])) *out++ = lists_.id(source);
+            }
+        });
+
+        NodeTable<u64> table;
+        fill(table, nodes, static_cast<size_t>(std::min<u64>(edges, lists_.num_nodes())));
+        Buffer<u32> slots(edges);
+        std::vector<Candidate> candidates;
+        for (size_t i = 0; i < count; ++i) {
+            const auto degree = static_cast<double>(starts[i + 1] - starts[i]);
+            for (size_t e = starts[i]; e < starts[i + 1]; ++e) {
+                if (e + 16 < edges) table.prefetch(sources[e + 16]);
+                bool fresh = false;
+                slots[e] = table.insert<false>(sources[e], fresh);
+                u32& value = table.value(slots[e]);
+                if (fresh) {
+                    value = static_cast<u32>(count + candidates.size());
+                    const auto node = static_cast<i64>(sources[e]);
+                    candidates.push_back({node, lists_.name(node), slots[e], 0.0, 0.0});
+                }
+                if (value >= count) candidates[value - count].weight += 1.0 / (degree * degree);
+            }
+        }
+        peak_.saw(edges * 12 + table.bytes() + candidates.capacity() * sizeof(Candidate) + starts.size() * 16);
+        for (const Candidate& candidate : candidates) table.value(candidate.slot) = kNotTaken;
+        draw(candidates, epoch, batch, hop);
+        for (size_t i = 0; i < candidates.size(); ++i) {
+            table.value(candidates[i].slot) = static_cast<u32>(count + i);
+            nodes.push_back(candidates[i].node);
+        }
+
+        SampledHop result;
+        result.num_dst = static_cast<i64>(count);
+        result.num_src = static_cast<i64>(nodes.size());
+        result.indptr = Buffer<i64>(count + 1);
+        size_t kept = 0;
+        for (size_t i = 0; i < count; ++i) {
+            result.indptr[i] = static_cast<i64>(kept);
+            for (size_t e = starts[i]; e < starts[i + 1]; ++e)
+                if (const u32 value = table.value(slots[e]); value != kNotTaken) slots[kept++] = value;
+        }
+        result.indptr[count] = static_cast<i64>(kept);
+        result.indices = Buffer<i32>(kept);
+        for (size_t e = 0; e < kept; ++e) result.indices[e] = static_cast<i32>(slots[e]);
+        return result;
+    }
+
+    // Keeps the drawn candidates, by ascending original id.
+    void draw(std::vector<Candidate>& candidates, u64 epoch, u64 batch, u32 hop) const {
+        const i64 fanout = options_.fanout[hop];
+        if (fanout >= 0 && static_cast<u64>(fanout) < candidates.size()) {
+            for (Candidate& candidate : candidates) {
+                const auto name = stream_name(epoch, batch, hop, static_cast<u64>(candidate.name));
+                const u64 word = PhiloxStream(Philox4x32(options_.seed), name).next64() >> 11;
+                candidate.priority = candidate.weight / (static_cast<double>(word + 1) * 0x1p-53);
+            }
+            const auto last = candidates.begin() + fanout;
+            std::nth_element(candidates.begin(), last, candidates.end(), [](const auto& a, const auto& b) {
+                return a.priority != b.priority ? a.priority > b.priority : a.name < b.name;
+            });
+            candidates.erase(last, candidates.end());
+        }
+        std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    }
+
+    Lists<Index> lists_;
+    SamplerOptions options_;
+    Peak peak_;
+};
+
+template <class Index>
+class ShadowSampler final : public NeighborSampler {
+public:
+    ShadowSampler(const Topology<Index>& graph, SamplerOptions options)
+        : lists_(graph), threads_(options.threads), reached_(make_neighbor_sampler(graph, std::move(options))) {}
+
+    Sample sample(u64 epoch, u64 batch, std::span<const i64> seeds) override {
+        Sample sample = reached_->sample(epoch, batch, seeds);
+        const Buffer<i64>& ids = lists_.renumbered() ? sample.local : sample.nodes;
+        const std::span<const i64> nodes(ids.data.get(), ids.size);
+        count_lists(lists_, nodes, sample);
+        sample.hops.clear();
+        sample.hops.push_back(induce(nodes));
+        return sample;
+    }
+
+    size_t scratch_bytes() override { return peak_.bytes() + reached_->scratch_bytes(); }
+
+private:
+    SampledHop induce(std::span<const i64> nodes) {
+        NodeTable<u64> table;
+        fill(table, nodes, 0);
+        const size_t count = nodes.size(), chunks = (count + kChunk - 1) / kChunk;
+        SampledHop result;
+        result.num_dst = result.num_src = static_cast<i64>(count);
+        result.indptr = Buffer<i64>(count + 1);
+        std::vector<std::vector<i32>> parts(chunks);
+        Team team(threads_);
+        team.share(chunks, [&](size_t chunk) {
+            std::vector<i32>& part = parts[chunk];
+            for (size_t i = chunk * kChunk; i < std::min(count, (chunk + 1) * kChunk); ++i) {
+                const size_t before = part.size();
+                for (const Index source : lists_.of(nodes[i])) {
+                    const u32 value = table.find(lists_.id(source));
+                    if (value != kNotTaken) part.push_back(static_cast<i32>(value));
+                }
+                result.indptr[i + 1] = static_cast<i64>(part.size() - before);
+            }
+        });
+        result.indptr[0] = 0;
+        for (size_t i = 0; i < count; ++i) result.indptr[i + 1] += result.indptr[i];
+        result.indices = Buffer<i32>(static_cast<size_t>(result.indptr[count]));
+        i32* out = result.indices.data.get();
+        size_t held = table.bytes();
+        for (const auto& part : parts) {
+            out = std::copy(part.begin(), part.end(), out);
+            held += part.capacity() * sizeof(i32);
+        }
+        peak_.saw(held);
+        return result;
+    }
+
+    Lists<Index> lists_;
+    int threads_;
+    std::unique_ptr<NeighborSampler> reached_;
+    Peak peak_;
+};
+
+}  // namespace
+
+template <class Index>
+std::unique_ptr<NeighborSampler> make_layerwise_sampler(const Topology<Index>& graph, SamplerOptions options) {
+    static_cast<void>(name_bound(graph));
+    return std::make_unique<LayerwiseSampler<Index>>(graph, std::move(options));
+}
+
+template <class Index>
+std::unique_ptr<NeighborSampler> make_shadow_sampler(const Topology<Index>& graph, SamplerOptions options) {
+    return std::make_unique<ShadowSampler<Index>>(graph, std::move(options));
+}
+
+template std::unique_ptr<NeighborSampler> make_layerwise_sampler(const Topology<i32>&, SamplerOptions);
+template std::unique_ptr<NeighborSampler> make_layerwise_sampler(const Topology<i64>&, SamplerOptions);
+template std::unique_ptr<NeighborSampler> make_shadow_sampler(const Topology<i32>&, SamplerOptions);
+template std::unique_ptr<NeighborSampler> make_shadow_sampler(const Topology<i64>&, SamplerOptions);
+
+}  // namespace outcore
