@@ -13,7 +13,7 @@ constexpr u64 first_writes = 8;  // distinct lengths, so that equal regions do n
 
 u64 padded(u64 bytes) { return up_to(bytes, page_bytes); }
 
-const DirectWritersOptions& checked(const DirectWritersOptions& options) {
+DirectWritersOptions checked(DirectWritersOptions options) {
     if (options.buffer_bytes == 0 || options.buffer_bytes % page_bytes != 0 || options.writers == 0)
         throw std::invalid_argument("buffers are whole pages; there are writers");
     return options;

@@ -36,9 +36,9 @@ void construct(BoundSampler* self, In<i64> indptr, In<Index> indices, std::vecto
     if (names) graph.names = span_of(*names);
     std::unique_ptr<NeighborSampler> sampler;
     if (kind == "neighbor") sampler = make_neighbor_sampler<Index>(graph, std::move(options));
-    if (kind == "layerwise") sampler = make_layerwise_sampler<Index>(graph, std::move(options));
-    if (kind == "shadow") sampler = make_shadow_sampler<Index>(graph, std::move(options));
-    if (!sampler) throw std::invalid_argument("there is no sampler " + kind);
+    else if (kind == "layerwise") sampler = make_layerwise_sampler<Index>(graph, std::move(options));
+    else if (kind == "shadow") sampler = make_shadow_sampler<Index>(graph, std::move(options));
+    else throw std::invalid_argument("there is no sampler " + kind);
     new (self) BoundSampler{std::move(arrays), std::move(sampler)};
 }
 
