@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.compare.evidence import load_evidence
-from harness.figures.base import chosen, render
+from harness.figures.base import chosen
+from harness.figures.render import render
 from harness.records.environment import describe
 from harness.records.hosts import host_fingerprint
 from harness.regress.decision import Decision, Rules

@@ -45,7 +45,7 @@ def _case(content: dict[str, Any]) -> Case:
 
 def _endless(folder: Path, case: Case, system: Any, out: Any) -> int:
     """Run epochs until SIGTERM, which unwinds the stack and closes the system, as in the worker."""
-    from harness.check.drive import Stage
+    from harness.check.stage import Stage
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with Stage(folder, case, system).ready() as running:

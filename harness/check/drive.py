@@ -7,121 +7,25 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from copy import copy
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
-from harness.check.case import Case, Epoch, Observation
-from harness.check.data import make_dataset
-from harness.check.oracle import Oracle, make_trainer
-from harness.check.own import OwnBatches
-from systems.interface import Batch, DiskProfile, MemoryBudget, Runtime, StageClock, StagesWanted, System
-from workloads.accelerator import Accelerator
-from workloads.accelerators.emulated import EmulatedAccelerator
-from workloads.accelerators.make import make_accelerator
-from workloads.dataset import Dataset
+from harness.check import faults
+from harness.check.case import Case, Observation
+from harness.check.oracle import make_trainer
+from harness.check.stage import Stage, make_workload, note_error, run_epoch
+from systems.interface import Batch, MemoryBudget, System
 from workloads.errors import BudgetError
-from workloads.sampling.digest import EpochDigest, structure_digest
-from workloads.sampling.listing import find
-from workloads.workload import ModelSpec, SamplerSpec, Workload
 
 _GRACE_S = 3.0
 
 
-class Stage:
-    """Environment of one case: dataset, workload, oracle, device, folders."""
-
-    def __init__(self, folder: Path, case: Case, system: type[System], *, dataset: Dataset | None = None) -> None:
-        self.case = case
-        self.system = system
-        self.dataset = dataset or make_dataset(folder / "data", case)
-        self.workload = make_workload(self.dataset, case)
-        self.oracle = self.make_oracle(self.workload)
-        self.artefacts = folder / "artefacts"
-        self.scratch = folder / "scratch"
-        for path in (self.artefacts, self.scratch):
-            path.mkdir(parents=True, exist_ok=True)
-
-    def make_oracle(self, workload: Workload) -> Oracle:
-        """Return the oracle of a workload: the expected mini-batches."""
-        options = self.system.info.options.model_validate(self.case.options)
-        return Oracle(workload, self.system.oracle(workload, options))
-
-    def own_batches(self) -> OwnBatches | None:
-        """Return the checks of an unfaithful system's mini-batches; None where an oracle compares the workload's."""
-        if self.system.is_faithful(self.system.info.options.model_validate(self.case.options)) and not self.oracle.own:
-            return None
-        return OwnBatches(self.oracle.features, self.oracle.indptr, self.oracle.indices)
-
-    @property
-    def device_bytes(self) -> int | None:
-        """Bytes of device memory: rows of 12 largest mini-batches or, if fewer, of all nodes twice; None on the CPU."""
-        if self.case.device == "cpu":
-            return None
-        row = int(self.oracle.features.shape[1]) * self.oracle.features.itemsize
-        return (min(12 * self.oracle.largest_nodes, 2 * self.dataset.num_nodes) * row // 4096 + 8) * 4096
-
-    @contextmanager
-    def make(
-        self, budget: MemoryBudget | None = None, *, stages: StagesWanted = "all", seed: int = 0, **options: Any
-    ) -> Iterator[System]:
-        """Make a system and its device; close both at the end."""
-        accelerator = make_accelerator(self.case.device, memory_bytes=self.device_bytes)
-        try:
-            system = self._build(accelerator, budget, stages, seed, options)
-            try:
-                yield system
-            finally:
-                system.close()
-                system.close()  # a second call has to be harmless
-        finally:
-            accelerator.close()
-
-    @contextmanager
-    def ready(self, **wanted: Any) -> Iterator[System]:
-        """Make a system as `make` does, planned and prepared."""
-        with self.make(**wanted) as system:
-            system.plan()
-            system.prepare()
-            yield system
-
-    def _build(
-        self,
-        accelerator: Accelerator,
-        budget: MemoryBudget | None,
-        stages: StagesWanted,
-        seed: int,
-        options: dict[str, Any],
-    ) -> System:
-        runtime = Runtime(
-            accelerator=accelerator,
-            disk=DiskProfile(),
-            artefacts=self.artefacts,
-            scratch=self.scratch,
-            cores=self.case.cores,
-            stages=stages,
-            keep_order=self.case.keep_order,
-        )
-        chosen = self.system.info.options.model_validate({**self.case.options, **options})
-        workload = self.workload if seed == 0 else make_workload(self.dataset, self.case, seed=seed)
-        return self.system(workload, runtime, budget or MemoryBudget(None, self.device_bytes), chosen, StageClock())
-
-
-def make_workload(dataset: Dataset, case: Case, *, seed: int = 0) -> Workload:
-    """Return the workload of a case."""
-    sampler = SamplerSpec(case.sampler, fanout=case.fanout, replace=case.replace, batch_size=case.batch_size)
-    layers = 3 if find(case.sampler).one_subgraph else len(case.fanout)
-    return Workload(dataset, sampler, ModelSpec(layers=layers, hidden=16), seed=seed)
-
-
 def drive(folder: Path, case: Case, system: type[System]) -> Observation:
     """Run one case; an exception of the system becomes part of the observation."""
-    from harness.check import faults
-
     observation = Observation(case.name, case.kind)
     stage: Stage | None = None
     actions = {
@@ -152,15 +56,6 @@ def drive(folder: Path, case: Case, system: type[System]) -> Observation:
     return observation
 
 
-def note_error(observation: Observation, error: BaseException, dataset: Dataset | None) -> None:
-    """Record an exception, and whether it names the feature file and an offset."""
-    observation.error = str(error)[:600]
-    observation.error_type = type(error).__name__
-    if dataset is not None:
-        observation.error_file = str(dataset.file("features")) in str(error)
-    observation.error_offset = "offset" in str(error) and getattr(error, "offset", -1) >= 0
-
-
 def _run(stage: Stage, seen: Observation) -> None:
     budget = MemoryBudget(None, stage.device_bytes)
     with stage.make(budget) as system:
@@ -178,49 +73,6 @@ def _note_plan(seen: Observation, system: System, budget: MemoryBudget) -> None:
     plan = system.plan()
     seen.plan_bytes = {"host": plan.total("host"), "device": plan.total("device"), "disk": plan.total("disk")}
     seen.budget_bytes = {"host": budget.host, "device": budget.device, "disk": budget.disk}
-
-
-def run_epoch(stage: Stage, system: System, number: int, trainer: Any = None) -> Epoch:
-    """Run one epoch as the worker does; check each mini-batch on arrival and again before its release.
-
-    Args:
-        number: number of the epoch.
-        trainer: trains on each mini-batch and records its loss; None: no training.
-    """
-    accelerator = system.runtime.accelerator
-    if isinstance(accelerator, EmulatedAccelerator) and not accelerator.keeps_rows:
-        accelerator.pool.overwrite()
-    expected = stage.oracle.expected(number)
-    result = Epoch(
-        expected_structure=expected.structure, expected_features=expected.features, expected_batches=expected.batches
-    )
-    structure, features, late = EpochDigest(), EpochDigest(), EpochDigest()
-    own = stage.own_batches()
-    seeds: list[int] = []
-    for batch in system.epoch(number):
-        if batch.ready is not None:
-            batch.ready()
-        structure.add(structure_digest(batch.sampled))
-        result.indices.append(batch.sampled.index)
-        result.rows += batch.sampled.num_nodes
-        seeds.extend(batch.sampled.nodes[: batch.sampled.num_seeds].tolist())
-        if batch.table is not None and (stage.oracle.own or not batch.first_layer_aggregated):
-            features.add(stage.oracle.digest(batch))
-            if trainer is not None:
-                step = trainer.step(batch.sampled, batch.table, batch.rows, batch.first_layer_aggregated)
-                result.losses.append(step.loss)
-            # Time for the system to fill its other buffers; these rows must stay unchanged.
-            time.sleep(0.002)
-            late.add(stage.oracle.digest(batch))
-        if own is not None:
-            own.add(batch.sampled, rows=batch.table is not None and not batch.first_layer_aggregated)
-        batch.release()
-    result.structure, result.features, result.late = structure.hexdigest(), features.hexdigest(), late.hexdigest()
-    if own is not None:
-        result.own_features, result.strangers = own.features.hexdigest(), own.strangers
-    result.seeds_once = len(seeds) == len(set(seeds)) and set(seeds) == stage.oracle.train
-    result.counters = system.counters().as_dict()
-    return result
 
 
 def _smallest(stage: Stage, seen: Observation) -> None:

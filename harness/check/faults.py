@@ -6,7 +6,7 @@ import os
 import shutil
 
 from harness.check.case import Observation
-from harness.check.drive import Stage, note_error, run_epoch
+from harness.check.stage import Stage, note_error, run_epoch
 from workloads.dataset import Dataset
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from harness.claims.measured import Measured, NotRun
-from harness.claims.published import Claim, claims, distance, find_claim
+from harness.claims.published import Claim, Verdict, claims, find_claim, verdict_of
 from harness.claims.query import queries
 from harness.claims.setting import Declared, default_profile
 from harness.compare.points import NotDrawn
@@ -14,9 +14,6 @@ from harness.compare.points import NotDrawn
 if TYPE_CHECKING:
     from harness.claims.records import Plain
     from harness.compare.evidence import Evidence
-
-Verdict = Literal["reproduced", "direction only", "not reproduced", "emulated", "not run"]
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 @dataclass(frozen=True)
@@ -115,28 +112,6 @@ def _judged(
         reason=reason or _reason(claim, verdict, certain=certain),
         found=found,
     )
-
-
-def verdict_of(claim: Claim, seen: float) -> Verdict:
-    """Return the verdict on one number.
-
-    Reproduced: within the tolerance of the published value, or within the published bound or range itself. Direction
-    only: within twice the tolerance. Not reproduced: further off, or on the wrong side of the neutral value.
-    """
-    off = distance(claim, seen)
-    if not direction(claim, seen) or off > 2 + 1e-9:
-        return "not reproduced"
-    return "reproduced" if off <= (0.0 if claim.is_interval else 1 + 1e-9) else "direction only"
-
-
-def direction(claim: Claim, seen: float) -> bool:
-    """Return whether the number is on the published value's side of the neutral value; True without a neutral one."""
-    if not claim.neutral:
-        return True
-    neutral, (low, high) = float(claim.neutral), claim.ends
-    if low > neutral:
-        return seen > neutral
-    return seen < neutral if high < neutral else True
 
 
 def _reason(claim: Claim, verdict: Verdict, *, certain: bool) -> str:

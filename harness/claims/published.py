@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import harness
 from harness.settings import RunSettings, unknown_name
@@ -19,6 +19,8 @@ FILE = Path(harness.__file__).parent / "published" / "claims.csv"
 BOUNDS = ("", "at least", "at most", "above", "below")
 READ = ("text", "computed", "plot", "words")
 RUNS = ("figure", "bench")
+Verdict = Literal["reproduced", "direction only", "not reproduced", "emulated", "not run"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 #: Key of `setting` beside those of a run's settings: the feature dimension of the dataset.
 DIM = "dim"
 
@@ -115,13 +117,34 @@ def distance(claim: Claim, seen: float) -> float:
     return math.inf if claim.points is None else max(low - seen, seen - high) / claim.points
 
 
+def verdict_of(claim: Claim, seen: float) -> Verdict:
+    """Return the verdict on one number.
+
+    Reproduced: within the tolerance of the published value, or within the published bound or range itself. Direction
+    only: within twice the tolerance. Not reproduced: further off, or on the wrong side of the neutral value.
+    """
+    off = distance(claim, seen)
+    if not direction(claim, seen) or off > 2 + 1e-9:
+        return "not reproduced"
+    return "reproduced" if off <= (0.0 if claim.is_interval else 1 + 1e-9) else "direction only"
+
+
+def direction(claim: Claim, seen: float) -> bool:
+    """Return whether the number is on the published value's side of the neutral value; True without a neutral one."""
+    if not claim.neutral:
+        return True
+    neutral, (low, high) = float(claim.neutral), claim.ends
+    if low > neutral:
+        return seen > neutral
+    return seen < neutral if high < neutral else True
+
+
 def check(claim: Claim) -> None:
     """Refuse an unreadable row, and a claim that every number or no number would reproduce.
 
     Raises:
         InputError: a column's value is invalid, or the claim cannot fail or cannot hold.
     """
-    from harness.claims.judge import verdict_of
 
     def wrong(what: str, fix: str) -> InputError:
         return InputError(f"claim {claim.id}: {what}", fix)

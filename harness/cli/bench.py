@@ -11,7 +11,7 @@ import typer
 from harness.cli.common import OnBoth, print_json, print_lines, unwind_on_signals
 
 if TYPE_CHECKING:
-    from harness.figures.base import Rendered
+    from harness.figures.render import Rendered
     from harness.plan.experiment import Experiment
     from harness.progress import Progress
     from harness.records.record import Record
@@ -157,7 +157,8 @@ def _draw(base: Experiment, figures: str, results_root: Path) -> list[Rendered]:
     if figures == "none":
         return []
     from harness.compare.evidence import load_evidence
-    from harness.figures.base import chosen, render
+    from harness.figures.base import chosen
+    from harness.figures.render import render
     from harness.regress.git import checkout
     from harness.regress.studies import keep_own
 

@@ -51,7 +51,7 @@ def claims(
 
 
 def _check(paper: str | None, verdict: str | None) -> None:
-    from harness.claims.judge import VERDICTS
+    from harness.claims.published import VERDICTS
     from harness.claims.published import claims as published
     from harness.settings import unknown_name
 

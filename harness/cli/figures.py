@@ -27,7 +27,8 @@ def figures(
 ) -> None:
     """Draw the papers' figures and ours as PNG, SVG and CSV; a figure without runs says which are missing."""
     from harness.compare.evidence import load_evidence
-    from harness.figures.base import chosen, render
+    from harness.figures.base import chosen
+    from harness.figures.render import render
     from harness.plan.experiment import load_experiment
 
     evidence = load_evidence(call.results_root)

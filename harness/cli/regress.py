@@ -184,7 +184,8 @@ def trend(
 
     from harness.cli.regress_view import print_trend
     from harness.compare.evidence import load_evidence
-    from harness.figures.base import chosen, render
+    from harness.figures.base import chosen
+    from harness.figures.render import render
     from harness.regress.studies import keep
     from harness.regress.trend import trends
     from workloads.errors import InputError

@@ -15,7 +15,6 @@ import harness
 from harness.compare.plan import Plan
 from harness.figures.draw.captions import add_caption, caption, describe_memory, left_out, study_caption
 from harness.figures.grids import Plain, gallery, only_systems, values, wide_device, with_dims
-from harness.figures.render import Rendered, read_rendered, render
 from workloads.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ __all__ = [
     "Drawing",
     "Figure",
     "Plain",
-    "Rendered",
     "Sheet",
     "add_caption",
     "caption",
@@ -44,9 +42,7 @@ __all__ = [
     "only_systems",
     "plain_log",
     "published",
-    "read_rendered",
     "register",
-    "render",
     "study_caption",
     "values",
     "wide_device",

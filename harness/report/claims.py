@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.claims.explain import interval_text, number_text
-from harness.claims.judge import VERDICTS, Judged, judge_all
+from harness.claims.judge import Judged, judge_all
+from harness.claims.published import VERDICTS
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:

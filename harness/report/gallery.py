@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.claims.judge import Judged
-from harness.figures.base import Rendered, published
+from harness.figures.base import published
+from harness.figures.render import Rendered
 from harness.report.claims import Scoreboard
 
 # Column names of a drawing's CSV for a point's series, place and value.

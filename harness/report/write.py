@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 from harness.atomic import whole_file
 from harness.compare.evidence import load_evidence
-from harness.figures.base import Rendered, catalogue, render
+from harness.figures.base import catalogue
+from harness.figures.render import Rendered, render
 from harness.report.claims import Scoreboard, judge
 from harness.report.gallery import Entry, gallery
 from harness.report.headline import headline

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.claims import judge_one
-from harness.claims.judge import verdict_of
-from harness.claims.published import Claim, claims, possible
+from harness.claims.published import Claim, claims, possible, verdict_of
 from harness.claims.query import Compared, queries
 from harness.claims.records import Plain, Side
 from harness.compare.evidence import load_evidence

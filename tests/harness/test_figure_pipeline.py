@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from harness.compare.evidence import load_evidence
-from harness.figures.base import catalogue, chosen, render
+from harness.figures.base import catalogue, chosen
+from harness.figures.render import render
 from harness.plan.experiment import PROFILES, cells
 from harness.records.record import Record
 from harness.results.store import STAGE_COLUMNS, write_run

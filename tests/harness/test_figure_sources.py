@@ -9,7 +9,8 @@ import pytest
 
 from harness.compare.evidence import load_evidence
 from harness.figures import base, sources
-from harness.figures.base import catalogue, render, rows
+from harness.figures.base import catalogue, rows
+from harness.figures.render import render
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 

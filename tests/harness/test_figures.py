@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from harness.compare.evidence import Evidence, load_evidence
 from harness.compare.plan import Plan, grid, keep
-from harness.figures.base import catalogue, chosen, render
+from harness.figures.base import catalogue, chosen
+from harness.figures.render import render
 from harness.plan.experiment import parse_experiment
 from tests.harness.figure_profile import keep_profile, profile
 from tests.harness.records import make_record, save

@@ -11,10 +11,11 @@ import pytest
 
 from harness.compare.evidence import load_evidence
 from harness.figures.accuracy_runs import GENERATED
-from harness.figures.base import Drawing, Sheet, catalogue, chosen, render
+from harness.figures.base import Drawing, Sheet, catalogue, chosen
 from harness.figures.diskgnn.fig9 import EPOCHS
 from harness.figures.diskgnn.fig18 import STEPS
 from harness.figures.diskgnn.fig19 import SEQUENTIAL
+from harness.figures.render import render
 from harness.plan.experiment import load_experiment
 from harness.records.record import DatasetConfig, Preprocess, Record
 from harness.records.study import StudyRecord, write_study

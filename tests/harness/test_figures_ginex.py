@@ -12,10 +12,11 @@ import pytest
 
 from harness.compare.evidence import load_evidence
 from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, Sheet, catalogue, chosen, render
+from harness.figures.base import Drawing, Sheet, catalogue, chosen
 from harness.figures.draw.breakdown import covered_seconds, split_epoch
 from harness.figures.ginex.fig4 import miss_ratio
 from harness.figures.ginex.fig6 import gather_alone
+from harness.figures.render import render
 from harness.plan.experiment import load_experiment
 from harness.run.sweep import union
 from tests.harness.figure_profile import keep_profile

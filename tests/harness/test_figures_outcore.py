@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.compare.evidence import load_evidence
-from harness.figures.base import catalogue, chosen, render
+from harness.figures.base import catalogue, chosen
 from harness.figures.datasets_table import TABLES
 from harness.figures.outcore.frontier import fastest, leaders, pareto
+from harness.figures.render import render
 from harness.plan.experiment import PROFILES, check_options, load_experiment
 from harness.records.record import DatasetConfig, Record
 from harness.records.study import StudyRecord, write_study

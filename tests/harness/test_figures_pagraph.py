@@ -13,13 +13,14 @@ import yaml
 from harness.compare.evidence import load_evidence
 from harness.compare.points import Point
 from harness.figures.accuracy_runs import GENERATED
-from harness.figures.base import Figure, catalogue, chosen, render
+from harness.figures.base import Figure, catalogue, chosen
 from harness.figures.pagraph import fig14, fig18
 from harness.figures.pagraph.devices import seeds_per_s
 from harness.figures.pagraph.fig18 import STEPS
 from harness.figures.pagraph.grid import HIDDEN, LAYER_NODES, PARTITION_SCALE, SPLIT, device_bytes, setting, small_study
 from harness.figures.pagraph.parts import COMPUTE, EXPOSED, OTHER, epoch_parts
 from harness.figures.pagraph.parts import HIDDEN as HIDDEN_LOADING
+from harness.figures.render import render
 from harness.plan.experiment import PROFILES, check_options, load_experiment
 from harness.records.record import DatasetConfig, PlannedBuffer, Record
 from harness.records.study import StudyRecord, write_study

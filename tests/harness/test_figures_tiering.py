@@ -12,7 +12,8 @@ import pytest
 from harness.claims.query import queries
 from harness.compare.evidence import load_evidence
 from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, Sheet, catalogue, chosen, render
+from harness.figures.base import Drawing, Sheet, catalogue, chosen
+from harness.figures.render import render
 from harness.plan.experiment import load_experiment
 from harness.run.sweep import union
 from harness.studies.base import union_of

@@ -328,7 +328,7 @@ def test_a_claim_shows_what_there_is_and_a_dash_for_what_is_not() -> None:
 
 
 def test_every_verdict_of_a_claim_has_a_tone_and_a_mark() -> None:
-    from harness.claims.judge import VERDICTS
+    from harness.claims.published import VERDICTS
     from harness.report import page
 
     assert set(VERDICTS) == set(page.TONES) == set(page.MARKS)

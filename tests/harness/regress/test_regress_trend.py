@@ -8,7 +8,8 @@ import pytest
 
 from harness.compare.evidence import load_evidence
 from harness.compare.points import NotDrawn
-from harness.figures.base import catalogue, render
+from harness.figures.base import catalogue
+from harness.figures.render import render
 from harness.records.record import Record
 from harness.regress.git import Repository
 from harness.regress.history import load, record
