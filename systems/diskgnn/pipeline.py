@@ -47,7 +47,7 @@ class _Work:
     addresses: Addresses = _NOTHING
 
 
-class Trainer:
+class EpisodeLoader:
     """Training pipeline over the files of one episode and the memory they are read into.
 
     Args:

@@ -65,7 +65,7 @@ class _Window:
             self._changed.notify_all()
 
 
-class Trainer:
+class GroupLoader:
     """Loader of one group after the other, which holds the slots and yields the mini-batches.
 
     Args:
