@@ -166,11 +166,11 @@ class CacheLoader:
         """Yield the mini-batches of epoch `k` in order; errors of any thread are raised here."""
         self._rows = self._loaded = 0
         start = 0
-        if self.cache is not None and not self.cache.settled and self.features is not None:
+        if self.cache is not None and not self.cache.is_final and self.features is not None:
             # The first mini-batch alone shows how much device memory training takes (PaGraph, Section 4).
             yield from self._run(k, seeds[:1], 0)
             with self.clock.stage("data_prep"):
-                self.cache.settle(self.features, self.threads)
+                self.cache.fill_rest(self.features, self.threads)
             start = 1
         yield from self._run(k, seeds[start:], start)
 
