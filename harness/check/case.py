@@ -96,12 +96,6 @@ class Observation:
     own_oracle: bool = False
     skipped: str = ""
 
-    @classmethod
-    def parse(cls, content: dict[str, Any]) -> Observation:
-        """Make an observation from parsed JSON."""
-        epochs = [Epoch(**epoch) for epoch in content.pop("epochs", [])]
-        return cls(epochs=epochs, **content)
-
 
 DIMS = (1, 32, 100, 127, 128, 129, 256, 768)
 FANOUTS: tuple[tuple[int, ...], ...] = ((10, 10, 10), (5,), (-1, 3), (25, 10))

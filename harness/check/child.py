@@ -1,16 +1,15 @@
-"""Child process that drives the system under check: `python -m harness.check.child SPEC`, JSON lines on stdout.
+"""Child process that drives the system under check: `python -m harness.check.child FD`.
 
-`SPEC` is a JSON object: `system`, `folder`, and `cases` (each as `Case`) or `endless` (a case, run until SIGTERM).
+`FD` is the descriptor of a `multiprocessing.connection.Connection`. It gives the name of the system, a folder, the
+cases, and whether to run the first of them until SIGTERM; it takes each case at its start, then its observation.
 """
 
 from __future__ import annotations
 
 import faulthandler
-import json
-import os
 import signal
 import sys
-from dataclasses import asdict
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -18,32 +17,25 @@ from harness.check.case import Case
 
 
 def main(argv: list[str]) -> int:
-    """Drive every case; print one JSON line at its start and one with its observation."""
+    """Drive every case; send it at its start, and its observation at its end."""
     faulthandler.enable()
-    spec = json.loads(argv[0])
     sys.path.insert(0, "")
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # keeps output of the system out of the JSON lines
+    parent: Connection[Any, Any] = Connection(int(argv[0]))
+    name, folder, cases, endless = parent.recv()
     from systems.registry import load
 
-    system = load(spec["system"])
-    folder = Path(spec["folder"])
-    if "endless" in spec:
-        return _endless(folder, _case(spec["endless"]), system, out)
+    system = load(name)
+    if endless:
+        return _endless(folder, cases[0], system, parent)
     from harness.check.drive import drive
 
-    for content in spec["cases"]:
-        case = _case(content)
-        print(json.dumps({"start": case.name}), file=out, flush=True)
-        print(json.dumps(asdict(drive(folder, case, system))), file=out, flush=True)
+    for case in cases:
+        parent.send(case)
+        parent.send(drive(folder, case, system))
     return 0
 
 
-def _case(content: dict[str, Any]) -> Case:
-    return Case(**{**content, "fanout": tuple(content["fanout"])})
-
-
-def _endless(folder: Path, case: Case, system: Any, out: Any) -> int:
+def _endless(folder: Path, case: Case, system: Any, parent: Connection[Any, Any]) -> int:
     """Run epochs until SIGTERM, which unwinds the stack and closes the system, as in the worker."""
     from harness.check.stage import Stage
 
@@ -53,7 +45,7 @@ def _endless(folder: Path, case: Case, system: Any, out: Any) -> int:
             for count, batch in enumerate(running.epoch(number)):
                 batch.release()
                 if number == 0 and count == 1:
-                    print("running", file=out, flush=True)
+                    parent.send("running")
     return 0
 
 

@@ -104,8 +104,7 @@ def _sample_only(stage: Stage, seen: Observation) -> None:
     with stage.ready(stages="sample") as system:
         epoch = run_epoch(stage, system, 0)
     # Without a feature table there are no rows to compare.
-    epoch.expected_features = epoch.features
-    epoch.late = epoch.features
+    epoch.expected_features = epoch.own_features = epoch.late = epoch.features
     epoch.counters = {}
     seen.epochs.append(epoch)
 

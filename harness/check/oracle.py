@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
+from harness.check.case import Epoch
 from systems.interface import Batch, Expectation
 from workloads.accelerator import CpuAccelerator
 from workloads.feature_table import SplitTable, batch_feature_digest
@@ -16,15 +16,6 @@ from workloads.sampling.digest import EpochDigest, feature_digest, structure_dig
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.training import Trainer
 from workloads.workload import Workload
-
-
-@dataclass(frozen=True)
-class Expected:
-    """Expected digests and number of mini-batches of one epoch."""
-
-    structure: str
-    features: str
-    batches: int
 
 
 class Oracle:
@@ -60,13 +51,17 @@ class Oracle:
         for index, seeds in enumerate(self._plan.batches(epoch)):
             yield self._sample(epoch, index, seeds)
 
-    def expected(self, epoch: int) -> Expected:
-        """Return the expected digests of an epoch."""
+    def expected(self, epoch: int) -> Epoch:
+        """Return an epoch that holds only its expected digests and number of mini-batches."""
         structure, features = EpochDigest(), EpochDigest()
         for batch in self.batches(epoch):
             structure.add(structure_digest(batch))
             features.add(feature_digest(batch, self.features, batch.nodes))
-        return Expected(structure.hexdigest(), features.hexdigest(), structure.count)
+        return Epoch(
+            expected_structure=structure.hexdigest(),
+            expected_features=features.hexdigest(),
+            expected_batches=structure.count,
+        )
 
     def losses(self, epochs: int) -> list[list[float]]:
         """Train for `epochs` epochs; return the loss of each step, by epoch."""

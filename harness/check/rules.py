@@ -67,19 +67,14 @@ def _runs(seen: Observation) -> Iterator[str]:
         yield f"{seen.error_type}: {seen.error}" if seen.error_type else seen.error
 
 
-def _structure(seen: Observation, epoch: Epoch) -> Iterator[str]:
-    if epoch.structure != epoch.expected_structure:
-        yield f" has digest {epoch.structure}, expected {epoch.expected_structure}"
+def _equal(name: str, wanted: str, told: str = "expected") -> Finder:
+    """Return a rule that one digest of every epoch equals another one."""
 
+    def faults(seen: Observation, epoch: Epoch) -> Iterator[str]:
+        if (found := getattr(epoch, name)) != (other := getattr(epoch, wanted)):
+            yield f" has digest {found}, {told} {other}"
 
-def _features(seen: Observation, epoch: Epoch) -> Iterator[str]:
-    if epoch.features != epoch.expected_features:
-        yield f" has digest {epoch.features}, expected {epoch.expected_features}"
-
-
-def _own_rows(seen: Observation, epoch: Epoch) -> Iterator[str]:
-    if epoch.features != epoch.own_features and seen.kind != "sample-only":
-        yield f" has digest {epoch.features}, the rows of its nodes {epoch.own_features}"
+    return _each_epoch(faults)
 
 
 def _own_edges(seen: Observation, epoch: Epoch) -> Iterator[str]:
@@ -175,9 +170,9 @@ def _reused(seen: Observation) -> Iterator[str]:
 
 RULES = (
     Rule("runs", _runs),
-    Rule("structure equals the oracle's", _each_epoch(_structure), "oracle"),
-    Rule("features equal the oracle's", _each_epoch(_features), "oracle"),
-    Rule("rows are those of its nodes", _each_epoch(_own_rows), "no oracle"),
+    Rule("structure equals the oracle's", _equal("structure", "expected_structure"), "oracle"),
+    Rule("features equal the oracle's", _equal("features", "expected_features"), "oracle"),
+    Rule("rows are those of its nodes", _equal("features", "own_features", "the rows of its nodes"), "no oracle"),
     Rule("edges are the graph's", _each_epoch(_own_edges), "no oracle"),
     Rule("rows stay until released", _each_epoch(_stay)),
     Rule("every batch once an epoch", _each_epoch(_batches)),

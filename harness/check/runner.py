@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
-import selectors
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from harness.check.case import Case, Observation, cases
 from harness.check.rules import CheckResult, judge
@@ -58,7 +59,7 @@ def check_system(
     system.load_libraries()
     chosen = [case for case in cases(system.info.devices, quick, system.info.faithful) if only(case)]
     if options:
-        chosen = [Case(**{**asdict(case), "options": options}) for case in chosen]
+        chosen = [replace(case, options=options) for case in chosen]
     base = Path(tempfile.mkdtemp(prefix="outcore-check-", dir=folder or _disk_folder()))
     try:
         observations = observe(name, base, chosen, progress, case_limit_s)
@@ -90,108 +91,73 @@ def observe(
         case_limit_s: seconds after which a case counts as hung.
     """
     found: list[Observation] = []
-    left = list(chosen)
-    while left:
-        done = _observe_in_child(name, folder, left, progress, case_limit_s)
-        found.extend(done)
-        left = left[len(done) :]
-    return found
-
-
-def _observe_in_child(
-    name: str, folder: Path, chosen: Sequence[Case], progress: Progress, case_limit_s: float
-) -> list[Observation]:
-    """Return the observations of one process: of all cases, or up to and including a crash or a hang."""
-    found: list[Observation] = []
-    spec = {"system": name, "folder": str(folder), "cases": [asdict(case) for case in chosen]}
-    with tempfile.TemporaryFile() as log:
-        child = _start(spec, log)
-        try:
-            lines = _Lines(child)
-            while len(found) < len(chosen):
-                line = lines.read(case_limit_s)
-                if line is None:
-                    case = chosen[len(found)]
-                    found.append(_crash(child, case, lines.ended, case_limit_s, log))
+    while left := chosen[len(found) :]:
+        with _child(name, folder, left) as (process, messages, log):
+            for case in left:
+                try:
+                    progress(_received(messages, case_limit_s).name)
+                    found.append(_received(messages, case_limit_s))
+                except TimeoutError:
+                    found.append(_crash(case, f"hung for {case_limit_s:.0f} s"))
                     break
-                content = json.loads(line)
-                if "start" in content:
-                    progress(content["start"])
-                else:
-                    found.append(Observation.parse(content))
-        finally:
-            _end(child)
+                except (EOFError, OSError):
+                    code = process.wait()
+                    how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+                    log.seek(0)
+                    tail = log.read().decode(errors="replace").strip().splitlines()[-1:]
+                    found.append(_crash(case, " ".join([how, *tail])))
+                    break
     return found
 
 
-def _start(spec: dict[str, Any], log: Any) -> subprocess.Popen[bytes]:
+def _crash(case: Case, how: str) -> Observation:
+    return Observation(case.name, case.kind, crashed=True, error=how[:400])
+
+
+@contextmanager
+def _child(
+    name: str, folder: Path, chosen: Sequence[Case], *, endless: bool = False
+) -> Iterator[tuple[subprocess.Popen[bytes], Connection[Any, Any], IO[bytes]]]:
+    """Start a process that drives cases and end it afterwards; yield it with the connection to it and its output."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path[1:]])}  # noqa: PTH109
-    command = [sys.executable, "-m", "harness.check.child", json.dumps(spec)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment, start_new_session=True)
+    ours, theirs = Pipe()
+    with tempfile.TemporaryFile() as log, ours:
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "harness.check.child", str(theirs.fileno())],
+                stdout=log,
+                stderr=log,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        try:
+            ours.send((name, folder, list(chosen), endless))
+            yield process, ours, log
+        finally:
+            process.kill()
+            process.wait()
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    if child.poll() is None:
-        child.kill()
-    child.wait()
-    if child.stdout is not None:
-        child.stdout.close()
-
-
-def _crash(child: subprocess.Popen[bytes], case: Case, ended: bool, limit_s: float, log: Any) -> Observation:
-    if ended:
-        code = child.wait()
-        how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    else:
-        how = f"hung for {limit_s:.0f} s"
-    log.seek(0)
-    tail = log.read().decode(errors="replace").strip().splitlines()[-1:] if ended else []
-    return Observation(case.name, case.kind, crashed=True, error=" ".join([how, *tail])[:400])
-
-
-class _Lines:
-    """Lines of a child's stdout, with a time limit for each."""
-
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
-        assert child.stdout is not None
-        self._descriptor = child.stdout.fileno()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._descriptor, selectors.EVENT_READ)
-        self._buffer = b""
-        self.ended = False
-
-    def read(self, limit_s: float) -> str | None:
-        """Return the next line; None at the end of the output or after `limit_s` seconds."""
-        deadline = time.monotonic() + limit_s
-        while b"\n" not in self._buffer:
-            if not self._selector.select(max(0.0, deadline - time.monotonic())):
-                return None
-            part = os.read(self._descriptor, 1 << 16)
-            if not part:
-                self.ended = True
-                return None
-            self._buffer += part
-        line, self._buffer = self._buffer.split(b"\n", 1)
-        return line.decode()
+def _received(messages: Connection[Any, Any], limit_s: float) -> Any:
+    """Return the next message of a child. Raises EOFError where it ended, TimeoutError after `limit_s` seconds."""
+    if not messages.poll(limit_s):
+        raise TimeoutError
+    return messages.recv()
 
 
 def _check_term(name: str, folder: Path, case: Case, case_limit_s: float) -> CheckResult:
     """Check that SIGTERM in mid-epoch ends the process within 5 s."""
     title = "SIGTERM ends it"
-    case = Case(**{**asdict(case), "batch_size": 5})
-    spec = {"system": name, "folder": str(folder), "endless": asdict(case)}
-    with tempfile.TemporaryFile() as log:
-        child = _start(spec, log)
+    with _child(name, folder, [replace(case, batch_size=5)], endless=True) as (process, messages, _):
         try:
-            if _Lines(child).read(case_limit_s) != "running":
-                return CheckResult(title, False, "it did not get as far as its second mini-batch")
-            start = time.monotonic()
-            child.terminate()
-            try:
-                child.wait(TERM_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                return CheckResult(title, False, f"still there {TERM_LIMIT_S:.0f} s after SIGTERM")
-            seconds = time.monotonic() - start
-        finally:
-            _end(child)
-    return CheckResult(title, True, f"after {seconds:.2f} s")
+            _received(messages, case_limit_s)
+        except (EOFError, OSError):
+            return CheckResult(title, False, "it did not get as far as its second mini-batch")
+        start = time.monotonic()
+        process.terminate()
+        try:
+            process.wait(TERM_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            return CheckResult(title, False, f"still there {TERM_LIMIT_S:.0f} s after SIGTERM")
+        return CheckResult(title, True, f"after {time.monotonic() - start:.2f} s")

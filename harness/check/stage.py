@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from harness.check.data import make_dataset
 from harness.check.oracle import Oracle
 from harness.check.own import OwnBatches
 from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, StagesWanted, System
-from workloads.accelerator import Accelerator
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
@@ -60,33 +59,8 @@ class Stage:
         self, budget: MemoryBudget | None = None, *, stages: StagesWanted = "all", seed: int = 0, **options: Any
     ) -> Iterator[System]:
         """Make a system and its device; close both at the end."""
-        accelerator = make_accelerator(self.case.device, memory_bytes=self.device_bytes)
-        try:
-            system = self._build(accelerator, budget, stages, seed, options)
-            try:
-                yield system
-            finally:
-                system.close()
-                system.close()  # a second call has to be harmless
-        finally:
-            accelerator.close()
-
-    @contextmanager
-    def ready(self, **wanted: Any) -> Iterator[System]:
-        """Make a system as `make` does, planned and prepared."""
-        with self.make(**wanted) as system:
-            system.plan()
-            system.prepare()
-            yield system
-
-    def _build(
-        self,
-        accelerator: Accelerator,
-        budget: MemoryBudget | None,
-        stages: StagesWanted,
-        seed: int,
-        options: dict[str, Any],
-    ) -> System:
+        device_bytes = self.device_bytes
+        accelerator = make_accelerator(self.case.device, memory_bytes=device_bytes)
         runtime = Runtime(
             accelerator=accelerator,
             disk=DiskProfile(),
@@ -98,7 +72,18 @@ class Stage:
         )
         chosen = self.system.info.options.model_validate({**self.case.options, **options})
         workload = self.workload if seed == 0 else make_workload(self.dataset, self.case, seed=seed)
-        return self.system(workload, runtime, budget or MemoryBudget(None, self.device_bytes), chosen, StageClock())
+        budget = budget or MemoryBudget(None, device_bytes)
+        with closing(accelerator), closing(self.system(workload, runtime, budget, chosen, StageClock())) as system:
+            yield system
+            system.close()  # the second call, by `closing`, has to be harmless
+
+    @contextmanager
+    def ready(self, **wanted: Any) -> Iterator[System]:
+        """Make a system as `make` does, planned and prepared."""
+        with self.make(**wanted) as system:
+            system.plan()
+            system.prepare()
+            yield system
 
 
 def make_workload(dataset: Dataset, case: Case, *, seed: int = 0) -> Workload:
@@ -118,10 +103,7 @@ def run_epoch(stage: Stage, system: System, number: int, trainer: Any = None) ->
     accelerator = system.runtime.accelerator
     if isinstance(accelerator, EmulatedAccelerator) and not accelerator.keeps_rows:
         accelerator.pool.overwrite()
-    expected = stage.oracle.expected(number)
-    result = Epoch(
-        expected_structure=expected.structure, expected_features=expected.features, expected_batches=expected.batches
-    )
+    result = stage.oracle.expected(number)
     structure, features, late = EpochDigest(), EpochDigest(), EpochDigest()
     own = stage.own_batches()
     seeds: list[int] = []

@@ -16,7 +16,8 @@ from harness.claims.derived import FUNCTIONS
 from harness.claims.measured import Measured, NotRun, Number, added, median, quotient, ratio, saved, summarise
 from harness.claims.published import FILE as CLAIMS
 from harness.claims.published import Claim, claims
-from harness.claims.records import Cell, Plain, Records, Setting, Side, describe, samples_of
+from harness.claims.records import Records, Setting, Side, describe, samples_of
+from harness.compare.rounds import Plain, Rounds
 from harness.settings import Strict
 from workloads.errors import InputError
 
@@ -102,7 +103,7 @@ def _without_limits(setting: Setting) -> str:
 Counted = tuple[Number, list[str]]
 
 
-def _ratio(query: Compared, cells: Sequence[Cell]) -> Counted:
+def _ratio(query: Compared, cells: Sequence[Rounds]) -> Counted:
     """Divide the baseline's samples by the better side's, or return the per cent that better is below or above it."""
     value = samples_of(query.value)
     below, above = (cell.samples(value) for cell in cells)
@@ -116,7 +117,7 @@ def _ratio(query: Compared, cells: Sequence[Cell]) -> Counted:
     return number, [describe(cell, value) for cell in cells]
 
 
-def _share(query: Compared, cells: Sequence[Cell]) -> Counted:
+def _share(query: Compared, cells: Sequence[Rounds]) -> Counted:
     """Return the per cent that `value` takes of `whole`, epoch by epoch."""
     (cell,), spent = cells, samples_of(query.value)
     parts, wholes = cell.samples(spent), cell.samples(samples_of(query.whole))
@@ -125,7 +126,7 @@ def _share(query: Compared, cells: Sequence[Cell]) -> Counted:
     return median([100 * part / whole for part, whole in zip(parts, wholes, strict=True)]), [describe(cell, spent)]
 
 
-def _accuracy_gap(query: Compared, cells: Sequence[Cell]) -> Counted:
+def _accuracy_gap(query: Compared, cells: Sequence[Rounds]) -> Counted:
     """Return the points by which the better side's accuracy over its last three epochs exceeds the baseline's."""
     from harness.figures.accuracy_runs import final_accuracy
 
@@ -141,7 +142,7 @@ def _accuracy_gap(query: Compared, cells: Sequence[Cell]) -> Counted:
     return Number(a.value - b.value, a.low - b.high, a.high - b.low, a.kind), [line]
 
 
-def _time_to_accuracy(query: Compared, cells: Sequence[Cell]) -> Counted:
+def _time_to_accuracy(query: Compared, cells: Sequence[Rounds]) -> Counted:
     """Divide the baseline's seconds to an accuracy that both reach, 99 % of the lower best one, by the better's."""
     from harness.figures.accuracy_runs import best_accuracy, time_to
 
@@ -153,7 +154,7 @@ def _time_to_accuracy(query: Compared, cells: Sequence[Cell]) -> Counted:
     return quotient(Number.exact(theirs), Number.exact(ours)), [f"to {100 * target:.1f} %: {', '.join(told)}"]
 
 
-def _preparation(query: Compared, cells: Sequence[Cell]) -> Counted:
+def _preparation(query: Compared, cells: Sequence[Rounds]) -> Counted:
     """Return preprocessing in per cent of preprocessing and training, where one epoch's samples are replayed."""
     (cell,) = cells
     spent = cell.newest["preprocess"]
@@ -163,7 +164,7 @@ def _preparation(query: Compared, cells: Sequence[Cell]) -> Counted:
     return Number.exact(100 * prepared / (prepared + _EPOCHS * epoch)), [line]
 
 
-KINDS: dict[str, Callable[[Compared, Sequence[Cell]], Counted]] = {
+KINDS: dict[str, Callable[[Compared, Sequence[Rounds]], Counted]] = {
     "ratio": _ratio,
     "saved": _ratio,
     "added": _ratio,

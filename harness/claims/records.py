@@ -14,25 +14,13 @@ from pydantic import Field, model_validator
 from harness.claims.measured import NotRun
 from harness.compare.comparable import comparable
 from harness.compare.evidence import Evidence
+from harness.compare.rounds import Plain, Rounds, Samples, measured_epochs, of_epochs
 from harness.records.study import StudyRecord
 from harness.settings import Strict
 from workloads.units import row_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Plain = dict[str, Any]
-Samples = Callable[[Plain], list[float]]
-
-
-def of_epochs(value: Callable[[Plain], float | None]) -> Samples:
-    """Return a function for a value of each measured epoch that has it."""
-
-    def samples(record: Plain) -> list[float]:
-        found = [value(epoch) for epoch in record["epochs"] if not epoch["warmup"]]
-        return [float(seen) for seen in found if seen is not None]
-
-    return samples
 
 
 def stages_s(*names: str) -> Samples:
@@ -127,32 +115,11 @@ def _has_superbatch(config: Plain, factor: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """All rounds of one side in one setting."""
-
-    records: list[Plain]
-
-    def samples(self, value: Samples) -> list[float]:
-        """Return the value of every measured epoch."""
-        return [sample for record in self.records for sample in value(record)]
-
-    @property
-    def newest(self) -> Plain:
-        """Newest run, which stands for the cell."""
-        return max(self.records, key=lambda record: str(record["run_id"]))
-
-    @property
-    def runs(self) -> list[str]:
-        """Run ids, oldest first."""
-        return sorted(str(record["run_id"]) for record in self.records)
-
-
-@dataclass(frozen=True)
 class Setting:
     """The sides of a claim in one setting, in the order of the query."""
 
     shared: Plain
-    cells: list[Cell]
+    cells: list[Rounds]
 
     @property
     def runs(self) -> list[str]:
@@ -171,7 +138,7 @@ class Records:
     """The records of one claim's declared setting, and the studies `needed` by its figure with complete parameters."""
 
     def __init__(self, evidence: Evidence, needed: Sequence[tuple[str, Plain]] = ()) -> None:
-        self.valid: list[Plain] = [] if evidence.frame.empty else list(evidence.frame["record"])
+        self.valid = evidence.records
         self._evidence = evidence
         self._needed = needed
 
@@ -221,20 +188,19 @@ class Records:
             NotRun: there is no such setting; names the missing side, or how its runs ended.
         """
         mine = [[record for record in self.valid if side.accepts(record)] for side in sides]
-        done = [{id(record) for record in records if _is_measured(record)} for records in mine]
+        done = [
+            {id(record) for record in records if record["status"] == "ok" and measured_epochs(record)}
+            for records in mine
+        ]
         found = []
         for group in comparable([r for r in self.valid if any(id(r) in part for part in done)], free):
             cells = [[record for record in group.records if id(record) in part] for part in done]
             if all(cells):
-                found.append(Setting(group.shared, [Cell(records) for records in cells]))
+                found.append(Setting(group.shared, [Rounds(records) for records in cells]))
         if not found:
             raise NotRun(_why(sides, [Counter(record["status"] for record in records) for records in mine]))
         found.sort(key=lambda setting: max(cell.newest["run_id"] for cell in setting.cells), reverse=True)
         return [setting for setting in found if _place(setting) == _place(found[0])]
-
-
-def _is_measured(record: Plain) -> bool:
-    return record["status"] == "ok" and any(not epoch["warmup"] for epoch in record["epochs"])
 
 
 def _place(setting: Setting) -> list[Any]:
@@ -251,7 +217,7 @@ def _why(sides: Sequence[Side], ended: Sequence[Counter[str]]) -> str:
     return " and ".join(parts) if parts else "no two runs that differ in nothing else"
 
 
-def describe(cell: Cell, value: Samples) -> str:
+def describe(cell: Rounds, value: Samples) -> str:
     """Describe one side in a line: value, stages, bytes and requests of its newest run."""
     record = cell.newest
     samples = cell.samples(value)
@@ -259,7 +225,7 @@ def describe(cell: Cell, value: Samples) -> str:
     stages = record["summary"].get("stages_s") or {}
     if stages:
         parts.append("stages " + ", ".join(f"{name} {seconds:.3g} s" for name, seconds in stages.items()))
-    measured = [epoch for epoch in record["epochs"] if not epoch["warmup"]]
+    measured = measured_epochs(record)
     if measured and measured[-1]["device_bytes"] is not None:
         last = measured[-1]
         parts.append(f"{last['device_bytes'] / 2**20:.0f} MiB in {last['device_requests']:,} requests from the device")

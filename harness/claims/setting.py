@@ -6,9 +6,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from harness.claims.published import DIM, Claim
-from harness.claims.records import Plain, Records
+from harness.claims.records import Records
 from harness.compare.evidence import Evidence
 from harness.compare.match import Index
+from harness.compare.rounds import Plain
 from harness.records.record import COUNTED
 
 if TYPE_CHECKING:
@@ -76,24 +77,20 @@ class Declared:
     def _found(self, claim: Claim) -> Records:
         frame = self._evidence.frame
         dim = claim.chosen.get(DIM)
-        keep: set[str] = set()
-        for cell in self.cells(claim):
-            for record in self._valid.of(cell):
-                if dim is None or str(record["config"]["dataset"]["dim"]) == dim:
-                    keep.add(str(record["run_id"]))
+        keep = {
+            str(record["run_id"])
+            for cell in self.cells(claim)
+            for record in self._valid.of(cell)
+            if dim is None or str(record["config"]["dataset"]["dim"]) == dim
+        }
         needed = self._studies(claim)
-        studies = [
-            record
-            for record in self._evidence.studies
-            if any(record.study == study and record.params == params for study, params in needed)
-        ]
+        studies = [record for record in self._evidence.studies if (record.study, record.params) in needed]
         own = frame if frame.empty else frame[[str(run) in keep for run in frame["run_id"]]]
         return Records(Evidence(own, studies, [self._profile]), needed)
 
     @cached_property
     def _valid(self) -> Index:
-        frame = self._evidence.frame
-        records: list[Plain] = [] if frame.empty else list(frame["record"])
+        records = self._evidence.records
         return Index(record for record in records if record["verdict"] in COUNTED and record["status"] != "failed")
 
     def _studies(self, claim: Claim) -> list[tuple[str, Plain]]:

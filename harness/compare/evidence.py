@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.match import Index
 from harness.compare.plan import Plain, Plan, kept
-from harness.compare.points import Group, NotDrawn, Value, epoch_seconds, measured
+from harness.compare.points import Group, NotDrawn, epoch_seconds, measured
+from harness.compare.rounds import Value
 from harness.records.study import StudyRecord, read_studies
 from workloads.errors import OutcoreError
 
@@ -37,12 +38,18 @@ class Evidence:
     experiments: list[Plain] = field(default_factory=list)
 
     @cached_property
-    def index(self) -> Index:
-        """Index of the runs by system, settings and options."""
-        return Index([] if self.frame.empty else self.frame["record"])
+    def records(self) -> list[Plain]:
+        """Every run as plain data."""
+        return [] if self.frame.empty else list(self.frame["record"])
 
     @cached_property
-    def _paths(self) -> dict[str, str]:
+    def index(self) -> Index:
+        """Index of the runs by system, settings and options."""
+        return Index(self.records)
+
+    @cached_property
+    def folders(self) -> dict[str, str]:
+        """Folder of each run, by its id."""
         return {} if self.frame.empty else dict(zip(self.frame["run_id"], self.frame["path"], strict=True))
 
     def points(
@@ -63,7 +70,7 @@ class Evidence:
         for make in [plan] if otherwise is None else [plan, otherwise]:
             for experiment in self.experiments:
                 try:
-                    found.append(measured(self.index, self._paths, make(experiment), value))
+                    found.append(measured(self.index, self.folders, make(experiment), value))
                 except (OutcoreError, LookupError):  # a user's experiment may lack the settings that the figure varies
                     continue
         best = max(found, key=lambda group: len(group.points), default=Group({}, [], 0))
@@ -79,10 +86,7 @@ class Evidence:
         Raises:
             NotDrawn: there is no such record.
         """
-        found = [record for record in self.studies if record.study == name and where(record.params)]
-        if not found:
-            raise NotDrawn(f"the study {name} was not made yet")
-        return found[-1]
+        return self._studies(name, where)[-1]
 
     def all_studies(self, name: str, *, where: Where = lambda params: True) -> list[StudyRecord]:
         """Return the newest record of each distinct set of parameters, in the order in which the sets were first made.
@@ -90,10 +94,13 @@ class Evidence:
         Raises:
             NotDrawn: there is no such record.
         """
-        newest = {record.key: record for record in self.studies if record.study == name and where(record.params)}
-        if not newest:
+        return list({record.key: record for record in self._studies(name, where)}.values())
+
+    def _studies(self, name: str, where: Where) -> list[StudyRecord]:
+        found = [record for record in self.studies if record.study == name and where(record.params)]
+        if not found:
             raise NotDrawn(f"the study {name} was not made yet")
-        return list(newest.values())
+        return found
 
 
 def load_evidence(root: Path) -> Evidence:
@@ -103,17 +110,16 @@ def load_evidence(root: Path) -> Evidence:
     from harness.records.record import Code
     from harness.results.store import load
 
-    frame = load(root)
-    if len(frame):
-        made = [
-            Made(
-                host_fingerprint(record.get("environment") or {}),
-                record["system"],
-                Code(**(record.get("code") or {})),
-                record["run_id"],
-            )
-            for record in frame["record"]
-        ]
-        frame = frame[of_one_code(made)].reset_index(drop=True)
-    names = [] if frame.empty else [record["config"]["experiment"] for record in frame["record"]]
-    return Evidence(frame, read_studies(root), kept(root, dict.fromkeys(names)))
+    evidence = Evidence(load(root), read_studies(root))
+    made = [
+        Made(
+            host_fingerprint(record.get("environment") or {}),
+            record["system"],
+            Code(**(record.get("code") or {})),
+            record["run_id"],
+        )
+        for record in evidence.records
+    ]
+    frame = evidence.frame[of_one_code(made)].reset_index(drop=True) if made else evidence.frame
+    names = [record["config"]["experiment"] for record in Evidence(frame).records]
+    return replace(evidence, frame=frame, experiments=kept(root, dict.fromkeys(names)))

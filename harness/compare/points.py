@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.comparable import shared_setting
 from harness.compare.plan import Cell, Plan
+from harness.compare.rounds import Rounds, Value, of_epochs
 from harness.records.hosts import measured_on
 from harness.records.record import COUNTED, spread
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from harness.compare.match import Index
 
 Plain = dict[str, Any]
-#: Function from one measured epoch to a number; None where the epoch does not have it.
-Value = Callable[[Mapping[str, Any]], float | None]
 
 
 class NotDrawn(Exception):
@@ -119,7 +118,10 @@ def measured(index: Index, paths: Mapping[str, str], plan: Plan, value: Value = 
         if kept:
             points.append(_point(cell, kept, value, paths))
     varying = {key for key in (settings[0] if settings else ()) if len({repr(s[key]) for s in settings}) > 1}
-    return Group(_shared(points, varying), points, len(local) - len(valid), len(records) - len(local))
+    if "device_memory" in varying:
+        varying.add("device_memory_bytes")
+    shared = shared_setting(points[0].record, varying) if points else {}
+    return Group(shared, points, len(local) - len(valid), len(records) - len(local))
 
 
 def _facts(record: Plain) -> list[tuple[str, str]]:
@@ -141,10 +143,10 @@ def _host_of_most(cells: Iterable[list[Plain]]) -> str:
     count: Counter[str] = Counter()
     newest: dict[str, str] = {}
     for records in cells:
-        for record in records:
-            host = str(measured_on(record)["host"])
-            newest[host] = max(newest.get(host, ""), str(record["run_id"]))
-        count.update({str(measured_on(record)["host"]) for record in records})
+        runs = [(str(record["run_id"]), str(measured_on(record)["host"])) for record in records]
+        count.update({host for _, host in runs})
+        for run, host in runs:
+            newest[host] = max(newest.get(host, ""), run)
     return max(newest, key=lambda host: (count[host], newest[host]), default="")
 
 
@@ -157,29 +159,13 @@ def _newest_facts(records: Iterable[Plain]) -> dict[str, str]:
     return found
 
 
-def _shared(points: list[Point], varying: Iterable[str]) -> Plain:
-    """Return `shared_setting` of the first point's run without the keys that the plan varies."""
-    if not points:
-        return {}
-    free = set(varying)
-    if "device_memory" in free:
-        free.add("device_memory_bytes")
-    return shared_setting(points[0].record, free)
-
-
 def _point(cell: Cell, records: list[Plain], value: Value, paths: Mapping[str, str]) -> Point:
-    newest = max(records, key=lambda record: str(record["run_id"]))
-    samples = [
-        number
-        for record in records
-        if record["status"] == "ok"
-        for epoch in record["epochs"]
-        if not epoch["warmup"] and (number := value(epoch)) is not None
-    ]
+    rounds = Rounds(records)
+    newest, samples = rounds.newest, rounds.samples(of_epochs(value))
     point = Point(
         cell.series,
         cell.x,
-        newest["status"] if newest["status"] != "ok" else "not measured",
+        rounds.without,
         None,
         verdict=newest["verdict"],
         record=newest,
@@ -197,5 +183,5 @@ def _point(cell: Cell, records: list[Plain], value: Value, paths: Mapping[str, s
         high=seen.interval[1],
         samples=len(samples),
         interval_kind=seen.interval_kind,
-        verdict="CAVEATS" if any(record["verdict"] == "CAVEATS" for record in records) else "VALID",
+        verdict=rounds.verdict,
     )

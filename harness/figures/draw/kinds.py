@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.compare.evidence import Evidence, Planned
-from harness.compare.points import Group, Point, Value, epoch_seconds
+from harness.compare.points import Group, Point, epoch_seconds
+from harness.compare.rounds import Value
 from harness.figures.base import Drawing, add_caption, caption, left_out
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
