@@ -23,7 +23,7 @@ def _exact(value: float, detail: list[str] | None = None, runs: list[str] | None
 
 def async_over_sync(studies: Studies) -> Measured:
     """Divide one thread's best asynchronous bandwidth by the best of synchronous threads, 512 B direct reads."""
-    points = [point for point in _small_reads(studies) if point["direct"]]
+    points = [p for p in studies[0].result["points"] if p["block_bytes"] == 512 and p["direct"]]
     deep = max((p for p in points if p["engine"] != "sync"), key=lambda p: p["bytes_per_s"], default=None)
     wide = max((p for p in points if p["engine"] == "sync"), key=lambda p: p["bytes_per_s"], default=None)
     if deep is None or wide is None:
@@ -37,16 +37,12 @@ def async_over_sync(studies: Studies) -> Measured:
 
 def buffered_over_direct(studies: Studies) -> Measured:
     """Return the per cent by which buffered 512 B reads exceed direct ones (or fall short) at the deepest queue."""
-    points = [point for point in _small_reads(studies) if point["engine"] != "sync"]
+    points = [p for p in studies[0].result["points"] if p["block_bytes"] == 512 and p["engine"] != "sync"]
     depth = max((p["depth"] for p in points), default=0)
     rates = {p["direct"]: p["bytes_per_s"] for p in points if p["depth"] == depth}
     if set(rates) != {True, False}:
         raise NotRun("the study fio-grid lacks buffered or direct points")
     return _exact(100 * (rates[False] / rates[True] - 1), [f"at depth {depth}"])
-
-
-def _small_reads(studies: Studies) -> list[Plain]:
-    return [point for point in studies[0].result["points"] if point["block_bytes"] == 512]
 
 
 def search_quotient(studies: Studies, key: str, *, least: bool) -> Measured:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.claims.measured import Measured, NotRun
@@ -68,48 +68,36 @@ def judge_one(id_: str, evidence: Evidence, profile: Plain | None = None) -> Jud
 
 
 def _judge(claim: Claim, declared: Declared) -> Judged:
+    told = ("id", "paper", "claim", "condition", "unit", "tolerance", "read", "figure")
+    judged = Judged(
+        **{name: getattr(claim, name) for name in told},
+        verdict="not run",
+        paper_value=claim.published,
+        profile=declared.name,
+        setting=declared.setting(claim),
+        reason=claim.not_run,
+    )
     if claim.not_run:
-        return _judged(claim, declared, "not run", reason=claim.not_run)
+        return judged
     records = declared.records(claim)
     try:
         found = queries()[claim.id](records)
     except (NotRun, NotDrawn) as reason:
         hint = "" if records.valid else f"; {declared.how(claim)} makes the runs"
-        return _judged(claim, declared, "not run", reason=f"{reason}{hint}")
+        return replace(judged, reason=f"{reason}{hint}")
     number = found.number
-    if claim.emulated and _emulated(found):
-        return _judged(claim, declared, "emulated", found)
     verdict = verdict_of(claim, number.value)
     certain = all(verdict_of(claim, end) == verdict for end in (number.low, number.high))
-    return _judged(claim, declared, verdict, found, certain=certain)
-
-
-def _emulated(found: Measured) -> bool:
-    return str(found.setting.get("device", "")).startswith("emulated:")
-
-
-def _judged(
-    claim: Claim,
-    declared: Declared,
-    verdict: Verdict,
-    found: Measured | None = None,
-    *,
-    certain: bool = True,
-    reason: str = "",
-) -> Judged:
-    number = found.number if found else None
-    told = ("id", "paper", "claim", "condition", "unit", "tolerance", "read", "figure")
-    return Judged(
-        **{name: getattr(claim, name) for name in told},
+    if claim.emulated and str(found.setting.get("device", "")).startswith("emulated:"):
+        verdict, certain = "emulated", True
+    return replace(
+        judged,
         verdict=verdict,
-        paper_value=claim.published,
-        profile=declared.name,
-        setting=declared.setting(claim),
-        measured=number.value if number else None,
-        interval=[number.low, number.high] if number else None,
-        interval_kind=number.kind if number else "",
+        measured=number.value,
+        interval=[number.low, number.high],
+        interval_kind=number.kind,
         certain=certain,
-        reason=reason or _reason(claim, verdict, certain=certain),
+        reason=_reason(claim, verdict, certain=certain),
         found=found,
     )
 

@@ -63,7 +63,8 @@ def _number(seen: Spread) -> Number:
 
 def saved(faster: Number) -> Number:
     """Convert a ratio old / new to the per cent that the new one saves."""
-    return _less(Number(1 / faster.value, 1 / faster.high, 1 / faster.low, faster.kind))
+    value, low, high = (100 * (1 - 1 / ratio) for ratio in (faster.value, faster.low, faster.high))
+    return Number(value, low, high, faster.kind)
 
 
 def added(faster: Number) -> Number:
@@ -75,10 +76,6 @@ def added(faster: Number) -> Number:
 def quotient(above: Number, below: Number) -> Number:
     """Divide one number by another; the interval covers every quotient of the two intervals."""
     return Number(above.value / below.value, above.low / below.high, above.high / below.low, above.kind)
-
-
-def _less(number: Number) -> Number:
-    return Number(100 * (1 - number.value), 100 * (1 - number.high), 100 * (1 - number.low), number.kind)
 
 
 def summarise(numbers: Sequence[Number], kind: Literal["mean", "most", "least"]) -> Number:

@@ -33,21 +33,12 @@ def stages_s(*names: str) -> Samples:
     return of_epochs(value)
 
 
-def _trained(epoch: Plain) -> float:
-    return float(epoch["seconds"]) - float(epoch["stages_s"].get("data_prep") or 0.0)
-
-
-def _packed(record: Plain) -> list[float]:
-    seconds = record["facts"].get("pack_s")
-    return [] if seconds is None else [float(seconds)]
-
-
 # Samples by name: seconds of epochs, of epochs without data preparation, of packing (an earlier run's included), and
 # bytes read from the device under the cap. `stages` and `counter` take names.
 _SAMPLES: dict[str, Samples] = {
     "epoch_s": of_epochs(lambda epoch: epoch["seconds"]),
-    "trained_s": of_epochs(_trained),
-    "pack_s": _packed,
+    "trained_s": of_epochs(lambda epoch: epoch["seconds"] - (epoch["stages_s"].get("data_prep") or 0.0)),
+    "pack_s": lambda record: [record["facts"]["pack_s"]] if record["facts"].get("pack_s") is not None else [],
     "device_bytes": of_epochs(lambda epoch: epoch["device_bytes"]),
 }
 
@@ -188,10 +179,7 @@ class Records:
             NotRun: there is no such setting; names the missing side, or how its runs ended.
         """
         mine = [[record for record in self.valid if side.accepts(record)] for side in sides]
-        done = [
-            {id(record) for record in records if record["status"] == "ok" and measured_epochs(record)}
-            for records in mine
-        ]
+        done = [{id(r) for r in records if r["status"] == "ok" and measured_epochs(r)} for records in mine]
         found = []
         for group in comparable([r for r in self.valid if any(id(r) in part for part in done)], free):
             cells = [[record for record in group.records if id(record) in part] for part in done]
@@ -200,11 +188,8 @@ class Records:
         if not found:
             raise NotRun(_why(sides, [Counter(record["status"] for record in records) for records in mine]))
         found.sort(key=lambda setting: max(cell.newest["run_id"] for cell in setting.cells), reverse=True)
-        return [setting for setting in found if _place(setting) == _place(found[0])]
-
-
-def _place(setting: Setting) -> list[Any]:
-    return [setting.shared.get(name) for name in ("host", "accelerator")]
+        newest = found[0].shared
+        return [one for one in found if all(one.shared.get(k) == newest.get(k) for k in ("host", "accelerator"))]
 
 
 def _why(sides: Sequence[Side], ended: Sequence[Counter[str]]) -> str:

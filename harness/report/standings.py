@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.compare.comparable import comparable, differing_options
+from harness.compare.points import epoch_seconds
+from harness.compare.rounds import Rounds, of_epochs
 from harness.records.record import COUNTED, Spread, spread, spread_of_ratio
 
 Plain = dict[str, Any]
@@ -118,26 +120,29 @@ def _common_batches(records: Sequence[Plain]) -> dict[int, str]:
 
 
 def _standing(system: str, records: list[Plain], common: Mapping[int, str], others: int) -> Standing:
-    newest = max(records, key=lambda record: str(record["run_id"]))
-    done = [record for record in records if record["status"] == "ok"]
-    samples = [float(e["seconds"]) for record in done for e in record["epochs"] if not e["warmup"]]
-    before = [_start_up(record) for record in done]
+    rounds = Rounds(records)
+    done = Rounds([record for record in records if record["status"] == "ok"] or records)
+    samples = rounds.samples(of_epochs(epoch_seconds))
+    before = rounds.samples(lambda record: [_start_up(record)])
     epoch_s = spread(samples) if samples else None
     before_s = statistics.median(before) if before else 0.0
-    status = "ok" if samples else newest["status"] if newest["status"] != "ok" else "not measured"
-    bent = any(record["verdict"] == "CAVEATS" for record in (done or records))
     return Standing(
         system=system,
-        options=dict(newest["config"]["options"]),
-        status=status,
+        options=dict(rounds.newest["config"]["options"]),
+        status="ok" if samples else rounds.without,
         samples=samples,
         epoch_s=epoch_s,
         start_up_s=before_s,
-        amortised_s=epoch_s.median + before_s / max(1, newest["config"]["epochs"]) if epoch_s else None,
-        verdict="CAVEATS" if bent else "VALID",
-        record=max(done, key=lambda record: str(record["run_id"])) if done else newest,
-        runs=sorted(str(record["run_id"]) for record in records),
-        own_batches=any(common.get(epoch, own) != own for record in done for epoch, own in _digests(record).items()),
+        amortised_s=epoch_s.median + before_s / max(1, rounds.newest["config"]["epochs"]) if epoch_s else None,
+        verdict=done.verdict,
+        record=done.newest,
+        runs=rounds.runs,
+        own_batches=any(
+            common.get(epoch, own) != own
+            for record in records
+            if record["status"] == "ok"
+            for epoch, own in _digests(record).items()
+        ),
         others=others,
     )
 

@@ -63,8 +63,7 @@ def write_report(
         raise InputError(f"--out is {out}, a folder", f"name the file, like {out / NAME}")
     progress("reading records")
     evidence = load_evidence(root)
-    records = [] if evidence.frame.empty else list(evidence.frame["record"])
-    folders = {} if evidence.frame.empty else dict(zip(evidence.frame["run_id"], evidence.frame["path"], strict=True))
+    records, folders = evidence.records, evidence.folders
     bad = list(evidence.frame.attrs.get("bad", []))
     progress("drawing figures")
     rendered = render(list(catalogue().values()), evidence, Path(root) / "figures")
