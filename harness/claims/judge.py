@@ -12,8 +12,8 @@ from harness.claims.setting import Declared, default_profile
 from harness.compare.points import NotDrawn
 
 if TYPE_CHECKING:
-    from harness.claims.records import Plain
     from harness.compare.evidence import Evidence
+    from harness.compare.rounds import Plain
 
 
 @dataclass(frozen=True)

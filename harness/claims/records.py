@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def stages_s(*names: str) -> Samples:
     """Return a function for the seconds of some stages together in each measured epoch that has one of them."""
 
-    def value(epoch: Plain) -> float | None:
+    def value(epoch: Mapping[str, Any]) -> float | None:
         found = [epoch["stages_s"].get(name) for name in names]
         return sum(seconds or 0.0 for seconds in found) if any(s is not None for s in found) else None
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from harness.claims.judge import Judged
 from harness.figures.base import published
@@ -33,29 +34,28 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One figure or table of the gallery.
+class Entry(Rendered):
+    """One figure or table of the gallery, as it was rendered, and its content.
 
     Attributes:
         image: data URI; empty for tables and for undrawn figures.
         published: the paper's values beside ours; None where the paper gives no numbers.
+        judged: claims of the figure.
         links: (kind, address relative to the report) of the files beside it.
     """
 
-    id: str
-    paper: str
-    title: str
-    drawn: bool
-    reason: str
-    caption: str
-    runs: list[str]
     image: str = ""
     width: int = 0
     height: int = 0
     table: Table | None = None
     published: Table | None = None
-    claims: list[Judged] = field(default_factory=list)
+    judged: list[Judged] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there is an image or a table."""
+        return bool(self.image or self.table)
 
 
 def gallery(rendered: Sequence[Rendered], board: Scoreboard, beside: str) -> list[Entry]:
@@ -72,54 +72,45 @@ def _natural(text: str) -> list[tuple[int, str]]:
 
 
 def _entry(one: Rendered, board: Scoreboard, beside: str) -> Entry:
-    image, width, height, table = "", 0, 0, None
     by_kind = {file.suffix: file for file in one.files}
-    reason = one.reason
+    reason, ours = one.reason, ""
+    shown: dict[str, Any] = {}
     try:
         if ".png" in by_kind:
-            image, width, height = _image(by_kind[".png"])
+            shown = _image(by_kind[".png"])
         elif ".md" in by_kind:
-            table = read_markdown(by_kind[".md"].read_text(encoding="utf-8"))
+            shown = {"table": read_markdown(by_kind[".md"].read_text(encoding="utf-8"))}
         ours = by_kind[".csv"].read_text(encoding="utf-8") if ".csv" in by_kind else ""
     except (OSError, SyntaxError, UnicodeDecodeError) as error:  # Pillow raises SyntaxError for a damaged PNG
-        reason, ours = f"its files cannot be read: {error}", ""
+        reason = f"its files cannot be read: {error}"
     return Entry(
-        id=one.id,
-        paper=one.paper,
-        title=one.title,
-        drawn=bool(image or table),
-        reason=reason,
-        caption=one.caption,
-        runs=list(one.runs),
-        image=image,
-        width=width,
-        height=height,
-        table=table,
+        **{**vars(one), "reason": reason, **shown},
         published=_published(one.id, ours),
-        claims=board.of_figure(tuple(one.claims), one.id),
+        judged=board.of_figure(tuple(one.claims), one.id),
         links=[(kind[1:].upper(), f"{beside}/{file.name}") for kind, file in by_kind.items()],
     )
 
 
-def _image(path: Path) -> tuple[str, int, int]:
-    """Return a PNG as a data URI of lossless WebP (half the size), with width and height in pixels."""
+def _image(path: Path) -> dict[str, Any]:
+    """Return a PNG as `image`, a data URI of lossless WebP (half the size), with `width` and `height` in pixels."""
     from PIL import Image
 
+    out = io.BytesIO()
     with Image.open(path) as picture:
-        out = io.BytesIO()
         picture.convert("RGB").save(out, "WEBP", lossless=True, method=2, quality=50)
-        width, height = picture.size
-    return "data:image/webp;base64," + base64.b64encode(out.getvalue()).decode(), width, height
+        image = "data:image/webp;base64," + base64.b64encode(out.getvalue()).decode()
+        return {"image": image, "width": picture.width, "height": picture.height}
 
 
 def read_markdown(text: str) -> Table | None:
     """Return the first table of Markdown by `harness.figures.render.markdown`; None where there is none."""
     lines = [line for line in text.splitlines() if line.startswith("| ")]
-    if len(lines) < 2:
-        return None
     cells = [[cell.replace("\\|", "|").strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
-    rows = cells[2:]
-    return Table(cells[0], rows[:SHOWN], max(0, len(rows) - SHOWN))
+    return _shortened(cells[0], cells[2:]) if len(lines) > 1 else None
+
+
+def _shortened(header: list[str], rows: list[list[str]]) -> Table:
+    return Table(header, rows[:SHOWN], max(0, len(rows) - SHOWN))
 
 
 def _published(figure: str, ours: str) -> Table | None:
@@ -127,24 +118,16 @@ def _published(figure: str, ours: str) -> Table | None:
     theirs = published(figure)
     if theirs.empty:
         return None
-    mine = _values(ours)
-    rows = []
+    mine, rows = _values(ours), []
     for entry in theirs.to_dict("records"):
-        series, place = _text(entry.get("series")), _text(entry.get("x"))
-        rows.append(
-            [
-                series,
-                place,
-                _text(entry.get("value")),
-                mine.get((series, place), "–"),
-                _text(entry.get("unit")),
-                _text(entry.get("source")) + (", read off a plot" if entry.get("read") == "plot" else ""),
-            ]
-        )
+        series, place, value, unit, source = (_text(entry.get(n)) for n in ("series", "x", "value", "unit", "source"))
+        read = ", read off a plot" if entry.get("read") == "plot" else ""
+        rows.append([series, place, value, mine.get((series, place), "–"), unit, source + read])
     header = ["series", "x", "paper", "ours", "unit", "source"]
-    if not any(row[3] != "–" for row in rows):
-        header, rows = [*header[:3], *header[4:]], [[*row[:3], *row[4:]] for row in rows]
-    return Table(header, rows[:SHOWN], max(0, len(rows) - SHOWN))
+    if all(row[3] == "–" for row in rows):
+        for line in (header, *rows):
+            del line[3]
+    return _shortened(header, rows)
 
 
 def _values(text: str) -> dict[tuple[str, str], str]:

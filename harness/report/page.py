@@ -110,15 +110,9 @@ def page(content: Content) -> str:
         scripts=[Markup(script) for script in scripts],  # ours and plotly's
         data=Markup(embedded(data)),
         packed=Markup(embedded({"details": content.details, "timelines": content.timelines})),
-        headline=content.headline,
-        board=content.board,
-        entries=content.entries,
         papers=list(dict.fromkeys(entry.paper for entry in content.entries)),
         drawn=sum(entry.drawn for entry in content.entries),
-        tiles=content.tiles,
-        sentences=content.sentences,
-        unreadable=content.unreadable,
-        colophon=content.colophon,
+        **vars(content),
     )
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from harness.claims.judge import Judged, judge_one
 from harness.claims.published import Claim
-from harness.claims.records import Plain
+from harness.compare.rounds import Plain
 from harness.claims.setting import Declared
 from harness.compare.evidence import Evidence
 from harness.figures.base import catalogue
