@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
+from harness.settings import Strict, strict
 from workloads.errors import InputError
 
 _GB_OF_A_TB = 1000.0
 
 
-class Price(BaseModel):
+class Price(Strict, frozen=True):
     """Price of one drive, per GB or with its capacity; `source` has place and date, since prices change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     price_per_gb: float | None = Field(default=None, gt=0)
     price: float | None = Field(default=None, gt=0)
@@ -54,15 +53,7 @@ def load_prices(path: Path) -> dict[str, Price]:
     for name, values in rows:
         if name in found:
             raise InputError(f"{path}: {name} stands there twice", "keep one of them")
-        try:
-            found[name] = Price.model_validate(values)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            said = first["msg"].removeprefix("Value error, ")
-            raise InputError(
-                f"{path}: {name}: {where + ': ' if where else ''}{said}", f"keys are {', '.join(Price.model_fields)}"
-            ) from error
+        found[name] = strict(Price, values, f"{path}: {name}")
     return found
 
 

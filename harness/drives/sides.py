@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.drives.prices import Price
 from harness.drives.whatif import Device
@@ -51,6 +51,15 @@ class Cell:
     runs: tuple[str, ...] = ()
 
 
+class Growth(NamedTuple):
+    """Ratio of a system's slowest epoch to its fastest, and the drives of the two."""
+
+    system: str
+    ratio: float
+    fastest: str
+    slowest: str
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Comparison of drives on one `workload` (in words; empty without a usable run); `systems` are in drawing order."""
@@ -65,14 +74,14 @@ class Comparison:
         """Return the cell of a drive and a system; None without one."""
         return next((cell for cell in self.cells if (cell.device, cell.system) == (device, system)), None)
 
-    def growth(self) -> list[tuple[str, float, str, str]]:
-        """Return each system's (name, slowest / fastest epoch, fastest drive, slowest drive), smallest ratio first."""
+    def growth(self) -> list[Growth]:
+        """Return the growth of each system with epochs on two drives or more, the smallest first."""
         found = []
         for system in self.systems:
             mine = sorted((cell for cell in self.cells if cell.system == system), key=lambda cell: cell.epoch_s)
             if len(mine) > 1:
-                found.append((system, mine[-1].epoch_s / mine[0].epoch_s, mine[0].device, mine[-1].device))
-        return sorted(found, key=lambda entry: entry[1])
+                found.append(Growth(system, mine[-1].epoch_s / mine[0].epoch_s, mine[0].device, mine[-1].device))
+        return sorted(found, key=lambda growth: growth.ratio)
 
 
 def latencies(device: Device, depth: int) -> dict[str, float]:
@@ -108,9 +117,6 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
             for side in comparison.sides
         ],
         "epochs": [{**vars(cell), "runs": list(cell.runs)} for cell in comparison.cells],
-        "growth": [
-            {"system": system, "ratio": ratio, "fastest": fastest, "slowest": slowest}
-            for system, ratio, fastest, slowest in comparison.growth()
-        ],
+        "growth": [growth._asdict() for growth in comparison.growth()],
         "notes": list(comparison.notes),
     }
