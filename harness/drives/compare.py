@@ -11,10 +11,8 @@ from harness.drives.prices import Price, price_of
 from harness.drives.sides import DEEP, SHALLOW, Cell, Comparison, Side, latencies
 from harness.drives.whatif import Device, counts_for, predict_record, typical, usable, workload_name
 from harness.records.hosts import host_fingerprint
-from harness.records.record import EpochRecord, Record, spread
+from harness.records.record import Record, spread
 from workloads.errors import InputError
-
-_HOUR_S = 3600.0
 
 
 def compare(
@@ -59,23 +57,20 @@ def _side(device: Device, price: Price | None) -> Side:
         rates = [p.iops for p in profile.points if p.pattern == "random" and p.block_bytes == known]
         return max(rates, default=None)
 
+    shallow, queued = latencies(device, SHALLOW), latencies(device, DEEP)
+    deep = device.drive.best(4096) if device.drive else None
     figures: dict[str, float | None] = {
         "randread_512_iops": rate(512),
         "randread_4k_iops": rate(4096),
         "randread_64k_iops": rate(65536),
         "seqread_bytes_per_s": profile.sequential_bytes_per_s() or None,
+        "latency_1_p50_s": shallow.get("50"),
+        "latency_1_p99_s": shallow.get("99"),
+        "latency_64_p50_s": queued.get("50"),
+        "latency_64_p99_s": queued.get("99"),
+        "latency_64_p999_s": queued.get("99.9"),
+        "cpu_s_per_read": deep.cpu_s_per_request if deep else None,
     }
-    wanted = {
-        "latency_1_p50_s": (SHALLOW, "50"),
-        "latency_1_p99_s": (SHALLOW, "99"),
-        "latency_64_p50_s": (DEEP, "50"),
-        "latency_64_p99_s": (DEEP, "99"),
-        "latency_64_p999_s": (DEEP, "99.9"),
-    }
-    for name, (depth, percentile) in wanted.items():
-        figures[name] = latencies(device, depth).get(percentile)
-    deep = device.drive.best(4096) if device.drive else None
-    figures["cpu_s_per_read"] = deep.cpu_s_per_request if deep else None
     return Side(device, figures, price)
 
 
@@ -125,21 +120,17 @@ def _without_ablations(records: Sequence[Record]) -> list[Record]:
 
 
 def _cells(sides: Sequence[Side], records: Sequence[Record]) -> list[Cell]:
-    systems: dict[str, list[Record]] = {}
-    for record in records:
-        systems.setdefault(record.system, []).append(record)
     found = []
     for side in sides:
-        for system, group in systems.items():
+        for system in dict.fromkeys(record.system for record in records):
+            group = [record for record in records if record.system == system]
             here = [record for record in group if ran_on(record, side.device)]
-            cell = _measured(side, system, here) if here else _predicted(side, system, group)
-            if cell is not None:
-                found.append(cell)
-    return found
+            found.append(_measured(side, system, here) if here else _predicted(side, system, group))
+    return [cell for cell in found if cell is not None]
 
 
 def _measured(side: Side, system: str, records: Sequence[Record]) -> Cell | None:
-    epochs: list[EpochRecord] = [epoch for record in records for epoch in record.measured]
+    epochs = [epoch for record in records for epoch in record.measured]
     if not epochs:
         return None
     took = spread([epoch.seconds for epoch in epochs])
@@ -160,7 +151,7 @@ def _measured(side: Side, system: str, records: Sequence[Record]) -> Cell | None
         bytes_per_s=moved / seconds,
         request_bytes=size,
         device_share=reads / seconds / possible if possible else None,
-        per_price=_per_price(side.price, took.median),
+        per_price=side.epochs_per_price(took.median),
         verdict="/".join(dict.fromkeys(record.verdict for record in records)),
         runs=tuple(record.run_id for record in records),
     )
@@ -178,35 +169,28 @@ def _predicted(side: Side, system: str, records: Sequence[Record]) -> Cell | Non
         epoch_s=middle,
         predicted=True,
         bound=nearest.bound,
-        per_price=_per_price(side.price, middle),
+        per_price=side.epochs_per_price(middle),
         runs=tuple(record.run_id for record in counted),
     )
-
-
-def _per_price(price: Price | None, epoch_s: float) -> float | None:
-    return _HOUR_S / epoch_s / price.per_tb if price else None
 
 
 def _notes(sides: Sequence[Side], cells: Sequence[Cell], records: Sequence[Record], others: int) -> list[str]:
     notes = []
     if not records:
         notes.append("no usable run is there, so drives are compared by fio alone: `outcore run … --disk-class NAME`")
-    predicted = [cell for cell in cells if cell.predicted]
-    if predicted:
+    if predicted := [cell for cell in cells if cell.predicted]:
         where = ", ".join(dict.fromkeys(cell.device for cell in predicted))
         counted = ", ".join(dict.fromkeys(record.config.disk_class for record in records))
         notes.append(
             f"PREDICTED, not measured, on {where}: from the counters of runs under {counted} and the drive's profile"
         )
-    limits = [side.device.name for side in sides if side.device.source == "limits"]
-    if limits:
+    if limits := [side.device.name for side in sides if side.device.source == "limits"]:
         notes.append(f"of {', '.join(limits)} only the class's limits are known: no latency, no curve of its own")
     if few := [side.device.name for side in sides if side.device.source == "limits, runs"]:
         notes.append(
             f"of {', '.join(few)} only the class's limits are known: few reads in flight are taken to be as slow as on "
             "the device that runs were made on"
         )
-    emulated = [side.device.name for side in sides if side.device.disk_class not in ("", "none")]
     shown = {(cell.device, cell.system) for cell in cells}
     systems = dict.fromkeys(cell.system for cell in cells)
     for side in sides:
@@ -215,7 +199,7 @@ def _notes(sides: Sequence[Side], cells: Sequence[Cell], records: Sequence[Recor
                 f"{side.device.name} has no epoch of {', '.join(absent)}: not run on it, and what was read elsewhere "
                 "does not say what would be read there"
             )
-    if emulated:
+    if emulated := [side.device.name for side in sides if side.device.disk_class not in ("", "none")]:
         notes.append(f"{', '.join(emulated)}: EMULATED by limiting IOPS and bandwidth of another device")
     for side in sides:
         condition = side.device.drive.condition if side.device.drive else None
@@ -228,8 +212,7 @@ def _notes(sides: Sequence[Side], cells: Sequence[Cell], records: Sequence[Recor
         notes.append(f"runs of {len(hosts)} kinds of host: what processors add differs between them")
     if any(record.config.device.startswith("emulated:") for record in records):
         notes.append("the accelerator is EMULATED: training takes the time a named one takes")
-    priced = {side.price.source for side in sides if side.price}
-    if priced:
+    if priced := {side.price.source for side in sides if side.price}:
         notes.append(f"prices: {'; '.join(sorted(priced))}; of a divided class, those of the whole one")
     if others:
         notes.append(f"{others} other workloads were run and are not shown (choose by dataset or memory)")

@@ -21,6 +21,10 @@ class Side:
     figures: dict[str, float | None]
     price: Price | None = None
 
+    def epochs_per_price(self, epoch_s: float) -> float | None:
+        """Return epochs an hour, divided by the price of 1 TB of the drive; None without a price."""
+        return 3600.0 / epoch_s / self.price.per_tb if self.price else None
+
 
 @dataclass(frozen=True)
 class Cell:
