@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.advise.trace import implied_trace, take_trace
+from harness.advise.trace import take_trace
 
 if TYPE_CHECKING:
     from harness.advise.implied import ImpliedGraph
@@ -126,10 +126,7 @@ def advise(
     # The planned device may have more memory than this host has free: none of it is used.
     accelerator = make_accelerator(setting.device, memory_bytes=setting.device_memory, touch=False)
     try:
-        if graph is None:
-            trace = take_trace(setting.workload, accelerator, batches, progress)
-        else:
-            trace = implied_trace(setting.workload, graph, accelerator, batches, progress)
+        trace = take_trace(setting.workload, accelerator, batches, progress, graph)
         chosen = list(names() if systems is None else systems)
 
         def ranked(at: Setting, disk: DiskProfile) -> list[RankedSystem]:
@@ -140,15 +137,13 @@ def advise(
             return sorted(found, key=lambda entry: (entry.total_s(at.epochs), entry.system))
 
         now = ranked(setting, profile)
-        changes = {}
-        for text, at, disk in (
-            ("twice the memory", replace(setting, host=_GROWTH * setting.host), profile),
-            ("a disk twice as fast", setting, _faster(profile, _GROWTH)),
-        ):
-            able = [entry for entry in ranked(at, disk) if not entry.refused]
-            if able:
-                changes[text] = able[0]
         able = [entry for entry in now if not entry.refused]
+        others = {
+            "twice the memory": ranked(replace(setting, host=_GROWTH * setting.host), profile),
+            "a disk twice as fast": ranked(setting, _faster(profile, _GROWTH)),
+        }
+        firsts = {text: next((entry for entry in found if not entry.refused), None) for text, found in others.items()}
+        changes = {text: first for text, first in firsts.items() if first is not None}
         return Advice(able, [entry for entry in now if entry.refused], trace, changes)
     finally:
         accelerator.close()

@@ -27,47 +27,37 @@ _SCRATCH_OF_BATCH = 2
 
 
 def take_trace(
-    workload: Workload, accelerator: Accelerator, batches: int, progress: Callable[[str], None] = lambda text: None
+    workload: Workload,
+    accelerator: Accelerator,
+    batches: int,
+    progress: Callable[[str], None] = lambda text: None,
+    graph: ImpliedGraph | None = None,
 ) -> Trace:
-    """Sample up to `batches` mini-batches of each of two epochs; read `indptr` and the lists drawn from, no features.
+    """Sample some mini-batches of each of two epochs; read `indptr` and the lists drawn from, no features.
 
     Args:
         batches: greatest number of mini-batches to sample of an epoch.
+        graph: implied graph to sample in place of the stored one; the time of sampling it is set to 0.
 
     Raises:
         InputError: the mini-batches make more accesses than `MOST_ACCESSES`.
     """
     from systems.engine.io.topology import mapped_sampler
+    from workloads.sampling.make import make_seed_plan
 
+    num_batches = make_seed_plan(workload).num_batches
+    cut = replace(workload, sampler=replace(workload.sampler, max_batches=min(batches, num_batches)))
+    trace = Trace(cut, workload, num_batches)
+    if graph is not None:
+        _fill(trace, graph, graph.indptr, accelerator, progress)
+        trace.sample_s, trace.hot = 0.0, graph.hottest
+        _keep_bounds(trace, _SCRATCH_OF_BATCH * max(trace.nbytes))
+        return trace
     indptr = workload.dataset.load("indptr")
-    cut, num_batches = _cut(workload, batches)
     sampler = mapped_sampler(cut, indptr=indptr)
-    trace = _filled(Trace(cut, workload, num_batches), sampler, indptr, _Steps(cut, accelerator), progress)
+    _fill(trace, sampler, indptr, accelerator, progress)
     if trace.sampled < num_batches:
         _keep_bounds(trace, sampler.scratch_bytes)
-    return trace
-
-
-def implied_trace(
-    workload: Workload,
-    graph: ImpliedGraph,
-    accelerator: Accelerator,
-    batches: int,
-    progress: Callable[[str], None] = lambda text: None,
-) -> Trace:
-    """Sample an implied graph as `take_trace` does a stored one; its sampling time is unknown and set to 0.
-
-    Args:
-        graph: implied graph, from which `trace.hot` comes.
-        batches: greatest number of mini-batches to sample of an epoch.
-
-    Raises:
-        InputError: the mini-batches make more accesses than `MOST_ACCESSES`.
-    """
-    cut, num_batches = _cut(workload, batches)
-    trace = _filled(Trace(cut, workload, num_batches), graph, graph.indptr, _Steps(cut, accelerator), progress)
-    trace.sample_s, trace.hot = 0.0, graph.hottest
-    _keep_bounds(trace, _SCRATCH_OF_BATCH * max(trace.nbytes))
     return trace
 
 
@@ -80,26 +70,9 @@ def _keep_bounds(trace: Trace, scratch_bytes: int) -> None:
         np.tile(np.array(sizes, dtype=np.int64).reshape(2, -1), times)[:, : trace.num_batches]
         for sizes in ([len(part) for part in trace.nodes], trace.edges)
     )
-    first = int(nodes.argmax())
-    bounds = BatchBounds(
-        int(nodes.max()),
-        int(edges.max()),
-        max(trace.nbytes),
-        divmod(first, trace.num_batches),
-        nodes,
-        edges,
-        scratch_bytes,
-    )
+    largest = divmod(int(nodes.argmax()), trace.num_batches)
+    bounds = BatchBounds(int(nodes.max()), int(edges.max()), max(trace.nbytes), largest, nodes, edges, scratch_bytes)
     keep_bounds(trace.whole, bounds)
-
-
-def _cut(workload: Workload, batches: int) -> tuple[Workload, int]:
-    """Cut a workload to at most `batches` mini-batches an epoch; return it with an epoch's number of mini-batches."""
-    from workloads.sampling.make import make_seed_plan
-
-    num_batches = make_seed_plan(workload).num_batches
-    count = min(batches, num_batches)
-    return replace(workload, sampler=replace(workload.sampler, max_batches=count)), num_batches
 
 
 class Sampler(Protocol):
@@ -109,28 +82,32 @@ class Sampler(Protocol):
         """Sample one mini-batch."""
 
 
-def _filled(trace: Trace, sampler: Sampler, indptr: Any, steps: _Steps, progress: Callable[[str], None]) -> Trace:
+def _fill(
+    trace: Trace, sampler: Sampler, indptr: Any, accelerator: Accelerator, progress: Callable[[str], None]
+) -> None:
+    """Sample the mini-batches of a trace.
+
+    Raises:
+        InputError: they make more accesses than `MOST_ACCESSES`.
+    """
     from systems.engine.cache.split_tuner import touched_pages
+    from workloads.errors import InputError
     from workloads.sampling.make import make_seed_plan
 
     cut = trace.workload
     plan, count = make_seed_plan(cut), cut.sampler.max_batches
+    steps = _Steps(cut, accelerator)
     sizes: list[int] = []
-    held, started = 0, time.thread_time()
-    spent = 0.0
+    held, spent = 0, 0.0
     for epoch in range(2):
         for index, seeds in enumerate(plan.batches(epoch)):
             progress(f"sampling mini-batch {epoch * count + index + 1} of {2 * count}")
             started = time.thread_time()
             batch = sampler.sample(epoch, index, seeds)
             spent += time.thread_time() - started
+            hops = [touched_pages(cut, replace(batch, blocks=(block,)), indptr)[1] for block in batch.blocks]
             trace.nodes.append(batch.nodes.astype(np.uint32))
-            trace.hop_pages.append(
-                [
-                    np.unique(touched_pages(cut, replace(batch, blocks=(block,)), indptr)[1]).astype(np.uint32)
-                    for block in batch.blocks
-                ]
-            )
+            trace.hop_pages.append([np.unique(pages).astype(np.uint32) for pages in hops])
             trace.pages.append(np.unique(np.concatenate(trace.hop_pages[-1])))
             trace.train_s.append(steps.seconds(batch))
             sizes.append(sum(block.indptr.nbytes + block.indices.nbytes for block in batch.blocks) + batch.nodes.nbytes)
@@ -138,19 +115,12 @@ def _filled(trace: Trace, sampler: Sampler, indptr: Any, steps: _Steps, progress
             trace.nbytes.append(batch.nbytes)
             held += len(trace.nodes[-1]) + len(trace.pages[-1]) + sum(len(pages) for pages in trace.hop_pages[-1])
         if epoch == 0 and held > MOST_ACCESSES // 2:
-            raise _too_large(count, held)
+            raise InputError(
+                f"{count} mini-batches make {held:,} accesses an epoch, more than are held",
+                f"use --batches {max(1, count * MOST_ACCESSES // 2 // held)}",
+            )
     trace.sample_s = spent / max(1, len(trace.nodes))
     trace.graph_bytes = float(np.mean(sizes)) if sizes else 0.0
-    return trace
-
-
-def _too_large(count: int, held: int) -> Exception:
-    from workloads.errors import InputError
-
-    fewer = max(1, count * MOST_ACCESSES // 2 // held)
-    return InputError(
-        f"{count} mini-batches make {held:,} accesses an epoch, more than are held", f"use --batches {fewer}"
-    )
 
 
 class _Steps:

@@ -8,9 +8,9 @@ import pandas as pd
 
 from harness.claims.judge import Judged, judge_one
 from harness.claims.published import Claim
-from harness.compare.rounds import Plain
 from harness.claims.setting import Declared
 from harness.compare.evidence import Evidence
+from harness.compare.rounds import Plain
 from harness.figures.base import catalogue
 from harness.plan.experiment import PlannedRun, check_options, load_experiment
 from harness.records.record import RunConfig
