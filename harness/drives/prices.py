@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from harness.settings import Strict, strict
 from workloads.errors import InputError
@@ -15,8 +15,10 @@ from workloads.errors import InputError
 _GB_OF_A_TB = 1000.0
 
 
-class Price(Strict, frozen=True):
+class Price(Strict):
     """Price of one drive, per GB or with its capacity; `source` has place and date, since prices change."""
+
+    model_config = ConfigDict(frozen=True)
 
     price_per_gb: float | None = Field(default=None, gt=0)
     price: float | None = Field(default=None, gt=0)

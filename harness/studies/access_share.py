@@ -24,7 +24,7 @@ def run(params: AccessShareParams, context: StudyContext) -> Plain:
         `shares` (one for each bucket, the last beyond the last bound), `accesses`, `touched` (share of nodes in any
         mini-batch), `batches`, `rows_per_batch` (mean).
     """
-    samples = sampled(context.workload(params), params.epochs, context.progress)
+    samples = sampled(params, context)
     counts, total = samples.counts(), samples.accesses
     ranked = samples.hottest(samples.num_nodes)
     covered = [

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from harness.studies.base import Plain, StudyContext, study
-from harness.studies.planning import PlanningParams, Sampled, packed_rows, row_bytes_of, sampled, searching
+from harness.studies.planning import PlanningParams, Sampled, packed_rows, sampled, searching
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from systems.diskgnn.layout import ColdSamples
 
 _QUANTILES = 20
@@ -47,11 +46,8 @@ def run(params: AmplificationParams, context: StudyContext) -> Plain:
         disk cache), `amplification`, `cache_amplification`, and `reduction`: 21 quantiles over mini-batches of the
         share of bytes saved against one global cache in the order of ids.
     """
-    import numpy as np
-
-    workload = context.workload(params)
-    samples = sampled(workload, params.epochs, context.progress)
-    row, cold, count = row_bytes_of(params, workload), samples.cold(params.memory_share), len(samples)
+    samples = sampled(params, context)
+    row, cold, count = params.row_bytes or samples.row_bytes, samples.cold(params.memory_share), len(samples)
     lengths = [count, *sorted({min(length, count) for length in params.segments} - {count})]
     layouts: list[Plain] = []
     plain = np.zeros(0)
@@ -77,8 +73,6 @@ def run(params: AmplificationParams, context: StudyContext) -> Plain:
 def _layout(
     samples: Sampled, cold: ColdSamples, params: AmplificationParams, row: int, length: int, reordered: bool
 ) -> tuple[Plain, npt.NDArray[np.float64]]:
-    import numpy as np
-
     from systems.diskgnn.layout import Shape
     from systems.diskgnn.search import rows_of
 

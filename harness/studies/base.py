@@ -30,10 +30,6 @@ Plain = dict[str, Any]
 Run = Callable[[Any, "StudyContext"], Plain]
 
 
-class NoParams(Strict):
-    """Parameters of a study without any."""
-
-
 class DatasetParams(Strict):
     """Parameters of a study of one dataset."""
 
@@ -54,15 +50,10 @@ class WorkloadParams(DatasetParams):
     seed: int = 0
 
 
-def check_shares(value: list[float]) -> list[float]:
-    """Sort the parameter `shares` and drop repeated ones; raise ValueError for one that is not in (0, 1]."""
-    if any(not 0 < share <= 1 for share in value):
-        raise ValueError("every share lies above 0 and is at most 1")
-    return sorted(set(value))
-
-
-#: Shares of rows, ascending, each above 0 and at most 1.
-Shares = Annotated[list[float], AfterValidator(check_shares), Field(min_length=1)]
+#: Shares of rows, ascending, each once, above 0 and at most 1.
+Shares = Annotated[
+    list[Annotated[float, Field(gt=0, le=1)]], Field(min_length=1), AfterValidator(lambda value: sorted(set(value)))
+]
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from harness.studies.base import Plain, StudyContext, WorkloadParams, study
 
@@ -19,14 +19,9 @@ RANKINGS: dict[str, Method] = {"PaGraph": "out-degree", "AliGraph": "aligraph", 
 class HitParams(WorkloadParams):
     """The workload, and the cached shares of all rows."""
 
-    shares: list[float] = Field(default_factory=lambda: [0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0], min_length=1)
-
-    @field_validator("shares")
-    @classmethod
-    def _in_range(cls, value: list[float]) -> list[float]:
-        if any(not 0 <= share <= 1 for share in value):
-            raise ValueError("a share of the rows is from 0 to 1")
-        return value
+    shares: list[Annotated[float, Field(ge=0, le=1)]] = Field(
+        default_factory=lambda: [0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0], min_length=1
+    )
 
 
 @study("device-cache-hits", "Hit ratio of a static device cache, by ranking", HitParams, lambda params: 25.0)

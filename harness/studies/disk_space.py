@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from harness.studies.base import Plain, StudyContext, study
-from harness.studies.planning import PlanningParams, packed_rows, row_bytes_of, sampled
+from harness.studies.planning import PlanningParams, packed_rows, sampled
 
 
 class DiskSpaceParams(PlanningParams):
@@ -28,9 +28,8 @@ def run(params: DiskSpaceParams, context: StudyContext) -> Plain:
         `least_bytes` (with disk caches of the best segment length), and both over the bytes of the feature table
         (`packed_x`, `least_x`); `accesses`, `batches`, `rows_per_batch`, `row_bytes`.
     """
-    workload = context.workload(params)
-    samples = sampled(workload, params.epochs, context.progress)
-    row = row_bytes_of(params, workload)
+    samples = sampled(params, context)
+    row = params.row_bytes or samples.row_bytes
     points = []
     for share in params.memory_shares:
         rows = packed_rows(samples, samples.cold(share), range(1, len(samples) + 1))

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from typing import Literal, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from harness.studies.base import Plain, Shares, StudyContext, WorkloadParams, study
 
 # The names of `systems.engine.cache.policies.POLICIES`, without an import for a list of names.
-POLICIES = ("belady", "degree", "lru", "fifo", "lfu", "clock", "sieve", "s3-fifo")
+Policy = Literal["belady", "degree", "lru", "fifo", "lfu", "clock", "sieve", "s3-fifo"]
+POLICIES: tuple[Policy, ...] = get_args(Policy)
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 
 
 class MissRatioParams(WorkloadParams):
     """Parameters: `policies` as of `outcore data trace`; `shares` of the feature table's rows, above 0, at most 1."""
 
-    policies: list[str] = Field(default_factory=lambda: list(POLICIES), min_length=1)
+    policies: list[Policy] = Field(default_factory=lambda: list(POLICIES), min_length=1)
     shares: Shares = Field(default_factory=lambda: list(SHARES))
-
-    @field_validator("policies")
-    @classmethod
-    def _known(cls, value: list[str]) -> list[str]:
-        for name in value:
-            if name not in POLICIES:
-                raise ValueError(f"there is no policy {name!r}, choose of {', '.join(POLICIES)}")
-        return value
 
 
 @study(
@@ -55,7 +47,8 @@ def run(params: MissRatioParams, context: StudyContext) -> Plain:
     for policy in params.policies:
         context.progress(f"simulating {policy}")
         (entry,) = compare(workload, trace, [policy], sizes, threads=threads)
-        found.append({"policy": policy, "misses": _plain(entry.misses), "fills": _plain(entry.fills)})
+        counts = {"misses": entry.misses, "fills": entry.fills}
+        found.append({"policy": policy, **{name: [int(value) for value in values] for name, values in counts.items()}})
     return {
         "accesses": trace.accesses,
         "unique_rows": trace.num_rows,
@@ -75,10 +68,6 @@ def read_ratios(result: Plain, policy: str) -> list[float]:
     """
     for entry in result["policies"]:
         if entry["policy"] == policy:
-            reads: Sequence[tuple[int, int]] = list(zip(entry["misses"], entry["fills"], strict=True))
+            reads = zip(entry["misses"], entry["fills"], strict=True)
             return [(misses + fills) / max(1, result["accesses"]) for misses, fills in reads]
     raise KeyError(policy)
-
-
-def _plain(values: Any) -> list[int]:
-    return [int(value) for value in values]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from harness.studies.base import Plain, StudyContext, study
-from harness.studies.planning import PlanningParams, packed_rows, row_bytes_of, sampled, searching
+from harness.studies.planning import PlanningParams, packed_rows, sampled, searching
 from workloads.errors import BudgetError
 
 
@@ -39,9 +39,8 @@ def run(params: PackingSearchParams, context: StudyContext) -> Plain:
         `amplification` of its reads, `disk_bytes`; None where no layout fits the limit. `packed_x`: packing alone over
         the feature table. `batches`.
     """
-    workload = context.workload(params)
-    samples = sampled(workload, params.epochs, context.progress)
-    row, cold = row_bytes_of(params, workload), samples.cold(params.memory_share)
+    samples = sampled(params, context)
+    row, cold = params.row_bytes or samples.row_bytes, samples.cold(params.memory_share)
     packed = packed_rows(samples, cold, [1])[1] * row
     cases: list[Plain] = []
     for limit in params.limits:

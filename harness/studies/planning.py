@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,14 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from harness.studies.base import WorkloadParams, sample_all
+from harness.studies.base import StudyContext, WorkloadParams, sample_all
 from workloads.errors import InputError
 
 if TYPE_CHECKING:
     from systems.diskgnn.layout import ColdSamples
     from systems.diskgnn.ranking import AccessCounts, Ids
     from systems.diskgnn.search import Search
-    from workloads.workload import Workload
 
 #: Most node ids held in memory, 4 bytes each, so that a small host's memory suffices.
 MAX_ACCESSES = 1_500_000_000
@@ -41,11 +40,12 @@ class PlanningParams(WorkloadParams):
 
 @dataclass
 class Sampled:
-    """The unique node ids (uint32) of each mini-batch of a workload, with the graph's nodes and the workload's seed."""
+    """Unique node ids (uint32) of each mini-batch of a workload, with nodes of its graph, its seed and bytes of a row."""
 
     batches: list[npt.NDArray[np.uint32]]
     num_nodes: int
     seed: int
+    row_bytes: int
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -87,19 +87,21 @@ class Sampled:
 _LAST: dict[Any, Sampled] = {}
 
 
-def sampled(workload: Workload, epochs: int, progress: Callable[[str], None]) -> Sampled:
-    """Sample all mini-batches of the first `epochs` as in a run; keep those of the last workload.
+def sampled(params: WorkloadParams, context: StudyContext) -> Sampled:
+    """Sample all mini-batches of the study's workload as in a run; keep those of the last workload.
 
     Raises:
         InputError: the mini-batches make more than `MAX_ACCESSES` accesses.
     """
     from workloads.sampling.make import make_seed_plan
 
-    key = (workload.dataset.fingerprint, workload.sampler, workload.model.layers, workload.seed, epochs)
+    workload, epochs = context.workload(params), params.epochs
+    dataset = workload.dataset
+    key = (dataset.fingerprint, workload.sampler, workload.model.layers, workload.seed, epochs)
     if key in _LAST:
         return _LAST[key]
     _LAST.clear()
-    progress(f"sampling {epochs} epoch(s) of {workload.dataset.name}, fan-out {workload.sampler.fanout}")
+    context.progress(f"sampling {epochs} epoch(s) of {dataset.name}, fan-out {workload.sampler.fanout}")
     count = epochs * make_seed_plan(workload).num_batches
     batches: list[npt.NDArray[np.uint32]] = []
     for *_, batch in sample_all(workload, epochs, threads=_THREADS):
@@ -107,13 +109,9 @@ def sampled(workload: Workload, epochs: int, progress: Callable[[str], None]) ->
             about = f"about {batch.num_nodes * count} row accesses"
             raise InputError(f"{about} are more than the {MAX_ACCESSES} that are held", "set max_batches")
         batches.append(batch.nodes.astype(np.uint32))
-    _LAST[key] = Sampled(batches, workload.dataset.num_nodes, workload.seed)
+    row_bytes = dataset.dim * dataset.feature_dtype.itemsize
+    _LAST[key] = Sampled(batches, dataset.num_nodes, workload.seed, row_bytes)
     return _LAST[key]
-
-
-def row_bytes_of(params: PlanningParams, workload: Workload) -> int:
-    """Return the bytes of one feature row."""
-    return params.row_bytes or workload.dataset.dim * workload.dataset.feature_dtype.itemsize
 
 
 def searching(
@@ -124,7 +122,6 @@ def searching(
     *,
     limit: int | None = None,
     hashes: int | None = None,
-    max_segment: int = 0,
 ) -> Search:
     """Return DiskGNN's search over these mini-batches; the limit is on bytes of feature rows alone (Eq. 2).
 
@@ -132,7 +129,6 @@ def searching(
         samples, cold: mini-batches, and the same without rows held in memory.
         limit: bytes on disk; None: no limit.
         hashes: number of MinHash functions; None: that of `params`.
-        max_segment: longest segment; 0: all mini-batches.
     """
     from systems.diskgnn.minhash import simulate_reads
     from systems.diskgnn.ranking import by_node
@@ -149,7 +145,7 @@ def searching(
         simulate=simulate,
         hashes=params.hashes if hashes is None else hashes,
         seed=samples.seed,
-        max_segment=max_segment or len(samples),
+        max_segment=len(samples),
     )
 
 

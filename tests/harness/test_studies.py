@@ -49,7 +49,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     known = {
         "counted": Study("counted", "counts", 1, WorkloadParams, count),
-        "failing": Study("failing", "fails", 1, base.NoParams, fail),
+        "failing": Study("failing", "fails", 1, Strict, fail),
     }
     monkeypatch.setattr(base, "_STUDIES", known)
     monkeypatch.setattr(base, "studies", lambda: known)

@@ -148,9 +148,9 @@ def test_an_expansion_is_told_beside_its_base(tmp_path: Path) -> None:
     ("study", "params", "said"),
     [
         ("miss-ratios", {"policies": ["lru", "magic"]}, "magic"),
-        ("miss-ratios", {"shares": [0.1, 1.5]}, "at most 1"),
+        ("miss-ratios", {"shares": [0.1, 1.5]}, "less than or equal to 1"),
         ("miss-ratios", {"shares": []}, "shares"),
-        ("access-coverage", {"shares": [0.0]}, "above 0"),
+        ("access-coverage", {"shares": [0.0]}, "greater than 0"),
         ("access-coverage", {"scores": ["beauty"]}, "beauty"),
     ],
 )
