@@ -40,7 +40,7 @@ class PlanningParams(WorkloadParams):
 
 @dataclass
 class Sampled:
-    """Unique node ids (uint32) of each mini-batch of a workload, with nodes of its graph, its seed and bytes of a row."""
+    """Unique node ids (uint32) of each mini-batch of a workload, with its nodes, its seed and bytes of a row."""
 
     batches: list[npt.NDArray[np.uint32]]
     num_nodes: int
