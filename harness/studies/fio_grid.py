@@ -13,12 +13,14 @@ from pydantic import Field
 
 from harness.settings import Strict
 from harness.ssd.device import block_device, direct_block_bytes
-from harness.ssd.fio import FioJob, FioResult, best_engine, run_fio
+from harness.ssd.fio import FioJob, best_engine, run_fio
+from harness.ssd.grid import point_of, words
 from harness.ssd.testfile import write_file
 from harness.studies.base import Plain, StudyContext, study
 from workloads.errors import HostError
 
 _SETUP_S = 0.35
+_KEPT = set("pattern engine direct block_bytes threads depth iops bytes_per_s mean_latency_s".split())
 
 
 class FioGridParams(Strict):
@@ -60,8 +62,10 @@ def run(params: FioGridParams, context: StudyContext) -> Plain:
     jobs = _jobs(params, file, max(params.block_bytes, least))
     points = []
     for index, job in enumerate(jobs):
-        context.progress(f"fio {index + 1} of {len(jobs)}: {_words(job)}")
-        points.append(_point(run_fio([job])[0]))
+        context.progress(f"fio {index + 1} of {len(jobs)}: {words(job)}")
+        (result,) = run_fio([job])
+        point = point_of(result).model_dump(include=_KEPT)
+        points.append({**point, "p99_latency_s": result.latency_s.get(99.0), "cpu": result.cpu})
     device = block_device(file).as_dict()
     return {"points": points, "asynchronous": best_engine(), "device": device, "file_bytes": params.file_bytes}
 
@@ -83,25 +87,3 @@ def _jobs(params: FioGridParams, file: Path, block: int) -> list[FioJob]:
         size = min(params.sequential_bytes, params.file_bytes)
         jobs.append(FioJob(block_bytes=size, depth=16, engine=engine, pattern="sequential", **shared))
     return jobs
-
-
-def _point(result: FioResult) -> Plain:
-    job = result.job
-    return {
-        "pattern": job.pattern,
-        "engine": "sync" if job.engine == "psync" else "async",
-        "direct": job.direct,
-        "block_bytes": job.block_bytes,
-        "threads": job.threads,
-        "depth": job.depth,
-        "iops": result.iops,
-        "bytes_per_s": result.bytes_per_s,
-        "mean_latency_s": result.mean_latency_s,
-        "p99_latency_s": result.latency_s.get(99.0),
-        "cpu": result.cpu,
-    }
-
-
-def _words(job: FioJob) -> str:
-    how = f"{job.threads} threads" if job.engine == "psync" else f"depth {job.depth}"
-    return f"{job.block_bytes} B {job.pattern}, {how}, {'direct' if job.direct else 'buffered'}"
