@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.advise import Setting, advise
+from harness.advise import AdviceSetting, advise
 from harness.records.record import COUNTED, Record
 from harness.results import store as results
 from harness.worker import build
@@ -111,12 +111,12 @@ def total_s(records: list[Record]) -> float:
     return prepared + epoch * records[0].config.epochs
 
 
-def setting(record: Record, path: Path) -> Setting:
+def setting(record: Record, path: Path) -> AdviceSetting:
     """What the run was asked for."""
     config = record.config
     budget = record.memory.budget_bytes
     assert budget is not None
-    return Setting(
+    return AdviceSetting(
         build.workload_of(config, Dataset.open(path)),
         config.device,
         config.device_memory_bytes,

@@ -6,6 +6,6 @@ device profile and ranks the systems by the time of a whole training.
 
 from __future__ import annotations
 
-from harness.advise.advice import Advice, RankedSystem, Setting, advise
+from harness.advise.advice import Advice, AdviceSetting, RankedSystem, advise
 
-__all__ = ["Advice", "RankedSystem", "Setting", "advise"]
+__all__ = ["Advice", "AdviceSetting", "RankedSystem", "advise"]

@@ -23,7 +23,7 @@ _GROWTH = 2
 
 
 @dataclass(frozen=True)
-class Setting:
+class AdviceSetting:
     """The conditions of the advice.
 
     Attributes:
@@ -105,7 +105,7 @@ class Advice:
 
 
 def advise(
-    setting: Setting,
+    setting: AdviceSetting,
     profile: DiskProfile,
     *,
     batches: int,
@@ -129,7 +129,7 @@ def advise(
         trace = take_trace(setting.workload, accelerator, batches, progress, graph)
         chosen = list(names() if systems is None else systems)
 
-        def ranked(at: Setting, disk: DiskProfile) -> list[RankedSystem]:
+        def ranked(at: AdviceSetting, disk: DiskProfile) -> list[RankedSystem]:
             found = []
             for name in chosen:
                 progress(f"forecast of {name}")
@@ -149,7 +149,9 @@ def advise(
         accelerator.close()
 
 
-def _one(name: str, setting: Setting, profile: DiskProfile, trace: Trace, accelerator: Accelerator) -> RankedSystem:
+def _one(
+    name: str, setting: AdviceSetting, profile: DiskProfile, trace: Trace, accelerator: Accelerator
+) -> RankedSystem:
     """Predict one system's time by its plan and its own forecast; nothing is allocated and nothing written."""
     from systems.interface import MemoryBudget, Runtime, StageClock, reserve_bytes
     from systems.registry import load

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.advise.advice import Advice, Setting, advise
+from harness.advise.advice import Advice, AdviceSetting, advise
 from harness.advise.holes import make_holes
 from harness.advise.implied import ImpliedGraph
 
@@ -70,7 +70,7 @@ def advise_published(
         implied.fit(settings.batch_size)
         named = settings.model_copy(update={"dataset": str(dataset.path)})
         config = resolve(PlannedRun("gnndrive", named), folder, "none")
-        setting = Setting(
+        setting = AdviceSetting(
             workload_of(config, dataset),
             config.device,
             config.device_memory_bytes,

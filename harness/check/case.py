@@ -43,7 +43,7 @@ class Case:
 
 
 @dataclass
-class Epoch:
+class CheckedEpoch:
     """One epoch as the system gave it, with the expected values.
 
     Attributes:
@@ -80,7 +80,7 @@ class Observation:
 
     case: str
     kind: str
-    epochs: list[Epoch] = field(default_factory=list)
+    epochs: list[CheckedEpoch] = field(default_factory=list)
     plan_bytes: dict[str, int] = field(default_factory=dict)
     budget_bytes: dict[str, int | None] = field(default_factory=dict)
     error: str = ""

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import torch
 
-from harness.check.case import Epoch
+from harness.check.case import CheckedEpoch
 from systems.interface import Batch, Expectation
 from workloads.accelerator import CpuAccelerator
 from workloads.feature_table import SplitTable, batch_feature_digest
@@ -51,13 +51,13 @@ class Oracle:
         for index, seeds in enumerate(self._plan.batches(epoch)):
             yield self._sample(epoch, index, seeds)
 
-    def expected(self, epoch: int) -> Epoch:
+    def expected(self, epoch: int) -> CheckedEpoch:
         """Return an epoch that holds only its expected digests and number of mini-batches."""
         structure, features = EpochDigest(), EpochDigest()
         for batch in self.batches(epoch):
             structure.add(structure_digest(batch))
             features.add(feature_digest(batch, self.features, batch.nodes))
-        return Epoch(
+        return CheckedEpoch(
             expected_structure=structure.hexdigest(),
             expected_features=features.hexdigest(),
             expected_batches=structure.count,

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from harness.check.case import Epoch, Observation
+from harness.check.case import CheckedEpoch, Observation
 
 Finder = Callable[[Observation], Iterator[str]]
 CLOSE_LIMIT_S = 5.0
 
 
 @dataclass(frozen=True)
-class Rule:
+class Promise:
     """A promise and a function that yields its violations; `only`: systems with (or without) an oracle."""
 
     name: str
@@ -52,7 +52,7 @@ def judge(observations: Sequence[Observation], faithful: bool) -> list[CheckResu
     return results
 
 
-def _each_epoch(faults: Callable[[Observation, Epoch], Iterator[str]]) -> Finder:
+def _each_epoch(faults: Callable[[Observation, CheckedEpoch], Iterator[str]]) -> Finder:
     """Return a rule over the epochs; those with a damaged file are judged by the rule about it."""
 
     def broken(seen: Observation) -> Iterator[str]:
@@ -70,37 +70,37 @@ def _runs(seen: Observation) -> Iterator[str]:
 def _equal(name: str, wanted: str, told: str = "expected") -> Finder:
     """Return a rule that one digest of every epoch equals another one."""
 
-    def faults(seen: Observation, epoch: Epoch) -> Iterator[str]:
+    def faults(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
         if (found := getattr(epoch, name)) != (other := getattr(epoch, wanted)):
             yield f" has digest {found}, {told} {other}"
 
     return _each_epoch(faults)
 
 
-def _own_edges(seen: Observation, epoch: Epoch) -> Iterator[str]:
+def _own_edges(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
     if epoch.strangers:
         yield f": {epoch.strangers} edges come from no in-neighbour of their destination"
 
 
-def _stay(seen: Observation, epoch: Epoch) -> Iterator[str]:
+def _stay(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
     if epoch.late != epoch.features:
         yield ": rows changed between arrival and release"
 
 
-def _batches(seen: Observation, epoch: Epoch) -> Iterator[str]:
+def _batches(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
     if sorted(epoch.indices) != list(range(epoch.expected_batches)):
         yield f" gave {len(epoch.indices)} batches, {epoch.expected_batches} expected, each once"
     elif not epoch.seeds_once:
         yield ": the training nodes are not its seed nodes, each once"
 
 
-def _order(seen: Observation, epoch: Epoch) -> Iterator[str]:
+def _order(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
     asked = seen.case.startswith("in order") or seen.kind == "loss"
     if asked and epoch.indices != sorted(epoch.indices):
         yield f" came as {epoch.indices[:8]}…"
 
 
-def _loss(seen: Observation, epoch: Epoch) -> Iterator[str]:
+def _loss(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
     if seen.kind != "loss":
         return
     pairs = list(zip(epoch.losses, epoch.expected_losses, strict=False))
@@ -112,7 +112,7 @@ def _loss(seen: Observation, epoch: Epoch) -> Iterator[str]:
             break
 
 
-def _counters(seen: Observation, epoch: Epoch) -> Iterator[str]:
+def _counters(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
     counters = epoch.counters
     if not counters:
         return
@@ -169,19 +169,19 @@ def _reused(seen: Observation) -> Iterator[str]:
 
 
 RULES = (
-    Rule("runs", _runs),
-    Rule("structure equals the oracle's", _equal("structure", "expected_structure"), "oracle"),
-    Rule("features equal the oracle's", _equal("features", "expected_features"), "oracle"),
-    Rule("rows are those of its nodes", _equal("features", "own_features", "the rows of its nodes"), "no oracle"),
-    Rule("edges are the graph's", _each_epoch(_own_edges), "no oracle"),
-    Rule("rows stay until released", _each_epoch(_stay)),
-    Rule("every batch once an epoch", _each_epoch(_batches)),
-    Rule("order kept when asked", _each_epoch(_order)),
-    Rule("loss curve equals the oracle's", _each_epoch(_loss), "oracle"),
-    Rule("counters consistent", _each_epoch(_counters)),
-    Rule("plan within budget", _plan),
-    Rule("threads and files closed", _closed),
-    Rule("close() at any moment", _close),
-    Rule("damaged feature file is told", _damaged),
-    Rule("prepared artefacts are reused", _reused),
+    Promise("runs", _runs),
+    Promise("structure equals the oracle's", _equal("structure", "expected_structure"), "oracle"),
+    Promise("features equal the oracle's", _equal("features", "expected_features"), "oracle"),
+    Promise("rows are those of its nodes", _equal("features", "own_features", "the rows of its nodes"), "no oracle"),
+    Promise("edges are the graph's", _each_epoch(_own_edges), "no oracle"),
+    Promise("rows stay until released", _each_epoch(_stay)),
+    Promise("every batch once an epoch", _each_epoch(_batches)),
+    Promise("order kept when asked", _each_epoch(_order)),
+    Promise("loss curve equals the oracle's", _each_epoch(_loss), "oracle"),
+    Promise("counters consistent", _each_epoch(_counters)),
+    Promise("plan within budget", _plan),
+    Promise("threads and files closed", _closed),
+    Promise("close() at any moment", _close),
+    Promise("damaged feature file is told", _damaged),
+    Promise("prepared artefacts are reused", _reused),
 )

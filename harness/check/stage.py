@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness.check.case import Case, Epoch, Observation
+from harness.check.case import Case, CheckedEpoch, Observation
 from harness.check.data import make_dataset
 from harness.check.oracle import Oracle
 from harness.check.own import OwnBatches
@@ -93,7 +93,7 @@ def make_workload(dataset: Dataset, case: Case, *, seed: int = 0) -> Workload:
     return Workload(dataset, sampler, ModelSpec(layers=layers, hidden=16), seed=seed)
 
 
-def run_epoch(stage: Stage, system: System, number: int, trainer: Any = None) -> Epoch:
+def run_epoch(stage: Stage, system: System, number: int, trainer: Any = None) -> CheckedEpoch:
     """Run one epoch as the worker does; check each mini-batch on arrival and again before its release.
 
     Args:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from harness.claims.measured import Measured, NotRun
 from harness.claims.published import Claim, Verdict, claims, find_claim, verdict_of
 from harness.claims.query import queries
-from harness.claims.setting import Declared, default_profile
+from harness.claims.setting import DeclaredRuns, default_profile
 from harness.compare.points import NotDrawn
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Judged:
 
 def judge_all(evidence: Evidence, profile: Plain | None = None) -> list[Judged]:
     """Judge every published claim, in the file's order; the claims declare runs of `profile` (default: `quick`)."""
-    declared = Declared(evidence, profile or default_profile())
+    declared = DeclaredRuns(evidence, profile or default_profile())
     return [_judge(claim, declared) for claim in claims().values()]
 
 
@@ -64,10 +64,10 @@ def judge_one(id_: str, evidence: Evidence, profile: Plain | None = None) -> Jud
     Raises:
         InputError: no claim has this id.
     """
-    return _judge(find_claim(id_), Declared(evidence, profile or default_profile()))
+    return _judge(find_claim(id_), DeclaredRuns(evidence, profile or default_profile()))
 
 
-def _judge(claim: Claim, declared: Declared) -> Judged:
+def _judge(claim: Claim, declared: DeclaredRuns) -> Judged:
     told = ("id", "paper", "claim", "condition", "unit", "tolerance", "read", "figure")
     judged = Judged(
         **{name: getattr(claim, name) for name in told},

@@ -16,7 +16,7 @@ from harness.claims.derived import FUNCTIONS
 from harness.claims.measured import Measured, NotRun, Number, added, median, quotient, ratio, saved, summarise
 from harness.claims.published import FILE as CLAIMS
 from harness.claims.published import Claim, claims
-from harness.claims.records import Records, Setting, Side, describe, samples_of
+from harness.claims.records import QuerySetting, QuerySide, Records, describe, samples_of
 from harness.compare.rounds import Plain, Rounds
 from harness.settings import Strict
 from workloads.errors import InputError
@@ -42,8 +42,8 @@ class Compared(Strict):
         detail, differs: further lines of the explanation, and differences from the paper's setting.
     """
 
-    better: Side
-    baseline: Side | None = None
+    better: QuerySide
+    baseline: QuerySide | None = None
     value: str = "epoch_s"
     whole: str = "epoch_s"
     kind: Literal["ratio", "saved", "added", "share", "accuracy_gap", "time_to_accuracy", "preparation"] = "ratio"
@@ -62,7 +62,7 @@ class Compared(Strict):
         return value
 
     @property
-    def sides(self) -> list[Side]:
+    def sides(self) -> list[QuerySide]:
         """The sides, the better first."""
         return [self.better] if self.baseline is None else [self.better, self.baseline]
 
@@ -86,7 +86,7 @@ class Compared(Strict):
             raise NotRun(f"no cap holds the features; {held}")
         return self.of(setting)
 
-    def of(self, setting: Setting) -> Measured:
+    def of(self, setting: QuerySetting) -> Measured:
         """Compute the number in one setting. Raises NotRun where a side lacks what is compared."""
         number, lines = KINDS[self.kind](self, setting.cells)
         shared = dict(setting.shared)
@@ -96,7 +96,7 @@ class Compared(Strict):
         return Measured(number, setting.runs, [], shared, [*lines, *self.detail], list(self.differs))
 
 
-def _without_limits(setting: Setting) -> str:
+def _without_limits(setting: QuerySetting) -> str:
     return json.dumps({key: value for key, value in setting.shared.items() if key != "limits"}, sort_keys=True)
 
 
@@ -173,7 +173,7 @@ KINDS: dict[str, Callable[[Compared, Sequence[Rounds]], Counted]] = {
     "time_to_accuracy": _time_to_accuracy,
     "preparation": _preparation,
 }
-Everywhere = list[tuple[Setting, Measured]]
+Everywhere = list[tuple[QuerySetting, Measured]]
 
 
 def _reduced(kind: Literal["mean", "most"]) -> Callable[[Everywhere], Measured]:

@@ -57,7 +57,7 @@ def samples_of(text: str) -> Samples:
     return _SAMPLES[name]
 
 
-class Side(Strict):
+class QuerySide(Strict):
     """One side of a comparison; options that it does not name may have any value.
 
     Attributes:
@@ -106,7 +106,7 @@ def _has_superbatch(config: Plain, factor: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Setting:
+class QuerySetting:
     """The sides of a claim in one setting, in the order of the query."""
 
     shared: Plain
@@ -170,7 +170,7 @@ class Records:
         finally:
             plt.close("all")
 
-    def settings(self, sides: Sequence[Side], *, free: Sequence[str] = ()) -> list[Setting]:
+    def settings(self, sides: Sequence[QuerySide], *, free: Sequence[str] = ()) -> list[QuerySetting]:
         """Return every setting in which each side has a measured run, newest first, all on the newest one's host.
 
         The sides may differ in system, options and the `free` keys of the configuration.
@@ -184,7 +184,7 @@ class Records:
         for group in comparable([r for r in self.valid if any(id(r) in part for part in done)], free):
             cells = [[record for record in group.records if id(record) in part] for part in done]
             if all(cells):
-                found.append(Setting(group.shared, [Rounds(records) for records in cells]))
+                found.append(QuerySetting(group.shared, [Rounds(records) for records in cells]))
         if not found:
             raise NotRun(_why(sides, [Counter(record["status"] for record in records) for records in mine]))
         found.sort(key=lambda setting: max(cell.newest["run_id"] for cell in setting.cells), reverse=True)
@@ -192,7 +192,7 @@ class Records:
         return [one for one in found if all(one.shared.get(k) == newest.get(k) for k in ("host", "accelerator"))]
 
 
-def _why(sides: Sequence[Side], ended: Sequence[Counter[str]]) -> str:
+def _why(sides: Sequence[QuerySide], ended: Sequence[Counter[str]]) -> str:
     parts = []
     for side, statuses in zip(sides, ended, strict=True):
         if not statuses:

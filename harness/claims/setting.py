@@ -25,7 +25,7 @@ def default_profile() -> Plain:
     return load_experiment(PROFILE).model_dump()
 
 
-class Declared:
+class DeclaredRuns:
     """The records of an evidence that belong to the settings declared by claims, under a bench profile (plain data)."""
 
     def __init__(self, evidence: Evidence, profile: Plain) -> None:

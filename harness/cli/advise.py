@@ -44,7 +44,7 @@ def advise(
     A share of an epoch is sampled and every system's reads are simulated on the disk's profile. Nothing is trained, and
     what is printed is a prediction.
     """
-    from harness.advise import Setting
+    from harness.advise import AdviceSetting
     from harness.advise import advise as predicted
     from harness.advise.budget import budget_of, limit_of
     from harness.drives.whatif import device_of
@@ -77,7 +77,7 @@ def advise(
         if profile is None or not profile.points:
             raise HostError("the disk could not be profiled, so nothing can be predicted", "see `outcore doctor`")
         host = budget_of(series, config, opened)
-        setting = Setting(
+        setting = AdviceSetting(
             workload, config.device, config.device_memory_bytes, host, epochs, len(os.sched_getaffinity(0))
         )
         found = predicted(setting, profile, batches=batches, systems=system, progress=progress)

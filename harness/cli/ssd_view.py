@@ -12,8 +12,8 @@ from harness.table import number
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:
-    from harness.drives.sides import Comparison
-    from harness.drives.whatif import Device, Forecast
+    from harness.drives.sides import DriveComparison
+    from harness.drives.whatif import Device, EpochForecast
     from harness.ssd.classes import DiskClass
     from harness.ssd.drive import Drive, Point
     from harness.ssd.emulate import Check
@@ -116,7 +116,7 @@ def _mega(value: float | None) -> str:
     return number(value / 1e6 if value is not None else None, ",.0f")
 
 
-def print_comparison(comparison: Comparison) -> None:
+def print_comparison(comparison: DriveComparison) -> None:
     """Print the tables, sentences and notes of a comparison."""
     from harness.drives.page import sentences, tables
 
@@ -127,7 +127,7 @@ def print_comparison(comparison: Comparison) -> None:
     print_lines(*sentences(comparison), *(f"note: {note}" for note in comparison.notes))
 
 
-def print_forecasts(device: Device, found: Sequence[Forecast], left_out: Sequence[str] = ()) -> None:
+def print_forecasts(device: Device, found: Sequence[EpochForecast], left_out: Sequence[str] = ()) -> None:
     """Print the predictions by workload, and the systems without one."""
     known = {
         "profile": "its profile",

@@ -21,7 +21,7 @@ FOLDER = "experiments"
 
 
 @dataclass(frozen=True)
-class Cell:
+class FigureCell:
     """One bar or point of a figure.
 
     Attributes:
@@ -41,14 +41,14 @@ class Plan:
     """The cells of a figure in drawing order, and the datasets, run settings and rounds that their runs share."""
 
     shared: Plain
-    cells: tuple[Cell, ...]
+    cells: tuple[FigureCell, ...]
 
     def experiment(self, name: str) -> Plain:
         """Return an experiment that makes the runs of all cells."""
         entries = {json.dumps(cell.entry, sort_keys=True, default=str): cell.entry for cell in self.cells}
         return {**self.shared, "name": name, "systems": list(entries.values()), "grid": {}}
 
-    def runs(self) -> Iterator[tuple[Cell, PlannedRun]]:
+    def runs(self) -> Iterator[tuple[FigureCell, PlannedRun]]:
         """Yield each cell with its run, every setting checked. Raises InputError."""
         from harness.plan.experiment import cells, parse_experiment
 
@@ -79,14 +79,14 @@ def joined(plans: Sequence[Plan]) -> Plan:
     return Plan(shared, tuple(cell for plan in plans for cell in plan.cells))
 
 
-def _cell(entry: Any, x: Any, settings: Plain, panel: str) -> Cell:
+def _cell(entry: Any, x: Any, settings: Plain, panel: str) -> FigureCell:
     own: Plain = {"name": entry} if isinstance(entry, str) else dict(entry)
     series = own.pop("series", own["name"])
     first = first_values(own.pop("grid", {}))
     run = {key: value for key, value in {**first, **settings}.items() if key != "options"}
     options = {**own.get("options", {}), **first.get("options", {}), **settings.get("options", {})}
     own = {key: value for key, value in own.items() if key not in run}
-    return Cell(series, x, {**own, "options": options, "run": {**own.get("run", {}), **run}}, panel)
+    return FigureCell(series, x, {**own, "options": options, "run": {**own.get("run", {}), **run}}, panel)
 
 
 def first_values(axes: Mapping[str, Sequence[Any]]) -> Plain:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.comparable import shared_setting
-from harness.compare.plan import Cell, Plan
+from harness.compare.plan import FigureCell, Plan
 from harness.compare.rounds import Rounds, Value, of_epochs
 from harness.records.hosts import measured_on
 from harness.records.record import COUNTED, spread
@@ -102,7 +102,7 @@ def measured(index: Index, paths: Mapping[str, str], plan: Plan, value: Value = 
         plan: planned cells; a cell without a record has no point.
         value: function from one measured epoch to its number.
     """
-    found: list[tuple[Cell, list[Plain]]] = []
+    found: list[tuple[FigureCell, list[Plain]]] = []
     settings: list[Plain] = []
     for cell, run in plan.runs():
         found.append((cell, index.of(run)))
@@ -159,7 +159,7 @@ def _newest_facts(records: Iterable[Plain]) -> dict[str, str]:
     return found
 
 
-def _point(cell: Cell, records: list[Plain], value: Value, paths: Mapping[str, str]) -> Point:
+def _point(cell: FigureCell, records: list[Plain], value: Value, paths: Mapping[str, str]) -> Point:
     rounds = Rounds(records)
     newest, samples = rounds.newest, rounds.samples(of_epochs(value))
     point = Point(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from harness.compare.comparable import differing_options, workload_key
 from harness.drives.prices import Price, price_of
-from harness.drives.sides import DEEP, SHALLOW, Cell, Comparison, Side, latencies
+from harness.drives.sides import DEEP, SHALLOW, DriveCell, DriveComparison, DriveSide, latencies
 from harness.drives.whatif import Device, counts_for, predict_record, typical, usable, workload_name
 from harness.records.hosts import host_fingerprint
 from harness.records.record import Record, spread
@@ -22,7 +22,7 @@ def compare(
     *,
     dataset: str | None = None,
     memory: str | None = None,
-) -> Comparison:
+) -> DriveComparison:
     """Compare devices on the workload that was measured on the most of them.
 
     Args:
@@ -44,10 +44,10 @@ def compare(
 
     systems = tuple(ordered([cell.system for cell in cells]))
     workload = workload_name(runs[0]) if runs else ""
-    return Comparison(sides, tuple(cells), workload, systems, tuple(_notes(sides, cells, runs, others)))
+    return DriveComparison(sides, tuple(cells), workload, systems, tuple(_notes(sides, cells, runs, others)))
 
 
-def _side(device: Device, price: Price | None) -> Side:
+def _side(device: Device, price: Price | None) -> DriveSide:
     profile = device.profile
     sizes = {point.block_bytes for point in profile.points if point.pattern == "random"}
 
@@ -71,7 +71,7 @@ def _side(device: Device, price: Price | None) -> Side:
         "latency_64_p999_s": queued.get("99.9"),
         "cpu_s_per_read": deep.cpu_s_per_request if deep else None,
     }
-    return Side(device, figures, price)
+    return DriveSide(device, figures, price)
 
 
 def ran_on(record: Record, device: Device) -> bool:
@@ -119,7 +119,7 @@ def _without_ablations(records: Sequence[Record]) -> list[Record]:
     return [record for record, rank in zip(records, ranks, strict=True) if rank == chosen[record.system]]
 
 
-def _cells(sides: Sequence[Side], records: Sequence[Record]) -> list[Cell]:
+def _cells(sides: Sequence[DriveSide], records: Sequence[Record]) -> list[DriveCell]:
     found = []
     for side in sides:
         for system in dict.fromkeys(record.system for record in records):
@@ -129,7 +129,7 @@ def _cells(sides: Sequence[Side], records: Sequence[Record]) -> list[Cell]:
     return [cell for cell in found if cell is not None]
 
 
-def _measured(side: Side, system: str, records: Sequence[Record]) -> Cell | None:
+def _measured(side: DriveSide, system: str, records: Sequence[Record]) -> DriveCell | None:
     epochs = [epoch for record in records for epoch in record.measured]
     if not epochs:
         return None
@@ -140,7 +140,7 @@ def _measured(side: Side, system: str, records: Sequence[Record]) -> Cell | None
     size = moved / reads if reads else None
     possible = 1.0 / side.device.profile.request_seconds(round(size)) if size and side.device.profile.points else None
     amplification = [value for record in records if (value := record.summary.read_amplification) is not None]
-    return Cell(
+    return DriveCell(
         device=side.device.name,
         system=system,
         epoch_s=took.median,
@@ -157,13 +157,13 @@ def _measured(side: Side, system: str, records: Sequence[Record]) -> Cell | None
     )
 
 
-def _predicted(side: Side, system: str, records: Sequence[Record]) -> Cell | None:
+def _predicted(side: DriveSide, system: str, records: Sequence[Record]) -> DriveCell | None:
     counted = [record for record in records if counts_for(record, side.device)]
     made = [entry for record in counted for entry in predict_record(record, side.device.profile)]
     if not made:
         return None
     middle, nearest = typical(made)
-    return Cell(
+    return DriveCell(
         device=side.device.name,
         system=system,
         epoch_s=middle,
@@ -174,7 +174,7 @@ def _predicted(side: Side, system: str, records: Sequence[Record]) -> Cell | Non
     )
 
 
-def _notes(sides: Sequence[Side], cells: Sequence[Cell], records: Sequence[Record], others: int) -> list[str]:
+def _notes(sides: Sequence[DriveSide], cells: Sequence[DriveCell], records: Sequence[Record], others: int) -> list[str]:
     notes = []
     if not records:
         notes.append("no usable run is there, so drives are compared by fio alone: `outcore run … --disk-class NAME`")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.atomic import whole_file
 from harness.drives.panels import panels_of
-from harness.drives.sides import Cell, Comparison, Side, as_dict
+from harness.drives.sides import DriveCell, DriveComparison, DriveSide, as_dict
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _LINES = 118
 
 
 @dataclass(frozen=True)
-class Table:
+class DriveTable:
     """Table as text: title, column heads, rows."""
 
     title: str
@@ -34,7 +34,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def tables(comparison: Comparison) -> list[Table]:
+def tables(comparison: DriveComparison) -> list[DriveTable]:
     """Return the table of drives by fio and, where epochs exist, the table of systems on drives."""
     found = [_table_of("Drives, by fio", _DRIVES, comparison.sides)]
     if comparison.cells:
@@ -42,11 +42,13 @@ def tables(comparison: Comparison) -> list[Table]:
     return found
 
 
-def _table_of(title: str, columns: Mapping[str, Callable[[Any], str]], entries: Sequence[Any]) -> Table:
-    return Table(title, tuple(columns), tuple(tuple(text(entry) for text in columns.values()) for entry in entries))
+def _table_of(title: str, columns: Mapping[str, Callable[[Any], str]], entries: Sequence[Any]) -> DriveTable:
+    return DriveTable(
+        title, tuple(columns), tuple(tuple(text(entry) for text in columns.values()) for entry in entries)
+    )
 
 
-def matrix(comparison: Comparison) -> Table:
+def matrix(comparison: DriveComparison) -> DriveTable:
     """Tabulate epoch seconds by system and drive, the slowest drive over the fastest, and read amplification."""
     growth = {system: ratio for system, ratio, *_ in comparison.growth()}
     rows = []
@@ -58,10 +60,10 @@ def matrix(comparison: Comparison) -> Table:
             (system, *shown, _times(growth[system]) if system in growth else "–", _scaled(amplification, 1, ".2f"))
         )
     heads = ("system", *(side.device.name for side in comparison.sides), "slowest / fastest", "read ampl.")
-    return Table("Epoch seconds (P: predicted)", heads, tuple(rows))
+    return DriveTable("Epoch seconds (P: predicted)", heads, tuple(rows))
 
 
-def sentences(comparison: Comparison) -> list[str]:
+def sentences(comparison: DriveComparison) -> list[str]:
     """Return one sentence per system on how its epoch time differs between drives."""
     said = []
     for system, ratio, fastest, slowest in comparison.growth():
@@ -74,7 +76,7 @@ def sentences(comparison: Comparison) -> list[str]:
     return said
 
 
-def write_page(comparison: Comparison, folder: Path) -> list[Path]:
+def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
     """Write `ssd-report.html`, `.pdf`, `.json`, and `.png`, `.svg`, `.csv` of each panel; return their paths.
 
     Raises:
@@ -110,23 +112,23 @@ def write_page(comparison: Comparison, folder: Path) -> list[Path]:
     return written
 
 
-def _figure(name: str, form: str = ",.0f", factor: float = 1) -> Callable[[Side], str]:
+def _figure(name: str, form: str = ",.0f", factor: float = 1) -> Callable[[DriveSide], str]:
     return lambda side: _scaled(side.figures[name], factor, form)
 
 
-def _model(side: Side) -> str:
+def _model(side: DriveSide) -> str:
     who = side.device.drive.identity if side.device.drive else None
     return " ".join(part for part in (who.model, who.link or who.bus) if part) if who else "limits of a class"
 
 
-def _interval(cell: Cell) -> str:
+def _interval(cell: DriveCell) -> str:
     if cell.low is None or cell.high is None:
         return "–"
     return f"{cell.low:.3g}–{cell.high:.3g}" if cell.high > cell.low else "one epoch"
 
 
 # Columns by head: text of a drive, and of a system on a drive.
-_DRIVES: dict[str, Callable[[Side], str]] = {
+_DRIVES: dict[str, Callable[[DriveSide], str]] = {
     "drive": lambda side: side.device.name,
     "model": _model,
     "512 B reads/s": _figure("randread_512_iops"),
@@ -139,7 +141,7 @@ _DRIVES: dict[str, Callable[[Side], str]] = {
     "CPU µs/read": _figure("cpu_s_per_read", ".1f", 1e6),
     "price of 1 TB": lambda side: f"{side.price.currency}{side.price.per_tb:,.0f}" if side.price else "–",
 }
-_CELLS: dict[str, Callable[[Cell], str]] = {
+_CELLS: dict[str, Callable[[DriveCell], str]] = {
     "drive": lambda cell: cell.device,
     "system": lambda cell: cell.system,
     "epoch s": lambda cell: f"{cell.epoch_s:.3g}",
@@ -172,7 +174,7 @@ def _save(out: Path, canvas: Canvas, kind: str) -> Path:
     return out
 
 
-def _html(comparison: Comparison, pictures: Sequence[tuple[str, bytes]]) -> str:
+def _html(comparison: DriveComparison, pictures: Sequence[tuple[str, bytes]]) -> str:
     import jinja2
 
     environment = jinja2.Environment(
@@ -188,11 +190,11 @@ def _html(comparison: Comparison, pictures: Sequence[tuple[str, bytes]]) -> str:
     )
 
 
-def _title(comparison: Comparison) -> str:
+def _title(comparison: DriveComparison) -> str:
     return f"SSDs compared: {', '.join(side.device.name for side in comparison.sides)}"
 
 
-def _pdf(comparison: Comparison) -> Canvas:
+def _pdf(comparison: DriveComparison) -> Canvas:
     import matplotlib.pyplot as plt
 
     page = plt.figure(figsize=_A4)
@@ -234,7 +236,7 @@ def _write(page: Canvas, top: float, lines: Sequence[str], *, size: float, width
     return top
 
 
-def _table(page: Canvas, top: float, table: Table) -> float:
+def _table(page: Canvas, top: float, table: DriveTable) -> float:
     """Draw a table below `top`; return its lower edge as a share of the page's height."""
     from matplotlib.transforms import Bbox
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.drives.sides import DEEP, Comparison, latencies
+from harness.drives.sides import DEEP, DriveComparison, latencies
 from harness.figures.base import plain_log
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
@@ -15,13 +15,13 @@ from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.looks import named_looks
 
 PERCENTILES = ("50", "90", "99", "99.9", "99.99")
-Panel = Callable[[Comparison, Any], pd.DataFrame]
+Panel = Callable[[DriveComparison, Any], pd.DataFrame]
 _LEGEND = {"fontsize": 5.5, "handlelength": 2.0, "borderaxespad": 0.3, "labelspacing": 0.25, "columnspacing": 1.0}
 # Under the axis and its label, so that no entry lies on a bar or a line.
 _BELOW = {**_LEGEND, "loc": "upper left", "bbox_to_anchor": (-0.08, -0.2), "ncols": 5}
 
 
-def panels_of(comparison: Comparison) -> list[tuple[str, Panel]]:
+def panels_of(comparison: DriveComparison) -> list[tuple[str, Panel]]:
     """Return (name, drawing function) of each panel that the comparison has data for, in order."""
     found: list[tuple[str, Panel]] = [("rates", rates)]
     if any(latencies(side.device, DEEP) for side in comparison.sides):
@@ -33,7 +33,7 @@ def panels_of(comparison: Comparison) -> list[tuple[str, Panel]]:
     return found
 
 
-def rates(comparison: Comparison, axes: Any) -> pd.DataFrame:
+def rates(comparison: DriveComparison, axes: Any) -> pd.DataFrame:
     """Draw random reads per second by size: each drive's best as a line, each system's use as a marker."""
     from matplotlib.ticker import FuncFormatter
 
@@ -83,7 +83,7 @@ def rates(comparison: Comparison, axes: Any) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def tails(comparison: Comparison, axes: Any) -> pd.DataFrame:
+def tails(comparison: DriveComparison, axes: Any) -> pd.DataFrame:
     """Draw the latency of direct 4 KiB reads with 64 in flight, by percentile."""
     rows = []
     for side in comparison.sides:
@@ -108,12 +108,12 @@ def tails(comparison: Comparison, axes: Any) -> pd.DataFrame:
     return data
 
 
-def epochs(comparison: Comparison, axes: Any) -> pd.DataFrame:
+def epochs(comparison: DriveComparison, axes: Any) -> pd.DataFrame:
     """Draw epoch times, a group per drive and a bar per system; a predicted bar is pale and marked P."""
     return _bars(comparison, axes, "epoch_s", "Epoch time (P: predicted)", "epoch (s)")
 
 
-def per_price(comparison: Comparison, axes: Any) -> pd.DataFrame:
+def per_price(comparison: DriveComparison, axes: Any) -> pd.DataFrame:
     """Draw epochs per hour, divided by the price of 1 TB."""
     money = next((side.price.currency for side in comparison.sides if side.price), "$")
     title, ylabel = "Performance for the price (P: predicted)", f"epochs/h per {money} of 1 TB"
@@ -121,7 +121,7 @@ def per_price(comparison: Comparison, axes: Any) -> pd.DataFrame:
 
 
 def _bars(
-    comparison: Comparison, axes: Any, name: str, title: str, ylabel: str, nothing: str = "not run"
+    comparison: DriveComparison, axes: Any, name: str, title: str, ylabel: str, nothing: str = "not run"
 ) -> pd.DataFrame:
     """Draw a field of the cells on a log axis; epochs have their intervals."""
     drives = [side.device.name for side in comparison.sides]

@@ -12,7 +12,7 @@ SHALLOW, DEEP = 1, 64
 
 
 @dataclass(frozen=True)
-class Side:
+class DriveSide:
     """One drive: price, and figures by fio (None where not measured): `randread_512_iops`, `randread_4k_iops`,
     `randread_64k_iops`, `seqread_bytes_per_s`, and for 4 KiB reads `latency_1_p50_s`, `latency_1_p99_s` (one in
     flight), `latency_64_p50_s`, `latency_64_p99_s`, `latency_64_p999_s` (64 in flight), `cpu_s_per_read`."""
@@ -27,7 +27,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Cell:
+class DriveCell:
     """One system on one drive.
 
     Attributes:
@@ -65,16 +65,16 @@ class Growth(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class DriveComparison:
     """Comparison of drives on one `workload` (in words; empty without a usable run); `systems` are in drawing order."""
 
-    sides: tuple[Side, ...]
-    cells: tuple[Cell, ...]
+    sides: tuple[DriveSide, ...]
+    cells: tuple[DriveCell, ...]
     workload: str
     systems: tuple[str, ...]
     notes: tuple[str, ...]
 
-    def cell(self, device: str, system: str) -> Cell | None:
+    def cell(self, device: str, system: str) -> DriveCell | None:
         """Return the cell of a drive and a system; None without one."""
         return next((cell for cell in self.cells if (cell.device, cell.system) == (device, system)), None)
 
@@ -104,7 +104,7 @@ def latencies(device: Device, depth: int) -> dict[str, float]:
     return max(points, key=lambda p: p.depth).latency_s if points else {}
 
 
-def as_dict(comparison: Comparison) -> dict[str, Any]:
+def as_dict(comparison: DriveComparison) -> dict[str, Any]:
     """Return plain data for `--json` and files."""
     return {
         "workload": comparison.workload,

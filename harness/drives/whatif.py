@@ -42,7 +42,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class EpochForecast:
     """Predicted epoch of one system on a device.
 
     Attributes:
@@ -219,7 +219,7 @@ def typical(made: Sequence[Prediction]) -> tuple[float, Prediction]:
     return middle, min(made, key=lambda entry: abs(entry.seconds - middle))
 
 
-def forecasts(records: Iterable[Record], device: Device) -> list[Forecast]:
+def forecasts(records: Iterable[Record], device: Device) -> list[EpochForecast]:
     """Return one forecast per system and workload with usable runs, fastest first within a workload."""
     groups: dict[str, list[Record]] = {}
     for record in records:
@@ -238,7 +238,7 @@ def forecasts(records: Iterable[Record], device: Device) -> list[Forecast]:
             for epoch in record.measured
         ]
         found.append(
-            Forecast(
+            EpochForecast(
                 system=group[0].system,
                 workload=workload_name(group[0]),
                 device=device.name,

@@ -25,7 +25,7 @@ SHOWN = 200
 
 
 @dataclass(frozen=True)
-class Table:
+class ShownTable:
     """A table as text."""
 
     header: list[str]
@@ -34,7 +34,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Entry(Rendered):
+class GalleryEntry(Rendered):
     """One figure or table of the gallery, as it was rendered, and its content.
 
     Attributes:
@@ -47,8 +47,8 @@ class Entry(Rendered):
     image: str = ""
     width: int = 0
     height: int = 0
-    table: Table | None = None
-    published: Table | None = None
+    table: ShownTable | None = None
+    published: ShownTable | None = None
     judged: list[Judged] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
 
@@ -58,7 +58,7 @@ class Entry(Rendered):
         return bool(self.image or self.table)
 
 
-def gallery(rendered: Sequence[Rendered], board: Scoreboard, beside: str) -> list[Entry]:
+def gallery(rendered: Sequence[Rendered], board: Scoreboard, beside: str) -> list[GalleryEntry]:
     """Return the entries of all figures, each paper's drawn ones first; `beside`: address of the figures' folder."""
     entries = [_entry(one, board, beside) for one in rendered]
     papers = list(dict.fromkeys(entry.paper for entry in entries))
@@ -71,7 +71,7 @@ def _natural(text: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
 
 
-def _entry(one: Rendered, board: Scoreboard, beside: str) -> Entry:
+def _entry(one: Rendered, board: Scoreboard, beside: str) -> GalleryEntry:
     by_kind = {file.suffix: file for file in one.files}
     reason, ours = one.reason, ""
     shown: dict[str, Any] = {}
@@ -83,7 +83,7 @@ def _entry(one: Rendered, board: Scoreboard, beside: str) -> Entry:
         ours = by_kind[".csv"].read_text(encoding="utf-8") if ".csv" in by_kind else ""
     except (OSError, SyntaxError, UnicodeDecodeError) as error:  # Pillow raises SyntaxError for a damaged PNG
         reason = f"its files cannot be read: {error}"
-    return Entry(
+    return GalleryEntry(
         **{**vars(one), "reason": reason, **shown},
         published=_published(one.id, ours),
         judged=board.of_figure(tuple(one.claims), one.id),
@@ -102,18 +102,18 @@ def _image(path: Path) -> dict[str, Any]:
         return {"image": image, "width": picture.width, "height": picture.height}
 
 
-def read_markdown(text: str) -> Table | None:
+def read_markdown(text: str) -> ShownTable | None:
     """Return the first table of Markdown by `harness.figures.render.markdown`; None where there is none."""
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     cells = [[cell.replace("\\|", "|").strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
     return _shortened(cells[0], cells[2:]) if len(lines) > 1 else None
 
 
-def _shortened(header: list[str], rows: list[list[str]]) -> Table:
-    return Table(header, rows[:SHOWN], max(0, len(rows) - SHOWN))
+def _shortened(header: list[str], rows: list[list[str]]) -> ShownTable:
+    return ShownTable(header, rows[:SHOWN], max(0, len(rows) - SHOWN))
 
 
-def _published(figure: str, ours: str) -> Table | None:
+def _published(figure: str, ours: str) -> ShownTable | None:
     """Return the paper's values of a figure, each beside our value of the same series and place, where there is one."""
     theirs = published(figure)
     if theirs.empty:

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.figures.draw.captions import describe_memory
 from harness.records.record import COUNTED, Spread, class_of
-from harness.report.standings import Setting, Standing, settings_of, times_as_fast, without_cap
+from harness.report.standings import RankedSetting, Standing, settings_of, times_as_fast, without_cap
 from workloads.units import format_bytes, format_count
 
 Plain = dict[str, Any]
@@ -63,7 +63,7 @@ class Headline:
     nothing: str = ""
 
 
-def headline(settings: Sequence[Setting], records: Sequence[Plain]) -> Headline:
+def headline(settings: Sequence[RankedSetting], records: Sequence[Plain]) -> Headline:
     """Describe the settings in words; without a measured run, describe the records that exist."""
     if not records:
         return Headline(None, [], 0, "There are no run records yet: `make bench` measures, `outcore run` makes one.")
@@ -101,7 +101,7 @@ def who_is_ahead(records: Sequence[Plain], profile: str) -> list[str]:
     return lines
 
 
-def _graph_over_budget(setting: Setting) -> float:
+def _graph_over_budget(setting: RankedSetting) -> float:
     return max((s.record.get("summary") or {}).get("topology_over_budget") or 0.0 for s in setting.measured)
 
 
@@ -109,7 +109,7 @@ def _lines(told: Told) -> list[str]:
     return [f"{told.winner} {told.lead} {told.sure}", *(note for note in told.notes if note.startswith(WITH_START_UP))]
 
 
-def tell(setting: Setting, settings: Sequence[Setting]) -> Told:
+def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
     """Describe one setting in words."""
     measured = setting.measured
     best = measured[0]
@@ -152,7 +152,7 @@ def _sure(best: Standing, second: Standing, ratio: Spread) -> str:
     return how + basis + settled
 
 
-def _notes(setting: Setting, settings: Sequence[Setting]) -> list[str]:
+def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[str]:
     notes = []
     ended: dict[str, list[str]] = {}
     for standing in setting.standings:
@@ -205,7 +205,7 @@ def _bent(standings: Sequence[Standing]) -> list[str]:
     return [f"{name} ({', '.join(dict.fromkeys(which))})" for name, which in systems.items()]
 
 
-def _rows(setting: Setting) -> list[Row]:
+def _rows(setting: RankedSetting) -> list[Row]:
     measured = setting.measured
     slowest = max(s.epoch_s.median for s in measured if s.epoch_s)
     best = measured[0]

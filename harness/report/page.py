@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.figures.draw import style
 from harness.report.claims import Scoreboard, measured_text, published_text
-from harness.report.gallery import Entry
+from harness.report.gallery import GalleryEntry
 from harness.report.headline import Headline
 from harness.report.runs import compact
 
@@ -71,7 +71,7 @@ class Content:
 
     headline: Headline
     board: Scoreboard
-    entries: Sequence[Entry]
+    entries: Sequence[GalleryEntry]
     runs: Plain
     tiles: Sequence[tuple[str, str]] = ()
     sentences: Sequence[str] = ()

@@ -45,7 +45,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Setting:
+class RankedSetting:
     """Runs that are equal in all but the system, its options and bookkeeping, on one host.
 
     Attributes:
@@ -67,21 +67,21 @@ class Setting:
         return [standing for standing in self.standings if standing.epoch_s is not None]
 
 
-def settings_of(records: Sequence[Plain], profiles: Sequence[str] = ()) -> list[Setting]:
+def settings_of(records: Sequence[Plain], profiles: Sequence[str] = ()) -> list[RankedSetting]:
     """Return every setting with a run of all stages: those with two systems first, then those of bench `profiles`."""
     groups = comparable(record for record in records if record["config"]["stages"] == "all")
     settings = [_setting(group.shared, group.records, profiles) for group in groups]
     return sorted((setting for setting in settings if setting.standings), key=_weight, reverse=True)
 
 
-def _weight(setting: Setting) -> tuple[int, bool, int, int, str]:
+def _weight(setting: RankedSetting) -> tuple[int, bool, int, int, str]:
     measured = setting.measured
     samples = sum(len(standing.samples) for standing in measured)
     # A setting with one system has no order: it comes last even where a bench profile asked for it.
     return (min(2, len(measured)), setting.headline, len(measured), samples, setting.newest)
 
 
-def _setting(shared: Plain, records: Sequence[Plain], profiles: Sequence[str]) -> Setting:
+def _setting(shared: Plain, records: Sequence[Plain], profiles: Sequence[str]) -> RankedSetting:
     counted = [record for record in records if record["verdict"] in COUNTED]
     option_sets: dict[str, dict[str, list[Plain]]] = {}
     for record in counted:
@@ -93,7 +93,7 @@ def _setting(shared: Plain, records: Sequence[Plain], profiles: Sequence[str]) -
         standings = [_standing(system, members, common, len(sets) - 1) for members in sets.values()]
         found.append(max(standings, key=_option_rank))
     found.sort(key=lambda s: (s.epoch_s is None, s.epoch_s.median if s.epoch_s else 0.0, s.system))
-    return Setting(
+    return RankedSetting(
         shared,
         found,
         len(records) - len(counted),
@@ -162,7 +162,7 @@ def times_as_fast(fast: Standing, slow: Standing) -> Spread:
     return spread_of_ratio(theirs, ours)
 
 
-def without_cap(setting: Setting, settings: Sequence[Setting]) -> Standing | None:
+def without_cap(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Standing | None:
     """Return the fastest system of the same setting without a memory cap, which is the upper bound."""
 
     def rest(shared: Mapping[str, Any]) -> Plain:

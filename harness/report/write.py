@@ -16,11 +16,11 @@ from harness.compare.evidence import load_evidence
 from harness.figures.base import catalogue
 from harness.figures.render import Rendered, render
 from harness.report.claims import Scoreboard, judge
-from harness.report.gallery import Entry, gallery
+from harness.report.gallery import GalleryEntry, gallery
 from harness.report.headline import headline
 from harness.report.page import Content, own_scripts, page
 from harness.report.runs import Pool, details_of, host_of, packed, table_of
-from harness.report.standings import Setting, settings_of
+from harness.report.standings import RankedSetting, settings_of
 from harness.report.timelines import over_time
 from workloads.errors import InputError
 
@@ -109,7 +109,7 @@ def _relative(root: Path, out: Path) -> str:
     return quote(os.path.relpath(root.resolve(), out.resolve().parent).replace(os.sep, "/"))
 
 
-def _wanted(rendered: Sequence[Rendered], settings: Sequence[Setting]) -> list[str]:
+def _wanted(rendered: Sequence[Rendered], settings: Sequence[RankedSetting]) -> list[str]:
     """Return the runs whose timelines are shown: those of the headline, then those of each figure in turn."""
     first = [standing.record["run_id"] for setting in settings[:1] for standing in setting.standings]
     queues = [list(one.runs) for one in rendered if one.status == "drawn"]
@@ -153,7 +153,7 @@ def _timelines(records: Sequence[Plain], folders: Plain, wanted: Sequence[str], 
     return found, 0
 
 
-def _tiles(records: Sequence[Plain], board: Scoreboard, entries: Sequence[Entry]) -> list[tuple[str, str]]:
+def _tiles(records: Sequence[Plain], board: Scoreboard, entries: Sequence[GalleryEntry]) -> list[tuple[str, str]]:
     verdicts = Counter(record["verdict"] for record in records)
     ended = Counter(record["status"] for record in records)
     failed = sum(count for status, count in ended.items() if status != "ok")
@@ -206,7 +206,7 @@ def _sentences(records: Sequence[Plain], bad: int, detailed: int, shown: int, cr
     return sentences
 
 
-def _first(settings: Sequence[Setting]) -> Plain:
+def _first(settings: Sequence[RankedSetting]) -> Plain:
     told = [setting for setting in settings if setting.measured]
     if not told:
         return {}

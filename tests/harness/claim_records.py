@@ -8,7 +8,7 @@ import pandas as pd
 
 from harness.claims.judge import Judged, judge_one
 from harness.claims.published import Claim
-from harness.claims.setting import Declared
+from harness.claims.setting import DeclaredRuns
 from harness.compare.evidence import Evidence
 from harness.compare.rounds import Plain
 from harness.figures.base import catalogue
@@ -38,7 +38,7 @@ class MadeUp:
 
     def __init__(self, plain: Plain) -> None:
         self.plain = plain
-        self._nothing = Declared(Evidence(pd.DataFrame()), plain)
+        self._nothing = DeclaredRuns(Evidence(pd.DataFrame()), plain)
         self._recipes: dict[str, Plain] = dict(plain["datasets"])
         self._known: set[str] = set()
 

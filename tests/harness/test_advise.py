@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.advise import Advice, RankedSystem, Setting, advise
+from harness.advise import Advice, AdviceSetting, RankedSystem, advise
 from harness.advise.trace import take_trace
 from harness.records.record import DatasetConfig, RunConfig
 from harness.worker.build import workload_of
@@ -48,7 +48,7 @@ def workload(tmp_path_factory: pytest.TempPathFactory) -> Workload:
 
 
 def advice(workload: Workload, host: int, *, batches: int = 8, epochs: int = 3, disk: DiskProfile = PROFILE) -> Advice:
-    setting = Setting(workload, "emulated:null", 8 << 20, host, epochs, 2)
+    setting = AdviceSetting(workload, "emulated:null", 8 << 20, host, epochs, 2)
     return advise(setting, disk, batches=batches)
 
 
@@ -138,7 +138,7 @@ def test_what_changes_with_memory_and_disk_is_said(workload: Workload) -> None:
 
 
 def test_advice_for_a_device_larger_than_this_hosts_memory(workload: Workload) -> None:
-    setting = Setting(workload, "emulated:null", 1 << 40, 12 << 20, 3, 2)
+    setting = AdviceSetting(workload, "emulated:null", 1 << 40, 12 << 20, 3, 2)
     assert advise(setting, PROFILE, batches=2, systems=["gnndrive"]).ranked
 
 

@@ -13,7 +13,7 @@ import pytest
 from harness.claims import judge_one
 from harness.claims.published import Claim, claims, possible, verdict_of
 from harness.claims.query import Compared, queries
-from harness.claims.records import Plain, Side
+from harness.claims.records import Plain, QuerySide
 from harness.compare.evidence import load_evidence
 from harness.plan.experiment import check_options
 from tests.harness.claim_records import Change, MadeUp, profile, scale
@@ -46,7 +46,7 @@ def bad(claim: Claim) -> float:
     return nearest[min(2, len(nearest) - 1)]
 
 
-def _by_side(side: Side, factor: float) -> Change:
+def _by_side(side: QuerySide, factor: float) -> Change:
     return lambda record: scale(record, factor if side.accepts(record) else 1.0)
 
 

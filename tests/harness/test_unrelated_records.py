@@ -17,7 +17,7 @@ from harness.claims.query import Compared, queries
 from harness.compare.evidence import Evidence
 from harness.compare.points import NotDrawn
 from harness.figures.base import catalogue
-from harness.report.standings import Setting, settings_of
+from harness.report.standings import RankedSetting, settings_of
 from tests.harness.claim_records import MadeUp, profile, scale
 
 Plain = dict[str, Any]
@@ -110,7 +110,7 @@ def drawn(figure: str, found: Evidence) -> Any:
 
 
 @cache
-def before() -> tuple[dict[str, Any], dict[str, Any], dict[str, Setting]]:
+def before() -> tuple[dict[str, Any], dict[str, Any], dict[str, RankedSetting]]:
     found = evidence(planned())
     return (
         {id_: judge_one(id_, found, PLAIN) for id_ in CLAIMS},
@@ -138,7 +138,7 @@ def test_no_verdict_and_no_standing_moves(more: list[Plain], order: Any) -> None
     assert {key: _ranked(after[key]) for key in standings} == {key: _ranked(one) for key, one in standings.items()}
 
 
-def _ranked(setting: Setting) -> list[Any]:
+def _ranked(setting: RankedSetting) -> list[Any]:
     return [(s.system, s.options, sorted(s.samples), s.status, s.others, s.runs) for s in setting.standings]
 
 

@@ -12,7 +12,7 @@ from harness.cli import main
 from harness.drives.compare import compare
 from harness.drives.page import matrix, sentences, tables, write_page
 from harness.drives.prices import load_prices, price_of
-from harness.drives.sides import Comparison
+from harness.drives.sides import DriveComparison
 from harness.drives.whatif import Device, device_from, device_of
 from harness.records.record import Record
 from harness.ssd.drive import save_drive
@@ -37,11 +37,11 @@ def runs() -> list[Record]:
 
 
 @pytest.fixture
-def found() -> Comparison:
+def found() -> DriveComparison:
     return compare(classes("aws-nvme/16", "aws-gp3/16"), runs(), load_prices(EXAMPLE))
 
 
-def test_epochs_are_those_of_the_records(found: Comparison) -> None:
+def test_epochs_are_those_of_the_records(found: DriveComparison) -> None:
     cell = found.cell("aws-gp3/16", "ginex")
     assert cell is not None and not cell.predicted
     assert (cell.epoch_s, cell.read_amplification, cell.verdict) == (100.0, 1.5, "VALID")
@@ -54,7 +54,7 @@ def test_epochs_are_those_of_the_records(found: Comparison) -> None:
     assert again is not None and again.epoch_s == 50.0
 
 
-def test_growth_from_drive_to_drive_is_told_for_each_system(found: Comparison) -> None:
+def test_growth_from_drive_to_drive_is_told_for_each_system(found: DriveComparison) -> None:
     assert [system for system, *_ in found.growth()] == ["diskgnn", "ginex"]
     assert sentences(found) == [
         "diskgnn: 1.17x as long on aws-gp3/16 as on aws-nvme/16.",
@@ -72,7 +72,7 @@ def test_what_was_not_run_on_a_drive_is_predicted_and_said_to_be() -> None:
     assert any("predicted" in value for row in tables(found)[1].rows for value in row)
 
 
-def test_price_and_performance_go_by_the_users_file(found: Comparison) -> None:
+def test_price_and_performance_go_by_the_users_file(found: DriveComparison) -> None:
     cell = found.cell("aws-gp3/16", "ginex")
     assert cell is not None
     assert cell.per_price == pytest.approx(3600 / 100.0 / 80.0)
@@ -133,7 +133,7 @@ def test_the_page_is_whole_and_fetches_nothing(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "ssd-report.json").read_text())["workload"] == found.workload
 
 
-def test_the_same_comparison_gives_the_same_page(tmp_path: Path, found: Comparison) -> None:
+def test_the_same_comparison_gives_the_same_page(tmp_path: Path, found: DriveComparison) -> None:
     first, second = ({path.name: path.read_bytes() for path in write_page(found, tmp_path / n)} for n in "ab")
     assert {name for name in first if first[name] != second[name]} == set()
 
