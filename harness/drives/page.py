@@ -89,27 +89,23 @@ def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
 
     from harness.figures.draw import style
 
-    written, pictures = [], []
+    files: dict[str, bytes] = {}
     with plt.rc_context(style.RC):
         for name, draw in panels_of(comparison):
             canvas, axes = plt.subplots(figsize=(style.PAGE_INCHES / 2 + 0.6, 2.7), constrained_layout=True)
             data = draw(comparison, axes)
-            for kind in ("png", "svg"):
-                written.append(_save(folder / f"ssd-{name}.{kind}", canvas, kind))
-            with whole_file(folder / f"ssd-{name}.csv", "the table") as partial:
-                data.to_csv(partial, index=False)
-            written.append(folder / f"ssd-{name}.csv")
-            pictures.append((name, written[-3].read_bytes()))
+            files |= {f"ssd-{name}.{kind}": _picture(canvas, kind) for kind in ("png", "svg")}
+            files[f"ssd-{name}.csv"] = data.to_csv(index=False).encode()
             plt.close(canvas)
         page = _pdf(comparison)
-        written.append(_save(folder / f"{NAME}.pdf", page, "pdf"))
+        files[f"{NAME}.pdf"] = _picture(page, "pdf")
         plt.close(page)
-    for suffix, text in ((".html", _html(comparison, pictures)), (".json", json.dumps(as_dict(comparison), indent=1))):
-        out = folder / f"{NAME}{suffix}"
-        with whole_file(out, "the report") as partial:
-            partial.write_text(text, encoding="utf-8")
-        written.append(out)
-    return written
+    files[f"{NAME}.html"] = _html(comparison, files).encode()
+    files[f"{NAME}.json"] = json.dumps(as_dict(comparison), indent=1).encode()
+    for name, content in files.items():
+        with whole_file(folder / name, "the report") as partial:
+            partial.write_bytes(content)
+    return [folder / name for name in files]
 
 
 def _figure(name: str, form: str = ",.0f", factor: float = 1) -> Callable[[DriveSide], str]:
@@ -164,28 +160,27 @@ def _times(ratio: float) -> str:
     return f"{ratio:.2f}x" if ratio < 10 else f"{ratio:.0f}x"
 
 
-def _save(out: Path, canvas: Canvas, kind: str) -> Path:
+def _picture(canvas: Canvas, kind: str) -> bytes:
     buffer = io.BytesIO()
     # No date inside, so that the same comparison gives the same bytes.
     dates: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     canvas.savefig(buffer, format=kind, metadata=dates[kind])
-    with whole_file(out, "the figure") as partial:
-        partial.write_bytes(buffer.getvalue())
-    return out
+    return buffer.getvalue()
 
 
-def _html(comparison: DriveComparison, pictures: Sequence[tuple[str, bytes]]) -> str:
+def _html(comparison: DriveComparison, files: Mapping[str, bytes]) -> str:
     import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
+    pictures = [(name, base64.b64encode(files[f"ssd-{name}.png"]).decode()) for name, _ in panels_of(comparison)]
     return environment.get_template("page.html").render(
         title=_title(comparison),
         workload=comparison.workload,
         sentences=sentences(comparison),
         tables=tables(comparison),
-        pictures=[(name, base64.b64encode(data).decode()) for name, data in pictures],
+        pictures=pictures,
         notes=comparison.notes,
     )
 
@@ -209,17 +204,10 @@ def _pdf(comparison: DriveComparison) -> Canvas:
         top = _table(page, top - 0.006, table)
     notes_height = 0.012 * sum(len(textwrap.wrap(note, _LINES + 22)) for note in comparison.notes) + 0.02
     drawings = panels_of(comparison)
-    rows = -(-len(drawings) // 2)
     bottom = 0.035 + notes_height
+    highest, lowest = max(top - 0.03, bottom + 0.2), bottom + 0.075
     grid = page.add_gridspec(
-        rows,
-        2,
-        left=0.09,
-        right=0.97,
-        top=max(top - 0.03, bottom + 0.2),
-        bottom=bottom + 0.075,
-        hspace=0.62,
-        wspace=0.24,
+        -(-len(drawings) // 2), 2, left=0.09, right=0.97, top=highest, bottom=lowest, hspace=0.62, wspace=0.24
     )
     for index, (_, draw) in enumerate(drawings):
         draw(comparison, page.add_subplot(grid[index // 2, index % 2]))

@@ -10,7 +10,6 @@ from harness.report.runs import short
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
 Plain = dict[str, Any]
@@ -70,23 +69,13 @@ def timeline(table: pd.DataFrame, points: int = POINTS) -> Plain | None:
     for column, (name, factor) in {**LEVELS, **RATES}.items():
         if column not in ordered:
             continue
-        values = ordered[column].to_numpy(dtype=np.float64) * factor
+        values = ordered[column].astype(float) * factor
         if column in RATES:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                values = np.where(seconds > 0, values / seconds, np.nan)
-        known = _means(values, at, count)
-        if any(value is not None for value in known):
-            found[name] = known
+            values = values / np.where(seconds > 0, seconds, np.nan)
+        means = values.replace([np.inf, -np.inf], np.nan).groupby(at).mean().reindex(range(count))
+        if means.notna().any():
+            found[name] = [short(value, 3) for value in means]
     return found
-
-
-def _means(values: np.ndarray, at: np.ndarray, count: int) -> list[float | int | None]:
-    import numpy as np
-
-    known = np.isfinite(values)
-    number = np.bincount(at[known], minlength=count)
-    total = np.bincount(at[known], weights=values[known], minlength=count)
-    return [short(total[k] / number[k], 3) if number[k] else None for k in range(count)]
 
 
 def pipeline(table: pd.DataFrame, record: Mapping[str, Any], spans: int = SPANS) -> Plain | None:

@@ -17,6 +17,7 @@ from harness.records.record import RunConfig
 from harness.records.study import StudyRecord
 from harness.settings import parse_memory
 from harness.studies.base import studies
+from tests.harness.study_records import made_study
 from workloads.units import parse_bytes
 
 STAGES = ("sample", "ask", "inspect", "extract", "transfer", "train", "switch", "cache_update", "data_prep")
@@ -61,21 +62,9 @@ class MadeUp:
 
     def _studies(self, claim: Claim, results: Results) -> list[StudyRecord]:
         made = []
-        for number, need in enumerate(catalogue()[claim.figure].studies(self.plain)):
-            study = studies()[need.study]
-            params = study.params.model_validate(need.params).model_dump(mode="json")
-            made.append(
-                StudyRecord(
-                    study=need.study,
-                    version=study.version,
-                    key=f"{number:016x}",
-                    params=params,
-                    started_at="2026-01-01T00:00:00+00:00",
-                    seconds=1.0,
-                    environment={},
-                    result=results(params),
-                )
-            )
+        for need in catalogue()[claim.figure].studies(self.plain):
+            params = studies()[need.study].params.model_validate(need.params).model_dump(mode="json")
+            made.append(made_study(need.study, results(params), **params))
         return made
 
     def _record(self, number: int, cell: PlannedRun) -> Plain:

@@ -11,15 +11,14 @@ from harness.records.study import StudyRecord, write_study
 from harness.studies.base import studies
 
 
-def put_study(root: Path, name: str, result: dict[str, Any], **params: Any) -> None:
-    """Write a record of a study, its parameters at their defaults but for `params`."""
+def made_study(name: str, result: dict[str, Any], **params: Any) -> StudyRecord:
+    """A record of a study, its parameters at their defaults but for `params`."""
     study = studies()[name]
     full = study.params.model_validate(params).model_dump(mode="json")
-    key = hashlib.sha256(json.dumps([name, full], sort_keys=True).encode()).hexdigest()[:16]
-    record = StudyRecord(
+    return StudyRecord(
         study=name,
         version=study.version,
-        key=key,
+        key=hashlib.sha256(json.dumps([name, full], sort_keys=True).encode()).hexdigest()[:16],
         params=full,
         dataset=None,
         started_at="2026-01-01T00:00:00.000+00:00",
@@ -27,7 +26,11 @@ def put_study(root: Path, name: str, result: dict[str, Any], **params: Any) -> N
         environment={},
         result=result,
     )
-    write_study(root, record)
+
+
+def put_study(root: Path, name: str, result: dict[str, Any], **params: Any) -> None:
+    """Write a record of a study, its parameters at their defaults but for `params`."""
+    write_study(root, made_study(name, result, **params))
 
 
 def fio_grid(factor: float = 1.0) -> dict[str, Any]:
