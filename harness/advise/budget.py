@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,12 +41,11 @@ def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> int:
     wanted = limit_of(config.memory, dataset)
     if wanted.budget_bytes is not None:
         return wanted.budget_bytes
-    folder = Path(tempfile.mkdtemp(prefix=series.scratch_prefix, dir=series.scratch_root))
-    try:
+    where = {"prefix": series.scratch_prefix, "dir": series.scratch_root}
+    with tempfile.TemporaryDirectory(**where, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
         with worker_spec(series, config, dataset, folder, folder.name) as (spec, _):
             measured = calibrate.calibrate(config, spec, series.isolation, folder, series.cache)
         budget = calibrate.memory_of(config, dataset, measured)[1]
         assert budget is not None
         return budget
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

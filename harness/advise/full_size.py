@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -59,8 +58,8 @@ def advise_published(
             f"{settings.memory} is no budget for data, and nothing can be measured for {graph.name}",
             "give --memory like +8GiB or 0.1x",
         )
-    folder = Path(tempfile.mkdtemp(prefix="outcore-outlines-"))
-    try:
+    with tempfile.TemporaryDirectory(prefix="outcore-outlines-", ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary)
         implied = ImpliedGraph(graph.num_nodes, graph.num_edges, graph.accesses, settings.fanout, settings.seed)
         seeds = np.arange(round(graph.train_share * graph.num_nodes), dtype=np.int64)
         # Seed nodes of any rank: the statistics do not give the degrees of labelled nodes.
@@ -70,15 +69,6 @@ def advise_published(
         implied.fit(settings.batch_size)
         named = settings.model_copy(update={"dataset": str(dataset.path)})
         config = resolve(PlannedRun("gnndrive", named), folder, "none")
-        setting = AdviceSetting(
-            workload_of(config, dataset),
-            config.device,
-            config.device_memory_bytes,
-            budget,
-            epochs,
-            cores,
-            options or {},
-        )
+        workload, memory = workload_of(config, dataset), config.device_memory_bytes
+        setting = AdviceSetting(workload, config.device, memory, budget, epochs, cores, options or {})
         return advise(setting, profile, batches=batches, systems=systems, progress=progress, graph=implied), budget
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

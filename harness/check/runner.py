@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -60,10 +59,10 @@ def check_system(
     chosen = [case for case in cases(system.info.devices, quick, system.info.faithful) if only(case)]
     if options:
         chosen = [replace(case, options=options) for case in chosen]
-    base = Path(tempfile.mkdtemp(prefix="outcore-check-", dir=folder or _disk_folder()))
-    try:
-        observations = observe(name, base, chosen, progress, case_limit_s)
-        results = judge(observations, faithful)
+    parent = folder or _disk_folder()
+    with tempfile.TemporaryDirectory(prefix="outcore-check-", dir=parent, ignore_cleanup_errors=True) as temporary:
+        base = Path(temporary)
+        results = judge(observe(name, base, chosen, progress, case_limit_s), faithful)
         progress("SIGTERM")
         results.append(_check_term(name, base, chosen[0], case_limit_s))
         if not quick:
@@ -72,8 +71,6 @@ def check_system(
             progress("memory under a cap")
             results.append(check_memory(name, base, options or {}))
         return results
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
 
 
 def _disk_folder() -> Path | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import harness
 from harness.settings import RunSettings, unknown_name
@@ -149,21 +149,16 @@ def check(claim: Claim) -> None:
     def wrong(what: str, fix: str) -> InputError:
         return InputError(f"claim {claim.id}: {what}", fix)
 
-    allowed: list[tuple[str, Sequence[str]]] = [
-        ("bound", BOUNDS),
-        ("read", READ),
-        ("runs", RUNS),
-        ("emulated", ("", "device")),
-    ]
-    for name, values in allowed:
+    allowed = {"bound": BOUNDS, "read": READ, "runs": RUNS, "emulated": ("", "device")}
+    for name, values in allowed.items():
         if getattr(claim, name) not in values:
             raise wrong(f"{name} is {getattr(claim, name)!r}", f"one of {', '.join(map(repr, values))}")
-    numbers: list[tuple[str, Callable[[], Any]]] = [
-        ("value", lambda: claim.ends),
-        ("neutral", lambda: float(claim.neutral or 0)),
-        ("setting", lambda: claim.chosen),
-    ]
-    for name, read in numbers:
+    readers: dict[str, Callable[[], object]] = {
+        "value": lambda: claim.ends,
+        "neutral": lambda: float(claim.neutral or 0),
+        "setting": lambda: claim.chosen,
+    }
+    for name, read in readers.items():
         try:
             read()
         except ValueError as error:

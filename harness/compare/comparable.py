@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from harness.records.hosts import measured_on
@@ -57,15 +56,15 @@ def differing_options(system: str, options: Mapping[str, Any]) -> int:
     Of a system's option sets in one setting the one with the fewest stands for it, so that an ablation does not while
     the system itself was run; records of other settings have no say.
     """
-    defaults = _defaults(system)
+    defaults = complete_options(system, {})
     return sum(defaults.get(key) != options.get(key) for key in {*defaults, *options})
 
 
-@cache
-def _defaults(system: str) -> Plain:
+def complete_options(system: str, options: Mapping[str, Any]) -> Plain:
+    """Return options with every default filled in; those of a system that is not installed here as they are."""
     from harness.plan.experiment import check_options
 
     try:
-        return dict(check_options(system, {}))
-    except OutcoreError:  # a system that is not installed here
-        return {}
+        return dict(check_options(system, dict(options)))
+    except OutcoreError:
+        return dict(options)

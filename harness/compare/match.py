@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.compare.comparable import complete_options
 from harness.settings import SharedSettings, canonical_memory
-from workloads.errors import InputError, OutcoreError
+from workloads.errors import InputError
 from workloads.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -32,22 +33,12 @@ class Index:
         settings = run.settings
         device = None if settings.device_memory is None else parse_bytes(settings.device_memory)
         key = _key(run.system, str(settings.dataset), device, settings.model_dump())
-        asked, whole = settings.options, _complete(run)
+        asked, whole = settings.options, complete_options(run.system, settings.options)
         return [
             record
             for record in self._records.get(key, [])
             if _within(asked, record["config"]["options"]) and _agree(record["config"]["options"], whole)
         ]
-
-
-def _complete(run: PlannedRun) -> Plain:
-    """Return a run's options with every default filled in, so that an ablation never stands for the system."""
-    from harness.plan.experiment import check_options
-
-    try:
-        return dict(check_options(run.system, run.settings.options))
-    except OutcoreError:  # a system that is not installed here: its records hold the options of their runs
-        return dict(run.settings.options)
 
 
 def _key(system: str, dataset: str, device_memory: int | None, settings: Mapping[str, Any]) -> str:

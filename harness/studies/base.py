@@ -6,7 +6,6 @@ import hashlib
 import importlib
 import json
 import pkgutil
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -210,16 +209,13 @@ def make_study(
     study, params = resolve_study(need)
     scratch_root = data_root / ".outcore" / "scratch"
     scratch_root.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f"study-{study.id}-", dir=scratch_root))
-    context = StudyContext(data_root, results_root, scratch, progress)
     started = datetime.now(UTC)
     begin = time.perf_counter()
-    try:
-        name = getattr(params, "dataset", None)
-        dataset = None if name is None else DatasetConfig.of(context.dataset(name))
+    with tempfile.TemporaryDirectory(prefix=f"study-{study.id}-", dir=scratch_root, ignore_cleanup_errors=True) as name:
+        context = StudyContext(data_root, results_root, Path(name), progress)
+        of = getattr(params, "dataset", None)
+        dataset = None if of is None else DatasetConfig.of(context.dataset(of))
         result = study.run(params, context)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     record = StudyRecord(
         study=study.id,
         version=study.version,

@@ -147,24 +147,8 @@ def test_the_command_prints_the_ranking_and_writes_json(
 ) -> None:
     share_cache(tmp_path / "results", tmp_path_factory)
     data = workload.dataset.path.parent
-    arguments = [
-        "advise",
-        "tiny",
-        "--memory",
-        "+12MiB",
-        "--fanout",
-        "5,5",
-        "--batch-size",
-        "100",
-        "--device",
-        "emulated:null",
-        "--device-memory",
-        "8MiB",
-        "--batches",
-        "4",
-        "--epochs",
-        "2",
-    ]
+    arguments = "advise tiny --memory +12MiB --fanout 5,5 --batch-size 100 --device emulated:null".split()
+    arguments += "--device-memory 8MiB --batches 4 --epochs 2".split()
     done = outcore(*arguments, "--json", data=data, results=tmp_path / "results")
     assert done.returncode == 0, done.stderr
     content = json.loads(done.stdout)
