@@ -41,8 +41,8 @@ def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> int:
     wanted = limit_of(config.memory, dataset)
     if wanted.budget_bytes is not None:
         return wanted.budget_bytes
-    where = {"prefix": series.scratch_prefix, "dir": series.scratch_root}
-    with tempfile.TemporaryDirectory(**where, ignore_cleanup_errors=True) as name:
+    prefix, root = series.scratch_prefix, series.scratch_root
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=root, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         with worker_spec(series, config, dataset, folder, folder.name) as (spec, _):
             measured = calibrate.calibrate(config, spec, series.isolation, folder, series.cache)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.claims.measured import Measured, NotRun, Number, quotient, ratio, summarise
+from harness.compare.plan import Plain
 from harness.records.study import StudyRecord
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Plain = dict[str, Any]
 Studies = Sequence[StudyRecord]
 # Edges of papers100M, whose reordering time Data Tiering publishes.
 _PAPER_EDGES = 3.2e9

@@ -13,7 +13,7 @@ from harness.compare.points import NotDrawn
 
 if TYPE_CHECKING:
     from harness.compare.evidence import Evidence
-    from harness.compare.rounds import Plain
+    from harness.compare.plan import Plain
 
 
 @dataclass(frozen=True)

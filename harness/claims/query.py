@@ -17,7 +17,8 @@ from harness.claims.measured import Measured, NotRun, Number, added, median, quo
 from harness.claims.published import FILE as CLAIMS
 from harness.claims.published import Claim, claims
 from harness.claims.records import QuerySetting, QuerySide, Records, describe, samples_of
-from harness.compare.rounds import Plain, Rounds
+from harness.compare.plan import Plain
+from harness.compare.rounds import Rounds
 from harness.settings import Strict
 from workloads.errors import InputError
 

@@ -14,7 +14,8 @@ from pydantic import Field, model_validator
 from harness.claims.measured import NotRun
 from harness.compare.comparable import comparable
 from harness.compare.evidence import Evidence
-from harness.compare.rounds import Plain, Rounds, Samples, measured_epochs, of_epochs
+from harness.compare.plan import Plain
+from harness.compare.rounds import Rounds, Samples, measured_epochs, of_epochs
 from harness.records.study import StudyRecord
 from harness.settings import Strict
 from workloads.units import row_bytes

@@ -9,7 +9,7 @@ from harness.claims.published import DIM, Claim
 from harness.claims.records import Records
 from harness.compare.evidence import Evidence
 from harness.compare.match import Index
-from harness.compare.rounds import Plain
+from harness.compare.plan import Plain
 from harness.records.record import COUNTED
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.compare.plan import Plain
 from harness.records.hosts import measured_on
 from harness.records.record import LABELS, RunConfig
 from workloads.errors import OutcoreError
 
-Plain = dict[str, Any]
 #: Keys of a configuration that may differ between two runs that are compared.
 FREE = {"system", "options", "experiment", "figure_tags", "round", "timeout_s", "keep_order", "verify", "cores", "seed"}
 #: Keys that do not change a system's reads: a drive and the enforcement of its limits, the length of a run, its labels.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.comparable import complete_options
+from harness.compare.plan import Plain
 from harness.settings import SharedSettings, canonical_memory
 from workloads.errors import InputError
 from workloads.units import parse_bytes
@@ -13,7 +14,6 @@ from workloads.units import parse_bytes
 if TYPE_CHECKING:
     from harness.plan.experiment import PlannedRun
 
-Plain = dict[str, Any]
 # Memory and options have several notations.
 _SAME = tuple(name for name in SharedSettings.model_fields if name not in ("memory", "options"))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.comparable import shared_setting
-from harness.compare.plan import FigureCell, Plan
+from harness.compare.plan import FigureCell, Plain, Plan
 from harness.compare.rounds import Rounds, Value, of_epochs
 from harness.records.hosts import measured_on
 from harness.records.record import COUNTED, spread
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from harness.compare.match import Index
-
-Plain = dict[str, Any]
 
 
 class NotDrawn(Exception):

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-Plain = dict[str, Any]
+from harness.compare.plan import Plain
+
 #: Function from one measured epoch to a number; None where the epoch does not have it.
 Value = Callable[[Mapping[str, Any]], float | None]
 #: Function from one record to numbers.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from harness.compare.plan import Plain
 from harness.figures.draw.captions import describe_memory
 from harness.records.record import COUNTED, Spread, class_of
 from harness.report.standings import RankedSetting, Standing, settings_of, times_as_fast, without_cap
 from workloads.units import format_bytes, format_count
 
-Plain = dict[str, Any]
 OUTCOME = {
     "oom": "ran out of memory",
     "timeout": "ran out of time",

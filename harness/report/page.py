@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.compare.plan import Plain
 from harness.figures.draw import style
 from harness.report.claims import Scoreboard, measured_text, published_text
 from harness.report.gallery import GalleryEntry
 from harness.report.headline import Headline
 from harness.report.runs import compact
 
-Plain = dict[str, Any]
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("core.js", "lists.js", "explore.js", "run.js")
 # Tone and mark of a claim's verdict: the mark serves readers who cannot see the colour.

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.compare.plan import Plain
 from harness.judge.metrics import METRICS
 from harness.records.hosts import host_fingerprint, measured_on
 from harness.records.record import class_of
@@ -18,7 +19,6 @@ from harness.results.store import WORKER_LOG
 from workloads.errors import InputError
 from workloads.units import parse_bytes, row_bytes
 
-Plain = dict[str, Any]
 # Bytes of a worker's log that are shown, from its end.
 LOG_TAIL = 4096
 # Control characters, and those that turn the writing direction: a log may contain anything.

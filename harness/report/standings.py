@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.compare.comparable import comparable, differing_options
+from harness.compare.plan import Plain
 from harness.compare.points import epoch_seconds
 from harness.compare.rounds import Rounds, of_epochs
 from harness.records.record import COUNTED, Spread, spread, spread_of_ratio
-
-Plain = dict[str, Any]
 
 
 @dataclass(frozen=True)

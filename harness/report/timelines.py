@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.compare.plan import Plain
 from harness.report.runs import short
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Plain = dict[str, Any]
 # Most moments of a timeline and spans of a pipeline: as many as a screen can show.
 POINTS = 300
 SPANS = 1500

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from harness.atomic import whole_file
 from harness.compare.evidence import load_evidence
+from harness.compare.plan import Plain
 from harness.figures.base import catalogue
 from harness.figures.render import Rendered, render
 from harness.report.claims import Scoreboard, judge
@@ -24,7 +24,6 @@ from harness.report.standings import RankedSetting, settings_of
 from harness.report.timelines import over_time
 from workloads.errors import InputError
 
-Plain = dict[str, Any]
 NAME = "report.html"
 # Bytes of a file that can still be sent; the rest of the data stays in the files beside it.
 LIMIT = 14_500_000

@@ -10,7 +10,7 @@ from harness.claims.judge import Judged, judge_one
 from harness.claims.published import Claim
 from harness.claims.setting import DeclaredRuns
 from harness.compare.evidence import Evidence
-from harness.compare.rounds import Plain
+from harness.compare.plan import Plain
 from harness.figures.base import catalogue
 from harness.plan.experiment import PlannedRun, check_options, load_experiment
 from harness.records.record import RunConfig

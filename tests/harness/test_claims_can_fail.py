@@ -13,8 +13,9 @@ import pytest
 from harness.claims import judge_one
 from harness.claims.published import Claim, claims, possible, verdict_of
 from harness.claims.query import Compared, queries
-from harness.claims.records import Plain, QuerySide
+from harness.claims.records import QuerySide
 from harness.compare.evidence import load_evidence
+from harness.compare.plan import Plain
 from harness.plan.experiment import check_options
 from tests.harness.claim_records import Change, MadeUp, profile, scale
 
