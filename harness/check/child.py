@@ -7,8 +7,10 @@ cases, and whether to run the first of them until SIGTERM; it takes each case at
 from __future__ import annotations
 
 import faulthandler
+import json
 import signal
 import sys
+from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,9 @@ def main(argv: list[str]) -> int:
 
     for case in cases:
         parent.send(case)
-        parent.send(drive(folder, case, system))
+        seen = drive(folder, case, system)
+        json.dumps(asdict(seen))  # fails here where a counter of the system is no plain data
+        parent.send(seen)
     return 0
 
 

@@ -57,20 +57,14 @@ def interval_text(judged: Judged) -> str:
 
 def setting_lines(config: dict[str, Any]) -> list[str]:
     """Describe scale, device, cap and disk of our runs, one line each."""
-    if not config:
-        return []
     lines = []
-    data = config.get("dataset")
-    if isinstance(data, dict):
+    if data := config.get("dataset"):
         lines.append(
             f"dataset {data['name']}: {format_count(data['num_nodes'])} nodes, {format_count(data['num_edges'])} "
             f"edges, dimension {data['dim']}"
         )
-    parts = []
-    if "batch_size" in config:
-        parts.append(f"mini-batches of {config['batch_size']}")
-    if config.get("max_batches"):
-        parts.append(f"{config['max_batches']} of them an epoch")
+    parts = [f"mini-batches of {config['batch_size']}"] if "batch_size" in config else []
+    parts += [f"{config['max_batches']} of them an epoch"] if config.get("max_batches") else []
     if parts:
         lines.append(", ".join(parts))
     if "device" in config:

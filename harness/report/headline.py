@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -68,10 +69,7 @@ def headline(settings: Sequence[RankedSetting], records: Sequence[Plain]) -> Hea
         return Headline(None, [], 0, "There are no run records yet: `make bench` measures, `outcore run` makes one.")
     told = [setting for setting in settings if setting.measured]
     if not told:
-        count: dict[str, int] = {}
-        for record in records:
-            word = record["status"] if record["verdict"] in COUNTED else record["verdict"].lower()
-            count[word] = count.get(word, 0) + 1
+        count = Counter(r["status"] if r["verdict"] in COUNTED else r["verdict"].lower() for r in records)
         what = ", ".join(f"{number} {word}" for word, number in sorted(count.items()))
         return Headline(None, [], 0, f"None of the {len(records)} runs counts as a measurement: {what}.")
     first, rest = told[0], told[1 : TOLD + 1]
