@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from harness.compare.comparable import differing_options, workload_key
 from harness.drives.prices import Price, price_of
-from harness.drives.sides import DEEP, SHALLOW, DriveCell, DriveComparison, DriveSide, latencies
+from harness.drives.sides import DEEP, SHALLOW, DriveCell, DriveComparison, DriveSide, best_rates, latencies
 from harness.drives.whatif import Device, counts_for, predict_record, typical, usable, workload_name
 from harness.records.hosts import host_fingerprint
 from harness.records.record import Record, spread
@@ -49,13 +49,11 @@ def compare(
 
 def _side(device: Device, price: Price | None) -> DriveSide:
     profile = device.profile
-    sizes = {point.block_bytes for point in profile.points if point.pattern == "random"}
+    best = best_rates(profile)
 
     def rate(size: int) -> float | None:
         # A drive with larger sectors cannot read 512 bytes: its next larger size is used.
-        known = size if size in sizes else min((other for other in sizes if other > size), default=None)
-        rates = [p.iops for p in profile.points if p.pattern == "random" and p.block_bytes == known]
-        return max(rates, default=None)
+        return next((iops for known, iops in best.items() if known >= size), None)
 
     shallow, queued = latencies(device, SHALLOW), latencies(device, DEEP)
     deep = device.drive.best(4096) if device.drive else None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 
-from harness.drives.sides import DEEP, DriveComparison, latencies
+from harness.drives.sides import DEEP, DriveComparison, best_rates, latencies
 from harness.figures.base import plain_log
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
@@ -39,11 +40,8 @@ def rates(comparison: DriveComparison, axes: Any) -> pd.DataFrame:
 
     rows: list[dict[str, Any]] = []
     for side in comparison.sides:
-        best: dict[int, float] = {}
-        for point in side.device.profile.points:
-            if point.pattern == "random":
-                best[point.block_bytes] = max(best.get(point.block_bytes, 0.0), point.iops)
-        rows += [{"series": side.device.name, "x": size, "y": best[size]} for size in sorted(best)]
+        best = best_rates(side.device.profile)
+        rows += [{"series": side.device.name, "x": size, "y": iops} for size, iops in best.items()]
     looks = named_looks([side.device.name for side in comparison.sides])
     draw_curves(
         pd.DataFrame(rows),
@@ -57,9 +55,10 @@ def rates(comparison: DriveComparison, axes: Any) -> pd.DataFrame:
     )
     for line in axes.get_lines():
         line.set_markersize(2.5)
-    used = [cell for cell in comparison.cells if cell.reads_per_s and cell.request_bytes]
     named = set()
-    for cell in used:
+    for cell in comparison.cells:
+        if not cell.reads_per_s or not cell.request_bytes:
+            continue
         look = style.look(cell.system)
         axes.plot(
             [cell.request_bytes],
@@ -74,10 +73,8 @@ def rates(comparison: DriveComparison, axes: Any) -> pd.DataFrame:
         )
         named.add(cell.system)
         rows.append({"series": f"{cell.system} on {cell.device}", "x": cell.request_bytes, "y": cell.reads_per_s})
-    sizes = [512, 4096, 32768, 262144, 1 << 20]
     least, most = min(row["x"] for row in rows), max(row["x"] for row in rows)
-    shown = [size for size in sizes if least / 2 <= size <= most * 2]
-    axes.set_xticks(shown)
+    axes.set_xticks([size for size in (512, 4096, 32768, 262144, 1 << 20) if least / 2 <= size <= most * 2])
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v / 1024:g}K" if v >= 1024 else f"{v:g}"))
     axes.legend(**_BELOW)
     return pd.DataFrame(rows)
@@ -126,21 +123,11 @@ def _bars(
     """Draw a field of the cells on a log axis; epochs have their intervals."""
     drives = [side.device.name for side in comparison.sides]
     rows: list[dict[str, Any]] = []
-    for drive in drives:
-        for system in comparison.systems:
-            cell = comparison.cell(drive, system)
-            ends = (cell.low, cell.high) if cell and name == "epoch_s" else (None, None)
-            rows.append(
-                {
-                    "group": drive,
-                    "series": system,
-                    "value": getattr(cell, name, None),
-                    "status": nothing,
-                    "low": ends[0],
-                    "high": ends[1],
-                    "predicted": bool(cell and cell.predicted),
-                }
-            )
+    for drive, system in itertools.product(drives, comparison.systems):
+        cell = comparison.cell(drive, system)
+        low, high = (cell.low, cell.high) if cell and name == "epoch_s" else (None, None)
+        row = {"group": drive, "series": system, "value": getattr(cell, name, None), "status": nothing}
+        rows.append({**row, "low": low, "high": high, "predicted": bool(cell and cell.predicted)})
     data = pd.DataFrame(rows)
     draw_bars(data, title=title, ylabel=ylabel, log=True, axes=axes)
     width = 0.8 / max(1, len(comparison.systems))

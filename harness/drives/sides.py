@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from harness.drives.prices import Price
 from harness.drives.whatif import Device
+from systems.readings import DiskProfile
 
 SHALLOW, DEEP = 1, 64
 
@@ -86,6 +87,12 @@ class DriveComparison:
             if len(mine) > 1:
                 found.append(Growth(system, mine[-1].epoch_s / mine[0].epoch_s, mine[0].device, mine[-1].device))
         return sorted(found, key=lambda growth: growth.ratio)
+
+
+def best_rates(profile: DiskProfile) -> dict[int, float]:
+    """Return bytes -> greatest rate of random reads of that size, ascending."""
+    points = [(point.block_bytes, point.iops) for point in profile.points if point.pattern == "random"]
+    return dict(sorted(points))
 
 
 def latencies(device: Device, depth: int) -> dict[str, float]:
