@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -78,7 +77,7 @@ class Compared(Strict):
             return OVER[self.over]([(setting, self.of(setting)) for setting in found])
         if self.pick:
             setting = (min if self.pick == "least memory" else max)(found, key=lambda one: one.budget_share)
-        elif len({_without_limits(one) for one in found}) > 1:
+        elif any({**one.shared, "limits": None} != {**found[0].shared, "limits": None} for one in found):
             raise NotRun("the profile has runs in several settings, and the claim does not say in which it is judged")
         else:
             setting = found[0]
@@ -95,10 +94,6 @@ class Compared(Strict):
             # The better side's device shows whether the number is an emulator's.
             shared["device"] = setting.cells[0].newest["config"]["device"]
         return Measured(number, setting.runs, [], shared, [*lines, *self.detail], list(self.differs))
-
-
-def _without_limits(setting: QuerySetting) -> str:
-    return json.dumps({key: value for key, value in setting.shared.items() if key != "limits"}, sort_keys=True)
 
 
 Counted = tuple[Number, list[str]]

@@ -34,11 +34,7 @@ class Index:
         device = None if settings.device_memory is None else parse_bytes(settings.device_memory)
         key = _key(run.system, str(settings.dataset), device, settings.model_dump())
         asked, whole = settings.options, complete_options(run.system, settings.options)
-        return [
-            record
-            for record in self._records.get(key, [])
-            if _within(asked, record["config"]["options"]) and _agree(record["config"]["options"], whole)
-        ]
+        return [record for record in self._records.get(key, []) if _answers(record["config"]["options"], asked, whole)]
 
 
 def _key(system: str, dataset: str, device_memory: int | None, settings: Mapping[str, Any]) -> str:
@@ -50,12 +46,12 @@ def _key(system: str, dataset: str, device_memory: int | None, settings: Mapping
     return repr([system, dataset, device_memory, memory, *(settings[name] for name in _SAME)])
 
 
-def _within(asked: Mapping[str, Any], held: Mapping[str, Any]) -> bool:
-    return all(name in held and _plain(held[name]) == _plain(value) for name, value in asked.items())
-
-
-def _agree(held: Mapping[str, Any], complete: Mapping[str, Any]) -> bool:
-    return all(name not in complete or _plain(complete[name]) == _plain(value) for name, value in held.items())
+def _answers(held: Mapping[str, Any], asked: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
+    """Return whether options of a record have every value that was asked for, and defaults where none was."""
+    found = {name: _plain(value) for name, value in held.items()}
+    return all(name in found and found[name] == _plain(value) for name, value in asked.items()) and all(
+        name not in whole or _plain(whole[name]) == value for name, value in found.items()
+    )
 
 
 def _plain(value: Any) -> Any:

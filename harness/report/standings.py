@@ -90,7 +90,9 @@ def _setting(shared: Plain, records: Sequence[Plain], profiles: Sequence[str]) -
     found = []
     for system, sets in option_sets.items():
         standings = [_standing(system, members, common, len(sets) - 1) for members in sets.values()]
-        found.append(max(standings, key=_option_rank))
+        # The option set with the fewest differing options stands for the system; of equals the one with most samples.
+        rank = [(-differing_options(system, one.options), len(one.samples), max(one.runs)) for one in standings]
+        found.append(standings[rank.index(max(rank))])
     found.sort(key=lambda s: (s.epoch_s is None, s.epoch_s.median if s.epoch_s else 0.0, s.system))
     return RankedSetting(
         shared,
@@ -99,11 +101,6 @@ def _setting(shared: Plain, records: Sequence[Plain], profiles: Sequence[str]) -
         max((record["run_id"] for record in counted), default=""),
         any(record["config"].get("experiment") in profiles for record in counted),
     )
-
-
-def _option_rank(standing: Standing) -> tuple[int, int, str]:
-    """Return the rank of an option set: the fewest differing options, then the most samples."""
-    return (-differing_options(standing.system, standing.options), len(standing.samples), max(standing.runs))
 
 
 def _digests(record: Plain) -> dict[int, str]:

@@ -15,6 +15,7 @@ from harness.compare.evidence import load_evidence
 from harness.compare.plan import Plain
 from harness.figures.base import catalogue
 from harness.figures.render import Rendered, render
+from harness.plan.experiment import PROFILES
 from harness.report.claims import Scoreboard, judge
 from harness.report.gallery import GalleryEntry, gallery
 from harness.report.headline import headline
@@ -69,9 +70,10 @@ def write_report(
     progress("judging claims")
     board = judge(evidence)
     progress("writing")
-    beside = _relative(Path(root), out)
+    # The results root relative to the report's folder, as an address.
+    beside = quote(os.path.relpath(Path(root).resolve(), out.resolve().parent).replace(os.sep, "/"))
     entries = gallery(rendered, board, f"{beside}/figures")
-    settings = settings_of(records, _profiles())
+    settings = settings_of(records, [path.stem for path in PROFILES.glob("*.yaml")])
     fixed = sum(len(script) for script in own_scripts()) + sum(len(entry.image) for entry in entries) + TEXT
     runs = table_of(records)
     fixed += len(str(runs["rows"])) + sum(map(len, runs["texts"]))
@@ -91,21 +93,11 @@ def write_report(
         timelines=timelines,
         colophon=_colophon(records),
     )
-    text = page(content)
-    size = _put(out, text)
+    text = page(content).encode("utf-8", "replace")
+    with whole_file(out, "the report") as file:
+        size = file.write_bytes(text)
     drawn = sum(entry.drawn for entry in entries)
     return Written(out, size, len(records), len(bad), drawn, len(entries) - drawn, len(board.claims), len(timelines))
-
-
-def _profiles() -> list[str]:
-    from harness.plan.experiment import PROFILES
-
-    return [path.stem for path in PROFILES.glob("*.yaml")]
-
-
-def _relative(root: Path, out: Path) -> str:
-    """Return the results root relative to the report's folder, quoted for an address."""
-    return quote(os.path.relpath(root.resolve(), out.resolve().parent).replace(os.sep, "/"))
 
 
 def _wanted(rendered: Sequence[Rendered], settings: Sequence[RankedSetting]) -> list[str]:
@@ -227,9 +219,3 @@ def _colophon(records: Sequence[Plain]) -> str:
     code = ", ".join(f"{commit} ({count} runs)" for commit, count in commits.most_common(3))
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return f"Written {when} from run records alone." + (f" Code that measured: {code}." if records else "")
-
-
-def _put(out: Path, text: str) -> int:
-    content = text.encode("utf-8", "replace")
-    with whole_file(out, "the report") as file:
-        return file.write_bytes(content)
