@@ -59,7 +59,9 @@ def check_system(
     chosen = [case for case in cases(system.info.devices, quick, system.info.faithful) if only(case)]
     if options:
         chosen = [replace(case, options=options) for case in chosen]
-    parent = folder or _disk_folder()
+    # /tmp is in memory on many machines, without direct I/O.
+    disk = Path("/var/tmp")
+    parent = folder or (disk if os.access(disk, os.W_OK) else None)
     with tempfile.TemporaryDirectory(prefix="outcore-check-", dir=parent, ignore_cleanup_errors=True) as temporary:
         base = Path(temporary)
         results = judge(observe(name, base, chosen, progress, case_limit_s), faithful)
@@ -71,12 +73,6 @@ def check_system(
             progress("memory under a cap")
             results.append(check_memory(name, base, options or {}))
         return results
-
-
-def _disk_folder() -> Path | None:
-    """Return /var/tmp if it is writable: /tmp is in memory on many machines, without direct I/O."""
-    disk = Path("/var/tmp")
-    return disk if disk.is_dir() and os.access(disk, os.W_OK) else None
 
 
 def observe(

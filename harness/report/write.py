@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -104,7 +105,7 @@ def _wanted(rendered: Sequence[Rendered], settings: Sequence[RankedSetting]) -> 
     """Return the runs whose timelines are shown: those of the headline, then those of each figure in turn."""
     first = [standing.record["run_id"] for setting in settings[:1] for standing in setting.standings]
     queues = [list(one.runs) for one in rendered if one.status == "drawn"]
-    turns = [queue[turn] for turn in range(max(map(len, queues), default=0)) for queue in queues if turn < len(queue)]
+    turns = (run for turn in itertools.zip_longest(*queues) for run in turn if run is not None)
     return list(dict.fromkeys([*first, *turns]))
 
 
