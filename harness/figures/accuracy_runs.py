@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from harness.compare.plan import Plan, grid
-from harness.figures.base import Plain, gallery
+from harness.compare.plan import Plain, Plan, grid
+from harness.figures.grids import gallery
 from harness.settings import Strict, strict
 
 if TYPE_CHECKING:

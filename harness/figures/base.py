@@ -5,49 +5,26 @@ from __future__ import annotations
 import csv
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import harness
-from harness.compare.plan import Plan
-from harness.figures.draw.captions import add_caption, caption, describe_memory, left_out, study_caption
-from harness.figures.grids import Plain, gallery, only_systems, values, wide_device, with_dims
+from harness.compare.plan import Plain, Plan
+from harness.compare.points import Group, Point, Value, epoch_seconds
+from harness.figures.draw.captions import add_caption, caption_of
 from workloads.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure as Canvas
 
-    from harness.compare.evidence import Evidence
+    from harness.compare.evidence import Evidence, Planned
     from harness.plan.experiment import Experiment
+    from harness.records.study import StudyRecord
     from harness.studies.base import StudyNeed
-
-__all__ = [
-    "Drawing",
-    "Figure",
-    "Plain",
-    "Sheet",
-    "add_caption",
-    "caption",
-    "catalogue",
-    "chosen",
-    "describe_memory",
-    "gallery",
-    "left_out",
-    "no_runs",
-    "no_studies",
-    "only_systems",
-    "plain_log",
-    "published",
-    "register",
-    "study_caption",
-    "values",
-    "wide_device",
-    "with_dims",
-]
 
 
 @dataclass(frozen=True)
@@ -75,6 +52,39 @@ class Sheet:
     runs: list[str] = field(default_factory=list)
 
 
+def ids(points: Sequence[Point]) -> list[str]:
+    """Return the ids of the newest runs of points."""
+    return [str(point.record["run_id"]) for point in points]
+
+
+def drawn(
+    canvas: Canvas,
+    data: pd.DataFrame,
+    source: Group | StudyRecord,
+    *notes: str,
+    points: list[Point] | None = None,
+    runs: list[str] | None = None,
+    bottom: float = 0.0,
+) -> Drawing:
+    """Write the caption under a canvas and return the drawing.
+
+    Args:
+        source, notes, points: as in `caption_of`.
+        runs: ids of the runs behind the drawing; by default those of the group, none of a study.
+        bottom: lower edge of the axes in the canvas, where the caption begins.
+    """
+    text = caption_of(source, *notes, points=points)
+    add_caption(canvas, text, bottom=bottom)
+    if runs is None:
+        runs = source.runs() if isinstance(source, Group) else []
+    return Drawing(canvas, data, text, runs)
+
+
+#: Function from a bench profile, as plain data, to a figure's cells or experiments.
+Needs = Callable[[Plain], Plan | Plain | list[Plain]]
+Draw = Callable[["Evidence"], Drawing | Sheet]
+
+
 def no_runs(profile: Plain) -> list[Plain]:
     """Return no runs, for figures drawn from studies alone."""
     return []
@@ -100,10 +110,10 @@ class Figure:
     """
 
     id: str
-    needs: Callable[[Plain], Plan | Plain | list[Plain]]
-    draw: Callable[[Evidence], Drawing | Sheet]
+    needs: Needs
+    draw: Draw
     studies: Callable[[Plain], list[StudyNeed]] = no_studies
-    beside: Callable[[Plain], list[Plain]] = no_runs
+    beside: Needs = no_runs
 
     @property
     def row(self) -> dict[str, str]:
@@ -143,10 +153,11 @@ class Figure:
         """
         from harness.plan.experiment import parse_experiment
 
-        needed = self.needs(profile)
-        if isinstance(needed, Plan):
-            needed = needed.experiment(self.id)
-        found = [*([needed] if isinstance(needed, dict) else needed), *self.beside(profile)]
+        found: list[Plain] = []
+        for needs in (self.needs, self.beside):
+            needed = needs(profile)
+            content = needed.experiment(self.id) if isinstance(needed, Plan) else needed
+            found += [content] if isinstance(content, dict) else content
         return [parse_experiment({**content, "gallery": {}, "figures": [self.id]}) for content in found]
 
 
@@ -164,6 +175,48 @@ def register(figure: Figure) -> Figure:
     """Add a figure to the catalogue."""
     _FIGURES[figure.id] = figure
     return figure
+
+
+def figure(
+    id_: str,
+    needs: Needs = no_runs,
+    *,
+    studies: Callable[[Plain], list[StudyNeed]] = no_studies,
+    beside: Needs = no_runs,
+) -> Callable[[Draw], Draw]:
+    """Return a decorator that adds a figure with the decorated `draw` to the catalogue; see `Figure`."""
+
+    def add(draw: Draw) -> Draw:
+        register(Figure(id_, needs, draw, studies, beside))
+        return draw
+
+    return add
+
+
+def figure_of_runs(
+    id_: str,
+    plan: Planned,
+    value: Value = epoch_seconds,
+    *,
+    least: int = 2,
+    otherwise: Planned | None = None,
+    beside: Needs = no_runs,
+) -> Callable[[Callable[[Group], Drawing | Sheet]], Draw]:
+    """Return a decorator that adds a figure to the catalogue, drawn from the points of its plan.
+
+    Args:
+        id_, beside: as in `Figure`.
+        plan, value, least, otherwise: as in `Evidence.points`.
+    """
+
+    def add(draw: Callable[[Group], Drawing | Sheet]) -> Draw:
+        @wraps(draw)
+        def of_evidence(evidence: Evidence) -> Drawing | Sheet:
+            return draw(evidence.points(plan, value, least=least, otherwise=otherwise))
+
+        return figure(id_, plan, beside=beside)(of_evidence)
+
+    return add
 
 
 def catalogue() -> dict[str, Figure]:
@@ -214,6 +267,27 @@ def published(figure_id: str) -> pd.DataFrame:
     if not path.is_file():
         return pd.DataFrame(columns=columns)
     return pd.read_csv(path, dtype={"series": str, "unit": str, "source": str, "read": str})
+
+
+def paper_value(figure_id: str, series: str, x: str | None = None) -> float | None:
+    """Return the first published value of a series of a figure, at `x` where it is given; None without one."""
+    table = published(figure_id)
+    known = table.loc[(table["series"] == series) & ((table["x"].astype(str) == x) | (x is None)), "value"]
+    return float(known.iloc[0]) if len(known) else None
+
+
+def paper_rows(figure_id: str, series: str | None = None) -> list[Plain]:
+    """Return the published values of a figure, or of one series, as rows of columns `series`, `x`, `value`, `unit`."""
+    table = published(figure_id)
+    mine = table[(table["series"] == series) | (series is None)]
+    return [{str(column): cell for column, cell in row.items()} for row in mine.to_dict("records")]
+
+
+def point_cells(point: Point | None) -> Plain:
+    """Return a point's columns of a figure's table: value, interval and status; of no point `not run`."""
+    if point is None:
+        return {"value": None, "low": None, "high": None, "status": "not run"}
+    return {"value": point.value, "low": point.low, "high": point.high, "status": point.status}
 
 
 def plain_log(axis: Any) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
 from harness.compare.evidence import Evidence
+from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn
-from harness.figures.base import Figure, Plain, Sheet, gallery, no_runs, published, register
+from harness.figures.base import Sheet, figure, paper_rows
 from harness.figures.draw.sheets import Formatter, sheet
+from harness.figures.grids import gallery
 from harness.figures.pagraph.grid import FAMILY, setting
-from harness.figures.pagraph.tab4 import GB, gigabytes
+from harness.figures.pagraph.tables import GB, gigabytes
 from harness.studies.base import StudyNeed
 from workloads.units import format_count, row_bytes
 
@@ -99,73 +100,45 @@ def of_records(evidence: Evidence, table: Table) -> list[Plain]:
     return [{**row, "source": "ours"} for row in sorted(rows.values(), key=lambda row: (row["nodes"], row["dim"]))]
 
 
-_KEYS = {
-    "nodes": ("nodes", 1),
-    "edges": ("edges", 1),
-    "dim": ("dim", 1),
-    "classes": ("classes", 1),
-    "train": ("train (%)", 1),
-    "topology": ("topology", GB),
-    "features": ("features", GB),
-    "total": ("total", GB),
-}
+#: Columns of the table, and the unit of the published values in them.
+_KEYS = {"nodes": 1, "edges": 1, "dim": 1, "classes": 1, "train": 1, "topology": GB, "features": GB, "total": GB}
 
 
 def of_paper(table: Table) -> list[Plain]:
     """Return the paper's rows, as far as their numbers are published."""
-    known = published(table.id)
-    rows = []
-    for name in dict.fromkeys(known["series"]):
-        row: dict[str, Any] = {"dataset": name, "source": "paper"}
-        for entry in known[known["series"] == name].to_dict("records"):
-            key, factor = _KEYS[str(entry["x"])]
-            row[key] = float(entry["value"]) * factor
+    rows: dict[str, Plain] = {}
+    for entry in paper_rows(table.id):
+        row = rows.setdefault(entry["series"], {"dataset": entry["series"], "source": "paper"})
+        key = str(entry["x"])
+        row["train (%)" if key == "train" else key] = float(entry["value"]) * _KEYS[key]
+    for row in rows.values():
         if "nodes" in row and "edges" in row:
             row["degree"] = row["edges"] / row["nodes"]
-        rows.append(row)
-    return rows
+    return list(rows.values())
 
 
-def draw_of(table: Table) -> Callable[[Evidence], Sheet]:
-    """Return the `draw` of one paper's table."""
+def add_table(table: Table) -> None:
+    """Add one paper's table to the catalogue."""
 
+    @figure(table.id, studies=studies_of(table))
     def draw(evidence: Evidence) -> Sheet:
         ours = of_records(evidence, table)
         if not ours:
             raise NotDrawn(f"no run or study of a dataset of {table.id} yet")
-        columns: dict[str, Formatter] = {
-            "dataset": "",
-            "nodes": format_count,
-            "edges": format_count,
-            "degree": ".1f",
-            "dim": ".0f",
-            "classes": ".0f",
-            "topology": gigabytes,
-            "features": gigabytes,
-            "total": gigabytes,
-            "train (%)": ".1f",
-            "source": "",
-        }
+        columns: dict[str, Formatter] = {"dataset": "", "nodes": format_count, "edges": format_count, "degree": ".1f"}
+        columns |= {"dim": ".0f", "classes": ".0f", **dict.fromkeys(["topology", "features", "total"], gigabytes)}
+        columns |= {"train (%)": ".1f", "source": ""}
         text = (
             "Degree: edges a node; topology: index pointers and neighbour lists; total: all files. Ours are generated; "
             "the paper's are as printed, and what it does not print is left open."
         )
         text += f" {table.note[0].upper()}{table.note[1:]}." if table.note else ""
         rows = pd.DataFrame(ours + of_paper(table)).reindex(columns=list(columns))
-        runs = [] if evidence.frame.empty else _newest(evidence, table)
-        return sheet(rows, columns, text, runs=runs)
-
-    return draw
-
-
-def _newest(evidence: Evidence, table: Table) -> list[str]:
-    """Return the id of the newest run of each dataset."""
-    found: dict[str, str] = {}
-    for record in evidence.frame["record"]:
-        if record["system"] in table.systems:
-            found[record["config"]["dataset"]["fingerprint"]] = record["run_id"]
-    return list(found.values())
+        records: Iterable[Plain] = [] if evidence.frame.empty else evidence.frame["record"]
+        # The newest run of each dataset.
+        newest = {r["config"]["dataset"]["fingerprint"]: r["run_id"] for r in records if r["system"] in table.systems}
+        return sheet(rows, columns, text, runs=list(newest.values()))
 
 
 for _table in TABLES:
-    register(Figure(_table.id, no_runs, draw_of(_table), studies=studies_of(_table)))
+    add_table(_table)

@@ -203,6 +203,6 @@ def _digest_of(evidence: Evidence) -> str:
 
 def _source_of(figure: Figure) -> str:
     """Return a digest of the figure's row of the catalogue, its code with all imports, and the published values."""
-    # `draw` may be of a shared module, `needs` of the figure's own.
-    row = json.dumps(figure.row, sort_keys=True)
-    return digest_of_sources(figure.draw.__module__, digest_of_sources(figure.needs.__module__, row))
+    # `draw` may be of a shared module, `needs` of the figure's own; this module writes the files.
+    modules = (figure.draw.__module__, figure.needs.__module__, __name__)
+    return digest_of_sources(*modules, salt=json.dumps(figure.row, sort_keys=True))

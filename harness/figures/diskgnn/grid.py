@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.compare.points import Point
-from harness.figures.base import Plain, gallery, only_systems, values
+from harness.compare.plan import Plain, Plan, grid
+from harness.figures.grids import gallery, only_systems, values
 from harness.studies.base import StudyNeed
 from workloads.units import row_bytes
 
@@ -40,6 +40,11 @@ def longer(profile: Plain) -> Plain:
     return {**short, "run": run}
 
 
+def over_shares(profile: Plain, systems: Sequence[Plain]) -> Plan:
+    """Plan entries of systems at each share of memory, in longer epochs."""
+    return grid(longer(profile), systems, {share: {"memory": f"{share:g}x"} for share in shares_of(profile)})
+
+
 def memory_share(config: Mapping[str, Any]) -> float:
     """Return the host budget of a run as a share of the features; its `memory` must have the form `0.1x`."""
     return float(str(config["memory"])[:-1])
@@ -48,18 +53,6 @@ def memory_share(config: Mapping[str, Any]) -> float:
 def percent(share: Any) -> str:
     """Return a share as per cent, like `10 %`."""
     return f"{100 * float(share):g} %"
-
-
-def bar_row(point: Point, **columns: Any) -> Plain:
-    """Return a point's row for `draw_bars`."""
-    return {
-        **columns,
-        "value": point.value,
-        "low": point.low,
-        "high": point.high,
-        "status": point.status,
-        "run": point.record.get("run_id", ""),
-    }
 
 
 def preparation_s(record: Mapping[str, Any]) -> float:
@@ -104,8 +97,3 @@ def planning_needs(
         StudyNeed(study, {"dataset": name, **shared, **params}, {name: own})
         for name, own in (graphs(profile) if datasets is None else datasets)
     ]
-
-
-def no_runs(profile: Plain) -> list[Plain]:
-    """Return no runs, for figures drawn from studies alone."""
-    return []

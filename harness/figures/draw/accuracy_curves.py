@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.compare.points import NotDrawn, Point
+from harness.compare.points import Group, NotDrawn, Point
 from harness.figures.accuracy_runs import accuracy_curve, common_target, epochs_to, origin, time_to
+from harness.figures.base import Drawing, drawn, ids
+from harness.figures.draw import style
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.looks import Looks
 from harness.figures.draw.panels import legend_above, many_panels
@@ -74,6 +76,29 @@ def draw_accuracy(
             axes.axhline(100 * target, color="#666666", linewidth=0.7, linestyle=(0, (4, 3)), zorder=0)
     legend_above(canvas, panels)
     return canvas, panels
+
+
+def draw_by_system(
+    group: Group, systems: Sequence[str], titles: Sequence[str], memory: Callable[[list[Point]], str]
+) -> Drawing:
+    """Draw accuracy over epochs (left) and over training time (right), one line per system.
+
+    Args:
+        systems: systems of the figure; the caption names those without a run.
+        memory: maps the measured points to caption text on their memory.
+
+    Raises:
+        NotDrawn: no run has test accuracy.
+    """
+    order = style.ordered(group.systems())
+    points = sorted(group.points, key=lambda point: order.index(point.system))
+    done = [point for point in points if point.value is not None]
+    rows = curves_of(done)
+    canvas, _ = draw_accuracy(rows, titles=titles, target=common_target([point.record for point in done]))
+    missing = [f"{name} not run" for name in systems if name not in order]
+    failed = [f"{point.system} {point.status.upper()}" for point in points if point.value is None]
+    notes = [memory(done), accuracy_note(done), *failed, *missing]
+    return drawn(canvas, rows, group, *notes, points=done, runs=ids(done))
 
 
 def accuracy_note(points: Sequence[Point]) -> str:

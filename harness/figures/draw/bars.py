@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness.figures.base import plain_log
-from harness.figures.draw.lines import MARK
 from harness.figures.draw.looks import Looks, looks_of
-from harness.figures.draw.panels import legend_above, one_panel, set_ticks
+from harness.figures.draw.marks import MARK, interval, mark_paper, name_axes
+from harness.figures.draw.panels import legend_above, one_panel, plain_log, set_ticks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -60,7 +59,9 @@ def draw_bars(
         value = row["value"]
         if pd.notna(row.get("paper")):
             # Beside the number over the bar, which it would cover.
-            _paper(axes, x + (0.3 * width if numbers else 0.0), float(row["paper"]), labelled)
+            at, label = x + (0.3 * width if numbers else 0.0), None if "paper" in labelled else "paper"
+            mark_paper(axes, [at], [float(row["paper"])], label, markerfacecolor="none", zorder=5)
+            labelled.add("paper")
         if pd.isna(value):
             _missing(axes, x, str(row.get("status") or "not run"), width / (len(groups) + 0.2))
             continue
@@ -100,9 +101,7 @@ def draw_bars(
     axes.set_xlim(-0.6, len(groups) - 0.4)
     set_ticks(axes, [tick(group) for group in groups])
     axes.grid(axis="x", visible=False)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
-    axes.set_title(title, loc="left")
+    name_axes(axes, title, xlabel, ylabel)
     if note:
         axes.text(0.99, 0.98, note, transform=axes.transAxes, ha="right", va="top", fontsize=6.0, color="#333333")
     if alone:
@@ -114,14 +113,6 @@ def plain_number(value: float, spec: str) -> str:
     """Return `value` in the format `spec`, without an exponent: `480` for `4.8e+02`."""
     text = f"{value:{spec}}"
     return f"{float(text):,.0f}" if "e+" in text else text
-
-
-def interval(row: Mapping[Any, Any]) -> list[list[float]] | None:
-    """Return a row's `low` and `high` as `yerr` of matplotlib, None without them."""
-    if pd.isna(row.get("low")) or pd.isna(row.get("high")):
-        return None
-    value = float(row["value"])
-    return [[max(0.0, value - float(row["low"]))], [max(0.0, float(row["high"]) - value)]]
 
 
 def _missing(axes: Any, x: float, status: str, share: float) -> None:
@@ -137,20 +128,4 @@ def _missing(axes: Any, x: float, status: str, share: float) -> None:
         ha="center",
         va="bottom",
         color="#333333",
-    )
-
-
-def _paper(axes: Any, x: float, value: float, labelled: set[str]) -> None:
-    label = None if "paper" in labelled else "paper"
-    labelled.add("paper")
-    axes.plot(
-        [x],
-        [value],
-        marker="D",
-        linestyle="none",
-        markerfacecolor="none",
-        markeredgecolor="black",
-        markersize=4.5,
-        label=label,
-        zorder=5,
     )

@@ -79,3 +79,12 @@ def _row_of(axes: Any) -> list[Any]:
     """Return a list with one entry for each panel in the row of these axes."""
     spec = axes.get_subplotspec()
     return [None] * (spec.get_gridspec().ncols if spec is not None else 1)
+
+
+def plain_log(axis: Any) -> None:
+    """Set the ticks of a log axis at 1, 2 and 5 times powers of ten, as plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())

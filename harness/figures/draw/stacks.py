@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness.figures.draw.lines import MARK
 from harness.figures.draw.looks import part_fill
+from harness.figures.draw.marks import MARK, name_axes
 from harness.figures.draw.panels import legend_above, one_panel, set_ticks
 
 if TYPE_CHECKING:
@@ -88,9 +88,7 @@ def draw_stacks(
     axes.set_xlim(-0.6, len(bars) - 0.4)
     set_ticks(axes, [str(bar) for bar in bars])
     axes.grid(axis="x", visible=False)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
-    axes.set_title(title, loc="left")
+    name_axes(axes, title, xlabel, ylabel)
     if alone:
         legend_above(canvas, [axes], parts)
     return canvas, axes

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.points import Group, NotDrawn, Point
-from harness.figures.base import Drawing, add_caption, caption
+from harness.figures.base import Drawing, drawn, ids
 from harness.figures.draw import style
 from harness.results import store as results
 
@@ -45,17 +45,15 @@ def draw_timelines(points: list[Point], group: Group, titles: list[str], note: s
     canvas, panels = plt.subplots(
         len(tables), 1, figsize=(style.COLUMN_INCHES, height), sharey=True, squeeze=False, constrained_layout=True
     )
-    drawn = []
+    shown = []
     for axes, (point, title, table) in zip(panels[:, 0], tables, strict=True):
-        drawn.append(_panel(axes, point, title, table))
+        shown.append(_panel(axes, point, title, table))
     panels[-1, 0].set_xlabel("time since the first epoch began (s)")
     handles, labels = panels[0, 0].get_legend_handles_labels()
     canvas.legend(handles, labels, loc="outside upper left", ncols=3, handlelength=2.6)
     extra = f"warm-up epoch hatched, {SMOOTH / 10:g} s rolling mean of 10 Hz samples" + (f", {note}" if note else "")
-    text = caption(group, points, extra)
-    add_caption(canvas, text)
-    runs = [str(point.record["run_id"]) for point, _, _ in tables]
-    return Drawing(canvas, pd.concat(drawn, ignore_index=True), text, runs)
+    data = pd.concat(shown, ignore_index=True)
+    return drawn(canvas, data, group, extra, points=points, runs=ids([point for point, _, _ in tables]))
 
 
 def _panel(axes: Any, point: Point, title: str, table: pd.DataFrame) -> pd.DataFrame:

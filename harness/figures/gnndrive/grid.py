@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from harness.compare.plan import Plain
 from harness.compare.points import Point
-from harness.figures.base import gallery, only_systems, values, with_dims
-from harness.figures.ginex.grid import batch_sizes, host_budget
+from harness.figures.grids import batch_sizes, gallery, host_budget, only_systems, values, with_dims
 from workloads.units import parse_bytes
 
 #: The paper's comparison (Section 5.1), baselines first.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, first_setting, grid
-from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, Figure, gallery, only_systems, register
+from harness.compare.points import Group, NotDrawn
+from harness.figures.base import Drawing, figure_of_runs
 from harness.figures.draw.timelines import draw_timelines
 from harness.figures.gnndrive.grid import CPU, cpu_variant
+from harness.figures.grids import gallery, only_systems
 
 BASELINES = ["pyg+", "ginex", "mariusgnn"]
 
@@ -33,20 +33,20 @@ def shorter_variants(profile: Plain) -> Plan:
     return variants(gallery(profile))
 
 
-def draw_baselines(evidence: Evidence) -> Drawing:
+@figure_of_runs("gnndrive-fig3", shorter, otherwise=baselines, least=1)
+def fig3(group: Group) -> Drawing:
     """Draw one panel per system, from the headline's runs where the gallery's were not made."""
-    group = evidence.points(shorter, otherwise=baselines, least=1)
-    points = [point for point in group.points if point.value is not None]
+    points = group.done
     failed = {point.system: point.status.upper() for point in group.points if point.value is None}
     done = [point.system for point in points]
     missing = [f"{failed.get(name, 'not run')}: {name}" for name in BASELINES if name not in done]
     return draw_timelines(points, group, done, "; ".join(missing))
 
 
-def draw_variants(evidence: Evidence) -> Drawing:
+@figure_of_runs("gnndrive-fig11", shorter_variants, otherwise=variants, least=1)
+def fig11(group: Group) -> Drawing:
     """Draw the GPU variant above the CPU variant, as far as measured; raise NotDrawn if neither is."""
-    group = evidence.points(shorter_variants, otherwise=variants, least=1)
-    points = [point for point in group.points if point.value is not None]
+    points = group.done
     if not points:
         raise NotDrawn("no run of gnndrive under a cap has a measured epoch")
     names = ["CPU" if point.system == CPU else "GPU" for point in points]
@@ -59,7 +59,3 @@ def draw_variants(evidence: Evidence) -> Drawing:
     if missing:
         note = f"not run in the same setting: the {missing[0]} variant (--figures gnndrive-fig11)"
     return draw_timelines(points, group, titles, note)
-
-
-register(Figure("gnndrive-fig3", shorter, draw_baselines))
-register(Figure("gnndrive-fig11", shorter_variants, draw_variants))

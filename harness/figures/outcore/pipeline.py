@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from harness.compare.plan import Plan, first_setting, grid
-from harness.compare.points import NotDrawn, Point
-from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, gallery, only_systems, register
+from harness.compare.plan import Plain, Plan, first_setting, grid
+from harness.compare.points import Group, NotDrawn, Point
+from harness.figures.base import Drawing, drawn, figure_of_runs, ids
 from harness.figures.draw import style
+from harness.figures.draw.marks import name_axes
 from harness.figures.draw.panels import many_panels
+from harness.figures.grids import gallery, only_systems
 from harness.results import store as results
 from workloads.errors import InputError
-
-if TYPE_CHECKING:
-    from harness.compare.evidence import Evidence
 
 SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn"]
 # A longer epoch is drawn in part: else a mini-batch would be too narrow to see.
@@ -36,13 +35,13 @@ def shorter(profile: Plain) -> Plan:
     return planned(gallery(profile))
 
 
-def draw(evidence: Evidence) -> Drawing:
+@figure_of_runs("outcore-pipeline", shorter, otherwise=planned, least=1)
+def pipeline(group: Group) -> Drawing:
     """Draw each system's measured epoch nearest to the median of its comparable runs, on its own time axis.
 
     Raises:
         NotDrawn: no such run has a measured epoch with stages.
     """
-    group = evidence.points(shorter, otherwise=planned, least=1)
     shown: list[tuple[Point, Plain, pd.DataFrame]] = []
     missing = []
     for name in SYSTEMS:
@@ -65,11 +64,9 @@ def draw(evidence: Evidence) -> Drawing:
         tables.append(spans.assign(system=point.system, run=point.record["run_id"]))
     extra = "neighbouring mini-batches alternate in shade, the path of one is black, work of no single one hatched"
     points = [point for point, _, _ in shown]
-    text = caption(group, points, "; ".join([extra, *notes, *missing]))
-    add_caption(canvas, text)
     columns = ["system", "run", "epoch", "batch", "stage", "thread", "start", "end"]
     data = pd.concat(tables, ignore_index=True)[columns]
-    return Drawing(canvas, data, text, [str(point.record["run_id"]) for point in points])
+    return drawn(canvas, data, group, extra, *notes, *missing, points=points, runs=ids(points))
 
 
 def _epoch_of(point: Point) -> tuple[Plain, pd.DataFrame]:
@@ -129,8 +126,7 @@ def _panel(axes: Any, point: Point, epoch: Plain, spans: pd.DataFrame) -> list[s
         end += begin
         notes.append(f"{point.system}: the middle {MAX_BATCHES} of {len(batches)} mini-batches' time")
     axes.set_xlim(begin, end)
-    axes.set_xlabel("time since the epoch began (s)")
-    axes.set_title(f"{point.system}: epoch of {length:.3g} s", loc="left")
+    name_axes(axes, f"{point.system}: epoch of {length:.3g} s", "time since the epoch began (s)")
     return notes
 
 
@@ -164,6 +160,3 @@ def _tint(color: str) -> tuple[float, float, float]:
 
     red, green, blue = to_rgb(color)
     return 0.25 * red + 0.75, 0.25 * green + 0.75, 0.25 * blue + 0.75
-
-
-register(Figure("outcore-pipeline", shorter, draw))

@@ -6,21 +6,13 @@ from typing import Any
 
 import pandas as pd
 
-from harness.compare.evidence import Evidence
-from harness.compare.plan import Plan, first_setting, grid
+from harness.compare.plan import Plain, Plan, first_setting, grid
 from harness.compare.points import Group, NotDrawn, Point
-from harness.figures.base import (
-    Drawing,
-    Figure,
-    Plain,
-    add_caption,
-    caption,
-    gallery,
-    only_systems,
-    plain_log,
-    register,
-)
+from harness.figures.base import Drawing, drawn, figure_of_runs
 from harness.figures.draw import style
+from harness.figures.draw.marks import name_axes
+from harness.figures.draw.panels import plain_log
+from harness.figures.grids import gallery, only_systems
 
 MIB = 2**20
 # Systems that keep their features on disk: the device limits no others.
@@ -37,38 +29,32 @@ def shorter(profile: Plain) -> Plan:
     return planned(gallery(profile))
 
 
-def draw(evidence: Evidence) -> Drawing:
+@figure_of_runs("outcore-roofline", shorter, otherwise=planned, least=1)
+def roofline(group: Group) -> Drawing:
     """Draw the device's read rate over request size, its last point sequential, with each system's mean request (left).
 
     Right: epochs over the least device time of their traces, engine efficiency. Raise NotDrawn without an epoch.
     """
-    group = evidence.points(shorter, otherwise=planned, least=1)
-    points = [point for point in group.points if point.value is not None]
-    if not points:
-        raise NotDrawn("no capped run has a measured epoch")
-    order = style.ordered([point.system for point in points])
-    points.sort(key=lambda point: order.index(point.system))
-    return _draw(group, points)
-
-
-def _draw(group: Group, points: list[Point]) -> Drawing:
     import matplotlib.pyplot as plt
 
+    order = style.ordered(group.systems())
+    points = sorted(group.done, key=lambda point: order.index(point.system))
+    if not points:
+        raise NotDrawn("no capped run has a measured epoch")
     canvas, (left, right) = plt.subplots(
         1, 2, figsize=(style.PAGE_INCHES, 3.1), width_ratios=[1.0, 1.0], constrained_layout=True
     )
-    rows = _roof(left, points)
-    rows += _distance(right, points)
+    rows = [*_roof(left, points), *_distance(right, points)]
     # Above both panels: inside, its markers would look like measurements.
     canvas.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=5)
     failed = [f"{point.system} {point.status.upper()}" for point in group.points if point.value is None]
-    text = caption(group, points, "; ".join(failed))
-    add_caption(canvas, text)
-    return Drawing(canvas, pd.DataFrame(rows), text, group.runs())
+    return drawn(canvas, pd.DataFrame(rows), group, *failed, points=points)
 
 
-def _roof(axes: Any, points: list[Point]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def _roof(axes: Any, points: list[Point]) -> list[Plain]:
+    from matplotlib.ticker import FuncFormatter
+
+    rows: list[Plain] = []
     for key, line, label in (("limited", "-", "device under the run's limits"), ("bare", ":", "bare device")):
         profile = points[-1].record.get("disk", {}).get(key) or {}
         best: dict[int, float] = {}
@@ -106,18 +92,14 @@ def _roof(axes: Any, points: list[Point]) -> list[dict[str, Any]]:
         axes.text(0.5, 0.5, "no device counters in the records", transform=axes.transAxes, ha="center")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    from matplotlib.ticker import FuncFormatter
-
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v / 1024:g}K" if v >= 1024 else f"{v:g}"))
     plain_log(axes.yaxis)
-    axes.set_xlabel("mean request size (bytes)")
-    axes.set_ylabel("read over the epoch (MiB/s)")
-    axes.set_title("How hard the device is driven", loc="left")
+    name_axes(axes, "How hard the device is driven", "mean request size (bytes)", "read over the epoch (MiB/s)")
     return rows
 
 
-def _distance(axes: Any, points: list[Point]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def _distance(axes: Any, points: list[Point]) -> list[Plain]:
+    rows: list[Plain] = []
     longest = max(float(point.value or 0) + _preparation(point.record) for point in points)
     for at, point in enumerate(points):
         summary = point.record["summary"]
@@ -158,8 +140,8 @@ def _distance(axes: Any, points: list[Point]) -> list[dict[str, Any]]:
     axes.invert_yaxis()
     axes.set_xlim(0, longest * 1.75)
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel("epoch (s); in white its share of preparation")
-    axes.set_title("How far from the least that the trace needs (mark)", loc="left")
+    title = "How far from the least that the trace needs (mark)"
+    name_axes(axes, title, "epoch (s); in white its share of preparation")
     return rows
 
 
@@ -171,6 +153,3 @@ def _preparation(record: Plain) -> float:
 
 def _percent(share: float | None) -> str:
     return "unknown" if share is None else f"{100 * share:.0f} %"
-
-
-register(Figure("outcore-roofline", shorter, draw))

@@ -7,9 +7,12 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.evidence import Evidence
+from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, Figure, Plain, add_caption, no_runs, register
+from harness.figures.base import Drawing, figure
 from harness.figures.draw import style
+from harness.figures.draw.captions import add_caption
+from harness.figures.draw.marks import name_axes
 from harness.figures.draw.panels import legend_above, one_panel
 from harness.regress.studies import TREND as STUDY
 
@@ -18,7 +21,8 @@ MOST_LINES = 10
 MOST_LABELS = 6
 
 
-def draw(evidence: Evidence) -> Drawing:
+@figure("outcore-trend")
+def trend(evidence: Evidence) -> Drawing:
     """Draw one line per cell over its first entry, one vertical line per step; raise NotDrawn without epoch times."""
     if not any(record.study == STUDY for record in evidence.studies):
         raise NotDrawn(
@@ -38,9 +42,7 @@ def draw(evidence: Evidence) -> Drawing:
         labels += _line(axes, series, place)
     _label_steps(axes, labels)
     axes.axhline(1.0, color="#888888", linewidth=0.6)
-    axes.set_xlabel("commit, oldest first")
-    axes.set_ylabel("epoch time / first entry's")
-    axes.set_title("Epoch time over the history", loc="left")
+    name_axes(axes, "Epoch time over the history", "commit, oldest first", "epoch time / first entry's")
     ticks = sorted(
         {round(k * (len(place) - 1) / min(6, max(1, len(place) - 1))) for k in range(7)} & set(place.values())
     )
@@ -134,6 +136,3 @@ def _caption(params: Plain, epochs: list[Plain], drawn: list[Plain], commits: in
     if left_out:
         parts.append(f"{left_out} cells that moved least are not drawn")
     return "; ".join(parts)
-
-
-register(Figure("outcore-trend", no_runs, draw))

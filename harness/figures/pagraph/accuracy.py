@@ -7,9 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from harness.compare.evidence import Evidence
-from harness.compare.plan import Plan, grid, joined
-from harness.compare.points import NotDrawn, Point
+from harness.compare.plan import Plain, Plan, grid, joined
+from harness.compare.points import Group, NotDrawn, Point
 from harness.figures.accuracy_runs import (
     accuracy_curve,
     accuracy_profile,
@@ -18,7 +17,7 @@ from harness.figures.accuracy_runs import (
     origin,
     time_to,
 )
-from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, register
+from harness.figures.base import Drawing, drawn, figure_of_runs, ids
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.looks import named_looks
 from harness.figures.draw.panels import legend_above, many_panels
@@ -40,22 +39,19 @@ def planned(profile: Plain) -> Plan:
     return joined(plans)
 
 
-def draw(evidence: Evidence) -> Drawing:
+@figure_of_runs("pagraph-fig21", planned, least=1)
+def fig21(group: Group) -> Drawing:
     """Draw one panel per model, one curve per entry of `LABELS`; raise NotDrawn without test accuracy."""
-    group = evidence.points(planned, least=1)
-    rows, notes, drawn = [], [], []
+    rows, notes, shown = [], [], []
     for model in HIDDEN:
         found = {point.system: point for point in group.points if point.x == model}
         known = {label: found[label] for label in LABELS if label in found and best_accuracy(found[label].record)}
         for label, point in known.items():
             curve = accuracy_curve(point.record)
-            rows.append(
-                pd.DataFrame(
-                    {"model": model, "series": label, "x": curve["seconds"], "y": 100.0 * curve["accuracy"]}
-                ).assign(epoch=curve["epoch"], run=point.record["run_id"])
-            )
+            xy = {"model": model, "series": label, "x": curve["seconds"], "y": 100.0 * curve["accuracy"]}
+            rows.append(pd.DataFrame(xy).assign(epoch=curve["epoch"], run=point.record["run_id"]))
         notes += notes_of(NAMES[model], known)
-        drawn += list(known.values())
+        shown += list(known.values())
     if not rows:
         raise NotDrawn("no run of dgl or pagraph that found accuracy (pagraph-fig21)")
     data = pd.concat(rows, ignore_index=True)
@@ -64,19 +60,15 @@ def draw(evidence: Evidence) -> Drawing:
     for axes, model in zip(panels, models, strict=True):
         draw_curves(
             data[data["model"] == model],
-            title=f"{NAMES[model]}",
+            title=NAMES[model],
             xlabel="training time (s)",
             ylabel="test accuracy (%)",
             looks=named_looks(LABELS),
             axes=axes,
         )
     legend_above(canvas, panels, LABELS)
-    extra = "; ".join(
-        [*notes, "real training; partitions take as many seed nodes a step together", origin(drawn[0].record)]
-    )
-    text = caption(group, drawn, extra)
-    add_caption(canvas, text)
-    return Drawing(canvas, data, text, [str(point.record["run_id"]) for point in drawn])
+    notes += ["real training; partitions take as many seed nodes a step together", origin(shown[0].record)]
+    return drawn(canvas, data, group, *notes, points=shown, runs=ids(shown))
 
 
 def notes_of(model: str, known: Mapping[str, Point]) -> list[str]:
@@ -91,6 +83,3 @@ def notes_of(model: str, known: Mapping[str, Point]) -> list[str]:
         reached = "" if seconds is None else f" ({100 * target:.1f} % after {seconds:.1f} s)"
         said.append(f"{label} {100 * (best_accuracy(record) or 0.0):.1f} %{reached}")
     return [f"{model}: best of {', '.join(said)}"]
-
-
-register(Figure("pagraph-fig21", planned, draw))

@@ -11,13 +11,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plan, first_setting, grid
-from harness.compare.points import NotDrawn, Point
-from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, published, register
+from harness.compare.plan import Plain, Plan, first_setting, grid
+from harness.compare.points import NotDrawn
+from harness.figures.base import Drawing, drawn, figure, ids, paper_rows
 from harness.figures.draw.breakdown import run_breakdown
+from harness.figures.draw.marks import name_axes
 from harness.figures.draw.panels import legend_above, many_panels
 from harness.figures.draw.stacks import draw_stacks
-from harness.figures.ginex.grid import systems_of
+from harness.figures.grids import systems_of
 from harness.records.study import StudyRecord
 from harness.results import store as results
 from harness.studies.base import StudyNeed
@@ -106,41 +107,46 @@ def _asked_until(
     return np.asarray(np.interp(moments, at, total), dtype=np.float64)
 
 
-def draw(evidence: Evidence) -> Drawing:
+@figure("ginex-fig4", planned, studies=studies)
+def fig4(evidence: Evidence) -> Drawing:
     """Draw the epoch by part (left) and the miss ratio (right); raise NotDrawn without epoch, pages or faults."""
     group = evidence.points(planned, least=1)
-    point = next((point for point in group.points if point.value is not None), None)
-    if point is None:
+    if not group.done:
         raise NotDrawn(f"{SYSTEM} did not finish an epoch")
-    pages = _pages_of(evidence, point.record["config"])
+    point = group.done[0]
+    config = point.record["config"]
+    pages = _pages_of(evidence, config)
     canvas, (left, right) = many_panels(2, height=2.3)
     left.get_gridspec().set_width_ratios([1.0, 3.0])
-    shares = _shares(point)
+    found = run_breakdown(point, ORDER, PARTS[-1])
+    shares = pd.DataFrame({"bar": config["dataset"]["name"], "part": list(found), "value": list(found.values())})
+    shares = shares.assign(percent=100 * shares["value"] / sum(found.values()), run=point.record["run_id"])
     draw_stacks(shares, title="Time by part", ylabel="share of the epoch (%)", parts=PARTS, share=True, axes=left)
-    batches = len(pages.result["batch"])
-    window = min(WINDOW, max(1, batches // 4))
-    table = _series(point, pages, window)
-    paper = published("ginex-fig4")
-    settled = paper.loc[paper["series"] == "page-cache miss ratio", "value"]
-    if len(settled):
-        label = f"paper, once settled: {settled.min():g}–{settled.max():g} %"
-        right.axhspan(settled.min(), settled.max(), color="#d9d9d9", label=label)
+    window = min(WINDOW, max(1, len(pages.result["batch"]) // 4))
+    try:
+        stages, telemetry = results.stages(Path(point.path)), results.telemetry(Path(point.path))
+    except OutcoreError as error:
+        raise NotDrawn(str(error)) from error
+    table = miss_ratio(stages, telemetry, pages.result, window)
+    steady = [row["value"] for row in paper_rows("ginex-fig4", "page-cache miss ratio")]
+    if steady:
+        label = f"paper, once settled: {min(steady):g}–{max(steady):g} %"
+        right.axhspan(min(steady), max(steady), color="#d9d9d9", label=label)
     right.plot(table["iteration"], table["miss_percent"], color="#0B3C8C", label=SYSTEM)
     for epoch in point.record["epochs"][1:]:
         right.axvline(int((table["t"] < epoch["start_s"]).sum()) + 0.5, color="#888888", linewidth=0.5)
     right.set_ylim(0, max(100.0, 1.05 * float(table["miss_percent"].max())))
     right.set_xlim(0, len(table))
-    right.set_xlabel("iteration (grey lines: epochs)")
-    right.set_ylabel("page-cache miss ratio (%)")
-    right.set_title(f"Major faults over pages asked for, last {window} iterations", loc="left")
+    title = f"Major faults over pages asked for, last {window} iterations"
+    name_axes(right, title, "iteration (grey lines: epochs)", "page-cache miss ratio (%)")
     legend_above(canvas, [left, right], PARTS)
-    extra = (
-        "data preparation: the device neither computes nor copies; misses are the cap's major faults by 10 Hz telemetry"
-    )
-    text = caption(group, [point], f"{extra}, pages asked for are those of rows and neighbour lists by the trace")
-    add_caption(canvas, text)
     data = pd.concat([shares.assign(panel="time"), table.assign(panel="miss ratio", window=window)], ignore_index=True)
-    return Drawing(canvas, data, text, runs=[str(point.record["run_id"])])
+    notes = [
+        "data preparation: the device neither computes nor copies",
+        "misses are the cap's major faults by 10 Hz telemetry, "
+        "pages asked for are those of rows and neighbour lists by the trace",
+    ]
+    return drawn(canvas, data, group, *notes, points=[point], runs=ids([point]))
 
 
 def _pages_of(evidence: Evidence, config: Mapping[str, Any]) -> StudyRecord:
@@ -156,32 +162,3 @@ def _pages_of(evidence: Evidence, config: Mapping[str, Any]) -> StudyRecord:
     if not found:
         raise NotDrawn("the study page-accesses was not made of the run's mini-batches")
     return found[-1]
-
-
-def _shares(point: Point) -> pd.DataFrame:
-    found = run_breakdown(point, ORDER, PARTS[-1])
-    total = sum(found.values())
-    name = point.record["config"]["dataset"]["name"]
-    return pd.DataFrame(
-        [
-            {
-                "bar": name,
-                "part": part,
-                "value": seconds,
-                "percent": 100 * seconds / total,
-                "run": point.record["run_id"],
-            }
-            for part, seconds in found.items()
-        ]
-    )
-
-
-def _series(point: Point, pages: StudyRecord, window: int) -> pd.DataFrame:
-    try:
-        stages, telemetry = results.stages(Path(point.path)), results.telemetry(Path(point.path))
-    except OutcoreError as error:
-        raise NotDrawn(str(error)) from error
-    return miss_ratio(stages, telemetry, pages.result, window)
-
-
-register(Figure("ginex-fig4", planned, draw, studies=studies))
