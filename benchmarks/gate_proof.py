@@ -34,7 +34,7 @@ from harness.records.hosts import host_fingerprint
 from harness.regress.decision import Decision, Rules
 from harness.regress.judge import compare
 from harness.regress.measure.schedule import Pairs
-from harness.regress.samples import Cell, RunSample, is_deterministic, paired, sample_of
+from harness.regress.samples import ConfigSamples, RunSample, is_deterministic, paired, sample_of
 from harness.regress.statistics import LEAST_SAMPLES
 from harness.regress.studies import Promise, keep_proof
 from harness.run.turns import Turn, Turns
@@ -176,7 +176,7 @@ def decide(chosen: list[Block], levels: tuple[str, str], rules: Rules, most: int
             pair.base.append(block[system, levels[0]])
             pair.head.append(_with_requests(block[system, levels[1]], extra))
     base, head = (
-        {s: Cell(s, s, s, is_deterministic(s), getattr(pair, side)) for s, pair in pairs.items()}
+        {s: ConfigSamples(s, s, s, is_deterministic(s), getattr(pair, side)) for s, pair in pairs.items()}
         for side in ("base", "head")
     )
     return compare(base, head, rules, paired=True).decision

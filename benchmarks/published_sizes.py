@@ -1,4 +1,4 @@
-"""Full-size graphs that nobody has here, predicted from their published statistics: rows, reads and times by system.
+"""Full-size graphs that are not here, predicted from their published statistics: rows, reads and times by system.
 
     python -m benchmarks.published_sizes [--drive aws-nvme] [--memory 0.1x] [--batches 20] [--graphs papers100m,mag240m]
 

@@ -217,7 +217,7 @@ def rm(
     folders = [_removable(name, call.data_root) for name in names]
     if not yes:
         if call.json or not sys.stdin.isatty():
-            raise InputError("nobody is there to confirm the removal", "say --yes")
+            raise InputError("there is no terminal on which to confirm the removal", "say --yes")
         if not typer.confirm(f"Remove {', '.join(str(folder) for folder in folders)}?"):
             raise typer.Exit(1)
     for folder in folders:

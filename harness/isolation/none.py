@@ -23,7 +23,7 @@ _RESCAN_SECONDS = 1.0
 _RESCAN_SHARE = 200
 
 NOT_ENFORCED = "no memory cap: the kernel limits neither memory nor page cache of this run"
-NO_IO_LIMIT = "no device limit: this host lets nobody limit the run's I/O"
+NO_IO_LIMIT = "no device limit: this host allows no limit of the run's I/O"
 
 
 class NoCap(Cap):

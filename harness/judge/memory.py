@@ -159,7 +159,7 @@ def worker_is_in_its_cap(record: Record, context: RunContext) -> Finding | None:
     if outside:
         return Finding(False, "outside the cap: " + ", ".join(dict.fromkeys(outside)))
     if not evidence.gates or not evidence.samples:
-        return unknown("nobody looked")
+        return unknown("there are no readings of it")
     return Finding(True, f"seen {evidence.samples} times, at {len(evidence.gates)} gates")
 
 
@@ -172,7 +172,7 @@ def limit_is_what_was_asked_for(record: Record, context: RunContext) -> Finding 
     cap, evidence = record.memory.cap_bytes or 0, record.readings
     seen = {*evidence.limits, *(gate.limit_bytes or 0 for gate in evidence.gates)}
     if not seen:
-        return unknown("nobody looked")
+        return unknown("there are no readings of it")
     page = 1 << 16
     wrong = [limit for limit in seen if not cap - page <= limit <= cap]
     said = ", ".join(format_bytes(limit) if limit else "none" for limit in sorted(wrong))

@@ -151,7 +151,7 @@ def useful_bytes(epoch: EpochRecord, row_bytes: int) -> float:
     return float(min(missed, epoch.counters.get("rows", 0))) * row_bytes
 
 
-class Readings:
+class RunNumbers:
     """The facts of one run from which its metrics are computed, each derived at most once.
 
     Attributes:
@@ -249,7 +249,7 @@ class Metric:
         column: its column in the report's table of runs; empty: not there.
     """
 
-    of: Callable[[Readings], float | None]
+    of: Callable[[RunNumbers], float | None]
     label: str
     unit: Literal["s", "bytes", ""] = ""
     better: Literal["higher", "lower", ""] = ""
@@ -274,10 +274,10 @@ METRICS: list[Metric] = []
 
 def metric(
     label: str, **more: Any
-) -> Callable[[Callable[[Readings], float | None]], Callable[[Readings], float | None]]:
+) -> Callable[[Callable[[RunNumbers], float | None]], Callable[[RunNumbers], float | None]]:
     """Register a function as a metric; `label` and `more` are fields of `Metric`."""
 
-    def register(of: Callable[[Readings], float | None]) -> Callable[[Readings], float | None]:
+    def register(of: Callable[[RunNumbers], float | None]) -> Callable[[RunNumbers], float | None]:
         METRICS.append(Metric(of, label, **more))
         return of
 
@@ -285,7 +285,7 @@ def metric(
 
 
 @metric("start-up s", unit="s", better="lower")
-def start_up_s(run: Readings) -> float | None:
+def start_up_s(run: RunNumbers) -> float | None:
     """Seconds before epochs are as they stay: preparation, whichever run spent it, and what the first epoch takes
     beyond the median one (digests are left out, beside which a system's threads go on, so the surplus of bytes at the
     device's best rate at least)."""
@@ -293,13 +293,13 @@ def start_up_s(run: Readings) -> float | None:
 
 
 @metric("start-up read", unit="bytes", better="lower")
-def start_up_bytes(run: Readings) -> int | None:
+def start_up_bytes(run: RunNumbers) -> int | None:
     """Bytes that the start-up reads."""
     return run.start_up[1]
 
 
 @metric("predicted s", unit="s", better="lower")
-def predicted_s(run: Readings) -> float | None:
+def predicted_s(run: RunNumbers) -> float | None:
     """Seconds of an epoch by the system's counters and the device's profile, without any measured time."""
     return predicted_seconds(
         run.measured,
@@ -311,7 +311,7 @@ def predicted_s(run: Readings) -> float | None:
 
 
 @metric("read amplification", better="lower", heading="read ampl.", column="amplification")
-def read_amplification(run: Readings) -> float | None:
+def read_amplification(run: RunNumbers) -> float | None:
     """Device bytes over bytes of the rows and neighbour lists that were fetched."""
     device = [epoch.device_bytes for epoch in run.measured if epoch.device_bytes is not None]
     useful = sum(useful_bytes(epoch, run.record.config.dataset.row_bytes) for epoch in run.measured)
@@ -319,26 +319,26 @@ def read_amplification(run: Readings) -> float | None:
 
 
 @metric("AU", better="higher", column="au")
-def accelerator_utilisation(run: Readings) -> float | None:
+def accelerator_utilisation(run: RunNumbers) -> float | None:
     """Accelerator utilisation: uncontended training time over epoch time."""
     return run.share(run.train_s)
 
 
 @metric("SE", better="higher", column="se")
-def storage_efficiency(run: Readings) -> float | None:
+def storage_efficiency(run: RunNumbers) -> float | None:
     """Storage efficiency: the same batches with features already in memory, over the epoch."""
     return run.share(run.null_s)
 
 
 @metric("engine efficiency", better="higher", heading="engine eff.", column="engine")
-def engine_efficiency(run: Readings) -> float | None:
+def engine_efficiency(run: RunNumbers) -> float | None:
     """The time the device needs for exactly the system's requests, over its extract time: how well the code drives the
     disk."""
     return run.engine[0]
 
 
 @metric("distance to limit", better="higher", heading="distance", column="distance")
-def distance_to_limit(run: Readings) -> float | None:
+def distance_to_limit(run: RunNumbers) -> float | None:
     """The least time that any system could take with this memory, proven in
     [the frontier](frontier.md#the-lower-bound), over the epoch and its share of the start-up: how much the idea may
     leave; near 0 where memory holds most of what an epoch uses, none for a system that trains on other mini-batches,
@@ -352,13 +352,13 @@ def distance_to_limit(run: Readings) -> float | None:
 
 
 @metric("working set", unit="bytes", shown=False)
-def working_set_bytes(run: Readings) -> int | None:
+def working_set_bytes(run: RunNumbers) -> int | None:
     """Bytes of the rows and topology pages that the median measured epoch uses (rules 7 and 11)."""
     return run.working_set_bytes
 
 
 @metric("working set over memory", shown=False, column="working_set")
-def working_set_over_budget(run: Readings) -> float | None:
+def working_set_over_budget(run: RunNumbers) -> float | None:
     """Working set over host budget plus device memory; decides the class."""
     budget = run.record.memory.budget_bytes
     memory = None if budget is None else budget + _device_memory(run.record)
@@ -366,7 +366,7 @@ def working_set_over_budget(run: Readings) -> float | None:
 
 
 @metric("topology over budget", shown=False)
-def topology_over_budget(run: Readings) -> float | None:
+def topology_over_budget(run: RunNumbers) -> float | None:
     """`indptr` and `indices` over the host budget, since systems sample on the host; above 1 the graph does not fit
     (rule 7)."""
     budget, workload = run.record.memory.budget_bytes, run.context.workload
@@ -377,7 +377,7 @@ def topology_over_budget(run: Readings) -> float | None:
 
 def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClass | None]:
     """Return the summary and the class of a run; unknown numbers stay None."""
-    run = Readings(record, context)
+    run = RunNumbers(record, context)
     summary = Summary.model_validate({metric.name: metric.of(run) for metric in METRICS})
     if run.measured:
         summary.epoch_s = spread([epoch.seconds for epoch in run.measured])

@@ -272,7 +272,7 @@ class FeatureCheck(_Part):
     detail: str = ""
 
 
-class Evidence(_Part):
+class RawReadings(_Part):
     """Raw readings beside the epochs, from which the verdict is judged now and at every later reading (rule 29).
 
     Attributes:
@@ -399,14 +399,14 @@ class Record(_Part):
     code: Code = Field(default_factory=Code)
     # The planned cell that the run measures; derived from `config` where an older version left it out.
     cell: Cell = Field(default_factory=lambda known: known["config"].cell)
-    evidence: Evidence | None = None
+    evidence: RawReadings | None = None
     # Digests of the run folder's parts, written last (`harness/records/seal.py`); empty in records of older versions.
     seal: dict[str, str] = Field(default_factory=dict)
 
     @property
-    def readings(self) -> Evidence:
-        """Evidence of the run; without a reading in records of older versions."""
-        return self.evidence or Evidence(isolation=self.config.isolation)
+    def readings(self) -> RawReadings:
+        """RawReadings of the run; without a reading in records of older versions."""
+        return self.evidence or RawReadings(isolation=self.config.isolation)
 
     @property
     def measured(self) -> list[EpochRecord]:

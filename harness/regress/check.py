@@ -21,7 +21,7 @@ from harness.regress.judge import compare
 from harness.regress.measure.build import Built, build
 from harness.regress.measure.schedule import Budget, Pairs, Together, interleave
 from harness.regress.measure.side import Side
-from harness.regress.samples import Cell, RunSample, cell_label, distinct, fingerprints, is_deterministic
+from harness.regress.samples import ConfigSamples, RunSample, cell_label, distinct, fingerprints, is_deterministic
 from harness.run.turns import Turns
 from workloads.errors import HostError, InputError
 
@@ -229,13 +229,13 @@ def _together(sides: Mapping[str, Side], run: Callable[..., list[RunSample]]) ->
     return together
 
 
-def _cells(planned: list[PlannedRun], pairs: list[Pairs], side: int) -> dict[str, Cell]:
+def _cells(planned: list[PlannedRun], pairs: list[Pairs], side: int) -> dict[str, ConfigSamples]:
     """Return cells by their index in the experiment, which is equal on both sides even if setting names differ."""
     found = {}
     for index, (cell, pair) in enumerate(zip(planned, pairs, strict=True)):
         label = cell_label(cell.system, cell.settings.memory)
         runs = pair.head if side else pair.base
-        found[f"{index:06d}"] = Cell(f"{index:06d}", label, cell.system, is_deterministic(cell.system), runs)
+        found[f"{index:06d}"] = ConfigSamples(f"{index:06d}", label, cell.system, is_deterministic(cell.system), runs)
     return distinct(found)
 
 

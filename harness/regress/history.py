@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from harness.records.record import Record
 from harness.regress.git import Repository
-from harness.regress.samples import Cell, RunSample, cells_of, fingerprints
+from harness.regress.samples import ConfigSamples, RunSample, cells_of, fingerprints
 from harness.regress.store import Store
 from harness.settings import Strict
 from workloads.errors import InputError
@@ -32,9 +32,9 @@ class Entry(Strict):
     committed_at: int
     recorded_at: int
     subject: str = ""
-    cells: list[Cell]
+    cells: list[ConfigSamples]
 
-    def cell(self, key: str) -> Cell | None:
+    def cell(self, key: str) -> ConfigSamples | None:
         """Return the cell of a key; None if the entry lacks it."""
         return next((cell for cell in self.cells if cell.key == key), None)
 
@@ -149,7 +149,7 @@ def _ordered(entries: Sequence[Entry], repository: Repository | None) -> list[En
 class Baseline:
     """Reference of a comparison. `exact_only`: reason why times are not compared; empty if they are."""
 
-    cells: dict[str, Cell]
+    cells: dict[str, ConfigSamples]
     name: str
     exact_only: str = ""
     notes: list[str] = field(default_factory=list)
@@ -180,7 +180,7 @@ def baseline(history: History, host: str, keys: Sequence[str], commit: str = "")
     return Baseline(cells, f"{newest.commit[:12]} and before, on {newest.host}", why, notes)
 
 
-def _merged(entries: Sequence[Entry], key: str) -> Cell | None:
+def _merged(entries: Sequence[Entry], key: str) -> ConfigSamples | None:
     """Merge a cell's newest entries: one sample per entry with its medians and the newest entry's exact facts."""
     found = [cell for entry in entries if (cell := entry.cell(key)) is not None][-NEWEST:]
     if not found:

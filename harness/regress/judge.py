@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.regress import samples
 from harness.regress.decision import Comparison, Decision, Kind, MetricResult, Rules
-from harness.regress.samples import COSTS, IDENTITY, LEAST_PREPARE_S, Cell, RunSample
+from harness.regress.samples import COSTS, IDENTITY, LEAST_PREPARE_S, ConfigSamples, RunSample
 from harness.regress.statistics import Ratio, holm, ratio_of_medians
 
 _NOISY: dict[str, tuple[Kind, str]] = {
@@ -36,8 +36,8 @@ class Declared:
 
 
 def compare(
-    base: Mapping[str, Cell],
-    head: Mapping[str, Cell],
+    base: Mapping[str, ConfigSamples],
+    head: Mapping[str, ConfigSamples],
     rules: Rules | None = None,
     *,
     paired: bool,
@@ -63,13 +63,13 @@ def compare(
     return Comparison(_corrected(found, rules))
 
 
-def _one_sided(cell: Cell, lacking: str) -> MetricResult:
+def _one_sided(cell: ConfigSamples, lacking: str) -> MetricResult:
     note = f"{lacking} has no run of it"
     return MetricResult(cell.label, "status", "status", "", None, None, "undecided", note=note)
 
 
 def _cell(
-    base: Cell, head: Cell, rules: Rules, paired: bool, declared: Declared, exact_only: str
+    base: ConfigSamples, head: ConfigSamples, rules: Rules, paired: bool, declared: Declared, exact_only: str
 ) -> list[MetricResult]:
     status = _status(base, head)
     good = [[run for run in cell.runs if run.status == "ok"] for cell in (base, head)]
@@ -88,7 +88,7 @@ def _cell(
     return [status, *metrics]
 
 
-def _status(base: Cell, head: Cell) -> MetricResult:
+def _status(base: ConfigSamples, head: ConfigSamples) -> MetricResult:
     """Compare the worst statuses: `ok` turned into a failure is regressed, `unsupported` on one side undecided."""
     before, after = _worst(base.runs), _worst(head.runs)
     decision: Decision = "same"
@@ -112,7 +112,11 @@ def _worst(runs: Sequence[RunSample]) -> RunSample:
 
 
 def _exact(
-    base: Cell, head: Cell, before: Sequence[RunSample], after: Sequence[RunSample], declared: Declared
+    base: ConfigSamples,
+    head: ConfigSamples,
+    before: Sequence[RunSample],
+    after: Sequence[RunSample],
+    declared: Declared,
 ) -> tuple[list[MetricResult], bool]:
     """Compare exact facts by equality; also return whether a fact varied within one side."""
     results, varying = [], False
@@ -142,7 +146,7 @@ def _exact(
 
 
 def _equality(
-    head: Cell, name: str, unit: str, before: list[Any], after: list[Any], declared: Declared
+    head: ConfigSamples, name: str, unit: str, before: list[Any], after: list[Any], declared: Declared
 ) -> MetricResult:
     total_before, total_after = _total(before), _total(after)
     ratio = None

@@ -49,7 +49,7 @@ class RunSample:
 
 
 @dataclass(frozen=True, config=_STORED)
-class Cell:
+class ConfigSamples:
     """All runs of one configuration. `deterministic`: whether the system declares that its counters repeat."""
 
     key: str
@@ -130,18 +130,20 @@ def paired(base: Sequence[RunSample], head: Sequence[RunSample], name: str) -> l
     return [(common, common * float(np.median(np.divide(b.epochs_s, a.epochs_s)))) for a, b in in_turns]
 
 
-def cells_of(records: Iterable[Record]) -> dict[str, Cell]:
+def cells_of(records: Iterable[Record]) -> dict[str, ConfigSamples]:
     """Group records by cell, in the given order; cells get distinct labels."""
-    found: dict[str, Cell] = {}
+    found: dict[str, ConfigSamples] = {}
     for record in records:
         key, system = cell_key(record.config), record.system
         if key not in found:
-            found[key] = Cell(key, cell_label(system, record.config.memory), system, is_deterministic(system), [])
+            found[key] = ConfigSamples(
+                key, cell_label(system, record.config.memory), system, is_deterministic(system), []
+            )
         found[key].runs.append(sample_of(record))
     return distinct(found)
 
 
-def distinct(cells: dict[str, Cell]) -> dict[str, Cell]:
+def distinct(cells: dict[str, ConfigSamples]) -> dict[str, ConfigSamples]:
     """Return the cells with distinct labels: equal ones get the first 6 digits of their keys."""
     labels = [cell.label for cell in cells.values()]
     return {

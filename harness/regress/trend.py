@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from harness.regress.history import Entry, History
-from harness.regress.samples import COSTS, Cell
+from harness.regress.samples import COSTS, ConfigSamples
 
 # A series with fewer points has no step.
 LEAST_POINTS = 6
@@ -109,7 +109,7 @@ def _of_cell(host: str, entries: Sequence[Entry], key: str, min_effect: float) -
     ]
 
 
-def _totals(cell: Cell) -> dict[str, float]:
+def _totals(cell: ConfigSamples) -> dict[str, float]:
     """Return the newest successful run's exact costs, summed over its epochs; empty if counters do not repeat."""
     if not cell.deterministic:
         return {}

@@ -116,7 +116,7 @@ def tell(setting: Setting, settings: Sequence[Setting]) -> Told:
     assert best.epoch_s is not None
     lead = f"takes {_seconds(best.epoch_s.median)} an epoch ({_interval(best)})"
     if len(measured) == 1:
-        sure = "No other system was measured in this setting, so there is nobody it is faster than."
+        sure = "No other system was measured in this setting, so it is compared with none."
     else:
         second = measured[1]
         ratio = times_as_fast(best, second)

@@ -195,7 +195,7 @@ def _sentences(records: Sequence[Plain], bad: int, detailed: int, shown: int, cr
     if emulated:
         sentences.append(
             f"In {emulated:,} of {len(records):,} runs the accelerator is EMULATED: its training step takes a named "
-            "device's time, and its accuracy is nobody's."
+            "device's time, and its accuracy stands for no device."
         )
     if detailed < len(records):
         missing = len(records) - detailed

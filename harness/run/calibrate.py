@@ -85,7 +85,7 @@ def calibrate(
         on_measure("measuring floor and training alone")
         wanted = {"mode": "calibrate", "time_training": times is None and config.stages == "all"}
         with isolation.create(f"calibrate-{key}", Limits()) as cap:
-            reading = Readings(cap)
+            reading = GateMemory(cap)
             with Worker(cap, spec.model_copy(update=wanted), folder, folder / "calibrate.log") as worker:
                 ending = worker.watch(CALIBRATION_TIMEOUT_S, reading)
         if ending.status != "ok":
@@ -121,7 +121,7 @@ def _why(ending: Ending, folder: Path) -> str:
     return "; ".join([ending.reason, *last])
 
 
-class Readings:
+class GateMemory:
     """Memory charged to the cap at the calibration's gates, file pages excluded.
 
     Which pages of libraries and of the dataset are charged depends on their first reader, and they can be reclaimed;

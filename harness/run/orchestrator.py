@@ -17,7 +17,7 @@ from harness.judge.context import Calibration, RunContext, context_of
 from harness.judge.features_checked import check_features
 from harness.progress import during
 from harness.records.code import code_of
-from harness.records.record import EpochRecord, Evidence, Memory, Preprocess, Record, RunConfig
+from harness.records.record import EpochRecord, Memory, Preprocess, RawReadings, Record, RunConfig
 from harness.results import store as results
 from harness.run import calibrate
 from harness.run.gathered import Gathered
@@ -273,7 +273,7 @@ class _Execution:
         record.summary, record.class_ = summarise(record, context)
         record.verdict, record.verdict_rules = judge(record)
 
-    def _evidence(self, ending: Ending, zero: float) -> Evidence:
+    def _evidence(self, ending: Ending, zero: float) -> RawReadings:
         """Return the readings and checks of the run, without facts derived from the trace."""
         series, seen, config = self._series, self._seen, self._config
         guard, device = seen.guard, profile_of(config.device)
@@ -281,7 +281,7 @@ class _Execution:
             gate.model_copy(update={"reached_s": gate.reached_s - zero, "opened_s": gate.opened_s - zero})
             for gate in seen.gates
         ]
-        found = Evidence(
+        found = RawReadings(
             isolation=series.isolation.name,
             proves_memory=series.availability.proves_memory,
             io_limited=bool(series.limits(config)) and series.availability.io_limits,

@@ -49,7 +49,8 @@ class Recorder:
         """Seconds of processor time that sampling took so far."""
 
     def start(self) -> Recorder:
-        """Start sampling."""
+        """Take the first sample, so that nothing after this call is missed, and sample on in a thread."""
+        self._samples.append(self._sample())
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
         self._thread.start()
         return self
@@ -78,15 +79,15 @@ class Recorder:
     def _run(self) -> None:
         due = time.monotonic()
         while True:
-            self._samples.append(self._sample())
-            self.cpu_seconds = time.thread_time()
             # A fixed grid, so that a late sample does not delay all later ones.
             due += self._period
             late = time.monotonic() - due
             if late > 0:
                 due += self._period * int(late / self._period)
-            if self._stopping.wait(max(0.0, due - time.monotonic())):
-                self._samples.append(self._sample())
+            stopped = self._stopping.wait(max(0.0, due - time.monotonic()))
+            self._samples.append(self._sample())
+            self.cpu_seconds = time.thread_time()
+            if stopped:
                 return
 
     def _sample(self) -> Sample:

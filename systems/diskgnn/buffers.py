@@ -32,7 +32,7 @@ _PAGE = 4096
 
 
 @dataclass
-class Landing:
+class Staging:
     """Host memory into which one mini-batch's rows are read from disk.
 
     Attributes:
@@ -66,7 +66,7 @@ class Assembled:
     Attributes:
         rows: int64 [num_nodes], row of the table for each node.
         first, count: begin and length of its piece of the ring of buffers.
-        events: copies that may be under way; the landing may be reused after them.
+        events: copies that may be under way; the staging buffer may be reused after them.
     """
 
     rows: torch.Tensor
@@ -76,9 +76,9 @@ class Assembled:
 
 
 class Memory(ABC):
-    """Caches, buffers and landings of one episode.
+    """Caches, batch buffers and staging buffers of one episode.
 
-    Landings and buffers are pieces of rings, each as long as its mini-batch needs: pieces of the largest size would be
+    Both kinds of buffers are pieces of rings, each as long as its mini-batch needs: pieces of the largest size would be
     half empty. Where rows may be read one by one, their number is known too late, and each piece has the largest size.
 
     Attributes:
@@ -93,28 +93,28 @@ class Memory(ABC):
 
     @abstractmethod
     def begin(self, pipe: Pipeline) -> None:
-        """Begin an epoch: all landings and buffers are free, and every wait for one ends when `pipe` stops."""
+        """Begin an epoch: all buffers are free, and every wait for one ends when `pipe` stops."""
 
     @abstractmethod
-    def land(self, packed: int) -> Landing:
-        """Return a landing for the next mini-batch with `packed` packed rows, once one is free. Raises `Stopped`."""
+    def take_staging(self, packed: int) -> Staging:
+        """Return a free staging buffer for a mini-batch with `packed` packed rows; wait for one. Raises `Stopped`."""
 
     @abstractmethod
     def take(self, rows: int) -> int:
         """Return the begin of a buffer for the next mini-batch's `rows` from disk, once free. Raises `Stopped`."""
 
     @abstractmethod
-    def assemble(self, landing: Landing, room: int, addresses: Addresses, packed: int, batch: int) -> Assembled:
+    def assemble(self, staging: Staging, room: int, addresses: Addresses, packed: int, batch: int) -> Assembled:
         """Copy the mini-batch's rows into the table, without waiting for the copies. Any thread may call it.
 
         Args:
             room: result of `take`.
-            packed: number of packed rows in the landing.
+            packed: number of packed rows in the staging buffer.
         """
 
     @abstractmethod
-    def copied(self, landing: Landing) -> None:
-        """Free the landing, from which all copies are complete."""
+    def copied(self, staging: Staging) -> None:
+        """Free the staging buffer, from which all copies are complete."""
 
     @abstractmethod
     def give_back(self, assembled: Assembled) -> None:
@@ -126,7 +126,7 @@ class Memory(ABC):
 
 
 class HostMemory(Memory):
-    """Table in host memory whose buffers are the landings: nothing is copied."""
+    """Table in host memory whose batch buffers are the staging buffers: nothing is copied."""
 
     def __init__(
         self, dataset: Dataset, sizes: DiskGnnSizes, fit: Fit, accelerator: Accelerator, *, singles: bool
@@ -155,31 +155,31 @@ class HostMemory(Memory):
         self._ring = RowRing(self._buffered)
         pipe.on_stop(self._ring.stop)
 
-    def land(self, packed: int) -> Landing:
+    def take_staging(self, packed: int) -> Staging:
         """Take a buffer of the table."""
         count = self._largest if self._singles else rounded_up(packed, self._align)
         first = self._ring.take(count)
         start = self._start + first
-        return Landing(first, count, self._bytes[start : start + count].reshape(-1), self._row_bytes)
+        return Staging(first, count, self._bytes[start : start + count].reshape(-1), self._row_bytes)
 
     def take(self, rows: int) -> int:
-        """Return 0: the landing is the buffer."""
+        """Return 0: the staging buffer is the batch buffer."""
         return 0
 
-    def assemble(self, landing: Landing, room: int, addresses: Addresses, packed: int, batch: int) -> Assembled:
+    def assemble(self, staging: Staging, room: int, addresses: Addresses, packed: int, batch: int) -> Assembled:
         """Compute the alias list; the rows are in place."""
-        base = self._start + landing.first
+        base = self._start + staging.first
         rows = addresses.place.astype(np.int64)
-        gap = landing.single_start(packed) - packed
+        gap = staging.single_start(packed) - packed
         rows += np.where(rows >= self._direct + packed, base + gap, np.where(rows >= self._direct, base, 0))
         rows -= np.where(addresses.place >= self._direct, self._direct, 0)
-        return Assembled(torch.from_numpy(rows), landing.first, landing.count)
+        return Assembled(torch.from_numpy(rows), staging.first, staging.count)
 
-    def copied(self, landing: Landing) -> None:
-        """Do nothing: the landing is the buffer, which training still reads."""
+    def copied(self, staging: Staging) -> None:
+        """Do nothing: the staging buffer is the batch buffer, which training still reads."""
 
     def give_back(self, assembled: Assembled) -> None:
-        """Free the buffer, which is a landing again."""
+        """Free the batch buffer, which is a staging buffer again."""
         self._ring.give_back(assembled.first, assembled.count)
 
     def close(self) -> None:
@@ -188,7 +188,7 @@ class HostMemory(Memory):
 
 
 class DeviceMemory(Memory):
-    """Buffers and hottest rows on the device, the host cache and the landings in host memory.
+    """Buffers and hottest rows on the device, the host cache and the staging buffers in host memory.
 
     The device reads the host cache's rows itself (UVA, Sections 4.1 and 6), so only rows from disk are copied. The
     table begins with the buffers, so that a cached row's place is its rank plus one offset in either part.
@@ -205,16 +205,16 @@ class DeviceMemory(Memory):
         self._dtype = torch_dtype(dataset.feature_dtype)
         self._dim = dataset.dim
         self._device = accelerator.allocate(self._buffered + fit.levels.direct, dataset.dim, self._dtype)
-        # Landings are read in whole pages, so the rest of the last page belongs to them.
+        # Staging buffers are read in whole pages, so the rest of the last page belongs to them.
         self._largest = -(-fit.staging_rows * row // _PAGE)
         self._pages = max(self._largest, fit.staging * fit.staging_rows * row // _PAGE)
-        # One allocation, landings first: a huge page has to fit whole, and the disk should read into huge pages only.
-        landings, cached = self._pages * _PAGE, fit.levels.host * row
-        self._host = accelerator.host_buffer(rounded_up(landings + cached, _PAGE))
-        self._bytes = as_rows(self._host[:landings], 1).reshape(-1)
-        self._cache = self._shaped(self._host[landings : landings + cached])
+        # One allocation, staging buffers first: huge pages fit whole, and the disk should read into them only.
+        staged, cached = self._pages * _PAGE, fit.levels.host * row
+        self._host = accelerator.host_buffer(rounded_up(staged + cached, _PAGE))
+        self._bytes = as_rows(self._host[:staged], 1).reshape(-1)
+        self._cache = self._shaped(self._host[staged : staged + cached])
         self.table = SplitTable(self._device, self._cache) if cached else self._device
-        self._landings, self._buffers = RowRing(self._pages), RowRing(self._buffered)
+        self._staging, self._buffers = RowRing(self._pages), RowRing(self._buffered)
 
     def _shaped(self, memory: torch.Tensor) -> torch.Tensor:
         return memory.view(self._dtype).view(-1, self._dim)
@@ -230,37 +230,37 @@ class DeviceMemory(Memory):
                 self._accelerator.copy(self._device[start : start + len(rows)], source).wait()
 
     def begin(self, pipe: Pipeline) -> None:
-        """Reset the ring of the landings' pages and the ring of the device's rows."""
-        self._landings, self._buffers = RowRing(self._pages), RowRing(self._buffered)
-        pipe.on_stop(self._landings.stop)
+        """Reset the ring of the staging buffers' pages and the ring of the device's rows."""
+        self._staging, self._buffers = RowRing(self._pages), RowRing(self._buffered)
+        pipe.on_stop(self._staging.stop)
         pipe.on_stop(self._buffers.stop)
 
-    def land(self, packed: int) -> Landing:
+    def take_staging(self, packed: int) -> Staging:
         """Take pages of host memory."""
         count = self._largest if self._singles else -(-packed * self._row_bytes // _PAGE)
-        first = self._landings.take(count)
-        return Landing(first, count, self._bytes[first * _PAGE : (first + count) * _PAGE], self._row_bytes)
+        first = self._staging.take(count)
+        return Staging(first, count, self._bytes[first * _PAGE : (first + count) * _PAGE], self._row_bytes)
 
     def take(self, rows: int) -> int:
         """Take rows of the device."""
         return self._buffers.take(rows)
 
-    def assemble(self, landing: Landing, room: int, addresses: Addresses, packed: int, batch: int) -> Assembled:
+    def assemble(self, staging: Staging, room: int, addresses: Addresses, packed: int, batch: int) -> Assembled:
         """Copy the rows from disk to the device; cached rows are in place."""
         single, row, cached = len(addresses.single), self._row_bytes, self._levels.cached
         rows = addresses.place.astype(np.int64)
         rows += np.where(addresses.place < cached, self._buffered, room - cached)
-        start, events = landing.single_start(packed), []
+        start, events = staging.single_start(packed), []
         for begin, at, count in ((0, room, packed), (start, room + packed, single)):
             if count:
-                place = landing.first * _PAGE + begin * row
+                place = staging.first * _PAGE + begin * row
                 source = self._shaped(self._host[place : place + count * row])
                 events.append(self._accelerator.copy(self._device[at : at + count], source, batch=batch))
         return Assembled(torch.from_numpy(rows), room, packed + single, events)
 
-    def copied(self, landing: Landing) -> None:
-        """Free the landing's pages."""
-        self._landings.give_back(landing.first, landing.count)
+    def copied(self, staging: Staging) -> None:
+        """Free the staging buffer's pages."""
+        self._staging.give_back(staging.first, staging.count)
 
     def give_back(self, assembled: Assembled) -> None:
         """Free the mini-batch's rows on the device."""

@@ -20,7 +20,7 @@ from systems.diskgnn.minhash import simulate_reads
 from systems.diskgnn.options import DiskGnnOptions
 from systems.diskgnn.planner import NAME, DiskGnnSizes
 from systems.diskgnn.ranking import AccessCounts, Ids, Slots, by_node, miss_curve, slots_of
-from systems.diskgnn.search import Prediction, Search, Space, feature_reads
+from systems.diskgnn.search import Search, ShapeCost, Space, feature_reads
 from systems.diskgnn.structure import ADDRESSES, Levels, address_arrays, graph_arrays
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
@@ -261,11 +261,11 @@ class _Layout:
     def _unpacked(self) -> bool:
         return self._options.packing == "off" or self._sampling_only
 
-    def search(self) -> Prediction:
+    def search(self) -> ShapeCost:
         """Find the shape of the disk caches; segments of one mini-batch where there are none."""
         options, episodes = self._options, self._episodes
         if self._unpacked:
-            return Prediction(Shape(1, 2), 0)
+            return ShapeCost(Shape(1, 2), 0)
         max_segment = max(1, episodes._sizes.packing_bytes // segment_bytes(1, episodes._sizes.bounds.max_nodes))
         search = Search(
             self._cold,
@@ -293,7 +293,7 @@ class _Layout:
         fixed += rows_bytes(self._levels.direct, self._row) + rows_bytes(self._levels.host, self._row) + 4096
         return Space(self._row, fixed, self._episodes._limit)
 
-    def _segments(self, prediction: Prediction) -> Iterator[tuple[Ids, Iterator[Placement]]]:
+    def _segments(self, prediction: ShapeCost) -> Iterator[tuple[Ids, Iterator[Placement]]]:
         empty: Ids = np.empty(0, dtype=np.int64)
         if self._sampling_only:
             yield empty, (Placement(batch, empty, empty, empty) for batch in range(len(self._cold)))
@@ -310,7 +310,7 @@ class _Layout:
             for segment in found:
                 yield segment.order, segment.placements()
 
-    def write(self, writer: PackedWriter, samples: BatchReader, prediction: Prediction) -> Simulated:
+    def write(self, writer: PackedWriter, samples: BatchReader, prediction: ShapeCost) -> Simulated:
         """Append every chunk and the disk caches to the packer, and return the predicted reads."""
         orders: list[Ids] = []
         disk = rows_bytes(self._levels.direct, self._row) + rows_bytes(self._levels.host, self._row)
@@ -334,7 +334,7 @@ class _Layout:
         if len(shared):
             writer.add_rows(DISK, shared)
             disk += rows_bytes(len(shared), self._row)
-        predicted = Prediction(prediction.shape, disk, read, useful)
+        predicted = ShapeCost(prediction.shape, disk, read, useful)
         return {
             "predicted": predicted.as_dict(),
             "search_s": self.search_seconds,

@@ -1,7 +1,7 @@
 """Training pipeline (Section 5.3): graphs and features are loaded, assembled and trained at the same time.
 
 Chunks of later mini-batches are read while earlier ones are assembled and trained: the next chunk is requested as soon
-as a landing is free, so the disk's queue runs empty only when there is no memory to read into.
+as a staging buffer is free, so the disk's queue runs empty only when there is no memory to read into.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from systems.diskgnn.buffers import Landing, Memory, Rows, graph_memory
+from systems.diskgnn.buffers import Memory, Rows, Staging, graph_memory
 from systems.diskgnn.episode import Ready
 from systems.diskgnn.ranking import Ids
 from systems.diskgnn.structure import Addresses, read_addresses, read_graph
@@ -26,7 +26,7 @@ from systems.engine.store.packed_store import PackedBatch, PackedReader, Pending
 from systems.interface import Batch, StageClock
 from workloads.sampling.batch import SampledBatch
 
-# Two mini-batches are checked and copied at a time: with one, the disk would wait for its landing.
+# Two mini-batches are checked and copied at a time: with one, the disk would wait for its staging buffer.
 _ASSEMBLERS = 2
 _NOTHING = Addresses(np.empty(0, np.int32), np.empty(0, np.int32))
 
@@ -40,18 +40,18 @@ class _Work:
     graph: int
     graph_read: PendingBatch
     asked_at: float
-    landing: Landing | None = None
+    staging: Staging | None = None
     features_read: PendingBatch | None = None
     features_asked_at: float = 0.0
     sampled: SampledBatch | None = None
     addresses: Addresses = _NOTHING
 
 
-class Trainer:
+class EpisodeLoader:
     """Training pipeline over the files of one episode and the memory they are read into.
 
     Args:
-        memory: table and landings; None where only graphs are wanted.
+        memory: table and staging buffers; None where only graphs are wanted.
         singles: readers of single rows, one for each thread that reads them; none where all rows are packed.
         graphs: chunks' graphs held at a time.
     """
@@ -132,10 +132,10 @@ class Trainer:
         work = _Work(index, chunk, graph, self._start(chunk, None, self._graphs[graph]), time.monotonic())
         if self._memory is not None:
             packed = int(self._reader.num_rows[chunk])
-            work.landing = self._memory.land(packed)
+            work.staging = self._memory.take_staging(packed)
             if packed:
                 work.features_asked_at = time.monotonic()
-                room = work.landing.features(int(self._reader.feature_bytes[chunk]))
+                room = work.staging.features(int(self._reader.feature_bytes[chunk]))
                 work.features_read = self._start(chunk, room, None)
         return work
 
@@ -151,14 +151,14 @@ class Trainer:
 
     def _extract(self, work: _Work, tally: DiskGnnTally) -> _Work:
         """Read the single rows, then wait for the packed rows, which are under way."""
-        assert work.landing is not None
+        assert work.staging is not None
         start = work.features_asked_at or time.monotonic()
         end = start
         wanted: Ids = work.addresses.single.astype(np.int64)
         if len(wanted):
             assert self._singles is not None
             with self._singles.borrow() as reader:
-                room = work.landing.single(int(self._reader.num_rows[work.chunk]), len(wanted))
+                room = work.staging.single(int(self._reader.num_rows[work.chunk]), len(wanted))
                 tally.read(reader.read(wanted, room))
             end = time.monotonic()
         if work.features_read is not None:
@@ -172,18 +172,18 @@ class Trainer:
         self, work: _Work, free: Channel[int], turn: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> Batch:
         """Copy the rows into the table; the buffer is taken at the mini-batch's `turn`, since it is freed in order."""
-        memory, landing, sampled = self._memory, work.landing, work.sampled
-        assert memory is not None and landing is not None and sampled is not None
+        memory, staging, sampled = self._memory, work.staging, work.sampled
+        assert memory is not None and staging is not None and sampled is not None
         packed = int(self._reader.num_rows[work.chunk])
         with turn():
             room = memory.take(packed + len(work.addresses.single))
         with self._clock.stage("assemble", work.index):
-            found = memory.assemble(landing, room, work.addresses, packed, work.index)
+            found = memory.assemble(staging, room, work.addresses, packed, work.index)
         if found.events:
             with self._clock.stage("transfer", work.index):
                 for event in found.events:
                     event.wait()
-        memory.copied(landing)
+        memory.copied(staging)
 
         def release() -> None:
             memory.give_back(found)

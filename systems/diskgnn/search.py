@@ -27,7 +27,7 @@ _PAGE = 4096
 
 
 @dataclass(frozen=True)
-class Prediction:
+class ShapeCost:
     """Predicted cost of a shape.
 
     Attributes:
@@ -154,7 +154,7 @@ class Search:
         self._max_segment = max(1, min(max_segment, len(samples)))
         self.seconds = 0.0
 
-    def heuristic(self, threshold: int = 2) -> Prediction:
+    def heuristic(self, threshold: int = 2) -> ShapeCost:
         """Return the prediction for the least segment length that fits the limit.
 
         Raises:
@@ -166,7 +166,7 @@ class Search:
         self.seconds += time.perf_counter() - start
         if not fitting:
             raise self._too_small(min(by_length.values()))
-        return Prediction(Shape(fitting[0], threshold), self._space.of(by_length[fitting[0]]))
+        return ShapeCost(Shape(fitting[0], threshold), self._space.of(by_length[fitting[0]]))
 
     def _rows(self, threshold: int) -> dict[int, int]:
         lengths = range(1, self._max_segment + 1)
@@ -176,7 +176,7 @@ class Search:
             return {length: int(rows[length]) for length in lengths}
         return {length: rows_of(self._samples, Shape(length, threshold), self._where) for length in lengths}
 
-    def fixed(self, shape: Shape) -> Prediction:
+    def fixed(self, shape: Shape) -> ShapeCost:
         """Return the prediction for a shape that the user chose.
 
         Raises:
@@ -185,9 +185,9 @@ class Search:
         rows = rows_of(self._samples, shape, self._where)
         if not self._space.fits(rows):
             raise self._too_small(rows)
-        return Prediction(shape, self._space.of(rows))
+        return ShapeCost(shape, self._space.of(rows))
 
-    def brute_force(self, points: int) -> Prediction:
+    def brute_force(self, points: int) -> ShapeCost:
         """Return the prediction that reads least, of `points` segment lengths x thresholds and the heuristic's."""
         best = self.measure(self.heuristic())
         start = time.perf_counter()
@@ -197,16 +197,16 @@ class Search:
                 shape = Shape(length, threshold)
                 rows = rows_of(self._samples, shape, self._where)
                 if self._space.fits(rows):
-                    best = min(best, self.measure(Prediction(shape, self._space.of(rows))), key=_cost)
+                    best = min(best, self.measure(ShapeCost(shape, self._space.of(rows))), key=_cost)
         self.seconds += time.perf_counter() - start
         return best
 
-    def measure(self, prediction: Prediction) -> Prediction:
+    def measure(self, prediction: ShapeCost) -> ShapeCost:
         """Return the prediction with its bytes read, measured by building its disk caches."""
         read = useful = 0
         for batch in self.reads(prediction.shape):
             read, useful = read + batch.read_bytes, useful + batch.useful_bytes
-        return Prediction(prediction.shape, prediction.disk_bytes, read, useful)
+        return ShapeCost(prediction.shape, prediction.disk_bytes, read, useful)
 
     def reads(self, shape: Shape) -> Iterator[BatchReads]:
         """Yield the bytes that each mini-batch reads with the disk caches of `shape`, in order."""
@@ -238,5 +238,5 @@ def _thresholds(length: int) -> Iterable[int]:
         threshold += max(1, threshold // 2)
 
 
-def _cost(prediction: Prediction) -> tuple[int, int]:
+def _cost(prediction: ShapeCost) -> tuple[int, int]:
     return prediction.read_bytes, prediction.disk_bytes

@@ -12,7 +12,7 @@ from systems.diskgnn.buffers import DeviceMemory, HostMemory, Memory
 from systems.diskgnn.episode import DEVICE, DISK, HOST, Episodes, Ready
 from systems.diskgnn.forecast import forecast
 from systems.diskgnn.options import DiskGnnOptions
-from systems.diskgnn.pipeline import Trainer
+from systems.diskgnn.pipeline import EpisodeLoader
 from systems.diskgnn.planner import DiskGnnSizes, plan_sizes
 from systems.diskgnn.tally import DiskGnnTally
 from systems.engine.io.memory import give_back_free_memory
@@ -61,7 +61,7 @@ class DiskGnn(System):
     _ready: Ready | None = None
     _reader: PackedReader | None = None
     _memory: Memory | None = None
-    _trainer: Trainer | None = None
+    _trainer: EpisodeLoader | None = None
     _tally: DiskGnnTally | None = None
     _singles: ReaderPool[RowReader] | None = None
     _episodes: Episodes | None = None
@@ -134,7 +134,7 @@ class DiskGnn(System):
                     if count:
                         self._memory.load(name, row_pieces(ready.folder, name))
                 self._singles = ReaderPool(lambda: self._single_reader(ready), self._num_readers(ready))
-            self._trainer = Trainer(
+            self._trainer = EpisodeLoader(
                 ready,
                 self._reader,
                 self._memory,

@@ -53,7 +53,7 @@ class TablePass:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class GroupSeconds:
     """Predicted seconds of one group of mini-batches, its graph included where its reads are known.
 
     Attributes:
@@ -116,7 +116,7 @@ def predict(
     beside: Mapping[int, float] | None = None,
     planned_s: float = 0.0,
     written_s: float = 0.0,
-) -> Prediction | None:
+) -> GroupSeconds | None:
     """Predict the seconds of each strategy for a group's rows; None where the profile lacks rates.
 
     Args:
@@ -152,7 +152,7 @@ def predict(
     single, online = (profile.seconds(_sum(others, {size: count})) for count in (misses, uses))
     # Slots are planned while the group before reads its chunks; single-row reads take longer than planning.
     waits = written_s + max(0.0, planned_s - profile.seconds(back))
-    return Prediction(times[best] + written + waits, single + written_s, online, moved, found[best])
+    return GroupSeconds(times[best] + written + waits, single + written_s, online, moved, found[best])
 
 
 def _sum(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:

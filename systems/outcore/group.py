@@ -28,7 +28,7 @@ from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.store.batch_store import BatchIndex, BatchWriter
 from systems.engine.store.packing import RowTable
 from systems.interface import Runtime, StageClock
-from systems.outcore.cost import Prediction, gap_bytes, predict
+from systems.outcore.cost import GroupSeconds, gap_bytes, predict
 from systems.outcore.distribute import ChunkIndex, ChunkWriter, PassStats
 from systems.outcore.options import OutcoreOptions
 from systems.outcore.pins import Pins, Uses, choose
@@ -89,7 +89,7 @@ class Group:
     reads: ReadStats = field(default_factory=ReadStats)
     graph_written: int = 0
     pack: PassStats = field(default_factory=PassStats)
-    prediction: Prediction | None = None
+    prediction: GroupSeconds | None = None
     gap_bytes: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 

@@ -116,7 +116,7 @@ class Slots:
         self._bounce.rotate()
         self._under_way.rotate()
 
-    def settle(self, batch: int) -> None:
+    def wait_for_copies(self, batch: int) -> None:
         """Wait until all copies to the device are complete."""
         if all(event is None for event in self._under_way):
             return

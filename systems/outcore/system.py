@@ -22,7 +22,7 @@ from systems.outcore.group import Group, Job, Preparer
 from systems.outcore.options import OutcoreOptions
 from systems.outcore.planner import NAME, OutcoreSizes, plan_sizes
 from systems.outcore.tally import OutcoreTally
-from systems.outcore.trainer import Trainer
+from systems.outcore.trainer import GroupLoader
 from workloads.sampling.make import make_seed_plan
 
 _NICENESS = 10
@@ -43,7 +43,7 @@ class Outcore(System):
     options: OutcoreOptions
 
     _ready: bool = False
-    _trainer: Trainer | None = None
+    _trainer: GroupLoader | None = None
     _preparer: Preparer | None = None
     _pool: ThreadPoolExecutor | None = None
     _next: tuple[Job, Future[Group]] | None = None
@@ -88,8 +88,8 @@ class Outcore(System):
         if not options.replay:  # a replay's slots take over preparation's memory
             self._trainer = self._make_trainer()
 
-    def _make_trainer(self) -> Trainer:
-        return Trainer(self.workload, self.runtime, self.options, self._sizes, self.clock, self._singles)
+    def _make_trainer(self) -> GroupLoader:
+        return GroupLoader(self.workload, self.runtime, self.options, self._sizes, self.clock, self._singles)
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k` in the seed plan's order; later groups are prepared meanwhile."""
@@ -126,7 +126,7 @@ class Outcore(System):
             if not whole:
                 self._leave()
 
-    def _fresh(self, k: int, trainer: Trainer, tally: OutcoreTally) -> Iterator[Batch]:
+    def _fresh(self, k: int, trainer: GroupLoader, tally: OutcoreTally) -> Iterator[Batch]:
         jobs = self._jobs(k)
         if self._follows != jobs[0]:
             self._leave()
@@ -165,7 +165,7 @@ class Outcore(System):
             for batch in self._train(group, self._trainer, tally):
                 yield _renamed(batch, k)
 
-    def _train(self, group: Group, trainer: Trainer, tally: OutcoreTally) -> Iterator[Batch]:
+    def _train(self, group: Group, trainer: GroupLoader, tally: OutcoreTally) -> Iterator[Batch]:
         start = time.monotonic()
         yield from trainer.run(group, tally)
         group.seconds["train"] = time.monotonic() - start

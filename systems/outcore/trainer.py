@@ -65,7 +65,7 @@ class _Window:
             self._changed.notify_all()
 
 
-class Trainer:
+class GroupLoader:
     """Loader of one group after the other, which holds the slots and yields the mini-batches.
 
     Args:
@@ -113,7 +113,7 @@ class Trainer:
                 self.mode = chunks.mode
                 if group.pinned and not self._pinned:
                     self._bring(group, chunks, self._slots, chunks.addresses(), 0, tally)
-                    self._slots.settle(0)
+                    self._slots.wait_for_copies(0)
                     self._pinned = True
             with Pipeline(NAME) as pipe:
                 pipe.on_stop(self._window.wake)
@@ -152,7 +152,7 @@ class Trainer:
         self._window.wait(work.number - self._sizes.window, pipe)
         if len(addresses.to):
             self._bring(group, chunks, slots, addresses, index, tally)
-        slots.settle(index)
+        slots.wait_for_copies(index)
         # Reads ahead kept the device busy before this thread took their rows.
         if chunks.spans:
             begin, end = min(span[0] for span in chunks.spans), max(span[1] for span in chunks.spans)

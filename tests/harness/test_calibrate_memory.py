@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.isolation.base import Limits
-from harness.run.calibrate import Readings
+from harness.run.calibrate import GateMemory
 from harness.wire.protocol import Gate
 from tests.harness.cap_tools import CAPPING, MIB, cold_file, needs_cap, on_disk, python
 
@@ -51,7 +51,7 @@ def disk() -> Iterator[Path]:
 def test_pages_of_files_are_no_floor_and_no_step(disk: Path, read_first: str, steps: str) -> None:
     file = cold_file(disk, 48 * MIB)
     with CAPPING[0]().create("calibrate-test", Limits()) as cap:
-        readings = Readings(cap)
+        readings = GateMemory(cap)
         argv = cap.command(python(WORKER, read_first, str(file), steps))
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdin is not None and child.stdout is not None

@@ -11,6 +11,7 @@ import pytest
 
 from harness import cli
 from harness.cli.settings import parse_options
+from harness.records.record import SCHEMA
 from tests.harness.run_tools import MISBEHAVING, REPOSITORY, outcore, share_cache
 from tests.support import make_tiny
 from workloads.errors import InputError
@@ -133,7 +134,7 @@ def test_a_run_of_anyones_system_prints_its_record(roots: tuple[Path, Path]) -> 
     done = outcore(*arguments, "--json", data=data, results=results)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
-    assert record["schema"] == 2 and record["status"] == "ok" and len(record["epochs"]) == 2
+    assert record["schema"] == SCHEMA and record["status"] == "ok" and len(record["epochs"]) == 2
     options = {"behaviour": "good", "rank": -1, "prepare_seconds": 0.0, "extract_seconds": 0.01}
     assert record["config"]["options"] == options
     shown = outcore("results", "show", "latest", "--json", data=data, results=results)

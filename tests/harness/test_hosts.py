@@ -129,7 +129,13 @@ def test_a_sweep_takes_up_its_own_hosts_records_of_todays_code_alone(tmp_path: P
         sweep = Sweep([experiment], root, tmp_path / "data", Progress(quiet=True))
         config = resolve(sweep.planned[0], tmp_path / "data", "auto")
         record = make_record("in-memory", [1.0]).model_copy(
-            update={"config": config, "config_hash": config.config_hash, "environment": environment, "code": made_by}
+            update={
+                "config": config,
+                "config_hash": config.config_hash,
+                "cell": config.cell,
+                "environment": environment,
+                "code": made_by,
+            }
         )
         save(root, record)
         cut = runs_folder(root) / "20260101-000000-cut"

@@ -12,7 +12,7 @@ from rich.console import Console
 from harness.cli.table import headline_table, summary_lines
 from harness.judge import page
 from harness.judge.context import context_of
-from harness.judge.metrics import METRICS, Readings, metric, summarise
+from harness.judge.metrics import METRICS, RunNumbers, metric, summarise
 from harness.records.record import Record, Summary
 from harness.report.runs import table_of
 from harness.results import store
@@ -24,7 +24,7 @@ def record() -> Iterator[Record]:
     """A record made while there is one metric more."""
 
     @metric("last epoch s", unit="s", better="lower", column="last")
-    def last_epoch_s(run: Readings) -> float:
+    def last_epoch_s(run: RunNumbers) -> float:
         """The last."""
         return run.measured[-1].seconds
 

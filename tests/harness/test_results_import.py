@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from harness.records.record import SCHEMA
 from harness.records.study import StudyRecord, write_study
 from harness.results import archive as results_archive
 from harness.results import store as results
@@ -278,7 +279,7 @@ def test_a_record_that_is_none_refuses_the_whole(tmp_path: Path) -> None:
     whole = record.read_text()
     for text, said in (
         (whole[:100], "cut off"),
-        (whole.replace('"schema": 2', '"schema": 7'), "schema 7"),
+        (whole.replace(f'"schema": {SCHEMA}', '"schema": 7'), "schema 7"),
         (whole.replace('"run_id": "2', '"run_id": "3'), "under the name"),
     ):
         record.write_text(text)

@@ -28,12 +28,12 @@ from harness.records.record import (
     DatasetConfig,
     EpochRecord,
     EvictionReading,
-    Evidence,
     FeatureCheck,
     GateReading,
     Memory,
     PlannedBuffer,
     Preprocess,
+    RawReadings,
     Record,
     RunConfig,
 )
@@ -138,7 +138,7 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
         facts=Facts(io="io_uring registered"),
         preprocess=Preprocess(seconds=1.0, gate_s=1.1),
         code=Code(system="s", harness="h"),
-        evidence=Evidence(
+        evidence=RawReadings(
             isolation="cgroup1",
             proves_memory=True,
             io_limited=True,
@@ -187,7 +187,7 @@ def gate(at: str, k: int) -> GateReading:
     )
 
 
-def evidence(run: Run) -> Evidence:
+def evidence(run: Run) -> RawReadings:
     assert run[0].evidence is not None
     return run[0].evidence
 

@@ -12,7 +12,7 @@ import pytest
 from systems.ali_plus_pg import SYSTEM
 from systems.ali_plus_pg.options import SPLITS, AliPlusPgOptions
 from systems.ali_plus_pg.planner import reader_arguments, shares
-from systems.engine.cache.split_tuner import Candidate, Forecast, best, device_seconds, disk_class, forecast
+from systems.engine.cache.split_tuner import Candidate, SplitForecast, best, device_seconds, disk_class, forecast
 from systems.engine.io.reader import RowReader
 from systems.engine.rank.ranking import out_degrees
 from systems.interface import Counters, DiskPoint, DiskProfile, MemoryBudget, Runtime, StageClock
@@ -39,7 +39,7 @@ def counted(workload: Workload, **options: Any) -> Counters:
         return system.counters()
 
 
-def simulated(workload: Workload, cache_bytes: int, **options: Any) -> list[Forecast]:
+def simulated(workload: Workload, cache_bytes: int, **options: Any) -> list[SplitForecast]:
     """What the tuner foresees of the first epoch for each split."""
     dataset = workload.dataset
     parts = [shares(workload, cache_bytes, split) for split in SPLITS]

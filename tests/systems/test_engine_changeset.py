@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from systems import _native
-from systems.engine.cache.changeset import NOBODY, Changeset, ChangesetPlan, copy_rows
+from systems.engine.cache.changeset import NO_NODE, Changeset, ChangesetPlan, copy_rows
 from tests.systems.policy_models import belady_misses
 from workloads.errors import DataIOError
 
@@ -129,7 +129,7 @@ def test_rows_that_are_there_are_not_read_again_and_change_no_miss(
         assert execute_on(cache, batches, changes, capacity) == belady(batches, capacity, wanted)
         there = plan.contents(kept, 3)
         for slot, node in enumerate(there.tolist()):
-            assert node == NOBODY or cache[slot] == node
+            assert node == NO_NODE or cache[slot] == node
         cache = {slot: cache[slot] for slot in range(len(there)) if slot in cache}
 
 

@@ -24,8 +24,8 @@ Ids = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
 Nodes = npt.NDArray[np.uint32]
 #: Node id of an empty slot.
-NOBODY = 0xFFFFFFFF
-_NOBODY = np.empty(0, dtype=np.uint32)
+NO_NODE = 0xFFFFFFFF
+_NO_NODES = np.empty(0, dtype=np.uint32)
 _AHEAD = 2  # mini-batches whose ids are read while another is planned
 
 
@@ -72,7 +72,7 @@ class ChangesetPlan:
         num_nodes: int,
         capacity: int,
         threads: int = 1,
-        resident: Nodes = _NOBODY,
+        resident: Nodes = _NO_NODES,
         prefill: bool = True,
     ) -> None:
         try:
@@ -120,10 +120,10 @@ class ChangesetPlan:
 
     def contents(self, slots: int, piece: int = 1 << 16) -> Nodes:
         """Return the node in each of the first `slots` slots after the last changeset; call after `changesets`."""
-        found = np.full(min(slots, self._capacity), NOBODY, dtype=np.uint32)
+        found = np.full(min(slots, self._capacity), NO_NODE, dtype=np.uint32)
         for begin in range(0, len(found), piece):
             held = self._native.held(begin, min(begin + piece, len(found)))
-            found[begin : begin + piece] = np.where(held < 0, NOBODY, held)
+            found[begin : begin + piece] = np.where(held < 0, NO_NODE, held)
         return found
 
     def changesets(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Changeset]:

@@ -49,7 +49,7 @@ class Candidate:
 
 
 @dataclass
-class Forecast:
+class SplitForecast:
     """Predicted reads of an epoch with a candidate's caches.
 
     Attributes:
@@ -104,7 +104,7 @@ def forecast(
     reader: RowReader,
     disk: DiskProfile,
     most_accesses: int = 1 << 24,
-) -> list[Forecast]:
+) -> list[SplitForecast]:
     """Predict each candidate's reads for these mini-batches.
 
     Args:
@@ -120,7 +120,7 @@ def forecast(
     if not 1 <= len(candidates) <= _MOST_CANDIDATES:
         raise InputError(f"{len(candidates)} candidates", f"give 1 to {_MOST_CANDIDATES}")
     lists, rows = _cached(candidates, indptr, degrees)
-    found = [Forecast(candidate.name) for candidate in candidates]
+    found = [SplitForecast(candidate.name) for candidate in candidates]
     pages: list[list[npt.NDArray[np.uint32]]] = [[] for _ in candidates]
     recorded = 0
     for batch in batches:
@@ -147,12 +147,12 @@ def forecast(
     return found
 
 
-def best(forecasts: Sequence[Forecast]) -> int:
+def best(forecasts: Sequence[SplitForecast]) -> int:
     """Return the index of the forecast of least cost, the first of equal ones."""
     return min(range(len(forecasts)), key=lambda index: forecasts[index].cost)
 
 
-def device_seconds(result: Forecast, disk: DiskProfile) -> float:
+def device_seconds(result: SplitForecast, disk: DiskProfile) -> float:
     """Predict the device time of a forecast's reads by the disk profile."""
     reads = dict(result.requests_by_size)
     reads[PAGE_BYTES] = reads.get(PAGE_BYTES, 0) + result.page_misses
@@ -185,7 +185,7 @@ def _cached(
     return lists, rows
 
 
-def _add_reads(result: Forecast, rows: int, stats: ReadStats, misses: int) -> None:
+def _add_reads(result: SplitForecast, rows: int, stats: ReadStats, misses: int) -> None:
     result.rows += rows
     result.row_misses += misses
     result.bytes_read += stats.bytes_read

@@ -23,7 +23,7 @@ from systems.engine.dgl.bridge import (
     nodes_only,
     require_dgl,
 )
-from systems.engine.loading.cache_loader import Gathered, Gatherer, Sample
+from systems.engine.loading.cache_loader import GatheredBatch, Gatherer, Sample
 from systems.engine.loading.cached_system import CachedSystem
 from systems.engine.loading.device_cache import DeviceCache
 from systems.engine.loading.host_features import HostFeatures
@@ -111,7 +111,7 @@ class DglGatherer(Gatherer):
 
     def gathered(
         self, pipe: Pipeline, sampled: Iterator[SampledBatch], take: Callable[[], object], ring: RowRing
-    ) -> Iterator[Gathered]:
+    ) -> Iterator[GatheredBatch]:
         """Yield every mini-batch with the rows that DGL gathered."""
         epoch, seeds, start = self._begun
         found = []
@@ -142,7 +142,7 @@ class DglGatherer(Gatherer):
                 return
             assert sampler.last is not None
             self._clock.add("extract", sampler.last.index, sampler.ready_at, time.monotonic())
-            yield Gathered(sampler.last, found.pop(), gathered)
+            yield GatheredBatch(sampler.last, found.pop(), gathered)
 
     def counts(self, counters: Counters) -> None:
         """Add the storage's reads to `counters`."""

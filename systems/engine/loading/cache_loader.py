@@ -31,7 +31,7 @@ Sample = Callable[[int, int, Ids], SampledBatch]
 
 
 @dataclass
-class Gathered:
+class GatheredBatch:
     """A mini-batch whose missing rows are in host memory.
 
     Attributes:
@@ -63,7 +63,7 @@ class Gatherer(ABC):
     @abstractmethod
     def gathered(
         self, pipe: Pipeline, sampled: Iterator[SampledBatch], take: Callable[[], object], ring: RowRing
-    ) -> Iterator[Gathered]:
+    ) -> Iterator[GatheredBatch]:
         """Yield every mini-batch of `sampled` with its missing rows; before each, `take` waits until it may load."""
 
     def counts(self, counters: Counters) -> None:  # noqa: B027 - rows in memory need no reads
@@ -100,7 +100,7 @@ class HostGatherer(Gatherer):
 
     def gathered(
         self, pipe: Pipeline, sampled: Iterator[SampledBatch], take: Callable[[], object], ring: RowRing
-    ) -> Iterator[Gathered]:
+    ) -> Iterator[GatheredBatch]:
         """Yield every mini-batch with its missing rows, gathered on the calling thread."""
         free = pipe.filled(self._staging)
         while True:
@@ -113,11 +113,11 @@ class HostGatherer(Gatherer):
             if self._staging:
                 _, buffer = free.get()
                 rows = buffer[:count]
-                item = Gathered(structure, found, rows, on_copied=partial(free.give_back, buffer))
+                item = GatheredBatch(structure, found, rows, on_copied=partial(free.give_back, buffer))
             else:
                 start = ring.take(count)
                 rows = self.cache.buffer(start, count)
-                item = Gathered(structure, found, None, start)
+                item = GatheredBatch(structure, found, None, start)
             with self.clock.stage("extract", structure.index):
                 self.features.gather(structure.nodes[found.misses], rows.numpy(), self.threads)
             yield item
@@ -166,11 +166,11 @@ class CacheLoader:
         """Yield the mini-batches of epoch `k` in order; errors of any thread are raised here."""
         self._rows = self._loaded = 0
         start = 0
-        if self.cache is not None and not self.cache.settled and self.features is not None:
+        if self.cache is not None and not self.cache.is_final and self.features is not None:
             # The first mini-batch alone shows how much device memory training takes (PaGraph, Section 4).
             yield from self._run(k, seeds[:1], 0)
             with self.clock.stage("data_prep"):
-                self.cache.settle(self.features, self.threads)
+                self.cache.fill_rest(self.features, self.threads)
             start = 1
         yield from self._run(k, seeds[start:], start)
 
@@ -195,7 +195,7 @@ class CacheLoader:
             pipe.on_stop(ring.stop)
             self.gatherer.begin(k, seeds, start)
             gathered = self.gatherer.gathered(pipe, self._checked(sampled), turns.get, ring)
-            loaded: Channel[Gathered] = pipe.channel(1)
+            loaded: Channel[GatheredBatch] = pipe.channel(1)
             ready: Channel[Batch] = pipe.channel(1)
             pipe.stage("extract", 1, lambda _, item: item, gathered, loaded)
             pipe.stage("transfer", 1, lambda _, item: self._transfer(item, turns, ring), loaded, ready)
@@ -215,7 +215,7 @@ class CacheLoader:
                 )
             yield structure
 
-    def _transfer(self, item: Gathered, turns: Channel[int], ring: RowRing) -> Batch:
+    def _transfer(self, item: GatheredBatch, turns: Channel[int], ring: RowRing) -> Batch:
         sampled, count = item.sampled, len(item.found.misses)
         self._rows += sampled.num_nodes
         self._loaded += count
@@ -228,7 +228,7 @@ class CacheLoader:
 
         return Batch(sampled, table, rows, first_layer_aggregated=self.aggregated, on_release=give_back)
 
-    def _place(self, item: Gathered, ring: RowRing) -> tuple[Table, torch.Tensor | None, int | None]:
+    def _place(self, item: GatheredBatch, ring: RowRing) -> tuple[Table, torch.Tensor | None, int | None]:
         """Copy the missing rows to the device; return the batch's table, alias list, and start row in the ring."""
         assert self.cache is not None
         cache, alias, misses = self.cache, item.found.alias, item.found.misses

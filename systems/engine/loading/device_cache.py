@@ -178,7 +178,7 @@ class DeviceCache:
 
     Attributes:
         rows: cache rows; 0 until `settle`.
-        settled: whether the size is final.
+        is_final: whether the size is final.
         table: [rows + buffers, dim] in device memory.
     """
 
@@ -187,7 +187,7 @@ class DeviceCache:
         self._sizes = sizes
         self._ranking = ranking
         self.rows = 0
-        self.settled = sizes.most_rows == 0
+        self.is_final = sizes.most_rows == 0
         self._slot_of: npt.NDArray[np.int32] | None = None
         self.table = self._allocate(0)
 
@@ -214,7 +214,7 @@ class DeviceCache:
         alias = self._slot_of[nodes].astype(np.int64)
         return Lookup(alias, np.flatnonzero(alias < 0))
 
-    def settle(self, features: HostFeatures, threads: int) -> None:
+    def fill_rest(self, features: HostFeatures, threads: int) -> None:
         """Size the cache by the device memory free now, and fill it; call after the first mini-batch was trained.
 
         Replaces the table, with cache rows in front of its buffers: no thread may use it meanwhile.
@@ -223,7 +223,7 @@ class DeviceCache:
             features: rows of the planned source.
         """
         sizes, row = self._sizes, max(1, self._sizes.source.row_bytes)
-        self.settled = True
+        self.is_final = True
         count = sizes.most_rows
         free = free_bytes(self._accelerator, sizes.limit_bytes)
         if free is not None:

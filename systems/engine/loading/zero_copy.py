@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from systems.engine.loading.cache_loader import CacheLoader, Gathered, Gatherer
+from systems.engine.loading.cache_loader import CacheLoader, GatheredBatch, Gatherer
 from systems.engine.loading.cached_system import CachedSystem
 from systems.engine.loading.device_cache import DeviceCache
 from systems.engine.loading.host_features import HostFeatures
@@ -42,7 +42,7 @@ class Lookups(Gatherer):
 
     def gathered(
         self, pipe: Pipeline, sampled: Iterator[SampledBatch], take: Callable[[], object], ring: RowRing
-    ) -> Iterator[Gathered]:
+    ) -> Iterator[GatheredBatch]:
         """Yield every mini-batch with its cache lookup and without rows."""
         while True:
             take()
@@ -57,13 +57,13 @@ class Lookups(Gatherer):
                     for begin in range(0, len(cold), len(self._touched)):
                         part = cold[begin : begin + len(self._touched)]
                         self._features.gather(part, self._touched, self._threads)
-            yield Gathered(structure, found, None)
+            yield GatheredBatch(structure, found, None)
 
 
 class ZeroCopyLoader(CacheLoader):
     """Loader with split tables: the cache's rows, then those of the host."""
 
-    def _place(self, item: Gathered, ring: RowRing) -> tuple[Table, torch.Tensor | None, int | None]:
+    def _place(self, item: GatheredBatch, ring: RowRing) -> tuple[Table, torch.Tensor | None, int | None]:
         assert self.cache is not None and self.features is not None
         hot, host = self.cache.rows, self.features.tensor
         if item.sampled.local is not None:

@@ -319,7 +319,7 @@ void FeatureBuffer::release(std::span<const i64> slots) {
         const std::lock_guard lock(head_->mutex);
         for (const auto one : slots) {
             const u32 slot = checked(one);
-            if (references_[slot] == 0) throw std::logic_error("released a slot that nobody holds");
+            if (references_[slot] == 0) throw std::logic_error("released a slot without references");
             if (--references_[slot] > 0) continue;
             if (state_[slot] == Slot::valid) {
                 standby_push_back(slot);

@@ -72,11 +72,11 @@ bool SegmentPool::may_take(u32 party, bool borrow, bool waited) const {
 }
 
 u32 SegmentPool::oldest_free() const {
-    u32 found = nobody;
+    u32 found = no_party;
     for (u32 i = 0; i < segments(); ++i) {
         const Segment& segment = segments_[i];
-        if (segment.holder != nobody || segment.pins > 0) continue;
-        if (found == nobody || segment.freed_at < segments_[found].freed_at) found = i;
+        if (segment.holder != no_party || segment.pins > 0) continue;
+        if (found == no_party || segment.freed_at < segments_[found].freed_at) found = i;
     }
     return found;
 }
@@ -86,8 +86,8 @@ SegmentPool::State SegmentPool::acquire(u32 party, bool borrow, bool block, u32&
     std::unique_lock lock(head_->mutex);
     Party& own = head_->parties[party];
     const auto find = [&](bool waited) {
-        segment = may_take(party, borrow, waited) ? oldest_free() : nobody;
-        return closed() || segment != nobody;
+        segment = may_take(party, borrow, waited) ? oldest_free() : no_party;
+        return closed() || segment != no_party;
     };
     if (!find(false) && block) {
         const auto far = SharedCondition::Clock::now() + std::chrono::hours(24 * 365);
@@ -96,7 +96,7 @@ SegmentPool::State SegmentPool::acquire(u32 party, bool borrow, bool block, u32&
         --own.waiting;
     }
     if (closed()) return State::closed;
-    if (segment == nobody) return State::none;
+    if (segment == no_party) return State::none;
     segments_[segment].holder = party;
     if (++own.held > portion_) ++own.counts.borrowed;
     for (u32 row = segment * segment_rows_; row < (segment + 1) * segment_rows_; ++row) {
@@ -111,7 +111,7 @@ void SegmentPool::release(u32 party, u32 segment) {
         if (segment >= segments() || segments_[segment].holder != party) {
             throw std::logic_error("released a segment that the party does not hold");
         }
-        segments_[segment].holder = nobody;
+        segments_[segment].holder = no_party;
         segments_[segment].freed_at = ++head_->time;
         --head_->parties[party].held;
     }

@@ -53,10 +53,10 @@ public:
     u32 segments() const { return parties_ * portion_; }
 
 private:
-    static constexpr u32 nobody = UINT32_MAX;
+    static constexpr u32 no_party = UINT32_MAX;
 
     struct Segment {
-        u32 holder = nobody;
+        u32 holder = no_party;
         u32 pins = 0;  // copies of its rows in progress
         u64 freed_at = 0;
     };

@@ -366,6 +366,7 @@ SlotMisses SlotPlanner::misses(size_t i) const {
 
 std::vector<i64> SlotPlanner::miss_counts() const {
     std::vector<i64> result;
+    result.reserve(batches_);
     for (size_t b = 0; b < batches_; ++b) result.push_back(static_cast<i64>(misses_of(b)));
     return result;
 }

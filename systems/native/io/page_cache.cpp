@@ -90,9 +90,9 @@ u64 evict(const std::string& path) {
 
 void advise(const void* data, size_t bytes, int advice) {
     const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-    const auto begin = reinterpret_cast<std::uintptr_t>(data) / page * page;
-    const auto end = reinterpret_cast<std::uintptr_t>(data) + bytes;
-    if (madvise(reinterpret_cast<void*>(begin), end - begin, advice) != 0) fail("madvise");
+    const auto before = reinterpret_cast<std::uintptr_t>(data) % page;  // bytes since the page's start
+    auto* begin = static_cast<std::byte*>(const_cast<void*>(data)) - before;
+    if (madvise(begin, before + bytes, advice) != 0) fail("madvise");
 }
 
 }  // namespace outcore

@@ -70,6 +70,7 @@ void bind_rank(nb::module_& m) {
         [](const std::vector<nb::object>& chunks, std::span<const double> values, std::span<double> sums,
            unsigned threads) {
             std::vector<const BinnedEdges*> edges;  // `chunks` keeps them alive even if the caller's sequence changes
+            edges.reserve(chunks.size());
             for (const nb::object& chunk : chunks) edges.push_back(&nb::cast<const BinnedEdges&>(chunk));
             if (sums.size() < Binning(values.size()).entries()) throw std::out_of_range("sums has too few entries");
             unlocked([&] { add_along(edges, values, sums, threads); });

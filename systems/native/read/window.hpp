@@ -74,9 +74,9 @@ public:
     // Waits for the requests in flight and drops the others.
     void drain() {
         next_ = static_cast<u32>(requests_.size());
-        const auto nobody = [](const Request&) { return Target{Target::Kind::later}; };
+        const auto none_yet = [](const Request&) { return Target{Target::Kind::later}; };
         // (Ends also where the kernel refuses to go on: `step` then waits for it and frees every flight.)
-        while (!idle()) step(true, nobody, [](const Request&, const std::byte*) {});
+        while (!idle()) step(true, none_yet, [](const Request&, const std::byte*) {});
     }
 
 private:

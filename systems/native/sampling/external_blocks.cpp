@@ -20,14 +20,14 @@ constexpr size_t batch_fields = 8, block_fields = 4;
 }  // namespace
 
 // Builds the hop's block: edges in the order of destinations, new nodes by ascending id after the others.
-void ExternalSampler::settle(Part& part, Labels& labels) {
+void ExternalSampler::relabel(Part& part, Labels& labels) {
     ExternalHop hop;
     const size_t count = part.nodes.size(), edges = part.arrived.size();
     hop.num_dst = static_cast<i64>(count);
     hop.indptr.resize(count + 1);
     hop.indices.resize(edges);
     const size_t slots = std::bit_ceil(std::max<size_t>(16, 2 * (count + std::min<size_t>(edges, num_nodes_))));
-    labels.table.assign(slots, {nobody, 0});
+    labels.table.assign(slots, {no_node, 0});
     const int shift = 32 - static_cast<int>(std::bit_width(slots - 1));
     for (u32 i = 0; i < count; ++i) labels.table[labels.find(part.nodes[i], shift)] = {part.nodes[i], i};
     labels.fresh.clear();
@@ -44,7 +44,7 @@ void ExternalSampler::settle(Part& part, Labels& labels) {
         }
         for (u32 k = 0; k < kept; ++k) {
             const u32 entry = labels.find(sources[k], shift);
-            if (labels.table[entry].id == nobody) {
+            if (labels.table[entry].id == no_node) {
                 labels.table[entry].id = sources[k];
                 labels.fresh.push_back(u64{sources[k]} << 32 | entry);
             }
@@ -66,10 +66,10 @@ void ExternalSampler::settle(Part& part, Labels& labels) {
 }
 
 // Builds the last hop's block where it is missing and frees the drawn edges, which only the blocks hold then.
-void ExternalSampler::settle_last(Part& part) {
+void ExternalSampler::relabel_last(Part& part) {
     if (part.settled) return;
     auto working = labels();
-    settle(part, *working);
+    relabel(part, *working);
     give_back(std::move(working));
     part.start = part.count = part.arrived = {};
     part.settled = true;
@@ -109,7 +109,7 @@ std::vector<LaidOut> ExternalSampler::lay_out(size_t begin, std::span<const i64>
     const auto work = [&] {
         for (size_t i; (i = claimed.fetch_add(1)) < finished_.size();) {
             Part& part = finished_[i];
-            settle_last(part);
+            relabel_last(part);
             const auto seeds =
                 labels.subspan(static_cast<size_t>(offsets[i]), static_cast<size_t>(offsets[i + 1] - offsets[i]));
             const LaidOut size = laid_out(i, seeds.size());

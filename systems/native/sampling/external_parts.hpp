@@ -11,7 +11,7 @@
 
 namespace outcore {
 
-inline constexpr u32 nobody = UINT32_MAX;  // invalid node id
+inline constexpr u32 no_node = UINT32_MAX;  // invalid node id
 
 struct ExternalSampler::Part {
     struct Run {
@@ -64,11 +64,11 @@ struct ExternalSampler::Labels {
 
     static u32 hash(u32 id) { return id * 0x9E3779B1U; }
 
-    // Returns the entry of an id, or the empty entry (id `nobody`) for a new one.
+    // Returns the entry of an id, or the empty entry (id `no_node`) for a new one.
     u32 find(u32 id, int shift) const {
         const auto mask = static_cast<u32>(table.size() - 1);
         u32 at = hash(id) >> shift;
-        while (table[at].id != id && table[at].id != nobody) at = (at + 1) & mask;
+        while (table[at].id != id && table[at].id != no_node) at = (at + 1) & mask;
         return at;
     }
 

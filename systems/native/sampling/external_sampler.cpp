@@ -49,7 +49,7 @@ struct ExternalSampler::Flight {
 
 ExternalSampler::ExternalSampler(const GraphFile& indptr, const GraphFile& indices, ExternalOptions options)
     : indptr_(indptr), indices_(indices), options_(std::move(options)), num_nodes_(indptr.items - 1) {
-    if (num_nodes_ >= nobody)
+    if (num_nodes_ >= no_node)
         throw std::invalid_argument("graphs of 2^32 - 1 nodes or more are not sampled out of core");
     if (options_.piece_bytes > most_piece_bytes) throw std::invalid_argument("pieces have at most 512 MiB");
     for (const GraphFile& file : {indptr_, indices_})
@@ -139,7 +139,7 @@ std::optional<ExternalFailure> ExternalSampler::pass() {
             Part& part = parts_[p];
             if (++part.hop == hops) return;  // lay_out builds the last hop's block
             auto working = labels();
-            settle(part, *working);
+            relabel(part, *working);
             give_back(std::move(working));
             // Only nodes and blocks are needed until the next pass.
             part.start = part.count = part.arrived = {};
@@ -276,7 +276,7 @@ void ExternalSampler::run_pass() {
                 reach_ = std::max(reach_, indices_.offset + static_cast<u64>(end) * indices_.item_bytes);
                 make_room(reach_);
                 draw_range(last, held, number * piece, read.memory);
-                ship(reach_);
+                submit(reach_);
             }
             if (held < options_.group_nodes / 4) width *= 2;
             first = last;
@@ -284,8 +284,8 @@ void ExternalSampler::run_pass() {
         pointer_file_->give_back(read);
         check_stop();
     }
-    while (!buckets_.empty()) ship_front();
-    while (!flights_.empty()) land();
+    while (!buckets_.empty()) submit_front();
+    while (!flights_.empty()) complete();
 }
 
 i64 ExternalSampler::list_end(u64 node, u64 base, const std::byte* pointers, i64& start) const {
@@ -397,13 +397,13 @@ void ExternalSampler::want(size_t d, u64 edge, u32 part, u32 place) {
 }
 
 // Sends the buckets of the pieces that end at or before byte `below`.
-void ExternalSampler::ship(u64 below) {
-    while (!buckets_.empty() && (front_ + 1) * options_.piece_bytes <= below) ship_front();
+void ExternalSampler::submit(u64 below) {
+    while (!buckets_.empty() && (front_ + 1) * options_.piece_bytes <= below) submit_front();
     // Pieces between the last bucket and `below` hold no wanted edge.
     if (buckets_.empty()) front_ = std::max(front_, below / options_.piece_bytes);
 }
 
-void ExternalSampler::ship_front() {
+void ExternalSampler::submit_front() {
     Bucket bucket = std::move(buckets_.front());
     buckets_.pop_front();
     const u64 base = front_++ * options_.piece_bytes;
@@ -415,7 +415,7 @@ void ExternalSampler::ship_front() {
 }
 
 void ExternalSampler::send(Bucket bucket, u64 base) {
-    while (!index_file_->has_room()) land();
+    while (!index_file_->has_room()) complete();
     auto& pages = bucket.shares.front().pages;
     for (size_t d = 1; d < bucket.shares.size(); ++d)
         for (size_t i = 0; i < pages.size(); ++i) pages[i] |= bucket.shares[d].pages[i];
@@ -424,7 +424,7 @@ void ExternalSampler::send(Bucket bucket, u64 base) {
 }
 
 // Waits for the oldest piece and copies its neighbours to their mini-batches.
-void ExternalSampler::land() {
+void ExternalSampler::complete() {
     Flight flight = std::move(flights_.front());
     flights_.pop_front();
     wait_for(*index_file_, flight.read, true);

@@ -136,12 +136,12 @@ private:
     void make_room(u64 reach);
     Bucket empty_bucket();
     i64 list_end(u64 node, u64 indptr_base, const std::byte* pointers, i64& start) const;
-    void ship(u64 below);
-    void ship_front();
+    void submit(u64 below);
+    void submit_front();
     void send(Bucket bucket, u64 base);
-    void land();
-    void settle(Part& part, Labels& labels);
-    void settle_last(Part& part);
+    void complete();
+    void relabel(Part& part, Labels& labels);
+    void relabel_last(Part& part);
     static void put(const Part& part, std::span<const i64> labels, std::byte* to, u64 bytes);
     void check_stop() const;
     std::unique_ptr<Labels> labels();

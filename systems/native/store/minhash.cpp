@@ -49,6 +49,7 @@ std::vector<i64> minhash_order(std::span<const i64> ids, std::span<const i64> of
     std::vector<u32> least(unique.size());
     u64 state = seed;
     std::vector<std::vector<u32>> ranks;
+    ranks.reserve(hashes);
     for (u32 h = 0; h < hashes; ++h) ranks.push_back(permutation(num_lists, state));
     // Stable sorts from the last hash to the first: the first hash decides, ties go to the next one, then to the id.
     for (u32 h = hashes; h-- > 0;) {

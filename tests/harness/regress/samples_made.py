@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from harness.records.record import DatasetConfig, EpochRecord, Memory, Preprocess, Record, RunConfig
-from harness.regress.samples import Cell, cells_of
+from harness.regress.samples import ConfigSamples, cells_of
 
 HOST = {"cpu": {"model": "made", "usable": 2}, "memory": {"total_bytes": 8 << 30}}
 
@@ -78,6 +78,6 @@ def session(count: int, *, epoch: float = 1.0, noise: float = 0.004, seed: int =
     ]
 
 
-def cells(*sessions: list[Record]) -> dict[str, Cell]:
+def cells(*sessions: list[Record]) -> dict[str, ConfigSamples]:
     """Sessions as cells."""
     return cells_of(record for records in sessions for record in records)

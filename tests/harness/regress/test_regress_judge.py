@@ -7,7 +7,7 @@ import pytest
 
 from harness.regress.decision import Comparison, Rules
 from harness.regress.judge import Declared, compare
-from harness.regress.samples import Cell, sample_of
+from harness.regress.samples import ConfigSamples, sample_of
 from tests.harness.regress.samples_made import cells, made, session
 
 
@@ -57,7 +57,7 @@ def test_epochs_that_took_turns_are_held_against_each_other():
     """A machine whose pace changes threefold from epoch to epoch, the same for both sides."""
     rng = np.random.default_rng(5)
 
-    def sides(slower: float) -> list[dict[str, Cell]]:
+    def sides(slower: float) -> list[dict[str, ConfigSamples]]:
         paces = [rng.uniform(1.0, 3.0, 6) for _ in range(8)]
         runs = [
             [
@@ -70,7 +70,7 @@ def test_epochs_that_took_turns_are_held_against_each_other():
             for k, pace in enumerate(paces):
                 if k:  # the first pair did not take turns: another pace for each side
                     side[k] = replace(side[k], epochs_s=list(factor * pace * rng.normal(1, 0.01, 6)))
-        return [{"diskgnn": Cell("diskgnn", "diskgnn", "diskgnn", True, side)} for side in runs]
+        return [{"diskgnn": ConfigSamples("diskgnn", "diskgnn", "diskgnn", True, side)} for side in runs]
 
     def decided(slower: float) -> str:
         return _metric(compare(*sides(slower), paired=True), "epoch").decision
