@@ -65,33 +65,16 @@ def accuracy_profile(profile: Plain, model: str = "sage") -> Plain:
     own = accuracy_settings(profile)
     changed = gallery(profile)
     name = f"accuracy-{Path(own.base).stem}-x{own.expand}" if own.base else GENERATED
-    shared: Plain = {
-        "dim": own.dim,
-        "train_fraction": own.train_fraction,
-        "test_fraction": own.test_fraction,
-        "seed": 1,
-    }
+    shared: Plain = own.model_dump(include={"dim", "train_fraction", "test_fraction"}) | {"seed": 1}
     if own.base:
         recipe = {"kind": "kronecker", "base": own.base, "expand": own.expand, **shared}
     else:
         recipe = {"kind": "rmat", "nodes": own.nodes, "edges": own.edges, "classes": 10, **shared}
     changed["datasets"] = {name: recipe}
-    changed["run"] = {
-        **changed["run"],
-        "dataset": name,
-        "model": model,
-        "layers": None,
-        "hidden": own.hidden,
-        "fanout": list(own.fanout),
-        "batch_size": own.batch_size,
-        "max_batches": 0,
-        "epochs": own.epochs,
-        "warmup": 1,
-        "device": own.device,
-        "device_memory": None,
-        "memory": own.memory,
-        "test_nodes": own.test_nodes,
-    }
+    changed["run"] |= {"dataset": name, "model": model, "layers": None, "max_batches": 0, "warmup": 1}
+    changed["run"] |= {"device_memory": None, "fanout": list(own.fanout)}
+    same = {"hidden", "batch_size", "epochs", "device", "memory", "test_nodes"}
+    changed["run"] |= own.model_dump(include=same)
     return changed
 
 
@@ -114,18 +97,21 @@ def accuracy_curve(record: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["epoch", "seconds", "end_to_end", "accuracy"])
 
 
+def _at_target(record: Mapping[str, Any], target: float, column: str) -> Any:
+    """Return a column of the accuracy curve where it first reaches `target`, None if it never does."""
+    curve = accuracy_curve(record)
+    reached = curve.loc[curve["accuracy"] >= target, column]
+    return None if reached.empty else reached.iloc[0].item()
+
+
 def time_to(record: Mapping[str, Any], target: float, *, end_to_end: bool = False) -> float | None:
     """Return seconds until test accuracy reaches `target` (a share), None if never; `end_to_end` adds preprocessing."""
-    curve = accuracy_curve(record)
-    reached = curve[curve["accuracy"] >= target]
-    return None if reached.empty else float(reached.iloc[0]["end_to_end" if end_to_end else "seconds"])
+    return _at_target(record, target, "end_to_end" if end_to_end else "seconds")
 
 
 def epochs_to(record: Mapping[str, Any], target: float) -> int | None:
     """Return the number of epochs until test accuracy first reaches `target`, None if it never does."""
-    curve = accuracy_curve(record)
-    reached = curve[curve["accuracy"] >= target]
-    return None if reached.empty else int(reached.iloc[0]["epoch"])
+    return _at_target(record, target, "epoch")
 
 
 def best_accuracy(record: Mapping[str, Any]) -> float | None:

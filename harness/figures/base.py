@@ -85,13 +85,8 @@ Needs = Callable[[Plain], Plan | Plain | list[Plain]]
 Draw = Callable[["Evidence"], Drawing | Sheet]
 
 
-def no_runs(profile: Plain) -> list[Plain]:
-    """Return no runs, for figures drawn from studies alone."""
-    return []
-
-
-def no_studies(profile: Plain) -> list[StudyNeed]:
-    """Return no studies, for figures drawn from runs alone."""
+def nothing(profile: Plain) -> list[Any]:
+    """Return nothing: no runs for figures drawn from studies alone, no studies for those drawn from runs."""
     return []
 
 
@@ -112,8 +107,8 @@ class Figure:
     id: str
     needs: Needs
     draw: Draw
-    studies: Callable[[Plain], list[StudyNeed]] = no_studies
-    beside: Needs = no_runs
+    studies: Callable[[Plain], list[StudyNeed]] = nothing
+    beside: Needs = nothing
 
     @property
     def row(self) -> dict[str, str]:
@@ -171,23 +166,13 @@ def rows() -> dict[str, dict[str, str]]:
         return {row["id"]: row for row in csv.DictReader(file)}
 
 
-def register(figure: Figure) -> Figure:
-    """Add a figure to the catalogue."""
-    _FIGURES[figure.id] = figure
-    return figure
-
-
 def figure(
-    id_: str,
-    needs: Needs = no_runs,
-    *,
-    studies: Callable[[Plain], list[StudyNeed]] = no_studies,
-    beside: Needs = no_runs,
+    id_: str, needs: Needs = nothing, *, studies: Callable[[Plain], list[StudyNeed]] = nothing, beside: Needs = nothing
 ) -> Callable[[Draw], Draw]:
     """Return a decorator that adds a figure with the decorated `draw` to the catalogue; see `Figure`."""
 
     def add(draw: Draw) -> Draw:
-        register(Figure(id_, needs, draw, studies, beside))
+        _FIGURES[id_] = Figure(id_, needs, draw, studies, beside)
         return draw
 
     return add
@@ -200,7 +185,7 @@ def figure_of_runs(
     *,
     least: int = 2,
     otherwise: Planned | None = None,
-    beside: Needs = no_runs,
+    beside: Needs = nothing,
 ) -> Callable[[Callable[[Group], Drawing | Sheet]], Draw]:
     """Return a decorator that adds a figure to the catalogue, drawn from the points of its plan.
 
@@ -240,14 +225,13 @@ def chosen(names: str) -> list[Figure]:
         return list(known.values())
     if names == "headline":
         return [figure for figure in known.values() if figure.headline]
-    result = []
-    for name in [part.strip() for part in names.split(",") if part.strip()]:
+    ids = [part.strip() for part in names.split(",") if part.strip()]
+    for name in ids:
         if name not in known:
             raise unknown_name("figure", f"figure {name!r}", name, list(known))
-        result.append(known[name])
-    if not result:
+    if not ids:
         raise InputError("no figure is named", "use headline, all or ids of `outcore figures --list`")
-    return result
+    return [known[name] for name in ids]
 
 
 PUBLISHED = Path(harness.__file__).parent / "published"
@@ -288,12 +272,3 @@ def point_cells(point: Point | None) -> Plain:
     if point is None:
         return {"value": None, "low": None, "high": None, "status": "not run"}
     return {"value": point.value, "low": point.low, "high": point.high, "status": point.status}
-
-
-def plain_log(axis: Any) -> None:
-    """Set the ticks of a log axis at 1, 2 and 5 times powers of ten, as plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())

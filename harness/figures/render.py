@@ -165,7 +165,7 @@ def latex(sheet: Sheet, title: str) -> str:
     """Return the table as LaTeX (package booktabs), caption below."""
 
     def text(value: object) -> str:
-        return "".join(_LATEX.get(letter, letter) for letter in _cell(value))
+        return _cell(value).translate(str.maketrans(_LATEX))
 
     columns = "l" * min(1, sheet.shown.shape[1]) + "r" * (sheet.shown.shape[1] - 1)
     rows = [" & ".join(text(value) for value in row) + r" \\" for row in _rows(sheet.shown)]

@@ -15,6 +15,7 @@ from harness.figures.diskgnn.grid import (
     MEMORY_SHARES,
     SYSTEMS,
     entries,
+    in_gallery,
     longer,
     memory_share,
     over_shares,
@@ -85,8 +86,7 @@ def fig8(group: Group) -> Drawing:
 
 def by_model(profile: Plain) -> Plan:
     """Plan every disk system with each model."""
-    short = gallery(profile)
-    return grid(short, entries(short, ALL), {model: {"model": model} for model in values(profile, "models", MODELS)})
+    return in_gallery(profile, ALL, {model: {"model": model} for model in values(profile, "models", MODELS)})
 
 
 def replayed(profile: Plain) -> list[Plain]:
@@ -300,8 +300,7 @@ def fig17(group: Group) -> Drawing:
 
 def steps(profile: Plain) -> Plan:
     """Plan diskgnn at each step."""
-    short = gallery(profile)
-    return grid(short, entries(short, ["diskgnn"]), {step: {"options": options} for step, options in STEPS.items()})
+    return in_gallery(profile, ["diskgnn"], {step: {"options": options} for step, options in STEPS.items()})
 
 
 @figure_of_runs("diskgnn-fig18", steps, least=1)

@@ -40,6 +40,12 @@ def longer(profile: Plain) -> Plain:
     return {**short, "run": run}
 
 
+def in_gallery(profile: Plain, names: list[str], over: Mapping[Any, Plain] = {"": {}}) -> Plan:
+    """Plan systems at each value of an axis, in the gallery's runs."""
+    short = gallery(profile)
+    return grid(short, entries(short, names), over)
+
+
 def over_shares(profile: Plain, systems: Sequence[Plain]) -> Plan:
     """Plan entries of systems at each share of memory, in longer epochs."""
     return grid(longer(profile), systems, {share: {"memory": f"{share:g}x"} for share in shares_of(profile)})

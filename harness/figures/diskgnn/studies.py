@@ -133,12 +133,7 @@ def fig16(evidence: Evidence) -> Drawing:
     return drawn(canvas, table, record, *notes)
 
 
-def space_over_memory(profile: Plain) -> list[StudyNeed]:
-    """Return the study of one epoch on each graph, at all shares of memory."""
-    return planning_needs(profile, "disk-space", memory_shares=SHARES)
-
-
-@figure("diskgnn-fig13", studies=space_over_memory)
+@figure("diskgnn-fig13", studies=lambda profile: planning_needs(profile, "disk-space", memory_shares=SHARES))
 def fig13(evidence: Evidence) -> Drawing:
     """Draw the disk space of packing without a limit over memory, one line per graph."""
     records = evidence.all_studies("disk-space", where=lambda params: params["memory_shares"] == SHARES)
@@ -245,12 +240,7 @@ def tab3(evidence: Evidence) -> Sheet:
     return sheet(list(rows.values()), columns, found[0], *notes)
 
 
-def drive(profile: Plain) -> list[StudyNeed]:
-    """Return the study of GNNDrive's Appendix B, which reads blocks of 4 KiB, too."""
-    return [StudyNeed("fio-grid")]
-
-
-@figure("diskgnn-tab4", studies=drive)
+@figure("diskgnn-tab4", studies=lambda profile: [StudyNeed("fio-grid")])
 def tab4(evidence: Evidence) -> Sheet:
     """Return IOPS, bandwidth and price: a row for this host's disk by fio, then one per storage type of the paper."""
     record = evidence.study("fio-grid")

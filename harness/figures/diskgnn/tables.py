@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain, Plan, grid
+from harness.compare.plan import Plain, Plan
 from harness.compare.points import Group, NotDrawn, Point
 from harness.figures.accuracy_runs import (
     accuracy_curve,
@@ -18,10 +18,9 @@ from harness.figures.accuracy_runs import (
 )
 from harness.figures.base import Sheet, figure, figure_of_runs, ids, paper_rows, paper_value
 from harness.figures.diskgnn.epochs import judged
-from harness.figures.diskgnn.grid import SYSTEMS, entries, over_shares, percent, preparation_s
+from harness.figures.diskgnn.grid import SYSTEMS, entries, in_gallery, over_shares, percent, preparation_s
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.sheets import sheet
-from harness.figures.grids import gallery
 
 # Stages in which rows, partitions or graphs are read, by the systems' own names.
 DISK = (("disk", ("extract", "read", "data_prep", "switch", "load", "load_graph")),)
@@ -44,13 +43,7 @@ TAB6: list[Part] = [("gcn", "gcn", "neighbor", SYSTEMS), ("shadow", "sage", "sha
 
 def as_it_is(profile: Plain) -> Plan:
     """Plan the three systems with the profile's settings."""
-    short = gallery(profile)
-    return grid(short, entries(short, SYSTEMS), {"": {}})
-
-
-def with_accuracy(profile: Plain) -> list[Plain]:
-    """Return the experiment that measures the three systems' test accuracy."""
-    return [judged(profile).experiment("diskgnn-tab1-accuracy")]
+    return in_gallery(profile, SYSTEMS)
 
 
 def _measures(point: Point) -> dict[str, float | None]:
@@ -73,7 +66,7 @@ def _measures(point: Point) -> dict[str, float | None]:
     }
 
 
-@figure("diskgnn-tab1", as_it_is, beside=with_accuracy)
+@figure("diskgnn-tab1", as_it_is, beside=lambda profile: [judged(profile).experiment("diskgnn-tab1-accuracy")])
 def tab1(evidence: Evidence) -> Sheet:
     """Return one row per measure, one column per system, with the paper's; raise NotDrawn without a measured epoch."""
     group = evidence.points(as_it_is, least=1)

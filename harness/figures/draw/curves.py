@@ -42,10 +42,7 @@ def draw_curves(
 
     series, look_of = looks_of([str(name) for name in rows["series"]], looks)
     alone = axes is None
-    if alone:
-        canvas, axes = one_panel()
-    else:
-        canvas = axes.figure
+    canvas, axes = one_panel(axes)
     missing: dict[float, int] = {}
     for number, name in enumerate(series):
         look = look_of(name)

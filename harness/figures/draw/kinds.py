@@ -10,7 +10,7 @@ import pandas as pd
 
 from harness.compare.evidence import Planned
 from harness.compare.points import Group, Point, Value, epoch_seconds
-from harness.figures.base import Drawing, Needs, drawn, figure_of_runs, no_runs
+from harness.figures.base import Drawing, Needs, drawn, figure_of_runs, nothing
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
@@ -64,7 +64,7 @@ def lines(
     ylabel: str = "epoch time (s)",
     value: Value = epoch_seconds,
     note: Note = no_note,
-    beside: Needs = no_runs,
+    beside: Needs = nothing,
 ) -> None:
     """Add a figure with one line for each series over the axis, its values equally spaced; logarithmic y.
 
@@ -150,7 +150,7 @@ def _add(
     value: Value,
     note: Note,
     draw: Callable[[Group], tuple[Canvas, pd.DataFrame]],
-    beside: Needs = no_runs,
+    beside: Needs = nothing,
     bottom: float = 0.0,
 ) -> None:
     @figure_of_runs(figure_id, plan, value, beside=beside)

@@ -65,14 +65,21 @@ def interval(row: Mapping[Any, Any]) -> list[list[float]] | None:
 
 def mark_missing(axes: Any, x: float, level: int, status: str, name: str, color: str) -> None:
     """Label a missing value of a line at the upper edge, `level` labels below it."""
-    axes.annotate(
-        f"{MARK.get(status, status)}\n{name}",
-        (x, 1.0),
-        xycoords=("data", "axes fraction"),
-        xytext=(0, -15.0 * level),
-        textcoords="offset points",
-        ha="center",
-        va="top",
-        fontsize=5.5,
-        color=color,
-    )
+    place = {"xycoords": ("data", "axes fraction"), "xytext": (0, -15.0 * level), "textcoords": "offset points"}
+    text = f"{MARK.get(status, status)}\n{name}"
+    axes.annotate(text, (x, 1.0), **place, ha="center", va="top", fontsize=5.5, color=color)
+
+
+def mark_missing_bar(axes: Any, x: float, status: str, share: float = 0.0) -> None:
+    """Label a missing bar with its status, upright where the text exceeds the bar's `share` of the axes' width."""
+    text = MARK.get(status, status)
+    points = 72.0 * axes.bbox.width / axes.figure.dpi * share
+    look = {"fontsize": 6.0, "ha": "center", "va": "bottom", "color": "#333333"}
+    rotation = 90 if 3.6 * len(text) > 0.7 * points else 0
+    axes.annotate(text, (x, 0.02), xycoords=("data", "axes fraction"), rotation=rotation, **look)
+
+
+def number_over(axes: Any, x: float, top: float, text: str, size: float, rotation: float = 0) -> None:
+    """Write a number over a bar."""
+    look = {"ha": "center", "va": "bottom", "fontsize": size, "rotation": rotation}
+    axes.annotate(text, (x, top), xytext=(0, 1.5), textcoords="offset points", **look)

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 
-def one_panel(*, wide: bool = False, height: float = 2.5) -> tuple[Canvas, Any]:
-    """Create a canvas with one pair of axes; `height` in inches."""
+def one_panel(axes: Any = None, *, wide: bool = False, height: float = 2.5) -> tuple[Canvas, Any]:
+    """Create a canvas with one pair of axes, `height` in inches; with `axes` return these and their canvas."""
+    if axes is not None:
+        return axes.figure, axes
     canvas, panels = many_panels(1, wide=wide, height=height)
     return canvas, panels[0]
 
@@ -69,16 +71,11 @@ def legend_above(canvas: Canvas, panels: Sequence[Any], order: Sequence[str] = (
 
 def set_ticks(axes: Any, labels: Sequence[str]) -> None:
     """Set labels at 0, 1, 2, … of the x axis, slanted where they would overlap."""
-    width = axes.figure.get_size_inches()[0] / max(1, len(_row_of(axes)))
+    spec = axes.get_subplotspec()
+    width = axes.figure.get_size_inches()[0] / (spec.get_gridspec().ncols if spec is not None else 1)
     crowded = sum(max(len(line) for line in label.split("\n")) + 1 for label in labels) > 14.5 * (width - 0.6)
     slant = {"rotation": 28, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
     axes.set_xticks(range(len(labels)), list(labels), **slant)
-
-
-def _row_of(axes: Any) -> list[Any]:
-    """Return a list with one entry for each panel in the row of these axes."""
-    spec = axes.get_subplotspec()
-    return [None] * (spec.get_gridspec().ncols if spec is not None else 1)
 
 
 def plain_log(axis: Any) -> None:

@@ -8,8 +8,9 @@ Ginex's machine, performance per dollar.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,7 +37,7 @@ from workloads.units import format_bytes, parse_bytes
 #: The paper's comparison (Section 5.1), baseline first.
 SYSTEMS = ["pyg+", "ali+pg", "ginex"]
 BASE, *OTHERS = SYSTEMS
-MODELS = ["sage", "gcn"]
+MODELS = {model: {"model": model} for model in ("sage", "gcn")}
 #: Parts of an epoch in Figures 14 and 15: the device's work, and its reasons to wait; from the bottom of a bar up. Data
 #: preparation is the time without any other part: the device's stall.
 PARTS = ["compute", "transfer", "cache update", "switch", "inspect", "data preparation"]
@@ -66,8 +67,7 @@ PAGES = {"io_granularity": "4096"}
 
 def alone_and_together(profile: Plain) -> Plan:
     """Plan pyg+ with sampling only, with sampling and gathering, and with sampling free to run ahead to its end."""
-    short = gallery(profile)
-    batches = int(short["run"].get("max_batches", 0))
+    batches = int(gallery(profile)["run"].get("max_batches", 0))
     # Two samplers or more together may then hold the whole epoch.
     ahead = min(64, max(DEFAULT_AHEAD + 1, -(-batches // 2))) if batches else 64
     runs: dict[str, Plain] = {
@@ -75,7 +75,7 @@ def alone_and_together(profile: Plain) -> Plan:
         "both": {"stages": "sample+extract"},
         "ahead": {"stages": "sample+extract", "options": {"prefetch": ahead}},
     }
-    return grid(short, systems_of(short, [BASE]), runs)
+    return in_gallery(profile, [BASE], runs)
 
 
 def gather_alone(stages: pd.DataFrame, epochs: list[Plain]) -> list[float]:
@@ -140,19 +140,15 @@ def fig6(group: Group) -> Drawing:
     return drawn(canvas, rows, group, note)
 
 
-def by_model(systems: list[str]) -> Planned:
-    """Return the plan of the systems under both models."""
-
-    def plan(profile: Plain) -> Plan:
-        short = gallery(profile)
-        return grid(short, systems_of(short, systems), {model: {"model": model} for model in MODELS})
-
-    return plan
+def in_gallery(profile: Plain, systems: list[str], over: Mapping[Any, Plain] = {"": {}}) -> Plan:
+    """Plan systems at each value of an axis, in the gallery's runs."""
+    short = gallery(profile)
+    return grid(short, systems_of(short, systems), over)
 
 
 def _in_order(group: Group) -> list[Point]:
     """Return the measured points in the order of `MODELS`: a caption takes its setting from the first point."""
-    return sorted(group.done, key=lambda point: MODELS.index(str(point.x)))
+    return sorted(group.done, key=lambda point: list(MODELS).index(str(point.x)))
 
 
 def breakdowns(group: Group, systems: Sequence[str], more: Callable[[Point], Plain] = lambda point: {}) -> pd.DataFrame:
@@ -196,7 +192,7 @@ def breakdowns(group: Group, systems: Sequence[str], more: Callable[[Point], Pla
     return pd.DataFrame(rows)
 
 
-@figure_of_runs("ginex-fig14", by_model(SYSTEMS), least=1)
+@figure_of_runs("ginex-fig14", lambda profile: in_gallery(profile, SYSTEMS, MODELS), least=1)
 def fig14(group: Group) -> Drawing:
     """Draw a stacked bar for each system and model, and the paper's range of speedups beside ginex."""
     rows = breakdowns(group, SYSTEMS).assign(paper_low=None, paper_high=None)
@@ -248,7 +244,7 @@ def miss_ratios(point: Point) -> Plain:
     return {"miss_percent": 100 * misses / rows, "miss_percent_with_fills": 100 * (misses + filled) / rows}
 
 
-@figure_of_runs("ginex-fig15", by_model(["ginex-pg", "ginex"]), least=1)
+@figure_of_runs("ginex-fig15", lambda profile: in_gallery(profile, ["ginex-pg", "ginex"], MODELS), least=1)
 def fig15(group: Group) -> Drawing:
     """Draw ginex with PaGraph's static cache and with its optimal one: time by part (left), miss ratios (right).
 
@@ -271,21 +267,16 @@ def fig15(group: Group) -> Drawing:
     return drawn(canvas, rows, group, NOTE, fills, points=_in_order(group))
 
 
-def sizes_of(profile: Plain) -> list[int]:
-    """Return superbatch sizes in mini-batches, the default third; empty where epochs are whole."""
-    batches = int(gallery(profile)["run"].get("max_batches", 0))
-    return [max(1, round(batches / 2 * factor)) for factor in FACTORS] if batches else []
-
-
 def over_superbatches(profile: Plain) -> Plan:
     """Plan ginex at each superbatch size, or at the paper's budgets of runtime files where epochs are whole."""
-    short = gallery(profile)
-    sizes: dict[int, Plain]
-    if sizes_of(profile):
-        sizes = {size: {"options": {"superbatch": size}} for size in values(profile, "superbatches", sizes_of(profile))}
+    batches = int(gallery(profile)["run"].get("max_batches", 0))
+    if batches:
+        # The default is the third size.
+        sizes = [max(1, round(batches / 2 * factor)) for factor in FACTORS]
+        options = {size: {"superbatch": size} for size in values(profile, "superbatches", sizes)}
     else:
-        sizes = {int(size.removesuffix("GB")): {"options": {"runtime_files": size}} for size in FILES}
-    return grid(short, systems_of(short, ["ginex"]), sizes)
+        options = {int(size.removesuffix("GB")): {"runtime_files": size} for size in FILES}
+    return in_gallery(profile, ["ginex"], {size: {"options": own} for size, own in options.items()})
 
 
 @figure_of_runs("ginex-fig16", over_superbatches)
@@ -361,16 +352,15 @@ def over_dims(profile: Plain) -> Plan:
 
 def over_memory(profile: Plain) -> Plan:
     """Plan the three systems at each host budget."""
-    short = gallery(profile)
-    budgets = [round(host_budget(short) * factor) for factor in values(profile, "memory_steps", MEMORY_FACTORS)]
-    return grid(short, systems_of(short, SYSTEMS), {budget: {"memory": f"+{budget}"} for budget in budgets})
+    budget = host_budget(gallery(profile))
+    budgets = [round(budget * factor) for factor in values(profile, "memory_steps", MEMORY_FACTORS)]
+    return in_gallery(profile, SYSTEMS, {size: {"memory": f"+{size}"} for size in budgets})
 
 
 def over_batches(profile: Plain) -> Plan:
     """Plan the three systems at each mini-batch size, with the same number of seed nodes per epoch."""
-    short = gallery(profile)
-    sizes = batch_sizes(short, values(profile, "batch_factors", BATCH_FACTORS))
-    return grid(short, systems_of(short, SYSTEMS), {run["batch_size"]: run for run in sizes})
+    sizes = batch_sizes(gallery(profile), values(profile, "batch_factors", BATCH_FACTORS))
+    return in_gallery(profile, SYSTEMS, {run["batch_size"]: run for run in sizes})
 
 
 def speedups(figure_id: str, plan: Planned, axis: Axis, *, title: str, note: str = "") -> None:
@@ -445,13 +435,7 @@ speedups(
 )
 
 
-def as_it_is(profile: Plain) -> Plan:
-    """Plan the paper's three systems with the profile's settings."""
-    short = gallery(profile)
-    return grid(short, systems_of(short, SYSTEMS), {"": {}})
-
-
-@figure_of_runs("ginex-tab4", as_it_is, least=1)
+@figure_of_runs("ginex-tab4", lambda profile: in_gallery(profile, SYSTEMS), least=1)
 def tab4(group: Group) -> Sheet:
     """Return rows of the paper and of each measured system; raise NotDrawn without pyg+ and another system."""
     facts = {(str(row["series"]), str(row["x"])): float(row["value"]) for row in paper_rows("ginex-tab4")}

@@ -28,12 +28,7 @@ PANELS = [
 XLABELS = {"threads": "synchronous threads", "depth": "I/O depth of one asynchronous thread"}
 
 
-def studies(profile: Plain) -> list[StudyNeed]:
-    """Return the fio study on the disk under the data root."""
-    return [StudyNeed(STUDY)]
-
-
-@figure("gnndrive-figB1", studies=studies)
+@figure("gnndrive-figB1", studies=lambda profile: [StudyNeed(STUDY)])
 def fig_b1(evidence: Evidence) -> Drawing:
     """Draw bandwidth (top), latency (bottom) over threads and queue depth; raise NotDrawn without buffered reads."""
     record = evidence.study(STUDY)

@@ -23,17 +23,7 @@ def variants(profile: Plain) -> Plan:
     return grid(first, [*only_systems(first, ["gnndrive"]), cpu_variant(first)], {"": {}})
 
 
-def shorter(profile: Plain) -> Plan:
-    """Plan `baselines` with the gallery's runs."""
-    return baselines(gallery(profile))
-
-
-def shorter_variants(profile: Plain) -> Plan:
-    """Plan `variants` with the gallery's runs."""
-    return variants(gallery(profile))
-
-
-@figure_of_runs("gnndrive-fig3", shorter, otherwise=baselines, least=1)
+@figure_of_runs("gnndrive-fig3", lambda profile: baselines(gallery(profile)), otherwise=baselines, least=1)
 def fig3(group: Group) -> Drawing:
     """Draw one panel per system, from the headline's runs where the gallery's were not made."""
     points = group.done
@@ -43,7 +33,7 @@ def fig3(group: Group) -> Drawing:
     return draw_timelines(points, group, done, "; ".join(missing))
 
 
-@figure_of_runs("gnndrive-fig11", shorter_variants, otherwise=variants, least=1)
+@figure_of_runs("gnndrive-fig11", lambda profile: variants(gallery(profile)), otherwise=variants, least=1)
 def fig11(group: Group) -> Drawing:
     """Draw the GPU variant above the CPU variant, as far as measured; raise NotDrawn if neither is."""
     points = group.done

@@ -147,16 +147,8 @@ def _draw(data: pd.DataFrame) -> Any:
         axes.axvspan(holds.min() / MIB / 2**0.5, holds.max() / MIB * 2**0.5, color="#f2f2f2", zorder=0)
         axes.annotate("the graph fits", (holds.min() / MIB, 0.97), xycoords=("data", "axes fraction"), va="top", size=6)
     best = data[data["pareto"]].sort_values("budget_bytes")
-    axes.step(
-        best["budget_bytes"] / MIB,
-        best["seconds"],
-        where="post",
-        color="#000000",
-        linewidth=2.6,
-        alpha=0.25,
-        label="frontier",
-        zorder=1,
-    )
+    line: Any = {"color": "#000000", "linewidth": 2.6, "alpha": 0.25, "label": "frontier", "zorder": 1}
+    axes.step(best["budget_bytes"] / MIB, best["seconds"], where="post", **line)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     sizes = sorted(set(data["budget_bytes"]))

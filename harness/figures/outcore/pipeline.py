@@ -30,12 +30,7 @@ def planned(profile: Plain) -> Plan:
     return grid(first_setting(profile), only_systems(profile, SYSTEMS), {"": {}})
 
 
-def shorter(profile: Plain) -> Plan:
-    """Plan the runs of `planned` at the gallery's size; `draw` uses the headline's where only those were made."""
-    return planned(gallery(profile))
-
-
-@figure_of_runs("outcore-pipeline", shorter, otherwise=planned, least=1)
+@figure_of_runs("outcore-pipeline", lambda profile: planned(gallery(profile)), otherwise=planned, least=1)
 def pipeline(group: Group) -> Drawing:
     """Draw each system's measured epoch nearest to the median of its comparable runs, on its own time axis.
 

@@ -24,12 +24,7 @@ def planned(profile: Plain) -> Plan:
     return grid(first_setting(profile), only_systems(profile, ON_DISK), {"": {}})
 
 
-def shorter(profile: Plain) -> Plan:
-    """Plan the runs of `planned` at the gallery's size; `draw` uses the headline's where only those were made."""
-    return planned(gallery(profile))
-
-
-@figure_of_runs("outcore-roofline", shorter, otherwise=planned, least=1)
+@figure_of_runs("outcore-roofline", lambda profile: planned(gallery(profile)), otherwise=planned, least=1)
 def roofline(group: Group) -> Drawing:
     """Draw the device's read rate over request size, its last point sequential, with each system's mean request (left).
 
@@ -76,17 +71,8 @@ def _roof(axes: Any, points: list[Point]) -> list[Plain]:
             continue
         look = style.look(point.system)
         x, y = moved / requests, moved / seconds / MIB
-        axes.plot(
-            [x],
-            [y],
-            marker=look.marker,
-            color=look.color,
-            linestyle="none",
-            markersize=7,
-            markeredgecolor="black",
-            markeredgewidth=0.5,
-            label=point.system,
-        )
+        border = {"markersize": 7, "markeredgecolor": "black", "markeredgewidth": 0.5}
+        axes.plot([x], [y], marker=look.marker, color=look.color, linestyle="none", label=point.system, **border)
         rows.append({"panel": "roof", "name": point.system, "x": x, "y": y, "unit": "MiB/s"})
     if not rows:
         axes.text(0.5, 0.5, "no device counters in the records", transform=axes.transAxes, ha="center")
@@ -109,33 +95,16 @@ def _distance(axes: Any, points: list[Point]) -> list[Plain]:
         if before > 0.005 * longest:
             axes.barh(at, before, 0.6, left=value, color="white", edgecolor="black", linewidth=0.5)
         axes.barh(at, value, 0.6, color=look.color, edgecolor="black", linewidth=0.5, hatch=look.hatch, alpha=0.9)
-        limit = summary.get("extra", {}).get("limit_s")
         distance, engine = summary.get("distance_to_limit"), summary.get("engine_efficiency")
         if distance is not None:
             least = distance * (value + before)
             axes.plot([least, least], [at - 0.42, at + 0.42], color="black", linewidth=2.0)
         shares = f"distance {_percent(distance)}, engine {_percent(engine)}"
-        axes.annotate(
-            shares,
-            (value + before, at),
-            xytext=(3, 0),
-            textcoords="offset points",
-            va="center",
-            ha="left",
-            fontsize=6.5,
-        )
-        rows.append(
-            {
-                "panel": "distance",
-                "name": point.system,
-                "x": value,
-                "y": distance,
-                "engine_efficiency": engine,
-                "limit_s": limit,
-                "preparation_s": before,
-                "unit": "s",
-            }
-        )
+        beside = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "ha": "left", "fontsize": 6.5}
+        axes.annotate(shares, (value + before, at), **beside)
+        row = {"panel": "distance", "name": point.system, "x": value, "y": distance, "engine_efficiency": engine}
+        limit = summary.get("extra", {}).get("limit_s")
+        rows.append({**row, "limit_s": limit, "preparation_s": before, "unit": "s"})
     axes.set_yticks(range(len(points)), [point.system for point in points])
     axes.invert_yaxis()
     axes.set_xlim(0, longest * 1.75)

@@ -49,7 +49,12 @@ def trend(evidence: Evidence) -> Drawing:
     commits = list(place)
     axes.set_xticks(ticks, [commits[tick][:7] for tick in ticks])
     legend_above(canvas, [axes])
-    text = _caption(record.params, epochs, drawn, len(place))
+    params, more = record.params, len(epochs) - len(drawn)
+    steps = sum(len(series["steps"]) for series in epochs)
+    text = (
+        f"machine {params['host']}, {len(place)} commits; a point is the median of a session's runs; "
+        f"{steps} steps of {100 * params['min_effect']:g} % or more by PELT, dashed, each with its range of commits"
+    ) + (f"; {more} cells that moved least are not drawn" if more else "")
     add_caption(canvas, text)
     return Drawing(canvas, data, text)
 
@@ -82,19 +87,9 @@ def _line(axes: Any, series: Plain, place: dict[str, int]) -> list[tuple[float, 
     first = series["points"][0]["value"]
     xs = [place[point["commit"]] for point in series["points"]]
     ys = [point["value"] / first for point in series["points"]]
-    axes.plot(
-        xs,
-        ys,
-        color=look.color,
-        marker=look.marker,
-        linestyle=look.line,
-        linewidth=0.9,
-        markersize=3.5,
-        markeredgecolor="black",
-        markeredgewidth=0.3,
-        markevery=max(1, len(xs) // 30),
-        label=series["cell"],
-    )
+    border = {"markeredgecolor": "black", "markeredgewidth": 0.3, "markevery": max(1, len(xs) // 30)}
+    line: Any = {"color": look.color, "marker": look.marker, "linestyle": look.line, "label": series["cell"]}
+    axes.plot(xs, ys, linewidth=0.9, markersize=3.5, **line, **border)
     labels = []
     for step in series["steps"]:
         x = place[step["at"]] - 0.5
@@ -113,26 +108,6 @@ def _label_steps(axes: Any, labels: list[tuple[float, str, str]]) -> None:
     left, right = axes.get_xlim()
     for number, (x, text, color) in enumerate(shown):
         beyond = x > left + 0.6 * (right - left)
-        axes.annotate(
-            text,
-            (x, 1.0),
-            xycoords=("data", "axes fraction"),
-            xytext=(-3 if beyond else 3, -1.0 - 15.0 * number),
-            textcoords="offset points",
-            ha="right" if beyond else "left",
-            va="top",
-            fontsize=5.5,
-            color=color,
-        )
-
-
-def _caption(params: Plain, epochs: list[Plain], drawn: list[Plain], commits: int) -> str:
-    steps = sum(len(series["steps"]) for series in epochs)
-    left_out = len(epochs) - len(drawn)
-    parts = [
-        f"machine {params['host']}, {commits} commits; a point is the median of a session's runs",
-        f"{steps} steps of {100 * params['min_effect']:g} % or more by PELT, dashed, each with its range of commits",
-    ]
-    if left_out:
-        parts.append(f"{left_out} cells that moved least are not drawn")
-    return "; ".join(parts)
+        look = {"va": "top", "fontsize": 5.5, "color": color, "ha": "right" if beyond else "left"}
+        shift: Any = {"xytext": (-3 if beyond else 3, -1.0 - 15.0 * number), "textcoords": "offset points"}
+        axes.annotate(text, (x, 1.0), xycoords=("data", "axes fraction"), **shift, **look)

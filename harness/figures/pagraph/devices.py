@@ -103,12 +103,7 @@ def draw_rates(rows: pd.DataFrame, title: str, few: str, axes: Any = None) -> An
     return canvas
 
 
-def scaling(profile: Plain) -> Plan:
-    """Plan pagraph, the only system of the family for several devices, with both models on each number of devices."""
-    return on_devices(profile, list(HIDDEN), ["pagraph"])
-
-
-@figure_of_runs("pagraph-fig15", scaling)
+@figure_of_runs("pagraph-fig15", lambda profile: on_devices(profile, list(HIDDEN), ["pagraph"]))
 def fig15(group: Group) -> Drawing:
     """Draw a curve for each model; raise NotDrawn with fewer than two measured numbers of devices."""
     rows = rate_rows(group)
@@ -119,12 +114,7 @@ def fig15(group: Group) -> Drawing:
     return drawn(canvas, rows, group, NOTE, how, reduced, points=group.done)
 
 
-def one_and_two(profile: Plain) -> Plan:
-    """Plan every system on one and two devices; those without multi-device training are recorded as unsupported."""
-    return on_devices(profile, list(HIDDEN), FAMILY, [1, 2])
-
-
-@figure_of_runs("pagraph-fig16", one_and_two)
+@figure_of_runs("pagraph-fig16", lambda profile: on_devices(profile, list(HIDDEN), FAMILY, [1, 2]))
 def fig16(group: Group) -> Drawing:
     """Draw bars for one and two devices over DGL on one; raise NotDrawn without DGL on one or any run on two."""
     rows = []

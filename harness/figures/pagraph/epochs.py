@@ -129,12 +129,7 @@ def of_gcn(group: Group) -> list[Point]:
     return [found[name] for name in FAMILY if name in found]
 
 
-def sampled_both_ways(profile: Plain) -> Plan:
-    """Plan DGL with both samplers."""
-    return grid(setting(profile), ["dgl"], by_sampler())
-
-
-@figure_of_runs("pagraph-fig4", sampled_both_ways, least=1)
+@figure_of_runs("pagraph-fig4", lambda profile: grid(setting(profile), ["dgl"], by_sampler()), least=1)
 def fig4(group: Group) -> Drawing:
     """Draw an epoch by part (left), loading's share with the paper's (right); raise NotDrawn without an epoch."""
     points = group.done
@@ -163,12 +158,7 @@ def fig4(group: Group) -> Drawing:
     return drawn(canvas, data, group, NOTE, "paper: livejournal", missing, points=points, runs=ids(points))
 
 
-def one_device(profile: Plain) -> Plan:
-    """Plan the four systems with both models."""
-    return by_model(profile, FAMILY)
-
-
-@figure_of_runs("pagraph-fig11", one_device, least=1)
+@figure_of_runs("pagraph-fig11", lambda profile: by_model(profile, FAMILY), least=1)
 def fig11(group: Group) -> Drawing:
     """Draw epoch times (left) and speed-ups over DGL with the paper's ranges (right)."""
     rows = with_ranges(speedup_rows(group), "pagraph-fig11")
@@ -180,12 +170,7 @@ def fig11(group: Group) -> Drawing:
     return drawn(canvas, rows, group, note)
 
 
-def one_device_gcn(profile: Plain) -> Plan:
-    """Plan the GCN half of Fig. 11's runs."""
-    return by_model(profile, FAMILY, "gcn")
-
-
-@figure_of_runs("pagraph-fig12", one_device_gcn, least=1)
+@figure_of_runs("pagraph-fig12", lambda profile: by_model(profile, FAMILY, "gcn"), least=1)
 def fig12(group: Group) -> Drawing:
     """Draw one stacked bar per system, with the loading hidden behind computation; raise NotDrawn without DGL."""
     points = of_gcn(group)
@@ -247,12 +232,7 @@ def layered_devices(profile: Plain) -> Plan:
     return on_devices(profile, ["gcn"], ["pagraph"], **layerwise())
 
 
-def on_several(profile: Plain) -> list[Plain]:
-    """Return the experiment of `layered_devices`."""
-    return [layered_devices(profile).experiment("pagraph-fig20-devices")]
-
-
-@figure("pagraph-fig20", layered, beside=on_several)
+@figure("pagraph-fig20", layered, beside=lambda profile: [layered_devices(profile).experiment("pagraph-fig20-devices")])
 def fig20(evidence: Evidence) -> Drawing:
     """Draw speed-ups over DGL, GCN's epoch by part, throughput over devices; raise NotDrawn with no speed-up."""
     group = evidence.points(layered, least=1)

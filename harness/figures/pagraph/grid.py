@@ -67,11 +67,6 @@ def by_model(profile: Plain, systems: Sequence[Any], *models: str, **changes: An
     return grid(setting(profile, **changes), systems, over)
 
 
-def one_device(profile: Plain) -> Plan:
-    """Plan the four systems with both models, as in Fig. 11."""
-    return by_model(profile, FAMILY)
-
-
 def layerwise() -> Plain:
     """Return `run` settings of layer-wise sampling, as in the paper."""
     return {"sampler": "layerwise", "fanout": [LAYER_NODES] * 2}

@@ -69,18 +69,13 @@ def tab1(group: Group) -> Sheet:
     return sheet([_utilisation(point) for point in points], columns, group, note, points=points, runs=ids(points))
 
 
-def gcn(profile: Plain) -> Plan:
-    """Plan the GCN runs of DGL and PaGraph in Fig. 11."""
-    return by_model(profile, SYSTEMS, "gcn")
-
-
 def loaded(epoch: Mapping[str, Any]) -> float | None:
     """Return the bytes that an epoch copied to the device, None if not counted."""
     value = epoch["counters"].get("bytes_loaded")
     return None if value is None else float(value)
 
 
-@figure_of_runs("pagraph-tab4", gcn, loaded, least=1)
+@figure_of_runs("pagraph-tab4", lambda profile: by_model(profile, SYSTEMS, "gcn"), loaded, least=1)
 def tab4(group: Group) -> Sheet:
     """Return one measured row, then the paper's; raise NotDrawn without loaded bytes of DGL and PaGraph."""
     found = {point.system: point for point in group.done if point.x == "gcn"}

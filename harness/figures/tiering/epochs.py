@@ -140,18 +140,15 @@ def _compared(rows: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def over_shares(profile: Plain) -> Plan:
-    """Plan data-tiering with each share of hot rows."""
-    return hot_rows(host_profile(profile), values(profile, "hot_shares", HOT_SHARES))
-
-
 def loaded_bytes(point: Point) -> float | None:
     """Return the median bytes of feature rows that crossed the bus in a measured epoch, None if not counted."""
     loaded = [epoch["counters"].get("bytes_loaded") for epoch in point.record["epochs"] if not epoch["warmup"]]
     return float(np.median(loaded)) if loaded and all(value is not None for value in loaded) else None
 
 
-@figure_of_runs("tiering-fig10", over_shares)
+@figure_of_runs(
+    "tiering-fig10", lambda profile: hot_rows(host_profile(profile), values(profile, "hot_shares", HOT_SHARES))
+)
 def fig10(group: Group) -> Drawing:
     """Draw bus bytes and time over those without hot rows, and the paper's; raise NotDrawn without that run."""
     points = {float(point.x): point for point in group.done}

@@ -86,11 +86,6 @@ def draw_coverage(axes: Any, rows: pd.DataFrame, title: str, looks: Looks, paper
     axes.set_ylim(0, 103)
 
 
-def coverage(profile: Plain) -> list[StudyNeed]:
-    """Return the coverage studies of the profile's graph, one per fan-out."""
-    return coverage_needs(profile, FANOUTS, BATCHES)
-
-
 def _at_ten(record: StudyRecord) -> str:
     """Return caption text with the coverage of a tenth of the rows, since lines may overlap in the drawing."""
     shares = record.result["shares"]
@@ -102,7 +97,7 @@ def _at_ten(record: StudyRecord) -> str:
     return f"the first 10 % of the rows cover, in per cent: {said}"
 
 
-@figure("tiering-fig7", studies=coverage)
+@figure("tiering-fig7", studies=lambda profile: coverage_needs(profile, FANOUTS, BATCHES))
 def fig7(evidence: Evidence) -> Drawing:
     """Draw one panel per fan-out, with the ranking by actual accesses as the upper bound."""
     records = coverage_studies(evidence, FANOUTS, list(SCORES))
@@ -125,19 +120,16 @@ def fig7(evidence: Evidence) -> Drawing:
     return Drawing(canvas, pd.concat(tables, ignore_index=True), text)
 
 
-def _fanouts(hops: list[int]) -> list[list[int]]:
-    return [[10] * count for count in hops]
-
-
-def deep_coverage(profile: Plain) -> list[StudyNeed]:
+def deep(profile: Plain) -> list[StudyNeed]:
     """Return the coverage studies of the profile's graph, one per depth."""
-    return coverage_needs(profile, _fanouts(values(profile, "hops", HOPS)), DEEP_BATCHES, scores=list(PANELS))
+    fanouts = [[10] * hops for hops in values(profile, "hops", HOPS)]
+    return coverage_needs(profile, fanouts, DEEP_BATCHES, scores=list(PANELS))
 
 
-@figure("tiering-fig9", studies=deep_coverage)
+@figure("tiering-fig9", studies=deep)
 def fig9(evidence: Evidence) -> Drawing:
     """Draw one panel per score, one line per depth, the paper's values of five hops as hollow marks."""
-    records = coverage_studies(evidence, _fanouts(HOPS), list(PANELS))
+    records = coverage_studies(evidence, [[10] * hops for hops in HOPS], list(PANELS))
     depths = {f"{len(record.params['fanout'])} hops": record for record in records}
     looks = {label: SERIES[at] for at, label in enumerate(depths)}
     canvas, panels = many_panels(len(PANELS), height=2.4, sharey=True)
