@@ -11,8 +11,8 @@ from harness.drives.sides import DEEP, Comparison, latencies
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.looks import named_looks
 from harness.figures.draw.panels import plain_log
+from harness.figures.draw.style import named_looks
 
 PERCENTILES = ("50", "90", "99", "99.9", "99.99")
 Panel = Callable[[Comparison, Any], pd.DataFrame]

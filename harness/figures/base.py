@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from pathlib import Path
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from harness.plan.experiment import Experiment
     from harness.records.study import StudyRecord
     from harness.studies.base import StudyNeed
+
+
+NOTHING = "–"
+Formatter = Callable[[Any], str] | str
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,47 @@ def drawn(
     if runs is None:
         runs = source.runs() if isinstance(source, Group) else []
     return Drawing(canvas, data, text, runs)
+
+
+def sheet(
+    rows: pd.DataFrame | list[Plain],
+    columns: Mapping[str, Formatter],
+    source: Group | StudyRecord | str,
+    *notes: str,
+    points: list[Point] | None = None,
+    runs: list[str] | None = None,
+) -> Sheet:
+    """Return `rows` as a Sheet that shows `columns` in their order.
+
+    Args:
+        rows: typed values, None or nan where unknown. Columns missing from `columns` are in the CSV only.
+        columns: header (a column of `rows`, else an empty one) -> format of its values: a function, or a format like
+            `.1f` or `,`; an empty one shows the value as it is. A missing value is shown as a dash.
+        source, notes, points: as in `caption_of`; or the caption itself.
+        runs: ids of the runs behind the rows; by default those of the group.
+    """
+    import pandas as pd
+
+    data = pd.DataFrame(rows)
+    for header in columns:
+        if header not in data:
+            data[header] = None
+    shown = pd.DataFrame({header: [_shown(value, how) for value in data[header]] for header, how in columns.items()})
+    text = source if isinstance(source, str) else caption_of(source, *notes, points=points)
+    if runs is None:
+        runs = source.runs() if isinstance(source, Group) else []
+    return Sheet(data, shown, text, runs)
+
+
+def _shown(value: Any, how: Formatter) -> str:
+    import pandas as pd
+
+    if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)):
+        return NOTHING
+    if callable(how):
+        return how(value)
+    # A word in a column of numbers (`OOM`, `not run`) is shown as it is.
+    return str(value) if isinstance(value, str) or not how else format(value, how)
 
 
 #: Function from a bench profile, as plain data, to a figure's cells or experiments.

@@ -45,12 +45,12 @@ def with_dims(profile: Plain, dims: list[int]) -> tuple[Plain, list[str]]:
     return changed, names
 
 
-def wide_device(profile: Plain) -> Plain:
-    """Return a profile for sweeps up to dimension 512: device memory for as many rows at four times the width."""
+def wide_device(profile: Plain, factor: float = 4) -> Plain:
+    """Return a profile with `factor` times the device memory: by default for rows of dimension 512."""
     memory = profile["run"].get("device_memory")
     if memory is None:
         return profile
-    return {**profile, "run": {**profile["run"], "device_memory": 4 * parse_bytes(memory)}}
+    return {**profile, "run": {**profile["run"], "device_memory": round(factor * parse_bytes(memory))}}
 
 
 def only_systems(profile: Plain, names: list[str]) -> list[Any]:

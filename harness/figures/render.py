@@ -143,7 +143,7 @@ def markdown(sheet: Sheet, title: str) -> str:
     return "\n".join([*lines, "", sheet.caption]) + "\n"
 
 
-_LATEX = {
+_LATEX: dict[str, str | int | None] = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
     "%": r"\%",

@@ -31,10 +31,10 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("figure", "file"),
     [
         ("gnndrive-fig8", "harness/figures/gnndrive/epochs.py"),
-        ("gnndrive-fig8", "harness/figures/gnndrive/grid.py"),
+        ("gnndrive-fig8", "harness/figures/grids.py"),
         ("gnndrive-fig8", "harness/figures/draw/kinds.py"),
         ("gnndrive-fig8", "harness/figures/draw/curves.py"),
-        ("gnndrive-fig8", "harness/figures/draw/looks.py"),
+        ("gnndrive-fig8", "harness/figures/draw/marks.py"),
         ("gnndrive-fig8", "harness/compare/match.py"),
         ("gnndrive-fig8", "harness/records/record.py"),
         ("gnndrive-fig8", "harness/figures/render.py"),

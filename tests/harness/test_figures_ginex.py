@@ -15,7 +15,7 @@ from harness.compare.points import NotDrawn
 from harness.figures.base import Drawing, Sheet, catalogue, chosen
 from harness.figures.draw.breakdown import covered_seconds, split_epoch
 from harness.figures.ginex.epochs import gather_alone
-from harness.figures.ginex.page_cache import miss_ratio
+from harness.figures.ginex.studies import miss_ratio
 from harness.figures.render import render
 from harness.plan.experiment import load_experiment
 from harness.run.sweep import union

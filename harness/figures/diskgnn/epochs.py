@@ -9,7 +9,7 @@ import pandas as pd
 
 from harness.compare.plan import Plain, Plan, grid, joined
 from harness.compare.points import Group, NotDrawn, Point
-from harness.figures.accuracy_runs import accuracy_plan, accuracy_profile
+from harness.figures.accuracy_runs import accuracy_plan, accuracy_profile, draw_by_system
 from harness.figures.base import Drawing, drawn, figure_of_runs, paper_rows, point_cells
 from harness.figures.diskgnn.grid import (
     MEMORY_SHARES,
@@ -24,7 +24,6 @@ from harness.figures.diskgnn.grid import (
     shares_of,
 )
 from harness.figures.draw import style
-from harness.figures.draw.accuracy_curves import draw_by_system
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import left_out
@@ -178,7 +177,7 @@ bars(
     title="Disk traffic over memory",
     ylabel="read in an epoch (GB)",
     value=_gigabytes,
-    note=lambda group: "topology, rows and partitions",
+    note=lambda group: ["topology, rows and partitions"],
 )
 
 
@@ -241,12 +240,12 @@ def on_classes(profile: Plain) -> Plan:
     return grid({**short, "run": run}, entries(short, SYSTEMS), {name: {"disk_class": name} for name in classes})
 
 
-def _slower(group: Group) -> str:
+def _slower(group: Group) -> list[str]:
     times = {(point.system, point.x): point.value for point in group.points if point.value}
     first, *_, last = dict.fromkeys(point.x for point in group.points)
     both = [system for system in SYSTEMS if (system, first) in times and (system, last) in times]
     said = ", ".join(f"{system} {times[system, last] / times[system, first]:.2f}x" for system in both)
-    return f"slower on {last}: {said} (paper: diskgnn about 1.2x)" if both else ""
+    return [f"slower on {last}: {said} (paper: diskgnn about 1.2x)"] if both else []
 
 
 bars("diskgnn-fig15", on_classes, Axis(""), title="Epoch time on another SSD", log=True, note=_slower)

@@ -10,14 +10,13 @@ import pandas as pd
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, Sheet, drawn, figure, paper_rows
+from harness.figures.base import Drawing, Sheet, drawn, figure, paper_rows, sheet
 from harness.figures.diskgnn.grid import graphs, percent, planning_needs
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import dataset_name, study_caption
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.looks import named_looks
 from harness.figures.draw.panels import legend_above, many_panels
-from harness.figures.draw.sheets import sheet
+from harness.figures.draw.style import named_looks
 from harness.figures.grids import gallery, values
 from harness.records.study import StudyRecord
 from harness.studies.base import StudyNeed

@@ -16,11 +16,10 @@ from harness.figures.accuracy_runs import (
     origin,
     time_to,
 )
-from harness.figures.base import Sheet, figure, figure_of_runs, ids, paper_rows, paper_value
+from harness.figures.base import Sheet, figure, figure_of_runs, ids, paper_rows, paper_value, sheet
 from harness.figures.diskgnn.epochs import judged
 from harness.figures.diskgnn.grid import SYSTEMS, entries, in_gallery, over_shares, percent, preparation_s
 from harness.figures.draw.breakdown import run_breakdown
-from harness.figures.draw.sheets import sheet
 
 # Stages in which rows, partitions or graphs are read, by the systems' own names.
 DISK = (("disk", ("extract", "read", "data_prep", "switch", "load", "load_graph")),)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness.figures.draw.looks import Looks, looks_of
 from harness.figures.draw.marks import interval, mark_missing_bar, mark_paper, name_axes, number_over
 from harness.figures.draw.panels import legend_above, one_panel, plain_log, set_ticks
+from harness.figures.draw.style import Looks, looks_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -65,7 +65,7 @@ def draw_bars(
         axes.bar(x, value, width, label=name if name not in labelled else None, **fill, **error)
         labelled.add(name)
         if numbers:
-            top = row.get("high") if pd.notna(row.get("high")) else value
+            top: float = row["high"] if pd.notna(row.get("high")) else value
             number_over(axes, x, top, plain_number(value, numbers), 5.5, 90 if width < 0.18 else 0)
     if log:
         axes.set_yscale("log")

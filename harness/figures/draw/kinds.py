@@ -15,14 +15,15 @@ from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.looks import Looks
 from harness.figures.draw.marks import around, draw_line, mark_missing, name_axes
 from harness.figures.draw.panels import legend_above, many_panels, plain_log
+from harness.figures.draw.style import Looks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-Note = Callable[[Group], str]
+#: Function from the drawn group to texts for the caption.
+Note = Callable[[Group], list[str]]
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ class Axis:
         return left_out([self.tick(x) for x in shown], [self.tick(x) for x in self.full], self.what)
 
 
-def no_note(group: Group) -> str:
+def no_note(group: Group) -> list[str]:
     """Return no text for the caption."""
-    return ""
+    return []
 
 
 def lines(
@@ -71,7 +72,7 @@ def lines(
     Args:
         plan: maps an experiment as plain data to the figure's cells.
         value: maps a measured epoch to the drawn number.
-        note: maps the drawn group to text for the caption.
+        note: maps the drawn group to texts for the caption.
         beside: as in `Figure`.
     """
 
@@ -155,7 +156,7 @@ def _add(
 ) -> None:
     @figure_of_runs(figure_id, plan, value, beside=beside)
     def draw_group(group: Group) -> Drawing:
-        notes = [note(group), axis.missing(group)]
+        notes = [*note(group), axis.missing(group)]
         canvas, table = draw(group)
         return drawn(canvas, table, group, *notes, bottom=bottom)
 

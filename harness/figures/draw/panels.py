@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.figures.draw import style
-from harness.figures.draw.looks import looks_of
+from harness.figures.draw.style import looks_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

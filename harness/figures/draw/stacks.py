@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness.figures.draw.looks import part_fill
 from harness.figures.draw.marks import mark_missing_bar, name_axes, number_over
 from harness.figures.draw.panels import legend_above, one_panel, set_ticks
+from harness.figures.draw.style import part_fill
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

@@ -18,17 +18,16 @@ import pandas as pd
 from harness.compare.evidence import Planned
 from harness.compare.plan import Plain, Plan, grid
 from harness.compare.points import Group, NotDrawn, Point
-from harness.figures.base import Drawing, Sheet, drawn, figure_of_runs, paper_rows
+from harness.figures.base import Drawing, Formatter, Sheet, drawn, figure_of_runs, paper_rows, sheet
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.kinds import Axis
-from harness.figures.draw.looks import SERIES
 from harness.figures.draw.marks import around, draw_line, interval, mark_paper, name_axes
 from harness.figures.draw.panels import legend_above, many_panels, one_panel
-from harness.figures.draw.sheets import Formatter, sheet
 from harness.figures.draw.stacks import draw_stacks
+from harness.figures.draw.style import SERIES
 from harness.figures.grids import batch_sizes, gallery, host_budget, systems_of, values, with_dims
 from harness.results import store as results
 from workloads.errors import OutcoreError
@@ -273,7 +272,7 @@ def over_superbatches(profile: Plain) -> Plan:
     if batches:
         # The default is the third size.
         sizes = [max(1, round(batches / 2 * factor)) for factor in FACTORS]
-        options = {size: {"superbatch": size} for size in values(profile, "superbatches", sizes)}
+        options: dict[int, Plain] = {size: {"superbatch": size} for size in values(profile, "superbatches", sizes)}
     else:
         options = {int(size.removesuffix("GB")): {"runtime_files": size} for size in FILES}
     return in_gallery(profile, ["ginex"], {size: {"options": own} for size, own in options.items()})
@@ -335,7 +334,7 @@ def over_dims(profile: Plain) -> Plan:
     changed, names = with_dims(short, values(profile, "wide_dims", DIMS))
     (run,) = batch_sizes(short, values(profile, "wide_batch_factor", [1.0])[:1])
     (factor,) = values(profile, "wide_memory_factor", [1.0])
-    changed["run"] = {**changed["run"], "memory": f"+{round(host_budget(short) * factor)}"}
+    changed["run"]["memory"] = f"+{round(host_budget(short) * factor)}"
     memory = short["run"].get("device_memory")
     base = int(short["datasets"][short["run"]["dataset"]].get("dim", 128))
     dims: dict[int, Plain] = {}

@@ -1,24 +1,68 @@
-"""GNNDrive's epochs: Figures 2 and 8 to 14, and Table 2."""
+"""GNNDrive's epochs: Figures 2, 8 to 10 and 12 to 14, Table 2, and utilisation over time (Figures 3 and 11)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from statistics import median
 
-from harness.compare.plan import Plain, Plan, grid, joined
+from harness.compare.plan import Plain, Plan, first_setting, grid, joined
 from harness.compare.points import Group, NotDrawn, Point, stage_seconds
-from harness.figures.accuracy_runs import accuracy_plan
-from harness.figures.base import Drawing, Sheet, figure_of_runs, paper_value
+from harness.figures.accuracy_runs import accuracy_plan, draw_by_system
+from harness.figures.base import Drawing, Sheet, figure_of_runs, paper_value, sheet
 from harness.figures.draw import style
-from harness.figures.draw.accuracy_curves import draw_by_system
 from harness.figures.draw.captions import describe_memory, left_out
 from harness.figures.draw.kinds import Axis, bars, curves, lines
 from harness.figures.draw.marks import MARK
-from harness.figures.draw.sheets import sheet
 from harness.figures.draw.style import Look
-from harness.figures.gnndrive.grid import CPU, SYSTEMS, cpu_variant, grows, in_bytes, narrow, over_dims
+from harness.figures.draw.timelines import draw_timelines
 from harness.figures.grids import batch_sizes, gallery, host_budget, only_systems, values, wide_device, with_dims
 from workloads.units import format_bytes, parse_bytes, parse_count
+
+#: The paper's comparison (Section 5.1), baselines first.
+SYSTEMS = ["pyg+", "ginex", "gnndrive"]
+#: gnndrive trained on the CPU, with its feature buffer in host memory.
+CPU = "gnndrive (cpu)"
+
+
+def in_bytes(profile: Plain) -> Plain:
+    """Return the profile with its host budget in bytes, hence equal over dimensions (32 GB in the paper)."""
+    return {**profile, "run": {**profile["run"], "memory": f"+{host_budget(profile)}"}}
+
+
+def narrow(profile: Plain) -> Plain:
+    """Return the gallery's profile, mini-batches scaled by `wide_batch_factor` to fit the widest rows in the budget."""
+    short = in_bytes(gallery(profile))
+    (run,) = batch_sizes(short, values(profile, "wide_batch_factor", [1.0])[:1])
+    return {**short, "run": {**short["run"], **run}}
+
+
+def over_dims(profile: Plain, dims: list[int]) -> tuple[Plain, dict[int, Plain]]:
+    """Return the profile with a dataset per dimension, and run settings with device memory for equally many rows."""
+    changed, names = with_dims(profile, dims)
+    memory = profile["run"].get("device_memory")
+    base = int(profile["datasets"][profile["run"]["dataset"]].get("dim", 128))
+    runs: dict[int, Plain] = {}
+    for dim, name in zip(dims, names, strict=True):
+        own = {} if memory is None or dim == base else {"device_memory": parse_bytes(memory) * dim // base}
+        runs[dim] = {"dataset": name, **own}
+    return changed, runs
+
+
+def cpu_variant(profile: Plain, run: Plain | None = None) -> Plain:
+    """Return the entry of gnndrive on the CPU, with device memory added to the host budget; `run`: more settings."""
+    entry = only_systems(profile, ["gnndrive"])[0]
+    own: Plain = {"name": entry} if isinstance(entry, str) else dict(entry)
+    host = host_budget(profile) + parse_bytes(profile["run"].get("device_memory") or 0)
+    settings = {**own.get("run", {}), "device": "cpu", "device_memory": None, "memory": f"+{host}", **(run or {})}
+    return {**own, "series": CPU, "run": settings}
+
+
+def grows(points: Iterable[Point], what: str) -> str:
+    """Return caption text where device memory differs between the points; empty otherwise."""
+    sizes = {int(point.record["config"]["device_memory_bytes"] or 0) for point in points if point.record} - {0}
+    return f"device memory grows with the {what}" if len(sizes) > 1 else ""
+
 
 DIMS = [64, 128, 256, 512]
 MODELS = {"sage": "GraphSAGE", "gcn": "GCN", "gat": "GAT"}
@@ -66,10 +110,10 @@ def _open_or_filled(series: str) -> Look:
     return replace(look, color="white") if stages == "only" else replace(look, hatch="")
 
 
-def _both(group: Group) -> str:
+def _both(group: Group) -> list[str]:
     if len({series.rpartition("-")[2] for series in group.systems()}) < len(STAGES):
         raise NotDrawn("no runs with sampling only beside runs with all stages (run with --figures gnndrive-fig2)")
-    return grows(group.points, "dimension")
+    return [grows(group.points, "dimension")]
 
 
 bars(
@@ -108,15 +152,14 @@ def epochs(profile: Plain) -> Plan:
     return joined(plans)
 
 
-def _left_out(group: Group) -> str:
+def _left_out(group: Group) -> list[str]:
     drawn = {point.panel for point in group.points}
-    parts = [
+    return [
         grows(group.points, "dimension"),
         "of the CPU variant, device memory is in the host budget" if CPU in group.systems() else "",
         left_out([model for model, title in MODELS.items() if title in drawn], list(MODELS), "model"),
         "one dataset of the paper's four",
     ]
-    return "; ".join(part for part in parts if part)
 
 
 curves("gnndrive-fig8", epochs, Axis("feature dimension", DIMS, "dimension"), note=_left_out)
@@ -164,9 +207,7 @@ def over_batches(profile: Plain) -> Plan:
     """Plan the systems at each batch size, with equal seed nodes per epoch and device memory for the largest size."""
     short = in_bytes(gallery(profile))
     factors = values(profile, "batch_factors", BATCH_FACTORS)
-    memory = short["run"].get("device_memory")
-    if memory is not None:
-        short["run"]["device_memory"] = round(max(factors) * parse_bytes(memory))
+    short = wide_device(short, max(factors))
     sizes = {run["batch_size"]: run for run in batch_sizes(short, factors)}
     return grid(short, only_systems(short, SYSTEMS), sizes)
 
@@ -185,10 +226,8 @@ def over_buffers(profile: Plain) -> Plan:
     (sizes,) = batch_sizes(short, [BUFFER_BATCH_FACTOR])
     short["run"] = {**short["run"], **sizes}
     factors = [float(factor) for factor in values(profile, "buffer_factors", BUFFER_FACTORS)]
-    memory = short["run"].get("device_memory")
-    if memory is not None:
-        # The profile's memory holds a buffer of scale 1 for larger mini-batches: times the factor, the largest one.
-        short["run"]["device_memory"] = round(max(factors) * parse_bytes(memory))
+    # The profile's memory holds a buffer of scale 1 for larger mini-batches: times the factor, the largest one.
+    short = wide_device(short, max(factors))
     variants = [*only_systems(short, ["gnndrive"]), cpu_variant(short)]
     return grid(short, variants, {factor: {"options": {"feature_buffer_scale": factor}} for factor in factors})
 
@@ -198,9 +237,8 @@ def _buffer_bytes(point: Point) -> int | None:
     return next((int(item["bytes"]) for item in plan if item["name"] == "feature buffer"), None)
 
 
-def _variants(group: Group) -> str:
-    missing = "" if CPU in group.systems() else "; not run: the CPU variant"
-    return f"one dataset of the paper's four{missing}"
+def _variants(group: Group) -> list[str]:
+    return ["one dataset of the paper's four", "" if CPU in group.systems() else "not run: the CPU variant"]
 
 
 bars(
@@ -226,15 +264,14 @@ def over_processes(profile: Plain) -> Plan:
     return grid(short, variants, {count: {"ranks": count} for count in ranks})
 
 
-def _processes(group: Group) -> str:
+def _processes(group: Group) -> list[str]:
     emulated = str(group.points[0].record["config"]["device"]).startswith("emulated:")
     usable = {(point.record.get("environment", {}).get("cpu") or {}).get("usable") for point in group.points} - {None}
-    parts = [
+    return [
         "each process has an EMULATED device of its own" if emulated else "each process has a device of its own",
         f"all processes share {usable.pop()} cores" if len(usable) == 1 else "",
         "" if CPU in group.systems() else "not run: the CPU variant",
     ]
-    return "; ".join(part for part in parts if part)
 
 
 bars(
@@ -319,3 +356,45 @@ def _line(name: str, paper: str, point: Point | None) -> Plain:
     line |= {f"paper: {part} (s)": paper_value("gnndrive-tab2", paper, part) for part in PARTS}
     samples, run = (point.samples, point.record.get("run_id", "")) if point is not None else (0, "")
     return {**line, "status": status, "samples": samples, "run": run}
+
+
+BASELINES = ["pyg+", "ginex", "mariusgnn"]
+
+
+def baselines(profile: Plain) -> Plan:
+    """Plan capped runs of the baselines."""
+    return grid(first_setting(profile), only_systems(profile, BASELINES), {"": {}})
+
+
+def variants(profile: Plain) -> Plan:
+    """Plan gnndrive as in the profile, and on the CPU with the device memory added to the host budget."""
+    first = first_setting(profile)
+    return grid(first, [*only_systems(first, ["gnndrive"]), cpu_variant(first)], {"": {}})
+
+
+@figure_of_runs("gnndrive-fig3", lambda profile: baselines(gallery(profile)), otherwise=baselines, least=1)
+def fig3(group: Group) -> Drawing:
+    """Draw one panel per system, from the headline's runs where the gallery's were not made."""
+    points = group.done
+    failed = {point.system: point.status.upper() for point in group.points if point.value is None}
+    done = [point.system for point in points]
+    missing = [f"{failed.get(name, 'not run')}: {name}" for name in BASELINES if name not in done]
+    return draw_timelines(points, group, done, "; ".join(missing))
+
+
+@figure_of_runs("gnndrive-fig11", lambda profile: variants(gallery(profile)), otherwise=variants, least=1)
+def fig11(group: Group) -> Drawing:
+    """Draw the GPU variant above the CPU variant, as far as measured; raise NotDrawn if neither is."""
+    points = group.done
+    if not points:
+        raise NotDrawn("no run of gnndrive under a cap has a measured epoch")
+    names = ["CPU" if point.system == CPU else "GPU" for point in points]
+    titles = [
+        f"gnndrive, {name} variant ({point.record['config']['device']})"
+        for name, point in zip(names, points, strict=True)
+    ]
+    missing = [name for name in ("GPU", "CPU") if name not in names]
+    note = "of the CPU variant, the device's memory is in its host budget"
+    if missing:
+        note = f"not run in the same setting: the {missing[0]} variant (--figures gnndrive-fig11)"
+    return draw_timelines(points, group, titles, note)

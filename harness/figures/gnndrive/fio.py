@@ -11,8 +11,8 @@ from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn
 from harness.figures.base import Drawing, drawn, figure
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.looks import named_looks
 from harness.figures.draw.panels import legend_above, many_panels
+from harness.figures.draw.style import named_looks
 from harness.studies.base import StudyNeed
 from workloads.units import format_bytes
 

@@ -7,12 +7,11 @@ import pandas as pd
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, Sheet, drawn, figure, paper_rows, published
+from harness.figures.base import Drawing, Formatter, Sheet, drawn, figure, paper_rows, published, sheet
 from harness.figures.draw.captions import left_out, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.marks import mark_range
 from harness.figures.draw.panels import legend_above, many_panels
-from harness.figures.draw.sheets import Formatter, sheet
 from harness.figures.grids import values
 from harness.figures.pagraph.grid import SAMPLERS, layerwise, small_study, study
 from harness.studies.base import StudyNeed
