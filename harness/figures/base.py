@@ -64,7 +64,7 @@ def ids(points: Sequence[Point]) -> list[str]:
 def drawn(
     canvas: Canvas,
     data: pd.DataFrame,
-    source: Group | StudyRecord,
+    source: Group | StudyRecord | str,
     *notes: str,
     points: list[Point] | None = None,
     runs: list[str] | None = None,
@@ -98,7 +98,7 @@ def sheet(
         rows: typed values, None or nan where unknown. Columns missing from `columns` are in the CSV only.
         columns: header (a column of `rows`, else an empty one) -> format of its values: a function, or a format like
             `.1f` or `,`; an empty one shows the value as it is. A missing value is shown as a dash.
-        source, notes, points: as in `caption_of`; or the caption itself.
+        source, notes, points: as in `caption_of`.
         runs: ids of the runs behind the rows; by default those of the group.
     """
     import pandas as pd
@@ -108,7 +108,7 @@ def sheet(
         if header not in data:
             data[header] = None
     shown = pd.DataFrame({header: [_shown(value, how) for value in data[header]] for header, how in columns.items()})
-    text = source if isinstance(source, str) else caption_of(source, *notes, points=points)
+    text = caption_of(source, *notes, points=points)
     if runs is None:
         runs = source.runs() if isinstance(source, Group) else []
     return Sheet(data, shown, text, runs)

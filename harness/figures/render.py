@@ -83,15 +83,8 @@ def _render(figure: Figure, evidence: Evidence, out: Path, of_records: str, *, a
     try:
         drawing = _draw(figure, evidence)
         files = _write(figure, drawing, out)
-        rendered = Rendered(
-            **made,
-            status="drawn",
-            caption=drawing.caption,
-            files=files,
-            runs=list(drawing.runs),
-            inputs=inputs,
-            seconds=time.perf_counter() - begin,
-        )
+        made |= {"caption": drawing.caption, "files": files, "runs": list(drawing.runs)}
+        rendered = Rendered(**made, status="drawn", inputs=inputs, seconds=time.perf_counter() - begin)
     except (NotDrawn, OutcoreError) as reason:
         for kind in ("png", "svg", "csv", "md", "tex"):
             (out / f"{figure.id}.{kind}").unlink(missing_ok=True)

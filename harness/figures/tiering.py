@@ -14,7 +14,7 @@ from harness.compare.points import Group, NotDrawn, Point
 from harness.figures.base import Drawing, Sheet, drawn, figure, figure_of_runs, paper_rows
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.breakdown import run_breakdown
-from harness.figures.draw.captions import add_caption, left_out, study_caption
+from harness.figures.draw.captions import left_out, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.marks import around, draw_line, mark_paper, name_axes
 from harness.figures.draw.panels import legend_above, many_panels
@@ -315,8 +315,7 @@ def fig7(evidence: Evidence) -> Drawing:
     legend_above(canvas, panels, list(SCORES.values()))
     reduced = left_out([record.params["fanout"] for record in records], FANOUTS, "fan-out")
     text = " ".join(study_caption(record, _at_ten(record)) for record in records) + (f" {reduced}." if reduced else "")
-    add_caption(canvas, text)
-    return Drawing(canvas, pd.concat(tables, ignore_index=True), text)
+    return drawn(canvas, pd.concat(tables, ignore_index=True), text)
 
 
 def deep(profile: Plain) -> list[StudyNeed]:

@@ -61,8 +61,10 @@ def caption(group: Group, points: list[Point] | None = None, extra: str = "") ->
     return "; ".join(parts) + "."
 
 
-def caption_of(source: Group | StudyRecord, *notes: str, points: list[Point] | None = None) -> str:
-    """Return the caption of a drawing or table of runs or of a study, and the notes that are not empty."""
+def caption_of(source: Group | StudyRecord | str, *notes: str, points: list[Point] | None = None) -> str:
+    """Return the caption of runs or of a study with the notes that are not empty; a text is a caption itself."""
+    if isinstance(source, str):
+        return source
     extra = "; ".join(note for note in notes if note)
     return caption(source, points, extra) if isinstance(source, Group) else study_caption(source, extra)
 

@@ -51,11 +51,6 @@ class Axis:
         return left_out([self.tick(x) for x in shown], [self.tick(x) for x in self.full], self.what)
 
 
-def no_note(group: Group) -> list[str]:
-    """Return no text for the caption."""
-    return []
-
-
 def lines(
     figure_id: str,
     plan: Planned,
@@ -64,7 +59,7 @@ def lines(
     title: str,
     ylabel: str = "epoch time (s)",
     value: Value = epoch_seconds,
-    note: Note = no_note,
+    note: Note = lambda group: [],
     beside: Needs = nothing,
 ) -> None:
     """Add a figure with one line for each series over the axis, its values equally spaced; logarithmic y.
@@ -93,7 +88,7 @@ def bars(
     log: bool = False,
     numbers: str = ".2g",
     looks: Looks | None = None,
-    note: Note = no_note,
+    note: Note = lambda group: [],
     columns: Mapping[str, Callable[[Point], Any]] = {},
 ) -> None:
     """Add a figure with one bar for each series at each value of the axis.
@@ -123,7 +118,7 @@ def curves(
     *,
     ylabel: str = "epoch time (s)",
     value: Value = epoch_seconds,
-    note: Note = no_note,
+    note: Note = lambda group: [],
 ) -> None:
     """Add a figure with one panel per plan panel, one curve per series, both axes logarithmic.
 

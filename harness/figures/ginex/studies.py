@@ -15,7 +15,7 @@ from harness.compare.plan import Plain, Plan, first_setting, grid
 from harness.compare.points import NotDrawn
 from harness.figures.base import Drawing, Formatter, Sheet, drawn, figure, ids, paper_rows, sheet
 from harness.figures.draw.breakdown import run_breakdown
-from harness.figures.draw.captions import add_caption, dataset_name, study_caption
+from harness.figures.draw.captions import dataset_name, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.marks import name_axes
 from harness.figures.draw.panels import legend_above, many_panels, plain_log
@@ -246,8 +246,7 @@ def fig5(evidence: Evidence) -> Drawing:
         f"are held to the same; a row of the trace is asked for {repeats} times"
     )
     text = " ".join(study_caption(record, extra if record is records[-1] else "") for record in records)
-    add_caption(canvas, text)
-    return Drawing(canvas, pd.concat(tables, ignore_index=True), text)
+    return drawn(canvas, pd.concat(tables, ignore_index=True), text)
 
 
 def _longest_by_dataset(evidence: Evidence) -> list[StudyRecord]:

@@ -9,9 +9,8 @@ import pandas as pd
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, figure
+from harness.figures.base import Drawing, drawn, figure
 from harness.figures.draw import style
-from harness.figures.draw.captions import add_caption
 from harness.figures.draw.marks import name_axes
 from harness.figures.draw.panels import legend_above, one_panel
 from harness.figures.draw.style import SERIES
@@ -47,8 +46,7 @@ def gate(evidence: Evidence) -> Drawing:
         f"{', '.join(params['systems'])} on machine {params['host']}; grey bars: promised; "
         f"{sum(promise['kept'] for promise in promises)} of {len(promises)} promises kept"
     )
-    add_caption(canvas, text)
-    return Drawing(canvas, data, text)
+    return drawn(canvas, data, text)
 
 
 # Most lines of a panel: the cells with most steps, then with the largest ratio.
@@ -71,9 +69,9 @@ def trend(evidence: Evidence) -> Drawing:
     data = pd.DataFrame([row for series in epochs for row in _rows(series)])
     canvas, axes = one_panel(wide=True, height=2.9)
     place = {commit: index for index, commit in enumerate(dict.fromkeys(data["commit"]))}
-    drawn = sorted(epochs, key=_movement, reverse=True)[:MOST_LINES]
+    shown = sorted(epochs, key=_movement, reverse=True)[:MOST_LINES]
     labels = []
-    for series in drawn:
+    for series in shown:
         labels += _line(axes, series, place)
     _label_steps(axes, labels)
     axes.axhline(1.0, color="#888888", linewidth=0.6)
@@ -84,14 +82,13 @@ def trend(evidence: Evidence) -> Drawing:
     commits = list(place)
     axes.set_xticks(ticks, [commits[tick][:7] for tick in ticks])
     legend_above(canvas, [axes])
-    params, more = record.params, len(epochs) - len(drawn)
+    params, more = record.params, len(epochs) - len(shown)
     steps = sum(len(series["steps"]) for series in epochs)
     text = (
         f"machine {params['host']}, {len(place)} commits; a point is the median of a session's runs; "
         f"{steps} steps of {100 * params['min_effect']:g} % or more by PELT, dashed, each with its range of commits"
     ) + (f"; {more} cells that moved least are not drawn" if more else "")
-    add_caption(canvas, text)
-    return Drawing(canvas, data, text)
+    return drawn(canvas, data, text)
 
 
 def _rows(series: Plain) -> list[dict[str, Any]]:

@@ -87,15 +87,19 @@ def _rows(spans: pd.DataFrame) -> list[tuple[str, str]]:
 
 def _panel(axes: Any, point: Point, epoch: Plain, spans: pd.DataFrame) -> list[str]:
     """Draw one system; return its notes for the caption."""
+    from matplotlib.collections import PolyCollection
+    from matplotlib.colors import to_rgb
+
     rows = _rows(spans)
     place = {row: index for index, row in enumerate(rows)}
     batches = sorted({int(batch) for batch in spans["batch"] if batch >= 0})
     marked = batches[len(batches) // 2] if batches else -1
     color = style.look(point.system).color
+    tint = tuple(0.25 * part + 0.75 for part in to_rgb(color))
     fills: dict[str, tuple[dict[str, Any], list[Box]]] = {
         "none": ({"facecolor": "white", "edgecolor": "#666666", "hatch": "//////"}, []),
         "even": ({"facecolor": color, "edgecolor": "black"}, []),
-        "odd": ({"facecolor": _tint(color), "edgecolor": "black"}, []),
+        "odd": ({"facecolor": tint, "edgecolor": "black"}, []),
         # A box too short for a black border has one in its own colour, to stay visible.
         "short": ({"facecolor": color, "edgecolor": color}, []),
         "marked": ({"facecolor": "black", "edgecolor": "black"}, []),
@@ -108,7 +112,8 @@ def _panel(axes: Any, point: Point, epoch: Plain, spans: pd.DataFrame) -> list[s
             fill = "short"
         fills[fill][1].append((start, end - start, place[stage, thread]))
     for looks, boxes in fills.values():
-        _boxes(axes, boxes, looks)
+        corners = [[(x, y - 0.4), (x + width, y - 0.4), (x + width, y + 0.4), (x, y + 0.4)] for x, width, y in boxes]
+        axes.add_collection(PolyCollection(corners, linewidths=0.25, **looks))
     path = sorted(fills["marked"][1])
     axes.plot([x + width / 2 for x, width, _ in path], [y for _, _, y in path], color="black", linewidth=0.8)
     _label_rows(axes, rows)
@@ -123,13 +128,6 @@ def _panel(axes: Any, point: Point, epoch: Plain, spans: pd.DataFrame) -> list[s
     axes.set_xlim(begin, end)
     name_axes(axes, f"{point.system}: epoch of {length:.3g} s", "time since the epoch began (s)")
     return notes
-
-
-def _boxes(axes: Any, boxes: list[Box], looks: dict[str, Any]) -> None:
-    from matplotlib.collections import PolyCollection
-
-    corners = [[(x, y - 0.4), (x + width, y - 0.4), (x + width, y + 0.4), (x, y + 0.4)] for x, width, y in boxes]
-    axes.add_collection(PolyCollection(corners, linewidths=0.25, **looks))
 
 
 def _label_rows(axes: Any, rows: list[tuple[str, str]]) -> None:
@@ -148,10 +146,3 @@ def _label_rows(axes: Any, rows: list[tuple[str, str]]) -> None:
         axes.axhline(indices[0] - 0.5, color="#bbbbbb", linewidth=0.4)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
-
-
-def _tint(color: str) -> tuple[float, float, float]:
-    from matplotlib.colors import to_rgb
-
-    red, green, blue = to_rgb(color)
-    return 0.25 * red + 0.75, 0.25 * green + 0.75, 0.25 * blue + 0.75

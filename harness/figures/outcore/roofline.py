@@ -11,7 +11,7 @@ from harness.compare.points import Group, NotDrawn, Point
 from harness.figures.base import Drawing, drawn, figure_of_runs
 from harness.figures.draw import style
 from harness.figures.draw.marks import name_axes
-from harness.figures.draw.panels import plain_log
+from harness.figures.draw.panels import many_panels, plain_log
 from harness.figures.grids import gallery, only_systems
 
 MIB = 2**20
@@ -30,15 +30,11 @@ def roofline(group: Group) -> Drawing:
 
     Right: epochs over the least device time of their traces, engine efficiency. Raise NotDrawn without an epoch.
     """
-    import matplotlib.pyplot as plt
-
     order = style.ordered(group.systems())
     points = sorted(group.done, key=lambda point: order.index(point.system))
     if not points:
         raise NotDrawn("no capped run has a measured epoch")
-    canvas, (left, right) = plt.subplots(
-        1, 2, figsize=(style.PAGE_INCHES, 3.1), width_ratios=[1.0, 1.0], constrained_layout=True
-    )
+    canvas, (left, right) = many_panels(2, height=3.1)
     rows = [*_roof(left, points), *_distance(right, points)]
     # Above both panels: inside, its markers would look like measurements.
     canvas.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=5)
