@@ -16,7 +16,7 @@ from pydantic import Field
 
 from harness.compare.plan import Plain, Plan, grid
 from harness.compare.points import Group, NotDrawn, Point
-from harness.figures.base import Drawing, drawn, ids
+from harness.figures.base import Drawing, drawn, ids, preparation_s
 from harness.figures.draw import style
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import legend_above, many_panels
@@ -90,8 +90,7 @@ def accuracy_curve(record: Mapping[str, Any]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    spent = record.get("preprocess") or {}
-    before = float(spent.get("seconds", 0.0)) + float(spent.get("made_s", 0.0))
+    before = preparation_s(record)
     seconds, rows = 0.0, []
     for epoch in record.get("epochs", []):
         seconds += float(epoch["seconds"])

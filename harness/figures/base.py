@@ -312,6 +312,12 @@ def paper_rows(figure_id: str, series: str | None = None) -> list[Plain]:
     return [{str(column): cell for column, cell in row.items()} for row in mine.to_dict("records")]
 
 
+def preparation_s(record: Mapping[str, Any]) -> float:
+    """Return seconds of preprocessing, whether this run or an earlier one spent them."""
+    spent = record.get("preprocess") or {}
+    return float(spent.get("seconds") or 0.0) + float(spent.get("made_s") or 0.0)
+
+
 def point_cells(point: Point | None) -> Plain:
     """Return a point's columns of a figure's table: value, interval and status; of no point `not run`."""
     if point is None:

@@ -16,8 +16,7 @@ from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import left_out, study_caption
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.marks import around, draw_line, mark_paper, name_axes
-from harness.figures.draw.panels import legend_above, many_panels
+from harness.figures.draw.panels import around, draw_line, legend_above, many_panels, mark_paper, name_axes
 from harness.figures.draw.stacks import draw_stacks
 from harness.figures.draw.style import SERIES, Looks, look
 from harness.figures.grids import feature_bytes, gallery, systems_of, values

@@ -10,19 +10,8 @@ import pandas as pd
 from harness.compare.plan import Plain, Plan, grid, joined
 from harness.compare.points import Group, NotDrawn, Point
 from harness.figures.accuracy_runs import accuracy_plan, accuracy_profile, draw_by_system
-from harness.figures.base import Drawing, drawn, figure_of_runs, paper_rows, point_cells
-from harness.figures.diskgnn.grid import (
-    MEMORY_SHARES,
-    SYSTEMS,
-    entries,
-    in_gallery,
-    longer,
-    memory_share,
-    over_shares,
-    percent,
-    preparation_s,
-    shares_of,
-)
+from harness.figures.base import Drawing, drawn, figure_of_runs, paper_rows, point_cells, preparation_s
+from harness.figures.diskgnn.grid import MEMORY_SHARES, SYSTEMS, entries, in_gallery, longer, over_shares, percent
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.breakdown import run_breakdown
@@ -184,7 +173,7 @@ bars(
 def over_limits(profile: Plain) -> Plan:
     """Plan diskgnn without and with each limit, reads of at least 4 KiB as in the paper, and ginex as the reference."""
     base = longer(profile)
-    base["run"] = {**base["run"], "memory": f"{min(shares_of(profile)):g}x"}
+    base["run"] = {**base["run"], "memory": f"{min(values(profile, 'memory_shares', MEMORY_SHARES)):g}x"}
     limits = {limit: {"options": {"disk_limit": limit}} for limit in ["none", *values(profile, "space_limits", LIMITS)]}
     ours = grid(base, entries(base, ["diskgnn"], io_granularity="4096"), limits)
     return joined([ours, grid(base, entries(base, [REFERENCE]), {REFERENCE: {}})])
@@ -225,7 +214,7 @@ def fig12(group: Group) -> Drawing:
     own = "".join(f"; no limit takes {space:.2f}x with graphs and caches" for space in unlimited)
     said = ", ".join(f"{row['series']} {row['value']:g}x" for row in paper_rows("diskgnn-fig12"))
     paper = f" (paper: {said})" if said else ""
-    share = f"memory {100 * memory_share(group.points[0].record['config']):g} % of the features"
+    share = f"memory {percent(group.points[0].record['config']['memory'][:-1])} of the features"
     return drawn(canvas, table, group, share, f"reads of at least 4 KiB{own}{paper}", points=group.done)
 
 

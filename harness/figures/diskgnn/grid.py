@@ -12,6 +12,7 @@ from workloads.units import row_bytes
 
 #: The paper's comparison (Section 7.1).
 SYSTEMS = ["ginex", "mariusgnn", "diskgnn"]
+#: Host memory as shares of the feature table.
 MEMORY_SHARES = [0.1, 0.3, 0.5]
 # Factor on the gallery's mini-batches in sweeps over memory: else the smallest share holds all rows of an epoch.
 _LONGER = 8
@@ -25,11 +26,6 @@ def entries(profile: Plain, names: list[str], **options: Any) -> list[Plain]:
         own: Plain = {"name": entry} if isinstance(entry, str) else entry
         found.append({"name": own["name"], "options": {**own.get("options", {}), **options}})
     return found
-
-
-def shares_of(profile: Plain) -> list[float]:
-    """Return the host memory sizes of a sweep, as shares of the feature table."""
-    return values(profile, "memory_shares", MEMORY_SHARES)
 
 
 def longer(profile: Plain) -> Plain:
@@ -48,23 +44,13 @@ def in_gallery(profile: Plain, names: list[str], over: Mapping[Any, Plain] = {""
 
 def over_shares(profile: Plain, systems: Sequence[Plain]) -> Plan:
     """Plan entries of systems at each share of memory, in longer epochs."""
-    return grid(longer(profile), systems, {share: {"memory": f"{share:g}x"} for share in shares_of(profile)})
-
-
-def memory_share(config: Mapping[str, Any]) -> float:
-    """Return the host budget of a run as a share of the features; its `memory` must have the form `0.1x`."""
-    return float(str(config["memory"])[:-1])
+    shares = values(profile, "memory_shares", MEMORY_SHARES)
+    return grid(longer(profile), systems, {share: {"memory": f"{share:g}x"} for share in shares})
 
 
 def percent(share: Any) -> str:
     """Return a share as per cent, like `10 %`."""
     return f"{100 * float(share):g} %"
-
-
-def preparation_s(record: Mapping[str, Any]) -> float:
-    """Return seconds of preprocessing, whether this run or an earlier one spent them."""
-    spent = record.get("preprocess") or {}
-    return float(spent.get("seconds") or 0.0) + float(spent.get("made_s") or 0.0)
 
 
 def graphs(profile: Plain) -> list[tuple[str, Plain]]:

@@ -16,23 +16,16 @@ from harness.figures.accuracy_runs import (
     origin,
     time_to,
 )
-from harness.figures.base import Sheet, figure, figure_of_runs, ids, paper_rows, paper_value, sheet
+from harness.figures.base import Sheet, figure, figure_of_runs, ids, paper_rows, paper_value, preparation_s, sheet
 from harness.figures.diskgnn.epochs import judged
-from harness.figures.diskgnn.grid import SYSTEMS, entries, in_gallery, over_shares, percent, preparation_s
+from harness.figures.diskgnn.grid import SYSTEMS, entries, in_gallery, over_shares, percent
 from harness.figures.draw.breakdown import run_breakdown
 
 # Stages in which rows, partitions or graphs are read, by the systems' own names.
 DISK = (("disk", ("extract", "read", "data_prep", "switch", "load", "load_graph")),)
 #: Measures of Table 1 and their units.
-UNITS = {
-    "end-to-end": "s",
-    "preprocessing": "s",
-    "training": "s",
-    "epoch": "s",
-    "disk access": "s",
-    "disk volume": "GB",
-    "test accuracy": "%",
-}
+UNITS = dict.fromkeys(["end-to-end", "preprocessing", "training", "epoch", "disk access"], "s")
+UNITS |= {"disk volume": "GB", "test accuracy": "%"}
 #: A row's label, model, sampler, and the systems that support them.
 Part = tuple[str, str, str, list[str]]
 TAB5: list[Part] = [("sage", "sage", "neighbor", SYSTEMS), ("gat", "gat", "neighbor", SYSTEMS)]

@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness.figures.draw.marks import interval, mark_missing_bar, mark_paper, name_axes, number_over
-from harness.figures.draw.panels import legend_above, one_panel, plain_log, set_ticks
+from harness.figures.draw.panels import (
+    interval,
+    legend_above,
+    mark_missing_bar,
+    mark_paper,
+    name_axes,
+    number_over,
+    one_panel,
+    plain_log,
+    set_ticks,
+)
 from harness.figures.draw.style import Looks, looks_of
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness.figures.draw.marks import around, mark_missing, mark_paper, name_axes
-from harness.figures.draw.panels import legend_above, one_panel, plain_log
+from harness.figures.draw.panels import around, legend_above, mark_missing, mark_paper, name_axes, one_panel, plain_log
 from harness.figures.draw.style import Looks, looks_of
 
 if TYPE_CHECKING:

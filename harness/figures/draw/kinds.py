@@ -15,8 +15,7 @@ from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.marks import around, draw_line, mark_missing, name_axes
-from harness.figures.draw.panels import legend_above, many_panels, plain_log
+from harness.figures.draw.panels import around, draw_line, legend_above, many_panels, mark_missing, name_axes, plain_log
 from harness.figures.draw.style import Looks
 
 if TYPE_CHECKING:
@@ -90,11 +89,12 @@ def bars(
     looks: Looks | None = None,
     note: Note = lambda group: [],
     columns: Mapping[str, Callable[[Point], Any]] = {},
+    beside: Needs = nothing,
 ) -> None:
     """Add a figure with one bar for each series at each value of the axis.
 
     Args:
-        plan, value, note: as in `lines`.
+        plan, value, note, beside: as in `lines`.
         log, numbers, looks: as in `draw_bars`.
         columns: further columns of the table; each maps a point to its cell.
     """
@@ -108,7 +108,7 @@ def bars(
         )
         return canvas, table
 
-    _add(figure_id, plan, axis, value, note, draw)
+    _add(figure_id, plan, axis, value, note, draw, beside)
 
 
 def curves(
@@ -119,11 +119,12 @@ def curves(
     ylabel: str = "epoch time (s)",
     value: Value = epoch_seconds,
     note: Note = lambda group: [],
+    beside: Needs = nothing,
 ) -> None:
     """Add a figure with one panel per plan panel, one curve per series, both axes logarithmic.
 
     Args:
-        plan, value, note: as in `lines`.
+        plan, value, note, beside: as in `lines`.
     """
 
     def draw(group: Group) -> tuple[Canvas, pd.DataFrame]:
@@ -136,7 +137,7 @@ def curves(
         legend_above(canvas, places, style.ordered(group.systems()))
         return canvas, table
 
-    _add(figure_id, plan, axis, value, note, draw)
+    _add(figure_id, plan, axis, value, note, draw, beside)
 
 
 def _add(
@@ -146,7 +147,7 @@ def _add(
     value: Value,
     note: Note,
     draw: Callable[[Group], tuple[Canvas, pd.DataFrame]],
-    beside: Needs = nothing,
+    beside: Needs,
     bottom: float = 0.0,
 ) -> None:
     @figure_of_runs(figure_id, plan, value, beside=beside)

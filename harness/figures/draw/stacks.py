@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness.figures.draw.marks import mark_missing_bar, name_axes, number_over
-from harness.figures.draw.panels import legend_above, one_panel, set_ticks
+from harness.figures.draw.panels import legend_above, mark_missing_bar, name_axes, number_over, one_panel, set_ticks
 from harness.figures.draw.style import part_fill
 
 if TYPE_CHECKING:

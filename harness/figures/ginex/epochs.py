@@ -24,8 +24,16 @@ from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.kinds import Axis
-from harness.figures.draw.marks import around, draw_line, interval, mark_paper, name_axes
-from harness.figures.draw.panels import legend_above, many_panels, one_panel
+from harness.figures.draw.panels import (
+    around,
+    draw_line,
+    interval,
+    legend_above,
+    many_panels,
+    mark_paper,
+    name_axes,
+    one_panel,
+)
 from harness.figures.draw.stacks import draw_stacks
 from harness.figures.draw.style import SERIES
 from harness.figures.grids import batch_sizes, gallery, host_budget, systems_of, values, with_dims

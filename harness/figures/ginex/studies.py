@@ -17,8 +17,7 @@ from harness.figures.base import Drawing, Formatter, Sheet, drawn, figure, ids, 
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import dataset_name, study_caption
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.marks import name_axes
-from harness.figures.draw.panels import legend_above, many_panels, plain_log
+from harness.figures.draw.panels import legend_above, many_panels, name_axes, plain_log
 from harness.figures.draw.stacks import draw_stacks
 from harness.figures.draw.style import SERIES
 from harness.figures.grids import gallery, systems_of

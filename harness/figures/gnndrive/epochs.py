@@ -13,7 +13,7 @@ from harness.figures.base import Drawing, Sheet, figure_of_runs, paper_value, sh
 from harness.figures.draw import style
 from harness.figures.draw.captions import describe_memory, left_out
 from harness.figures.draw.kinds import Axis, bars, curves, lines
-from harness.figures.draw.marks import MARK
+from harness.figures.draw.panels import MARK
 from harness.figures.draw.style import Look
 from harness.figures.draw.timelines import draw_timelines
 from harness.figures.grids import batch_sizes, gallery, host_budget, only_systems, values, wide_device, with_dims

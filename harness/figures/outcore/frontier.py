@@ -11,8 +11,7 @@ from harness.compare.plan import Plain, Plan, first_setting, grid, joined
 from harness.compare.points import Group, NotDrawn, Point
 from harness.figures.base import Drawing, drawn, figure_of_runs
 from harness.figures.draw import style
-from harness.figures.draw.marks import around, draw_line, name_axes
-from harness.figures.draw.panels import legend_above, one_panel, plain_log
+from harness.figures.draw.panels import around, draw_line, legend_above, name_axes, one_panel, plain_log
 from harness.figures.grids import gallery, only_systems, values
 from workloads.units import parse_bytes
 

@@ -11,8 +11,7 @@ from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn
 from harness.figures.base import Drawing, drawn, figure
 from harness.figures.draw import style
-from harness.figures.draw.marks import name_axes
-from harness.figures.draw.panels import legend_above, one_panel
+from harness.figures.draw.panels import legend_above, name_axes, one_panel
 from harness.figures.draw.style import SERIES
 from harness.regress.studies import PROOF, TREND
 

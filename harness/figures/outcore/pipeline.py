@@ -11,8 +11,7 @@ from harness.compare.plan import Plain, Plan, first_setting, grid
 from harness.compare.points import Group, NotDrawn, Point
 from harness.figures.base import Drawing, drawn, figure_of_runs, ids
 from harness.figures.draw import style
-from harness.figures.draw.marks import name_axes
-from harness.figures.draw.panels import many_panels
+from harness.figures.draw.panels import many_panels, name_axes
 from harness.figures.grids import gallery, only_systems
 from harness.results import store as results
 from workloads.errors import InputError

@@ -8,10 +8,9 @@ import pandas as pd
 
 from harness.compare.plan import Plain, Plan, first_setting, grid
 from harness.compare.points import Group, NotDrawn, Point
-from harness.figures.base import Drawing, drawn, figure_of_runs
+from harness.figures.base import Drawing, drawn, figure_of_runs, preparation_s
 from harness.figures.draw import style
-from harness.figures.draw.marks import name_axes
-from harness.figures.draw.panels import many_panels, plain_log
+from harness.figures.draw.panels import many_panels, name_axes, plain_log
 from harness.figures.grids import gallery, only_systems
 
 MIB = 2**20
@@ -82,12 +81,13 @@ def _roof(axes: Any, points: list[Point]) -> list[Plain]:
 
 def _distance(axes: Any, points: list[Point]) -> list[Plain]:
     rows: list[Plain] = []
-    longest = max(float(point.value or 0) + _preparation(point.record) for point in points)
-    for at, point in enumerate(points):
+    # Seconds of preprocessing per epoch of the run, whether this run or an earlier one spent them.
+    prepared = [preparation_s(point.record) / max(1, len(point.record["epochs"])) for point in points]
+    longest = max(float(point.value or 0) + before for point, before in zip(points, prepared, strict=True))
+    for at, (point, before) in enumerate(zip(points, prepared, strict=True)):
         summary = point.record["summary"]
         look = style.look(point.system)
         value = float(point.value or 0)
-        before = _preparation(point.record)
         if before > 0.005 * longest:
             axes.barh(at, before, 0.6, left=value, color="white", edgecolor="black", linewidth=0.5)
         axes.barh(at, value, 0.6, color=look.color, edgecolor="black", linewidth=0.5, hatch=look.hatch, alpha=0.9)
@@ -108,12 +108,6 @@ def _distance(axes: Any, points: list[Point]) -> list[Plain]:
     title = "How far from the least that the trace needs (mark)"
     name_axes(axes, title, "epoch (s); in white its share of preparation")
     return rows
-
-
-def _preparation(record: Plain) -> float:
-    """Return seconds of preprocessing per epoch of the run, whether this run or an earlier one spent them."""
-    spent = record.get("preprocess") or {}
-    return float(spent.get("seconds", 0.0) + spent.get("made_s", 0.0)) / max(1, len(record["epochs"]))
 
 
 def _percent(share: float | None) -> str:

@@ -30,8 +30,7 @@ from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.marks import mark_range
-from harness.figures.draw.panels import legend_above, many_panels
+from harness.figures.draw.panels import legend_above, many_panels, mark_range
 from harness.figures.draw.stacks import draw_stacks
 from harness.figures.grids import values
 from harness.figures.pagraph.devices import NOTE as DEVICES_NOTE
@@ -49,12 +48,8 @@ from harness.figures.pagraph.grid import (
     setting,
 )
 
-COMPUTE, EXPOSED, OTHER, HIDDEN_LOADING = PARTS = [
-    "computation",
-    "data loading",
-    "waiting for samples, other",
-    "hidden data loading",
-]
+PARTS = ["computation", "data loading", "waiting for samples, other", "hidden data loading"]
+COMPUTE, EXPOSED, OTHER, HIDDEN_LOADING = PARTS
 NOTE = (
     "computation, loading and the rest make the epoch; hidden loading went on during computation and is drawn on top "
     "of the epoch; loading: gathering on the host and copying to the device"
@@ -291,22 +286,17 @@ def models_and_samplers(profile: Plain) -> Plan:
     )
 
 
-def device_memory_share(record: Plain) -> float | None:
-    """Return the per cent of device memory that the run's buffers take, by its memory plan."""
-    have = record["config"].get("device_memory_bytes")
-    planned = [item["bytes"] for item in record["memory"]["plan"] if item["tier"] == "device"]
-    return 100.0 * sum(planned) / have if have and planned else None
-
-
 def _utilisation(point: Point) -> Plain:
     """Return the row of one model and sampler, with the paper's numbers."""
-    busy = point.record["summary"].get("accelerator_utilisation")
+    record = point.record
+    busy, have = record["summary"].get("accelerator_utilisation"), record["config"].get("device_memory_bytes")
+    buffers = [item["bytes"] for item in record["memory"]["plan"] if item["tier"] == "device"]
     key = f"{NAMES[str(point.x)]} {point.panel}"
     return {
         "model": NAMES[str(point.x)],
         "sampling": point.panel,
         "computation (%)": None if busy is None else 100.0 * busy,
-        "memory (%)": device_memory_share(point.record),
+        "memory (%)": 100.0 * sum(buffers) / have if have and buffers else None,
         "run": point.record["run_id"],
         "computation, paper (%)": paper_value("pagraph-tab1", key, "computation"),
         "memory, paper (%)": paper_value("pagraph-tab1", key, "memory"),

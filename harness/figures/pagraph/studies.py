@@ -10,8 +10,7 @@ from harness.compare.points import NotDrawn
 from harness.figures.base import Drawing, Formatter, Sheet, drawn, figure, paper_rows, published, sheet
 from harness.figures.draw.captions import left_out, study_caption
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.marks import mark_range
-from harness.figures.draw.panels import legend_above, many_panels
+from harness.figures.draw.panels import legend_above, many_panels, mark_range
 from harness.figures.grids import values
 from harness.figures.pagraph.grid import SAMPLERS, layerwise, small_study, study
 from harness.studies.base import StudyNeed
