@@ -75,6 +75,11 @@ class Group:
     invalid: int
     elsewhere: int = 0
 
+    @property
+    def done(self) -> list[Point]:
+        """Points with a value."""
+        return [point for point in self.points if point.value is not None]
+
     def systems(self) -> list[str]:
         """Return the names of the series with a point."""
         return list(dict.fromkeys(point.system for point in self.points))

@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 
 from harness.drives.sides import DEEP, DriveComparison, best_rates, latencies
-from harness.figures.base import plain_log
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.looks import named_looks
+from harness.figures.draw.panels import plain_log
+from harness.figures.draw.style import named_looks
 
 PERCENTILES = ("50", "90", "99", "99.9", "99.99")
 Panel = Callable[[DriveComparison, Any], pd.DataFrame]

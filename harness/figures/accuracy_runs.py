@@ -1,4 +1,4 @@
-"""Runs that train for accuracy: their settings, and test accuracy by epoch and by time from their records.
+"""Runs that train for accuracy: their settings, their test accuracy by epoch and by time, and its drawing.
 
 They need learnable labels: of a real graph to expand (`OUTCORE_ACCURACY_GRAPH`, else `gallery.accuracy.base`: a `.npz`
 of the gnn-benchmark layout or a dataset), or of a generated one whose topology and features separate the classes.
@@ -7,18 +7,21 @@ of the gnn-benchmark layout or a dataset), or of a generated one whose topology 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 from pydantic import Field
 
-from harness.compare.plan import Plan, grid
-from harness.figures.base import Plain, gallery
+from harness.compare.plan import Plain, Plan, grid
+from harness.compare.points import Group, NotDrawn, Point
+from harness.figures.base import Drawing, drawn, ids, preparation_s
+from harness.figures.draw import style
+from harness.figures.draw.curves import draw_curves
+from harness.figures.draw.panels import legend_above, many_panels
+from harness.figures.grids import gallery
 from harness.settings import Strict, strict
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 BASE_VARIABLE = "OUTCORE_ACCURACY_GRAPH"
 GENERATED = "accuracy-generated"
@@ -65,33 +68,16 @@ def accuracy_profile(profile: Plain, model: str = "sage") -> Plain:
     own = accuracy_settings(profile)
     changed = gallery(profile)
     name = f"accuracy-{Path(own.base).stem}-x{own.expand}" if own.base else GENERATED
-    shared: Plain = {
-        "dim": own.dim,
-        "train_fraction": own.train_fraction,
-        "test_fraction": own.test_fraction,
-        "seed": 1,
-    }
+    shared: Plain = own.model_dump(include={"dim", "train_fraction", "test_fraction"}) | {"seed": 1}
     if own.base:
         recipe = {"kind": "kronecker", "base": own.base, "expand": own.expand, **shared}
     else:
         recipe = {"kind": "rmat", "nodes": own.nodes, "edges": own.edges, "classes": 10, **shared}
     changed["datasets"] = {name: recipe}
-    changed["run"] = {
-        **changed["run"],
-        "dataset": name,
-        "model": model,
-        "layers": None,
-        "hidden": own.hidden,
-        "fanout": list(own.fanout),
-        "batch_size": own.batch_size,
-        "max_batches": 0,
-        "epochs": own.epochs,
-        "warmup": 1,
-        "device": own.device,
-        "device_memory": None,
-        "memory": own.memory,
-        "test_nodes": own.test_nodes,
-    }
+    changed["run"] |= {"dataset": name, "model": model, "layers": None, "max_batches": 0, "warmup": 1}
+    changed["run"] |= {"device_memory": None, "fanout": list(own.fanout)}
+    same = {"hidden", "batch_size", "epochs", "device", "memory", "test_nodes"}
+    changed["run"] |= own.model_dump(include=same)
     return changed
 
 
@@ -104,8 +90,7 @@ def accuracy_curve(record: Mapping[str, Any]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    spent = record.get("preprocess") or {}
-    before = float(spent.get("seconds", 0.0)) + float(spent.get("made_s", 0.0))
+    before = preparation_s(record)
     seconds, rows = 0.0, []
     for epoch in record.get("epochs", []):
         seconds += float(epoch["seconds"])
@@ -114,18 +99,22 @@ def accuracy_curve(record: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["epoch", "seconds", "end_to_end", "accuracy"])
 
 
+def _at_target(record: Mapping[str, Any], target: float, column: str) -> float | None:
+    """Return a column of the accuracy curve where it first reaches `target`, None if it never does."""
+    curve = accuracy_curve(record)
+    reached = curve.loc[curve["accuracy"] >= target, column]
+    return None if reached.empty else float(reached.iloc[0])
+
+
 def time_to(record: Mapping[str, Any], target: float, *, end_to_end: bool = False) -> float | None:
     """Return seconds until test accuracy reaches `target` (a share), None if never; `end_to_end` adds preprocessing."""
-    curve = accuracy_curve(record)
-    reached = curve[curve["accuracy"] >= target]
-    return None if reached.empty else float(reached.iloc[0]["end_to_end" if end_to_end else "seconds"])
+    return _at_target(record, target, "end_to_end" if end_to_end else "seconds")
 
 
 def epochs_to(record: Mapping[str, Any], target: float) -> int | None:
     """Return the number of epochs until test accuracy first reaches `target`, None if it never does."""
-    curve = accuracy_curve(record)
-    reached = curve[curve["accuracy"] >= target]
-    return None if reached.empty else int(reached.iloc[0]["epoch"])
+    epoch = _at_target(record, target, "epoch")
+    return None if epoch is None else int(epoch)
 
 
 def best_accuracy(record: Mapping[str, Any]) -> float | None:
@@ -162,3 +151,62 @@ def origin(record: Mapping[str, Any]) -> str:
     """Return the origin of graph and labels, for the caption."""
     name = str(record["config"]["dataset"]["name"])
     return "generated graph and labels" if name == GENERATED else "graph, features and labels expanded from a real one"
+
+
+def draw_by_system(
+    group: Group, systems: Sequence[str], titles: Sequence[str], memory: Callable[[list[Point]], str]
+) -> Drawing:
+    """Draw accuracy over epochs (left) and over training time (right), one line per system, with the common target.
+
+    Args:
+        systems: systems of the figure; the caption names those without a run.
+        memory: maps the measured points to caption text on their memory.
+
+    Raises:
+        NotDrawn: no run has test accuracy.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    order = style.ordered(group.systems())
+    points = sorted(group.points, key=lambda point: order.index(point.system))
+    done = [point for point in points if point.value is not None]
+    curves = [(point, accuracy_curve(point.record)) for point in done]
+    tables = [
+        curve.assign(series=point.system, run=point.record["run_id"], accuracy=100 * curve["accuracy"])
+        for point, curve in curves
+        if len(curve)
+    ]
+    if not tables:
+        raise NotDrawn("no run judged its model on test nodes after every epoch")
+    rows = pd.concat(tables, ignore_index=True)
+    target = common_target([point.record for point in done])
+    canvas, panels = many_panels(2, height=2.4, sharey=True)
+    xlabels = {"epoch": "epoch", "seconds": "training time (s)"}
+    for axes, title, (column, xlabel) in zip(panels, titles, xlabels.items(), strict=True):
+        ylabel = "test accuracy (%)" if column == "epoch" else ""
+        draw_curves(
+            rows.assign(x=rows[column], y=rows["accuracy"]), title=title, xlabel=xlabel, ylabel=ylabel, axes=axes
+        )
+        if target is not None:
+            axes.axhline(100 * target, color="#666666", linewidth=0.7, linestyle=(0, (4, 3)), zorder=0)
+    panels[0].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    legend_above(canvas, panels)
+    missing = [f"{name} not run" for name in systems if name not in order]
+    failed = [f"{point.system} {point.status.upper()}" for point in points if point.value is None]
+    notes = [memory(done), accuracy_note(done), *failed, *missing]
+    return drawn(canvas, rows, group, *notes, points=done, runs=ids(done))
+
+
+def accuracy_note(points: Sequence[Point]) -> str:
+    """Return caption text: origin of the labels, test nodes, and time of each run to the common target accuracy."""
+    records = [point.record for point in points]
+    target = common_target(records)
+    parts = [origin(records[0]), f"{records[0]['config']['test_nodes']:,} test nodes after every epoch"]
+    if target is not None:
+        times = [
+            f"{point.system} {seconds:.1f} s (epoch {epochs_to(point.record, target)})"
+            for point in points
+            if (seconds := time_to(point.record, target)) is not None
+        ]
+        parts.append(f"to {100 * target:.1f} %: {', '.join(times)}")
+    return "; ".join(parts)

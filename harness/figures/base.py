@@ -5,49 +5,31 @@ from __future__ import annotations
 import csv
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import harness
-from harness.compare.plan import Plan
-from harness.figures.draw.captions import add_caption, caption, describe_memory, left_out, study_caption
-from harness.figures.grids import Plain, gallery, only_systems, values, wide_device, with_dims
+from harness.compare.plan import Plain, Plan
+from harness.compare.points import Group, Point, epoch_seconds
+from harness.compare.rounds import Value
+from harness.figures.draw.captions import add_caption, caption_of
 from workloads.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure as Canvas
 
-    from harness.compare.evidence import Evidence
+    from harness.compare.evidence import Evidence, Planned
     from harness.plan.experiment import Experiment
+    from harness.records.study import StudyRecord
     from harness.studies.base import StudyNeed
 
-__all__ = [
-    "Drawing",
-    "Figure",
-    "Plain",
-    "Sheet",
-    "add_caption",
-    "caption",
-    "catalogue",
-    "chosen",
-    "describe_memory",
-    "gallery",
-    "left_out",
-    "no_runs",
-    "no_studies",
-    "only_systems",
-    "plain_log",
-    "published",
-    "register",
-    "study_caption",
-    "values",
-    "wide_device",
-    "with_dims",
-]
+
+NOTHING = "–"
+Formatter = Callable[[Any], str] | str
 
 
 @dataclass(frozen=True)
@@ -75,13 +57,82 @@ class Sheet:
     runs: list[str] = field(default_factory=list)
 
 
-def no_runs(profile: Plain) -> list[Plain]:
-    """Return no runs, for figures drawn from studies alone."""
-    return []
+def ids(points: Sequence[Point]) -> list[str]:
+    """Return the ids of the newest runs of points."""
+    return [str(point.record["run_id"]) for point in points]
 
 
-def no_studies(profile: Plain) -> list[StudyNeed]:
-    """Return no studies, for figures drawn from runs alone."""
+def drawn(
+    canvas: Canvas,
+    data: pd.DataFrame,
+    source: Group | StudyRecord | str,
+    *notes: str,
+    points: list[Point] | None = None,
+    runs: list[str] | None = None,
+    bottom: float = 0.0,
+) -> Drawing:
+    """Write the caption under a canvas and return the drawing.
+
+    Args:
+        source, notes, points: as in `caption_of`.
+        runs: ids of the runs behind the drawing; by default those of the group, none of a study.
+        bottom: lower edge of the axes in the canvas, where the caption begins.
+    """
+    text = caption_of(source, *notes, points=points)
+    add_caption(canvas, text, bottom=bottom)
+    if runs is None:
+        runs = source.runs() if isinstance(source, Group) else []
+    return Drawing(canvas, data, text, runs)
+
+
+def sheet(
+    rows: pd.DataFrame | list[Plain],
+    columns: Mapping[str, Formatter],
+    source: Group | StudyRecord | str,
+    *notes: str,
+    points: list[Point] | None = None,
+    runs: list[str] | None = None,
+) -> Sheet:
+    """Return `rows` as a Sheet that shows `columns` in their order.
+
+    Args:
+        rows: typed values, None or nan where unknown. Columns missing from `columns` are in the CSV only.
+        columns: header (a column of `rows`, else an empty one) -> format of its values: a function, or a format like
+            `.1f` or `,`; an empty one shows the value as it is. A missing value is shown as a dash.
+        source, notes, points: as in `caption_of`.
+        runs: ids of the runs behind the rows; by default those of the group.
+    """
+    import pandas as pd
+
+    data = pd.DataFrame(rows)
+    for header in columns:
+        if header not in data:
+            data[header] = None
+    shown = pd.DataFrame({header: [_shown(value, how) for value in data[header]] for header, how in columns.items()})
+    text = caption_of(source, *notes, points=points)
+    if runs is None:
+        runs = source.runs() if isinstance(source, Group) else []
+    return Sheet(data, shown, text, runs)
+
+
+def _shown(value: Any, how: Formatter) -> str:
+    import pandas as pd
+
+    if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)):
+        return NOTHING
+    if callable(how):
+        return how(value)
+    # A word in a column of numbers (`OOM`, `not run`) is shown as it is.
+    return str(value) if isinstance(value, str) or not how else format(value, how)
+
+
+#: Function from a bench profile, as plain data, to a figure's cells or experiments.
+Needs = Callable[[Plain], Plan | Plain | list[Plain]]
+Draw = Callable[["Evidence"], Drawing | Sheet]
+
+
+def nothing(profile: Plain) -> list[Any]:
+    """Return nothing: no runs for figures drawn from studies alone, no studies for those drawn from runs."""
     return []
 
 
@@ -100,10 +151,10 @@ class Figure:
     """
 
     id: str
-    needs: Callable[[Plain], Plan | Plain | list[Plain]]
-    draw: Callable[[Evidence], Drawing | Sheet]
-    studies: Callable[[Plain], list[StudyNeed]] = no_studies
-    beside: Callable[[Plain], list[Plain]] = no_runs
+    needs: Needs
+    draw: Draw
+    studies: Callable[[Plain], list[StudyNeed]] = nothing
+    beside: Needs = nothing
 
     @property
     def row(self) -> dict[str, str]:
@@ -143,10 +194,11 @@ class Figure:
         """
         from harness.plan.experiment import parse_experiment
 
-        needed = self.needs(profile)
-        if isinstance(needed, Plan):
-            needed = needed.experiment(self.id)
-        found = [*([needed] if isinstance(needed, dict) else needed), *self.beside(profile)]
+        found: list[Plain] = []
+        for needs in (self.needs, self.beside):
+            needed = needs(profile)
+            content = needed.experiment(self.id) if isinstance(needed, Plan) else needed
+            found += [content] if isinstance(content, dict) else content
         return [parse_experiment({**content, "gallery": {}, "figures": [self.id]}) for content in found]
 
 
@@ -160,10 +212,42 @@ def rows() -> dict[str, dict[str, str]]:
         return {row["id"]: row for row in csv.DictReader(file)}
 
 
-def register(figure: Figure) -> Figure:
-    """Add a figure to the catalogue."""
-    _FIGURES[figure.id] = figure
-    return figure
+def figure(
+    id_: str, needs: Needs = nothing, *, studies: Callable[[Plain], list[StudyNeed]] = nothing, beside: Needs = nothing
+) -> Callable[[Draw], Draw]:
+    """Return a decorator that adds a figure with the decorated `draw` to the catalogue; see `Figure`."""
+
+    def add(draw: Draw) -> Draw:
+        _FIGURES[id_] = Figure(id_, needs, draw, studies, beside)
+        return draw
+
+    return add
+
+
+def figure_of_runs(
+    id_: str,
+    plan: Planned,
+    value: Value = epoch_seconds,
+    *,
+    least: int = 2,
+    otherwise: Planned | None = None,
+    beside: Needs = nothing,
+) -> Callable[[Callable[[Group], Drawing | Sheet]], Draw]:
+    """Return a decorator that adds a figure to the catalogue, drawn from the points of its plan.
+
+    Args:
+        id_, beside: as in `Figure`.
+        plan, value, least, otherwise: as in `Evidence.points`.
+    """
+
+    def add(draw: Callable[[Group], Drawing | Sheet]) -> Draw:
+        @wraps(draw)
+        def of_evidence(evidence: Evidence) -> Drawing | Sheet:
+            return draw(evidence.points(plan, value, least=least, otherwise=otherwise))
+
+        return figure(id_, plan, beside=beside)(of_evidence)
+
+    return add
 
 
 def catalogue() -> dict[str, Figure]:
@@ -187,14 +271,13 @@ def chosen(names: str) -> list[Figure]:
         return list(known.values())
     if names == "headline":
         return [figure for figure in known.values() if figure.headline]
-    result = []
-    for name in [part.strip() for part in names.split(",") if part.strip()]:
+    ids = [part.strip() for part in names.split(",") if part.strip()]
+    for name in ids:
         if name not in known:
             raise unknown_name("figure", f"figure {name!r}", name, list(known))
-        result.append(known[name])
-    if not result:
+    if not ids:
         raise InputError("no figure is named", "use headline, all or ids of `outcore figures --list`")
-    return result
+    return [known[name] for name in ids]
 
 
 PUBLISHED = Path(harness.__file__).parent / "published"
@@ -216,10 +299,28 @@ def published(figure_id: str) -> pd.DataFrame:
     return pd.read_csv(path, dtype={"series": str, "unit": str, "source": str, "read": str})
 
 
-def plain_log(axis: Any) -> None:
-    """Set the ticks of a log axis at 1, 2 and 5 times powers of ten, as plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+def paper_value(figure_id: str, series: str, x: str | None = None) -> float | None:
+    """Return the first published value of a series of a figure, at `x` where it is given; None without one."""
+    table = published(figure_id)
+    known = table.loc[(table["series"] == series) & ((table["x"].astype(str) == x) | (x is None)), "value"]
+    return float(known.iloc[0]) if len(known) else None
 
-    axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+
+def paper_rows(figure_id: str, series: str | None = None) -> list[Plain]:
+    """Return the published values of a figure, or of one series, as rows of columns `series`, `x`, `value`, `unit`."""
+    table = published(figure_id)
+    mine = table[(table["series"] == series) | (series is None)]
+    return [{str(column): cell for column, cell in row.items()} for row in mine.to_dict("records")]
+
+
+def preparation_s(record: Mapping[str, Any]) -> float:
+    """Return seconds of preprocessing, whether this run or an earlier one spent them."""
+    spent = record.get("preprocess") or {}
+    return float(spent.get("seconds") or 0.0) + float(spent.get("made_s") or 0.0)
+
+
+def point_cells(point: Point | None) -> Plain:
+    """Return a point's columns of a figure's table: value, interval and status; of no point `not run`."""
+    if point is None:
+        return {"value": None, "low": None, "high": None, "status": "not run"}
+    return {"value": point.value, "low": point.low, "high": point.high, "status": point.status}

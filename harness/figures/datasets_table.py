@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
 from harness.compare.evidence import Evidence
+from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn
-from harness.figures.base import Figure, Plain, Sheet, gallery, no_runs, published, register
-from harness.figures.draw.sheets import Formatter, sheet
+from harness.figures.base import Formatter, Sheet, figure, paper_rows, sheet
+from harness.figures.grids import gallery
+from harness.figures.pagraph.epochs import GB, gigabytes
 from harness.figures.pagraph.grid import FAMILY, setting
-from harness.figures.pagraph.tab4 import GB, gigabytes
 from harness.studies.base import StudyNeed
 from workloads.units import format_count, row_bytes
 
@@ -46,103 +46,79 @@ TABLES = [
 ]
 
 
-def studies_of(table: Table) -> Callable[[Plain], list[StudyNeed]]:
-    """Return the `studies` of a table: the facts of the profile's dataset behind the paper's figures."""
+def of_runs(evidence: Evidence, table: Table) -> dict[str, Plain]:
+    """Return the newest run of each dataset that the table's systems ran on, by the dataset's fingerprint."""
+    records: Iterable[Plain] = [] if evidence.frame.empty else evidence.frame["record"]
+    return {r["config"]["dataset"]["fingerprint"]: r for r in records if r["system"] in table.systems}
 
-    def studies(profile: Plain) -> list[StudyNeed]:
-        short = setting(profile) if table.paper == "pagraph" else gallery(profile)
-        name = short["run"]["dataset"]
-        return [StudyNeed("dataset-facts", {"dataset": name}, {name: short["datasets"][name]})]
 
-    return studies
+#: Columns of the table and their keys in the result of the study `dataset-facts`.
+_FACTS = {
+    "nodes": "num_nodes",
+    "edges": "num_edges",
+    "degree": "mean_degree",
+    "dim": "dim",
+    "classes": "num_classes",
+    "topology": "topology_bytes",
+    "features": "feature_bytes",
+    "total": "total_bytes",
+}
+#: Columns whose published values are in GB.
+_SIZES = ("topology", "features", "total")
 
 
 def of_records(evidence: Evidence, table: Table) -> list[Plain]:
     """Return a row for each dataset: all facts if there is a study, else those in a run's record."""
     rows: dict[str, Plain] = {}
-    own = {
-        record["config"]["dataset"]["fingerprint"]: record["config"]["dataset"]
-        for record in ([] if evidence.frame.empty else evidence.frame["record"])
-        if record["system"] in table.systems
-    }
+    own = {fingerprint: record["config"]["dataset"] for fingerprint, record in of_runs(evidence, table).items()}
     for fingerprint, data in own.items():
-        rows[fingerprint] = {
-            "dataset": data["name"],
-            "nodes": data["num_nodes"],
-            "edges": data["num_edges"],
-            "degree": data["num_edges"] / data["num_nodes"],
-            "dim": data["dim"],
-            "classes": data["num_classes"] or None,
-            "features": data["num_nodes"] * row_bytes(data["dim"], data["dtype"]),
-            "train (%)": 100.0 * data["train_nodes"] / data["num_nodes"] if data["train_nodes"] else None,
-        }
+        nodes, edges = data["num_nodes"], data["num_edges"]
+        row = {"dataset": data["name"], "nodes": nodes, "edges": edges, "degree": edges / nodes, "dim": data["dim"]}
+        row |= {"classes": data["num_classes"] or None, "features": nodes * row_bytes(data["dim"], data["dtype"])}
+        row["train (%)"] = 100.0 * data["train_nodes"] / nodes if data["train_nodes"] else None
+        rows[fingerprint] = row
     for study in evidence.studies:
-        data = study.dataset
-        if study.study != "dataset-facts" or data is None:
+        facts = study.dataset
+        if study.study != "dataset-facts" or facts is None:
             continue
         # Without a run, a dataset is of pagraph's table if it has pagraph's split (`-t65`), else of the others.
-        if data.fingerprint not in own and (table.paper == "pagraph") != data.name.endswith("-t65"):
-            continue
-        found = study.result
-        rows[data.fingerprint] = {
-            "dataset": data.name,
-            "nodes": found["num_nodes"],
-            "edges": found["num_edges"],
-            "degree": found["mean_degree"],
-            "dim": found["dim"],
-            "classes": found["num_classes"],
-            "topology": found["topology_bytes"],
-            "features": found["feature_bytes"],
-            "total": found["total_bytes"],
-            "train (%)": 100.0 * found["train_share"],
-        }
+        if facts.fingerprint in own or (table.paper == "pagraph") == facts.name.endswith("-t65"):
+            row = {"dataset": facts.name, **{column: study.result[key] for column, key in _FACTS.items()}}
+            rows[facts.fingerprint] = {**row, "train (%)": 100.0 * study.result["train_share"]}
     return [{**row, "source": "ours"} for row in sorted(rows.values(), key=lambda row: (row["nodes"], row["dim"]))]
-
-
-_KEYS = {
-    "nodes": ("nodes", 1),
-    "edges": ("edges", 1),
-    "dim": ("dim", 1),
-    "classes": ("classes", 1),
-    "train": ("train (%)", 1),
-    "topology": ("topology", GB),
-    "features": ("features", GB),
-    "total": ("total", GB),
-}
 
 
 def of_paper(table: Table) -> list[Plain]:
     """Return the paper's rows, as far as their numbers are published."""
-    known = published(table.id)
-    rows = []
-    for name in dict.fromkeys(known["series"]):
-        row: dict[str, Any] = {"dataset": name, "source": "paper"}
-        for entry in known[known["series"] == name].to_dict("records"):
-            key, factor = _KEYS[str(entry["x"])]
-            row[key] = float(entry["value"]) * factor
+    rows: dict[str, Plain] = {}
+    for entry in paper_rows(table.id):
+        row = rows.setdefault(entry["series"], {"dataset": entry["series"], "source": "paper"})
+        key = "train (%)" if entry["x"] == "train" else str(entry["x"])
+        row[key] = float(entry["value"]) * (GB if key in _SIZES else 1)
+    for row in rows.values():
         if "nodes" in row and "edges" in row:
             row["degree"] = row["edges"] / row["nodes"]
-        rows.append(row)
-    return rows
+    return list(rows.values())
 
 
-def draw_of(table: Table) -> Callable[[Evidence], Sheet]:
-    """Return the `draw` of one paper's table."""
+def add_table(table: Table) -> None:
+    """Add one paper's table to the catalogue; its study has the facts of the dataset behind the paper's figures."""
 
+    def facts(profile: Plain) -> list[StudyNeed]:
+        short = setting(profile) if table.paper == "pagraph" else gallery(profile)
+        name = short["run"]["dataset"]
+        return [StudyNeed("dataset-facts", {"dataset": name}, {name: short["datasets"][name]})]
+
+    @figure(table.id, studies=facts)
     def draw(evidence: Evidence) -> Sheet:
         ours = of_records(evidence, table)
         if not ours:
             raise NotDrawn(f"no run or study of a dataset of {table.id} yet")
-        columns: dict[str, Formatter] = {
-            "dataset": "",
-            "nodes": format_count,
-            "edges": format_count,
-            "degree": ".1f",
+        columns: dict[str, Formatter] = {"dataset": "", "nodes": format_count, "edges": format_count, "degree": ".1f"}
+        columns |= {
             "dim": ".0f",
             "classes": ".0f",
-            "topology": gigabytes,
-            "features": gigabytes,
-            "total": gigabytes,
+            **dict.fromkeys(_SIZES, gigabytes),
             "train (%)": ".1f",
             "source": "",
         }
@@ -152,20 +128,8 @@ def draw_of(table: Table) -> Callable[[Evidence], Sheet]:
         )
         text += f" {table.note[0].upper()}{table.note[1:]}." if table.note else ""
         rows = pd.DataFrame(ours + of_paper(table)).reindex(columns=list(columns))
-        runs = [] if evidence.frame.empty else _newest(evidence, table)
-        return sheet(rows, columns, text, runs=runs)
-
-    return draw
-
-
-def _newest(evidence: Evidence, table: Table) -> list[str]:
-    """Return the id of the newest run of each dataset."""
-    found: dict[str, str] = {}
-    for record in evidence.frame["record"]:
-        if record["system"] in table.systems:
-            found[record["config"]["dataset"]["fingerprint"]] = record["run_id"]
-    return list(found.values())
+        return sheet(rows, columns, text, runs=[record["run_id"] for record in of_runs(evidence, table).values()])
 
 
 for _table in TABLES:
-    register(Figure(_table.id, no_runs, draw_of(_table), studies=studies_of(_table)))
+    add_table(_table)

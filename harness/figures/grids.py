@@ -6,9 +6,9 @@ import copy
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from workloads.units import parse_bytes
+from harness.compare.plan import Plain
+from workloads.units import parse_bytes, parse_count, row_bytes
 
-Plain = dict[str, Any]
 T = TypeVar("T")
 
 
@@ -45,12 +45,12 @@ def with_dims(profile: Plain, dims: list[int]) -> tuple[Plain, list[str]]:
     return changed, names
 
 
-def wide_device(profile: Plain) -> Plain:
-    """Return a profile for sweeps up to dimension 512: device memory for as many rows at four times the width."""
+def wide_device(profile: Plain, factor: float = 4) -> Plain:
+    """Return a profile with `factor` times the device memory: by default for rows of dimension 512."""
     memory = profile["run"].get("device_memory")
     if memory is None:
         return profile
-    return {**profile, "run": {**profile["run"], "device_memory": 4 * parse_bytes(memory)}}
+    return {**profile, "run": {**profile["run"], "device_memory": round(factor * parse_bytes(memory))}}
 
 
 def only_systems(profile: Plain, names: list[str]) -> list[Any]:
@@ -70,3 +70,37 @@ def only_systems(profile: Plain, names: list[str]) -> list[Any]:
         if name not in found and name in installed():
             found[name] = name
     return [found[name] for name in names if name in found]
+
+
+def systems_of(profile: Plain, names: list[str]) -> list[Any]:
+    """Return entries of these systems: the profile's own, or those of its gallery where it does not list them."""
+    own = {entry["name"]: dict(entry) for entry in (profile.get("gallery") or {}).get("systems", [])}
+    found = []
+    for entry in only_systems(profile, names):
+        found.append(own.get(entry, {"name": entry}) if isinstance(entry, str) else dict(entry))
+    return found
+
+
+def host_budget(profile: Plain) -> int:
+    """Return the profile's host budget in bytes, which it gives so or as a share of the feature table."""
+    memory = str(profile["run"]["memory"])
+    if memory.endswith("x"):
+        return round(float(memory[:-1]) * feature_bytes(profile))
+    return parse_bytes(memory.removeprefix("+"))
+
+
+def feature_bytes(profile: Plain) -> int:
+    """Return bytes of the feature table of the profile's dataset, by its recipe."""
+    recipe = profile["datasets"][profile["run"]["dataset"]]
+    width = row_bytes(int(recipe.get("dim", 128)), recipe.get("dtype", "float32"))
+    return parse_count(recipe["nodes"], "nodes") * width
+
+
+def batch_sizes(profile: Plain, factors: list[float]) -> list[Plain]:
+    """Return run settings for mini-batches of `factors` times the profile's size, with as many seed nodes per epoch."""
+    size, batches = int(profile["run"]["batch_size"]), int(profile["run"].get("max_batches", 0))
+    found = []
+    for factor in factors:
+        own = max(1, round(size * factor))
+        found.append({"batch_size": own, "max_batches": max(1, round(batches * size / own)) if batches else 0})
+    return found

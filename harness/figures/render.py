@@ -83,15 +83,8 @@ def _render(figure: Figure, evidence: Evidence, out: Path, of_records: str, *, a
     try:
         drawing = _draw(figure, evidence)
         files = _write(figure, drawing, out)
-        rendered = Rendered(
-            **made,
-            status="drawn",
-            caption=drawing.caption,
-            files=files,
-            runs=list(drawing.runs),
-            inputs=inputs,
-            seconds=time.perf_counter() - begin,
-        )
+        made |= {"caption": drawing.caption, "files": files, "runs": list(drawing.runs)}
+        rendered = Rendered(**made, status="drawn", inputs=inputs, seconds=time.perf_counter() - begin)
     except (NotDrawn, OutcoreError) as reason:
         for kind in ("png", "svg", "csv", "md", "tex"):
             (out / f"{figure.id}.{kind}").unlink(missing_ok=True)
@@ -143,7 +136,7 @@ def markdown(sheet: Sheet, title: str) -> str:
     return "\n".join([*lines, "", sheet.caption]) + "\n"
 
 
-_LATEX = {
+_LATEX: dict[str, str | int | None] = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
     "%": r"\%",
@@ -165,7 +158,7 @@ def latex(sheet: Sheet, title: str) -> str:
     """Return the table as LaTeX (package booktabs), caption below."""
 
     def text(value: object) -> str:
-        return "".join(_LATEX.get(letter, letter) for letter in _cell(value))
+        return _cell(value).translate(str.maketrans(_LATEX))
 
     columns = "l" * min(1, sheet.shown.shape[1]) + "r" * (sheet.shown.shape[1] - 1)
     rows = [" & ".join(text(value) for value in row) + r" \\" for row in _rows(sheet.shown)]
@@ -203,6 +196,6 @@ def _digest_of(evidence: Evidence) -> str:
 
 def _source_of(figure: Figure) -> str:
     """Return a digest of the figure's row of the catalogue, its code with all imports, and the published values."""
-    # `draw` may be of a shared module, `needs` of the figure's own.
-    row = json.dumps(figure.row, sort_keys=True)
-    return digest_of_sources(figure.draw.__module__, digest_of_sources(figure.needs.__module__, row))
+    # `draw` may be of a shared module, `needs` of the figure's own; this module writes the files.
+    modules = (figure.draw.__module__, figure.needs.__module__, __name__)
+    return digest_of_sources(*modules, salt=json.dumps(figure.row, sort_keys=True))

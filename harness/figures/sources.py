@@ -19,21 +19,21 @@ ROOT = Path(harness.__file__).parent.parent
 PACKAGES = ("harness", "workloads")
 
 
-def digest_of_sources(module: str, salt: str = "") -> str:
+def digest_of_sources(*modules: str, salt: str = "") -> str:
     """Return a digest of the files of `files_of`, by name and content, and of the drawing libraries' versions."""
     digest = hashlib.sha256(salt.encode())
     for library in (matplotlib, numpy, pandas):
         digest.update(f"{library.__name__} {library.__version__}\n".encode())
-    for path in files_of(module):
+    for path in files_of(*modules):
         digest.update(f"{path.relative_to(ROOT)}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
-def files_of(module: str) -> list[Path]:
-    """Return the files of a module and of its direct and indirect imports from this project, and published values."""
+def files_of(*modules: str) -> list[Path]:
+    """Return the files of modules and of their direct and indirect imports from this project, and published values."""
     found: dict[str, Path] = {}
-    waiting = [module]
+    waiting = list(modules)
     while waiting:
         name = waiting.pop()
         path = None if name in found else _file_of(name)

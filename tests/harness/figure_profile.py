@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from harness.compare.evidence import load_evidence
 from harness.compare.plan import Plan, grid, keep
 from harness.compare.points import Group
+from harness.figures import base
 from harness.plan.experiment import parse_experiment
 
 NAME = "kron-d128"
@@ -66,3 +70,14 @@ def points(root: Path, over: Mapping[Any, dict[str, Any]], *systems: str, least:
 
     keep_profile(root)
     return load_evidence(root).points(plan, least=least)
+
+
+@contextmanager
+def nothing_published(monkeypatch: pytest.MonkeyPatch, empty: Path) -> Iterator[None]:
+    """Let no figure have published values: they are read from an `empty` folder."""
+    monkeypatch.setattr(base, "PUBLISHED", empty)
+    base.published.cache_clear()
+    try:
+        yield
+    finally:
+        base.published.cache_clear()

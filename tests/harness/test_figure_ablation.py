@@ -12,7 +12,7 @@ import yaml
 from harness.compare.evidence import load_evidence
 from harness.compare.points import NotDrawn
 from harness.figures.base import catalogue
-from harness.figures.outcore.ablation import VARIANTS, draw
+from harness.figures.outcore.bars import VARIANTS, ablation
 from harness.plan.experiment import PROFILES, check_options
 from harness.run.sweep import union
 from tests.harness.figure_profile import keep_profile
@@ -24,7 +24,7 @@ def keep(root: Path, seconds: dict[str, float]) -> pd.DataFrame:
     for name, value in seconds.items():
         save(root, make_record("outcore", [value], options=check_options("outcore", dict(VARIANTS[name]))))
     try:
-        return draw(load_evidence(root)).data.set_index("group")
+        return ablation(load_evidence(root)).data.set_index("group")
     finally:
         plt.close("all")
 

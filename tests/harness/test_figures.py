@@ -235,7 +235,7 @@ def test_a_lost_file_is_drawn_again(tmp_path: Path) -> None:
 
 
 def test_a_gallery_run_is_the_profile_s_with_its_own_settings_over_it() -> None:
-    from harness.figures.base import gallery, values
+    from harness.figures.grids import gallery, values
 
     profile = {
         "run": {"max_batches": 80, "memory": "+64MiB"},

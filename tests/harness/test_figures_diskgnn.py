@@ -12,9 +12,7 @@ import pytest
 from harness.compare.evidence import load_evidence
 from harness.figures.accuracy_runs import GENERATED
 from harness.figures.base import Drawing, Sheet, catalogue, chosen
-from harness.figures.diskgnn.fig9 import EPOCHS
-from harness.figures.diskgnn.fig18 import STEPS
-from harness.figures.diskgnn.fig19 import SEQUENTIAL
+from harness.figures.diskgnn.epochs import EPOCHS, SEQUENTIAL, STEPS
 from harness.figures.render import render
 from harness.plan.experiment import load_experiment
 from harness.records.record import DatasetConfig, Preprocess, Record
@@ -22,7 +20,7 @@ from harness.records.study import StudyRecord, write_study
 from harness.results.store import write_run
 from harness.run.sweep import union
 from systems.facts import Facts
-from tests.harness.figure_profile import keep_profile
+from tests.harness.figure_profile import keep_profile, nothing_published
 from tests.harness.records import make_record, telemetry_of
 
 IDS = sorted(name for name in catalogue() if name.startswith("diskgnn-") and name != "diskgnn-tab2")
@@ -477,9 +475,6 @@ PAPER_BESIDE = [
 def test_a_missing_paper_value_does_not_break_a_drawing(
     figure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import importlib
-
-    module = importlib.import_module(f"harness.figures.{figure.replace('-', '.')}")
-    monkeypatch.setattr(module, "published", lambda _: pd.DataFrame(columns=["series", "x", "value", "unit", "source"]))
-    FILL[figure](tmp_path, 1.0)
-    assert len(drawn(figure, tmp_path).data)
+    FILL[figure](tmp_path / "root", 1.0)
+    with nothing_published(monkeypatch, tmp_path):
+        assert len(drawn(figure, tmp_path / "root").data)

@@ -14,12 +14,12 @@ from harness.compare.evidence import load_evidence
 from harness.compare.points import NotDrawn
 from harness.figures.base import Drawing, Sheet, catalogue, chosen
 from harness.figures.draw.breakdown import covered_seconds, split_epoch
-from harness.figures.ginex.fig4 import miss_ratio
-from harness.figures.ginex.fig6 import gather_alone
+from harness.figures.ginex.epochs import gather_alone
+from harness.figures.ginex.studies import miss_ratio
 from harness.figures.render import render
 from harness.plan.experiment import load_experiment
 from harness.run.sweep import union
-from tests.harness.figure_profile import keep_profile
+from tests.harness.figure_profile import keep_profile, nothing_published
 from tests.harness.tier_records import BATCHES, run, study
 
 IDS = sorted(name for name in catalogue() if name.startswith("ginex-"))
@@ -270,18 +270,13 @@ def test_bars_of_the_breakdown_are_as_high_as_their_epochs(tmp_path: Path) -> No
 
 
 def test_a_missing_paper_value_does_not_break_a_drawing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.figures.ginex import fig4, fig14, fig16, tab2
-
-    nothing = pd.DataFrame(columns=["series", "x", "value", "unit", "source"])
-    for module in (fig4, fig14, fig16, tab2):
-        monkeypatch.setattr(module, "published", lambda figure: nothing)
-    for figure in ("ginex-fig4", "ginex-fig14", "ginex-fig16", "ginex-tab2"):
-        FILL[figure](tmp_path / figure, 1.0)
-        assert len(drawn(figure, tmp_path / figure).data)
-    monkeypatch.setattr("harness.figures.ginex.tab4.published", lambda figure: nothing)
-    fill_14(tmp_path / "tab4", 1.0)
-    with pytest.raises(NotDrawn, match="prices"):
-        drawn("ginex-tab4", tmp_path / "tab4")
+    with nothing_published(monkeypatch, tmp_path):
+        for figure in ("ginex-fig4", "ginex-fig14", "ginex-fig16", "ginex-tab2"):
+            FILL[figure](tmp_path / figure, 1.0)
+            assert len(drawn(figure, tmp_path / figure).data)
+        fill_14(tmp_path / "tab4", 1.0)
+        with pytest.raises(NotDrawn, match="prices"):
+            drawn("ginex-tab4", tmp_path / "tab4")
 
 
 def test_a_failed_system_is_marked_and_not_zero(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from harness.compare.evidence import Evidence, load_evidence
 from harness.compare.points import NotDrawn
 from harness.figures.accuracy_runs import GENERATED
 from harness.figures.base import Drawing, Sheet, catalogue
-from harness.figures.gnndrive.grid import CPU
+from harness.figures.gnndrive.epochs import CPU
 from harness.plan.experiment import cells, load_experiment
 from harness.run.sweep import union
 from tests.harness.figure_profile import keep_profile

@@ -14,12 +14,10 @@ from harness.compare.evidence import load_evidence
 from harness.compare.points import Point
 from harness.figures.accuracy_runs import GENERATED
 from harness.figures.base import Figure, catalogue, chosen
-from harness.figures.pagraph import fig14, fig18
-from harness.figures.pagraph.devices import seeds_per_s
-from harness.figures.pagraph.fig18 import STEPS
+from harness.figures.pagraph import devices, epochs
+from harness.figures.pagraph.devices import STEPS, seeds_per_s
+from harness.figures.pagraph.epochs import COMPUTE, EXPOSED, HIDDEN_LOADING, OTHER, epoch_parts
 from harness.figures.pagraph.grid import HIDDEN, LAYER_NODES, PARTITION_SCALE, SPLIT, device_bytes, setting, small_study
-from harness.figures.pagraph.parts import COMPUTE, EXPOSED, OTHER, epoch_parts
-from harness.figures.pagraph.parts import HIDDEN as HIDDEN_LOADING
 from harness.figures.render import render
 from harness.plan.experiment import PROFILES, check_options, load_experiment
 from harness.records.record import DatasetConfig, PlannedBuffer, Record
@@ -28,6 +26,7 @@ from harness.results.store import write_run
 from harness.run.sweep import union
 from harness.studies.base import resolve_study
 from systems.facts import Facts
+from tests.harness.figure_profile import nothing_published
 from tests.harness.records import make_record
 
 IDS = sorted(figure.id for figure in catalogue().values() if figure.paper == "pagraph")
@@ -170,7 +169,7 @@ def fill(root: Path, factor: float = 1.0) -> None:
             own = {"model": model, "options": step["options"], "partition": step["partition"], "ranks": 2}
             save(
                 root,
-                paper_record("pagraph", factor, **own, device_memory_bytes=device_bytes(quick(), fig18.DEVICE_SHARE)),
+                paper_record("pagraph", factor, **own, device_memory_bytes=device_bytes(quick(), devices.DEVICE_SHARE)),
             )
         save(root, accuracy_record("dgl", factor, model=model))
         save(root, accuracy_record("pagraph", factor, model=model))
@@ -179,7 +178,7 @@ def fill(root: Path, factor: float = 1.0) -> None:
         for share in ("0.05x", "0.2x", "0.4x"):
             own = {
                 "options": {"ranking": ranking, "cache": share},
-                "device_memory_bytes": device_bytes(quick(), fig14.DEVICE_SHARE),
+                "device_memory_bytes": device_bytes(quick(), epochs.DEVICE_SHARE),
             }
             save(root, paper_record("pagraph", worse * factor, **own))
     for count in (5, 10):
@@ -353,7 +352,7 @@ def test_an_ablation_never_stands_for_pagraph(tmp_path: Path) -> None:
 def test_each_step_saves_over_the_one_before(tmp_path: Path) -> None:
     for step, factor in zip(STEPS.values(), (4.0, 2.0, 1.0, 1.0), strict=True):
         own: dict[str, Any] = {"options": step["options"], "partition": step["partition"], "ranks": 2}
-        own["device_memory_bytes"] = device_bytes(quick(), fig18.DEVICE_SHARE)
+        own["device_memory_bytes"] = device_bytes(quick(), devices.DEVICE_SHARE)
         save(tmp_path, paper_record("pagraph", factor, **own))
     table = data_of(tmp_path, "pagraph-fig18")
     assert list(table["series"]) == list(STEPS)
@@ -364,15 +363,9 @@ def test_each_step_saves_over_the_one_before(tmp_path: Path) -> None:
 def test_a_paper_value_that_is_missing_stops_nothing(
     filled: dict[float, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from harness.figures import base
-
-    monkeypatch.setattr(base, "PUBLISHED", tmp_path)
-    base.published.cache_clear()
-    try:
+    with nothing_published(monkeypatch, tmp_path):
         for figure in IDS:
             assert len(data_of(filled[1.0], figure))
-    finally:
-        base.published.cache_clear()
 
 
 def test_one_device_alone_is_no_scaling(tmp_path: Path) -> None:

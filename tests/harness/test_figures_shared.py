@@ -10,13 +10,13 @@ import matplotlib as mpl
 import pandas as pd
 import pytest
 
+from harness.figures.base import sheet
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.looks import PARTS, SERIES, looks_of, named_looks
 from harness.figures.draw.panels import legend_above, many_panels
-from harness.figures.draw.sheets import sheet
 from harness.figures.draw.stacks import draw_stacks
+from harness.figures.draw.style import PARTS, SERIES, looks_of, named_looks
 
 
 @pytest.fixture(autouse=True)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.compare.points import Point
-from harness.figures.base import Plain, gallery, only_systems, values
+from harness.compare.plan import Plain, Plan, grid
+from harness.figures.grids import gallery, only_systems, values
 from harness.studies.base import StudyNeed
 from workloads.units import row_bytes
 
 #: The paper's comparison (Section 7.1).
 SYSTEMS = ["ginex", "mariusgnn", "diskgnn"]
+#: Host memory as shares of the feature table.
 MEMORY_SHARES = [0.1, 0.3, 0.5]
 # Factor on the gallery's mini-batches in sweeps over memory: else the smallest share holds all rows of an epoch.
 _LONGER = 8
@@ -27,11 +28,6 @@ def entries(profile: Plain, names: list[str], **options: Any) -> list[Plain]:
     return found
 
 
-def shares_of(profile: Plain) -> list[float]:
-    """Return the host memory sizes of a sweep, as shares of the feature table."""
-    return values(profile, "memory_shares", MEMORY_SHARES)
-
-
 def longer(profile: Plain) -> Plain:
     """Return the gallery's profile with epochs long enough for memory to matter: one to warm up, one measured."""
     short = gallery(profile)
@@ -40,32 +36,21 @@ def longer(profile: Plain) -> Plain:
     return {**short, "run": run}
 
 
-def memory_share(config: Mapping[str, Any]) -> float:
-    """Return the host budget of a run as a share of the features; its `memory` must have the form `0.1x`."""
-    return float(str(config["memory"])[:-1])
+def in_gallery(profile: Plain, names: list[str], over: Mapping[Any, Plain] = {"": {}}) -> Plan:
+    """Plan systems at each value of an axis, in the gallery's runs."""
+    short = gallery(profile)
+    return grid(short, entries(short, names), over)
+
+
+def over_shares(profile: Plain, systems: Sequence[Plain]) -> Plan:
+    """Plan entries of systems at each share of memory, in longer epochs."""
+    shares = values(profile, "memory_shares", MEMORY_SHARES)
+    return grid(longer(profile), systems, {share: {"memory": f"{share:g}x"} for share in shares})
 
 
 def percent(share: Any) -> str:
     """Return a share as per cent, like `10 %`."""
     return f"{100 * float(share):g} %"
-
-
-def bar_row(point: Point, **columns: Any) -> Plain:
-    """Return a point's row for `draw_bars`."""
-    return {
-        **columns,
-        "value": point.value,
-        "low": point.low,
-        "high": point.high,
-        "status": point.status,
-        "run": point.record.get("run_id", ""),
-    }
-
-
-def preparation_s(record: Mapping[str, Any]) -> float:
-    """Return seconds of preprocessing, whether this run or an earlier one spent them."""
-    spent = record.get("preprocess") or {}
-    return float(spent.get("seconds") or 0.0) + float(spent.get("made_s") or 0.0)
 
 
 def graphs(profile: Plain) -> list[tuple[str, Plain]]:
@@ -104,8 +89,3 @@ def planning_needs(
         StudyNeed(study, {"dataset": name, **shared, **params}, {name: own})
         for name, own in (graphs(profile) if datasets is None else datasets)
     ]
-
-
-def no_runs(profile: Plain) -> list[Plain]:
-    """Return no runs, for figures drawn from studies alone."""
-    return []

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness.figures.base import plain_log
-from harness.figures.draw.lines import MARK
-from harness.figures.draw.looks import Looks, looks_of
-from harness.figures.draw.panels import legend_above, one_panel, set_ticks
+from harness.figures.draw.panels import (
+    interval,
+    legend_above,
+    mark_missing_bar,
+    mark_paper,
+    name_axes,
+    number_over,
+    one_panel,
+    plain_log,
+    set_ticks,
+)
+from harness.figures.draw.style import Looks, looks_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -28,7 +36,6 @@ def draw_bars(
     log: bool = False,
     tick: Callable[[Any], str] = str,
     looks: Looks | None = None,
-    note: str = "",
     numbers: str = "",
     axes: Any = None,
 ) -> tuple[Canvas, Any]:
@@ -40,17 +47,13 @@ def draw_bars(
             the bar).
         tick: maps a group to its label.
         looks: looks of the series; by default the systems' own.
-        note: small print in the panel's upper right corner.
         numbers: format of the number over each bar, like `.1f`; none by default.
         axes: axes to draw into; the caller then makes canvas and legend.
     """
     groups = list(dict.fromkeys(rows["group"]))
     series, look_of = looks_of([str(name) for name in rows["series"]], looks)
     alone = axes is None
-    if alone:
-        canvas, axes = one_panel(wide=len(groups) * len(series) > COLUMN_BARS)
-    else:
-        canvas = axes.figure
+    canvas, axes = one_panel(axes, wide=len(groups) * len(series) > COLUMN_BARS)
     width = 0.8 / len(series)
     place = {name: (index - (len(series) - 1) / 2) * width for index, name in enumerate(series)}
     labelled: set[str] = set()
@@ -60,35 +63,19 @@ def draw_bars(
         value = row["value"]
         if pd.notna(row.get("paper")):
             # Beside the number over the bar, which it would cover.
-            _paper(axes, x + (0.3 * width if numbers else 0.0), float(row["paper"]), labelled)
+            at, label = x + (0.3 * width if numbers else 0.0), None if "paper" in labelled else "paper"
+            mark_paper(axes, [at], [float(row["paper"])], label, markerfacecolor="none", zorder=5)
+            labelled.add("paper")
         if pd.isna(value):
-            _missing(axes, x, str(row.get("status") or "not run"), width / (len(groups) + 0.2))
+            mark_missing_bar(axes, x, str(row.get("status") or "not run"), width / (len(groups) + 0.2))
             continue
-        axes.bar(
-            x,
-            value,
-            width,
-            facecolor=look.color,
-            hatch=look.hatch,
-            edgecolor="black",
-            linewidth=0.5,
-            label=name if name not in labelled else None,
-            yerr=interval(row),
-            error_kw={"elinewidth": 0.8, "capsize": 1.8},
-        )
+        fill = {"facecolor": look.color, "hatch": look.hatch, "edgecolor": "black", "linewidth": 0.5}
+        error: Any = {"yerr": interval(row), "error_kw": {"elinewidth": 0.8, "capsize": 1.8}}
+        axes.bar(x, value, width, label=name if name not in labelled else None, **fill, **error)
         labelled.add(name)
         if numbers:
-            top = row.get("high") if pd.notna(row.get("high")) else value
-            axes.annotate(
-                plain_number(value, numbers),
-                (x, top),
-                xytext=(0, 1.5),
-                textcoords="offset points",
-                ha="center",
-                va="bottom",
-                fontsize=5.5,
-                rotation=90 if width < 0.18 else 0,
-            )
+            top: float = row["high"] if pd.notna(row.get("high")) else value
+            number_over(axes, x, top, plain_number(value, numbers), 5.5, 90 if width < 0.18 else 0)
     if log:
         axes.set_yscale("log")
         plain_log(axes.yaxis)
@@ -100,11 +87,7 @@ def draw_bars(
     axes.set_xlim(-0.6, len(groups) - 0.4)
     set_ticks(axes, [tick(group) for group in groups])
     axes.grid(axis="x", visible=False)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
-    axes.set_title(title, loc="left")
-    if note:
-        axes.text(0.99, 0.98, note, transform=axes.transAxes, ha="right", va="top", fontsize=6.0, color="#333333")
+    name_axes(axes, title, xlabel, ylabel)
     if alone:
         legend_above(canvas, [axes], [*series, "paper"])
     return canvas, axes
@@ -114,43 +97,3 @@ def plain_number(value: float, spec: str) -> str:
     """Return `value` in the format `spec`, without an exponent: `480` for `4.8e+02`."""
     text = f"{value:{spec}}"
     return f"{float(text):,.0f}" if "e+" in text else text
-
-
-def interval(row: Mapping[Any, Any]) -> list[list[float]] | None:
-    """Return a row's `low` and `high` as `yerr` of matplotlib, None without them."""
-    if pd.isna(row.get("low")) or pd.isna(row.get("high")):
-        return None
-    value = float(row["value"])
-    return [[max(0.0, value - float(row["low"]))], [max(0.0, float(row["high"]) - value)]]
-
-
-def _missing(axes: Any, x: float, status: str, share: float) -> None:
-    """Label a missing bar with its status, upright where the text exceeds the bar's `share` of the axes' width."""
-    text = MARK.get(status, status)
-    points = 72.0 * axes.bbox.width / axes.figure.dpi * share
-    axes.annotate(
-        text,
-        (x, 0.02),
-        xycoords=("data", "axes fraction"),
-        rotation=90 if 3.6 * len(text) > 0.7 * points else 0,
-        fontsize=6.0,
-        ha="center",
-        va="bottom",
-        color="#333333",
-    )
-
-
-def _paper(axes: Any, x: float, value: float, labelled: set[str]) -> None:
-    label = None if "paper" in labelled else "paper"
-    labelled.add("paper")
-    axes.plot(
-        [x],
-        [value],
-        marker="D",
-        linestyle="none",
-        markerfacecolor="none",
-        markeredgecolor="black",
-        markersize=4.5,
-        label=label,
-        zorder=5,
-    )

@@ -61,6 +61,14 @@ def caption(group: Group, points: list[Point] | None = None, extra: str = "") ->
     return "; ".join(parts) + "."
 
 
+def caption_of(source: Group | StudyRecord | str, *notes: str, points: list[Point] | None = None) -> str:
+    """Return the caption of runs or of a study with the notes that are not empty; a text is a caption itself."""
+    if isinstance(source, str):
+        return source
+    extra = "; ".join(note for note in notes if note)
+    return caption(source, points, extra) if isinstance(source, Group) else study_caption(source, extra)
+
+
 def _each(points: Sequence[Point], key: str) -> str:
     """Return the value of a setting, or all its values where the drawn runs differ."""
     found = [point.record["config"][key] for point in points]
@@ -103,6 +111,11 @@ def study_caption(record: StudyRecord, extra: str = "") -> str:
     if extra:
         parts.append(extra)
     return "; ".join(parts) + "."
+
+
+def dataset_name(record: StudyRecord) -> str:
+    """Return the name of a study's dataset; empty where it has none."""
+    return record.dataset.name if record.dataset else ""
 
 
 def left_out(drawn: Sequence[Any], full: Sequence[Any], what: str) -> str:

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness.figures.base import plain_log
-from harness.figures.draw.lines import MARK
-from harness.figures.draw.looks import Looks, looks_of
-from harness.figures.draw.panels import legend_above, one_panel
+from harness.figures.draw.panels import around, legend_above, mark_missing, mark_paper, name_axes, one_panel, plain_log
+from harness.figures.draw.style import Looks, looks_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -43,10 +41,7 @@ def draw_curves(
 
     series, look_of = looks_of([str(name) for name in rows["series"]], looks)
     alone = axes is None
-    if alone:
-        canvas, axes = one_panel()
-    else:
-        canvas = axes.figure
+    canvas, axes = one_panel(axes)
     missing: dict[float, int] = {}
     for number, name in enumerate(series):
         look = look_of(name)
@@ -68,31 +63,12 @@ def draw_curves(
         _intervals(axes, known, look.color)
         if "paper" in mine:
             published = mine[mine["paper"].notna()]
-            if len(published):
-                axes.plot(
-                    published["x"],
-                    published["paper"],
-                    marker=look.marker,
-                    linestyle="none",
-                    markerfacecolor="none",
-                    markeredgecolor=look.color,
-                    label=f"{name} (paper)",
-                )
+            own = {"marker": look.marker, "markersize": None, "markerfacecolor": "none", "markeredgecolor": look.color}
+            mark_paper(axes, list(published["x"]), list(published["paper"]), f"{name} (paper)", **own)
         for row in mine[mine["y"].isna()].to_dict("records"):
             level = missing.get(row["x"], 0)
             missing[row["x"]] = level + 1
-            status = str(row.get("status") or "not run")
-            axes.annotate(
-                f"{MARK.get(status, status)}\n{name}",
-                (row["x"], 1.0),
-                xycoords=("data", "axes fraction"),
-                xytext=(0, -15.0 * level),
-                textcoords="offset points",
-                ha="center",
-                va="top",
-                fontsize=5.5,
-                color=look.color,
-            )
+            mark_missing(axes, row["x"], level, str(row.get("status") or "not run"), name, look.color)
     if xlog:
         axes.set_xscale("log")
         plain_log(axes.xaxis)
@@ -108,9 +84,7 @@ def draw_curves(
         low, high = axes.get_ylim()
         share = 0.13 * max(missing.values())
         axes.set_ylim(low, high * (high / low) ** share if ylog else high + (high - low) * share)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
-    axes.set_title(title, loc="left")
+    name_axes(axes, title, xlabel, ylabel)
     if alone:
         legend_above(canvas, [axes])
     return canvas, axes
@@ -126,5 +100,5 @@ def _intervals(axes: Any, known: pd.DataFrame, color: str) -> None:
     if len(bounded) > 2 * MARKERS:
         axes.fill_between(bounded["x"], bounded["low"], bounded["high"], color=color, alpha=0.2, linewidth=0.0)
         return
-    spread = [(bounded["y"] - bounded["low"]).clip(lower=0), (bounded["high"] - bounded["y"]).clip(lower=0)]
+    spread = around(bounded["y"], bounded["low"], bounded["high"])
     axes.errorbar(bounded["x"], bounded["y"], yerr=spread, color=color, linestyle="none", capsize=2.0, elinewidth=0.8)

@@ -1,24 +1,29 @@
-"""Drawings that most figures share: one axis, a line or a bar for each series, declared in one call."""
+"""Figures of a common kind, each declared in one call: one axis, a line, a bar or a curve for each series."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from harness.compare.evidence import Evidence, Planned
+import pandas as pd
+
+from harness.compare.evidence import Planned
 from harness.compare.points import Group, Point, epoch_seconds
 from harness.compare.rounds import Value
-from harness.figures.base import Drawing, add_caption, caption, left_out
+from harness.figures.base import Drawing, Needs, drawn, figure_of_runs, nothing
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
+from harness.figures.draw.captions import left_out
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.lines import draw_lines
-from harness.figures.draw.looks import Looks
-from harness.figures.draw.panels import legend_above, many_panels
+from harness.figures.draw.panels import around, draw_line, legend_above, many_panels, mark_missing, name_axes, plain_log
+from harness.figures.draw.style import Looks
 
-Draw = Callable[[Evidence], Drawing]
-Note = Callable[[Group], str]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+#: Function from the drawn group to texts for the caption.
+Note = Callable[[Group], list[str]]
 
 
 @dataclass(frozen=True)
@@ -39,44 +44,41 @@ class Axis:
 
     def missing(self, group: Group) -> str:
         """Return the sentence of a reduced grid; empty where no value is left out."""
-        drawn = list(dict.fromkeys(point.x for point in group.points))
+        shown = list(dict.fromkeys(point.x for point in group.points))
         if isinstance(self.full, int):
-            few = len(drawn) < self.full
-            return f"reduced grid: {len(drawn)} of {self.full} {self.what}" if few else ""
-        return left_out([self.tick(x) for x in drawn], [self.tick(x) for x in self.full], self.what)
-
-
-def no_note(group: Group) -> str:
-    """Return no text for the caption."""
-    return ""
+            few = len(shown) < self.full
+            return f"reduced grid: {len(shown)} of {self.full} {self.what}" if few else ""
+        return left_out([self.tick(x) for x in shown], [self.tick(x) for x in self.full], self.what)
 
 
 def lines(
+    figure_id: str,
     plan: Planned,
     axis: Axis,
     *,
     title: str,
     ylabel: str = "epoch time (s)",
     value: Value = epoch_seconds,
-    note: Note = no_note,
-) -> Draw:
-    """Return the `draw` of a figure with one line for each series over the axis; logarithmic y.
+    note: Note = lambda group: [],
+    beside: Needs = nothing,
+) -> None:
+    """Add a figure with one line for each series over the axis, its values equally spaced; logarithmic y.
 
     Args:
         plan: maps an experiment as plain data to the figure's cells.
         value: maps a measured epoch to the drawn number.
-        note: maps the drawn group to text for the caption.
+        note: maps the drawn group to texts for the caption.
+        beside: as in `Figure`.
     """
 
-    def draw(evidence: Evidence) -> Drawing:
-        group = evidence.points(plan, value)
-        extra = "; ".join(part for part in (note(group), axis.missing(group)) if part)
-        return draw_lines(group, title=title, xlabel=axis.label, ylabel=ylabel, tick=axis.tick, extra=extra)
+    def draw(group: Group) -> tuple[Canvas, pd.DataFrame]:
+        return _draw_lines(group, axis, title, ylabel), group.frame()
 
-    return draw
+    _add(figure_id, plan, axis, value, note, draw, beside, bottom=-0.04)
 
 
 def bars(
+    figure_id: str,
     plan: Planned,
     axis: Axis,
     *,
@@ -86,61 +88,108 @@ def bars(
     log: bool = False,
     numbers: str = ".2g",
     looks: Looks | None = None,
-    note: Note = no_note,
+    note: Note = lambda group: [],
     columns: Mapping[str, Callable[[Point], Any]] = {},
-) -> Draw:
-    """Return the `draw` of a figure with one bar for each series at each value of the axis.
+    beside: Needs = nothing,
+) -> None:
+    """Add a figure with one bar for each series at each value of the axis.
 
     Args:
-        plan, value, note: as in `lines`.
+        plan, value, note, beside: as in `lines`.
         log, numbers, looks: as in `draw_bars`.
         columns: further columns of the table; each maps a point to its cell.
     """
 
-    def draw(evidence: Evidence) -> Drawing:
-        group = evidence.points(plan, value)
-        table = group.frame()
-        for name, of in columns.items():
-            table[name] = [of(point) for point in group.points]
+    def draw(group: Group) -> tuple[Canvas, pd.DataFrame]:
+        cells = {name: [of(point) for point in group.points] for name, of in columns.items()}
+        table = group.frame().assign(**cells)
         rows = table.rename(columns={"x": "group", "system": "series"})
         canvas, _ = draw_bars(
             rows, title=title, ylabel=ylabel, xlabel=axis.label, log=log, tick=axis.tick, numbers=numbers, looks=looks
         )
-        text = caption(group, extra="; ".join(part for part in (note(group), axis.missing(group)) if part))
-        add_caption(canvas, text)
-        return Drawing(canvas, table, text, group.runs())
+        return canvas, table
 
-    return draw
+    _add(figure_id, plan, axis, value, note, draw, beside)
 
 
 def curves(
-    plan: Planned, axis: Axis, *, ylabel: str = "epoch time (s)", value: Value = epoch_seconds, note: Note = no_note
-) -> Draw:
-    """Return the `draw` of a figure with one panel per plan panel, one curve per series, both axes logarithmic.
+    figure_id: str,
+    plan: Planned,
+    axis: Axis,
+    *,
+    ylabel: str = "epoch time (s)",
+    value: Value = epoch_seconds,
+    note: Note = lambda group: [],
+    beside: Needs = nothing,
+) -> None:
+    """Add a figure with one panel per plan panel, one curve per series, both axes logarithmic.
 
     Args:
-        plan, value, note: as in `lines`.
+        plan, value, note, beside: as in `lines`.
     """
 
-    def draw(evidence: Evidence) -> Drawing:
-        group = evidence.points(plan, value)
+    def draw(group: Group) -> tuple[Canvas, pd.DataFrame]:
         table = group.frame().assign(panel=[point.panel for point in group.points])
-        titles = list(dict.fromkeys(table["panel"]))
-        canvas, panels = many_panels(len(titles), wide=len(titles) > 1, height=2.4)
-        rows = table.rename(columns={"system": "series", "value": "y"})
-        for number, (axes, title) in enumerate(zip(panels, titles, strict=True)):
-            draw_curves(
-                rows[rows["panel"] == title],
-                title=title,
-                xlabel=axis.label,
-                ylabel="" if number else ylabel,
-                xlog=True,
-                ylog=True,
-                axes=axes,
-            )
-        legend_above(canvas, panels, style.ordered(group.systems()))
-        text = caption(group, extra="; ".join(part for part in (note(group), axis.missing(group)) if part))
-        add_caption(canvas, text)
-        return Drawing(canvas, table, text, group.runs())
+        panels = list(table.rename(columns={"system": "series", "value": "y"}).groupby("panel", sort=False))
+        canvas, places = many_panels(len(panels), wide=len(panels) > 1, height=2.4)
+        for axes, (title, rows) in zip(places, panels, strict=True):
+            own = ylabel if axes is places[0] else ""
+            draw_curves(rows, title=str(title), xlabel=axis.label, ylabel=own, xlog=True, ylog=True, axes=axes)
+        legend_above(canvas, places, style.ordered(group.systems()))
+        return canvas, table
 
-    return draw
+    _add(figure_id, plan, axis, value, note, draw, beside)
+
+
+def _add(
+    figure_id: str,
+    plan: Planned,
+    axis: Axis,
+    value: Value,
+    note: Note,
+    draw: Callable[[Group], tuple[Canvas, pd.DataFrame]],
+    beside: Needs,
+    bottom: float = 0.0,
+) -> None:
+    @figure_of_runs(figure_id, plan, value, beside=beside)
+    def draw_group(group: Group) -> Drawing:
+        notes = [*note(group), axis.missing(group)]
+        canvas, table = draw(group)
+        return drawn(canvas, table, group, *notes, bottom=bottom)
+
+
+def _draw_lines(group: Group, axis: Axis, title: str, ylabel: str) -> Canvas:
+    """Draw one line per system, log y; a missing value is marked at the top of its x, off all lines."""
+    import matplotlib.pyplot as plt
+
+    xs = sorted({point.x for point in group.points}, key=_order)
+    place = {x: index for index, x in enumerate(xs)}
+    canvas, axes = plt.subplots(figsize=(style.COLUMN_INCHES, 2.5))
+    systems = style.ordered(group.systems())
+    table = group.frame().assign(place=[place[point.x] for point in group.points]).sort_values("place")
+    for index, system in enumerate(systems):
+        mine = table[(table["system"] == system) & table["value"].notna()].astype({"value": float})
+        shifted = mine["place"] + (index - (len(systems) - 1) / 2) * 0.06
+        draw_line(
+            axes, shifted, mine["value"], around(mine["value"], mine["low"], mine["high"]), style.look(system), system
+        )
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(xs)), [axis.tick(x) for x in xs])
+    axes.set_xlim(-0.4, len(xs) - 0.6)
+    name_axes(axes, title, axis.label, ylabel)
+    plain_log(axes.yaxis)
+    level: dict[int, int] = {}
+    missing = [point for point in group.points if point.value is None]
+    for point in sorted(missing, key=lambda point: systems.index(point.system)):
+        at = place[point.x]
+        mark_missing(axes, at, level.get(at, 0), point.status, point.system, style.look(point.system).color)
+        level[at] = level.get(at, 0) + 1
+    if level:
+        low, high = axes.get_ylim()
+        axes.set_ylim(low, high * (high / low) ** (0.13 * max(level.values())))
+    axes.legend(ncols=3, loc="lower left", bbox_to_anchor=(0.0, 1.1), borderaxespad=0.0, handlelength=2.2)
+    return canvas
+
+
+def _order(value: Any) -> tuple[int, float, str]:
+    return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))

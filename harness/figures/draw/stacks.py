@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness.figures.draw.lines import MARK
-from harness.figures.draw.looks import part_fill
-from harness.figures.draw.panels import legend_above, one_panel, set_ticks
+from harness.figures.draw.panels import legend_above, mark_missing_bar, name_axes, number_over, one_panel, set_ticks
+from harness.figures.draw.style import part_fill
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -39,26 +38,14 @@ def draw_stacks(
     """
     bars = list(dict.fromkeys(rows["bar"]))
     alone = axes is None
-    if alone:
-        canvas, axes = one_panel(wide=len(bars) > COLUMN_BARS)
-    else:
-        canvas = axes.figure
+    canvas, axes = one_panel(axes, wide=len(bars) > COLUMN_BARS)
     labelled: set[str] = set()
     for at, bar in enumerate(bars):
         mine = rows[rows["bar"] == bar]
         known = mine[mine["value"].notna()]
         if known.empty:
             status = str(mine.iloc[0].get("status") or "not run")
-            axes.annotate(
-                MARK.get(status, status),
-                (at, 0.02),
-                xycoords=("data", "axes fraction"),
-                fontsize=6.0,
-                ha="center",
-                va="bottom",
-                rotation=90,
-                color="#333333",
-            )
+            mark_missing_bar(axes, at, status)
             continue
         total = float(known["value"].sum())
         scale = 100.0 / total if share and total > 0 else 1.0
@@ -72,15 +59,7 @@ def draw_stacks(
             axes.bar(at, value, 0.62, bottom=bottom, label=label, **part_fill(index))
             bottom += value
         if numbers:
-            axes.annotate(
-                f"{total:{numbers}}",
-                (at, bottom),
-                xytext=(0, 1.5),
-                textcoords="offset points",
-                ha="center",
-                va="bottom",
-                fontsize=6.0,
-            )
+            number_over(axes, at, bottom, f"{total:{numbers}}", 6.0)
     if share:
         axes.set_ylim(0, 108 if numbers else 100)
     elif numbers:
@@ -88,9 +67,7 @@ def draw_stacks(
     axes.set_xlim(-0.6, len(bars) - 0.4)
     set_ticks(axes, [str(bar) for bar in bars])
     axes.grid(axis="x", visible=False)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
-    axes.set_title(title, loc="left")
+    name_axes(axes, title, xlabel, ylabel)
     if alone:
         legend_above(canvas, [axes], parts)
     return canvas, axes

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.points import Group, NotDrawn, Point
-from harness.figures.base import Drawing, add_caption, caption
-from harness.figures.draw import style
+from harness.figures.base import Drawing, drawn, ids
+from harness.figures.draw.panels import many_panels
 from harness.results import store as results
 
 # Samples (10 Hz) of the rolling mean: half a second makes a line readable.
@@ -31,8 +31,6 @@ def draw_timelines(points: list[Point], group: Group, titles: list[str], note: s
     Raises:
         NotDrawn: no run has telemetry of an epoch.
     """
-    import matplotlib.pyplot as plt
-
     tables = []
     for point, title in zip(points, titles, strict=True):
         table = results.telemetry(Path(point.path))
@@ -41,21 +39,14 @@ def draw_timelines(points: list[Point], group: Group, titles: list[str], note: s
             tables.append((point, title, inside.sort_values("t")))
     if not tables:
         raise NotDrawn("the runs have no telemetry of an epoch")
-    height = 1.35 * len(tables) + 0.5
-    canvas, panels = plt.subplots(
-        len(tables), 1, figsize=(style.COLUMN_INCHES, height), sharey=True, squeeze=False, constrained_layout=True
-    )
-    drawn = []
-    for axes, (point, title, table) in zip(panels[:, 0], tables, strict=True):
-        drawn.append(_panel(axes, point, title, table))
-    panels[-1, 0].set_xlabel("time since the first epoch began (s)")
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    canvas.legend(handles, labels, loc="outside upper left", ncols=3, handlelength=2.6)
+    height = 1.35 + 0.5 / len(tables)
+    canvas, panels = many_panels(len(tables), columns=1, wide=False, height=height, sharey=True)
+    shown = [_panel(axes, *one) for axes, one in zip(panels, tables, strict=True)]
+    panels[-1].set_xlabel("time since the first epoch began (s)")
+    canvas.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3, handlelength=2.6)
     extra = f"warm-up epoch hatched, {SMOOTH / 10:g} s rolling mean of 10 Hz samples" + (f", {note}" if note else "")
-    text = caption(group, points, extra)
-    add_caption(canvas, text)
-    runs = [str(point.record["run_id"]) for point, _, _ in tables]
-    return Drawing(canvas, pd.concat(drawn, ignore_index=True), text, runs)
+    data = pd.concat(shown, ignore_index=True)
+    return drawn(canvas, data, group, extra, points=points, runs=ids([point for point, _, _ in tables]))
 
 
 def _panel(axes: Any, point: Point, title: str, table: pd.DataFrame) -> pd.DataFrame:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+
+import pandas as pd
 
 from harness.compare.evidence import Evidence
+from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, Figure, Plain, add_caption, no_runs, register, study_caption
+from harness.figures.base import Drawing, drawn, figure
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.looks import named_looks
 from harness.figures.draw.panels import legend_above, many_panels
+from harness.figures.draw.style import named_looks
 from harness.studies.base import StudyNeed
 from workloads.units import format_bytes
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 STUDY = "fio-grid"
 MODES = ["direct", "buffered"]
@@ -28,56 +28,37 @@ PANELS = [
 XLABELS = {"threads": "synchronous threads", "depth": "I/O depth of one asynchronous thread"}
 
 
-def studies(profile: Plain) -> list[StudyNeed]:
-    """Return the fio study on the disk under the data root."""
-    return [StudyNeed(STUDY)]
-
-
-def draw(evidence: Evidence) -> Drawing:
+@figure("gnndrive-figB1", studies=lambda profile: [StudyNeed(STUDY)])
+def fig_b1(evidence: Evidence) -> Drawing:
     """Draw bandwidth (top), latency (bottom) over threads and queue depth; raise NotDrawn without buffered reads."""
-    import pandas as pd
-
     record = evidence.study(STUDY)
     points = [point for point in record.result["points"] if point["pattern"] == "random"]
     block = min((point["block_bytes"] for point in points if not point["direct"]), default=0)
     rows = pd.DataFrame(
-        [
-            {
-                "engine": point["engine"],
-                "series": "direct" if point["direct"] else "buffered",
-                "threads": point["threads"],
-                "depth": point["depth"],
-                "iops": point["iops"],
-                "bandwidth_mb_per_s": point["bytes_per_s"] / 1e6,
-                "latency_us": point["mean_latency_s"] * 1e6,
-            }
-            for point in points
-            if point["block_bytes"] == block
-        ]
+        {
+            "engine": point["engine"],
+            "series": "direct" if point["direct"] else "buffered",
+            "threads": point["threads"],
+            "depth": point["depth"],
+            "iops": point["iops"],
+            "bandwidth_mb_per_s": point["bytes_per_s"] / 1e6,
+            "latency_us": point["mean_latency_s"] * 1e6,
+        }
+        for point in points
+        if point["block_bytes"] == block
     )
     if rows.empty:
         raise NotDrawn(f"the study {STUDY} holds no buffered reads to compare")
     canvas, panels = many_panels(4, columns=2, height=2.0)
-    looks = named_looks(MODES)
+    log = partial(draw_curves, title="", xlog=True, ylog=True, looks=named_looks(MODES))
     for axes, (engine, x, ylabel, y) in zip(panels, PANELS, strict=True):
         mine = rows[rows["engine"] == engine]
-        draw_curves(
-            mine.assign(x=mine[x], y=mine[y]),
-            title="",
-            xlabel=XLABELS[x],
-            ylabel=ylabel,
-            xlog=True,
-            ylog=True,
-            looks=looks,
-            axes=axes,
-        )
+        log(mine.assign(x=mine[x], y=mine[y]), xlabel=XLABELS[x], ylabel=ylabel, axes=axes)
     legend_above(canvas, panels)
-    text = study_caption(record, _note(record.result, record.params, rows, block))
-    add_caption(canvas, text)
-    return Drawing(canvas, rows, text)
+    return drawn(canvas, rows, record, *_notes(record.result, record.params, rows, block))
 
 
-def _note(result: dict[str, Any], params: dict[str, Any], rows: pd.DataFrame, block: int) -> str:
+def _notes(result: Plain, params: Plain, rows: pd.DataFrame, block: int) -> list[str]:
     device = result["device"]
     deepest = rows[(rows["engine"] == "async") & (rows["depth"] == rows["depth"].max())].set_index("series")
     rates = deepest["bandwidth_mb_per_s"]
@@ -93,7 +74,4 @@ def _note(result: dict[str, Any], params: dict[str, Any], rows: pd.DataFrame, bl
         parts.append(
             f"at the deepest queue buffered reads are {abs(gap):.1f} % {where} direct ones (paper: 5.6 % apart)"
         )
-    return "; ".join(parts)
-
-
-register(Figure("gnndrive-figB1", no_runs, draw, studies=studies))
+    return parts

@@ -7,23 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from harness.compare.evidence import Evidence
-from harness.compare.plan import Plan, first_setting, grid, joined
-from harness.compare.points import NotDrawn
-from harness.figures.base import (
-    Drawing,
-    Figure,
-    Plain,
-    add_caption,
-    caption,
-    gallery,
-    only_systems,
-    plain_log,
-    register,
-    values,
-)
+from harness.compare.plan import Plain, Plan, first_setting, grid, joined
+from harness.compare.points import Group, NotDrawn, Point
+from harness.figures.base import Drawing, drawn, figure_of_runs
 from harness.figures.draw import style
-from harness.figures.draw.panels import legend_above, one_panel
+from harness.figures.draw.panels import around, draw_line, legend_above, name_axes, one_panel, plain_log
+from harness.figures.grids import gallery, only_systems, values
 from workloads.units import parse_bytes
 
 SWEPT = ["pyg+", "ginex", "gnndrive", "diskgnn", "outcore", "in-memory"]
@@ -101,32 +90,29 @@ def leaders(data: pd.DataFrame) -> str:
     return ", then ".join(told)
 
 
-def draw(evidence: Evidence) -> Drawing:
+def _row(point: Point) -> Plain:
+    summary = point.record.get("summary") or {}
+    start_up, epochs = summary.get("start_up_s"), point.record["config"]["epochs"]
+    counted = point.value is not None and start_up is not None
+    return {
+        "system": point.system,
+        "budget_bytes": budget_bytes(point.record),
+        "seconds": point.value,
+        "low": point.low,
+        "high": point.high,
+        "start_up_s": start_up,
+        "start_up_bytes": summary.get("start_up_bytes"),
+        "with_start_up": point.value + start_up / epochs if counted else None,
+        "graph_over_budget": summary.get("topology_over_budget"),
+        "status": point.status,
+        "run": point.record["run_id"],
+    }
+
+
+@figure_of_runs("outcore-frontier", over_memory)
+def frontier(group: Group) -> Drawing:
     """Draw one marker per run, joined by system, the frontier as a step line; raise NotDrawn below two budgets."""
-    group = evidence.points(over_memory)
-    rows = []
-    for point in group.points:
-        memory = budget_bytes(point.record)
-        if memory is not None:
-            summary = point.record.get("summary") or {}
-            start_up, epochs = summary.get("start_up_s"), point.record["config"]["epochs"]
-            counted = point.value is not None and start_up is not None
-            rows.append(
-                {
-                    "system": point.system,
-                    "budget_bytes": memory,
-                    "seconds": point.value,
-                    "low": point.low,
-                    "high": point.high,
-                    "start_up_s": start_up,
-                    "start_up_bytes": summary.get("start_up_bytes"),
-                    "with_start_up": point.value + start_up / epochs if counted else None,
-                    "graph_over_budget": summary.get("topology_over_budget"),
-                    "status": point.status,
-                    "run": point.record["run_id"],
-                }
-            )
-    data = pd.DataFrame(rows)
+    data = pd.DataFrame([row for row in map(_row, group.points) if row["budget_bytes"] is not None])
     done = data[data["seconds"].notna()] if len(data) else data
     if len(done) < 2 or done["budget_bytes"].nunique() < 2:
         raise NotDrawn("no comparable runs at two budgets (outcore-frontier)")
@@ -136,15 +122,13 @@ def draw(evidence: Evidence) -> Drawing:
     best = data[data["pareto"]].sort_values("budget_bytes")
     names = ", ".join(f"{row['system']} at {row['budget_bytes'] / MIB:,.0f} MiB" for row in best.to_dict("records"))
     failed = data[data["seconds"].isna()].to_dict("records")
-    lost = "".join(f"; {row['system']} {row['status']} at {row['budget_bytes'] / MIB:,.0f} MiB" for row in failed)
-    measured = [point for point in group.points if point.value is not None]
-    extra = (
-        f"fastest: {leaders(data)}; on the frontier: {names}{lost}; "
-        "of a run without a cap the memory is what its peak held beyond the floor"
-    )
-    text = caption(group, measured, extra)
-    add_caption(canvas, text)
-    return Drawing(canvas, data.reset_index(drop=True), text, group.runs())
+    notes = [
+        f"fastest: {leaders(data)}",
+        f"on the frontier: {names}",
+        *(f"{row['system']} {row['status']} at {row['budget_bytes'] / MIB:,.0f} MiB" for row in failed),
+        "of a run without a cap the memory is what its peak held beyond the floor",
+    ]
+    return drawn(canvas, data.reset_index(drop=True), group, *notes, points=group.done)
 
 
 def _draw(data: pd.DataFrame) -> Any:
@@ -154,50 +138,22 @@ def _draw(data: pd.DataFrame) -> Any:
         mine = data[(data["system"] == system) & data["seconds"].notna()].sort_values("budget_bytes")
         if mine.empty:
             continue
-        spread = [
-            (mine["seconds"] - mine["low"].fillna(mine["seconds"])).clip(lower=0),
-            (mine["high"].fillna(mine["seconds"]) - mine["seconds"]).clip(lower=0),
-        ]
-        axes.errorbar(
-            mine["budget_bytes"] / MIB,
-            mine["seconds"],
-            yerr=spread,
-            color=look.color,
-            marker=look.marker,
-            linestyle=look.line,
-            linewidth=0.9,
-            capsize=2.0,
-            elinewidth=0.8,
-            markeredgecolor="black",
-            markeredgewidth=0.4,
-            label=system,
-        )
+        seconds = mine["seconds"]
+        spread = around(seconds, mine["low"].fillna(seconds), mine["high"].fillna(seconds))
+        draw_line(axes, mine["budget_bytes"] / MIB, seconds, spread, look, system, linewidth=0.9)
     holds = data.loc[data["graph_over_budget"].astype(float) <= 1.0, "budget_bytes"]
     if len(holds):
         axes.axvspan(holds.min() / MIB / 2**0.5, holds.max() / MIB * 2**0.5, color="#f2f2f2", zorder=0)
         axes.annotate("the graph fits", (holds.min() / MIB, 0.97), xycoords=("data", "axes fraction"), va="top", size=6)
     best = data[data["pareto"]].sort_values("budget_bytes")
-    axes.step(
-        best["budget_bytes"] / MIB,
-        best["seconds"],
-        where="post",
-        color="#000000",
-        linewidth=2.6,
-        alpha=0.25,
-        label="frontier",
-        zorder=1,
-    )
+    line: Any = {"color": "#000000", "linewidth": 2.6, "alpha": 0.25, "label": "frontier", "zorder": 1}
+    axes.step(best["budget_bytes"] / MIB, best["seconds"], where="post", **line)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     sizes = sorted(set(data["budget_bytes"]))
     axes.set_xticks([size / MIB for size in sizes], [f"{size / MIB:,.0f}" for size in sizes])
     axes.minorticks_off()
     plain_log(axes.yaxis)
-    axes.set_xlabel("host memory beyond the floor (MiB)")
-    axes.set_ylabel("epoch (s)")
-    axes.set_title("Time against memory", loc="left")
+    name_axes(axes, "Time against memory", "host memory beyond the floor (MiB)", "epoch (s)")
     legend_above(canvas, [axes])
     return canvas
-
-
-register(Figure("outcore-frontier", over_memory, draw))

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from harness.compare.plan import Plan, first_setting, grid
-from harness.compare.points import NotDrawn, Point
-from harness.figures.base import Drawing, Figure, Plain, add_caption, caption, gallery, only_systems, register
+from harness.compare.plan import Plain, Plan, first_setting, grid
+from harness.compare.points import Group, NotDrawn, Point
+from harness.figures.base import Drawing, drawn, figure_of_runs, ids
 from harness.figures.draw import style
-from harness.figures.draw.panels import many_panels
+from harness.figures.draw.panels import many_panels, name_axes
+from harness.figures.grids import gallery, only_systems
 from harness.results import store as results
 from workloads.errors import InputError
-
-if TYPE_CHECKING:
-    from harness.compare.evidence import Evidence
 
 SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn"]
 # A longer epoch is drawn in part: else a mini-batch would be too narrow to see.
@@ -31,18 +29,13 @@ def planned(profile: Plain) -> Plan:
     return grid(first_setting(profile), only_systems(profile, SYSTEMS), {"": {}})
 
 
-def shorter(profile: Plain) -> Plan:
-    """Plan the runs of `planned` at the gallery's size; `draw` uses the headline's where only those were made."""
-    return planned(gallery(profile))
-
-
-def draw(evidence: Evidence) -> Drawing:
+@figure_of_runs("outcore-pipeline", lambda profile: planned(gallery(profile)), otherwise=planned, least=1)
+def pipeline(group: Group) -> Drawing:
     """Draw each system's measured epoch nearest to the median of its comparable runs, on its own time axis.
 
     Raises:
         NotDrawn: no such run has a measured epoch with stages.
     """
-    group = evidence.points(shorter, otherwise=planned, least=1)
     shown: list[tuple[Point, Plain, pd.DataFrame]] = []
     missing = []
     for name in SYSTEMS:
@@ -65,11 +58,9 @@ def draw(evidence: Evidence) -> Drawing:
         tables.append(spans.assign(system=point.system, run=point.record["run_id"]))
     extra = "neighbouring mini-batches alternate in shade, the path of one is black, work of no single one hatched"
     points = [point for point, _, _ in shown]
-    text = caption(group, points, "; ".join([extra, *notes, *missing]))
-    add_caption(canvas, text)
     columns = ["system", "run", "epoch", "batch", "stage", "thread", "start", "end"]
     data = pd.concat(tables, ignore_index=True)[columns]
-    return Drawing(canvas, data, text, [str(point.record["run_id"]) for point in points])
+    return drawn(canvas, data, group, extra, *notes, *missing, points=points, runs=ids(points))
 
 
 def _epoch_of(point: Point) -> tuple[Plain, pd.DataFrame]:
@@ -95,15 +86,19 @@ def _rows(spans: pd.DataFrame) -> list[tuple[str, str]]:
 
 def _panel(axes: Any, point: Point, epoch: Plain, spans: pd.DataFrame) -> list[str]:
     """Draw one system; return its notes for the caption."""
+    from matplotlib.collections import PolyCollection
+    from matplotlib.colors import to_rgb
+
     rows = _rows(spans)
     place = {row: index for index, row in enumerate(rows)}
     batches = sorted({int(batch) for batch in spans["batch"] if batch >= 0})
     marked = batches[len(batches) // 2] if batches else -1
     color = style.look(point.system).color
+    tint = tuple(0.25 * part + 0.75 for part in to_rgb(color))
     fills: dict[str, tuple[dict[str, Any], list[Box]]] = {
         "none": ({"facecolor": "white", "edgecolor": "#666666", "hatch": "//////"}, []),
         "even": ({"facecolor": color, "edgecolor": "black"}, []),
-        "odd": ({"facecolor": _tint(color), "edgecolor": "black"}, []),
+        "odd": ({"facecolor": tint, "edgecolor": "black"}, []),
         # A box too short for a black border has one in its own colour, to stay visible.
         "short": ({"facecolor": color, "edgecolor": color}, []),
         "marked": ({"facecolor": "black", "edgecolor": "black"}, []),
@@ -116,7 +111,8 @@ def _panel(axes: Any, point: Point, epoch: Plain, spans: pd.DataFrame) -> list[s
             fill = "short"
         fills[fill][1].append((start, end - start, place[stage, thread]))
     for looks, boxes in fills.values():
-        _boxes(axes, boxes, looks)
+        corners = [[(x, y - 0.4), (x + width, y - 0.4), (x + width, y + 0.4), (x, y + 0.4)] for x, width, y in boxes]
+        axes.add_collection(PolyCollection(corners, linewidths=0.25, **looks))
     path = sorted(fills["marked"][1])
     axes.plot([x + width / 2 for x, width, _ in path], [y for _, _, y in path], color="black", linewidth=0.8)
     _label_rows(axes, rows)
@@ -129,16 +125,8 @@ def _panel(axes: Any, point: Point, epoch: Plain, spans: pd.DataFrame) -> list[s
         end += begin
         notes.append(f"{point.system}: the middle {MAX_BATCHES} of {len(batches)} mini-batches' time")
     axes.set_xlim(begin, end)
-    axes.set_xlabel("time since the epoch began (s)")
-    axes.set_title(f"{point.system}: epoch of {length:.3g} s", loc="left")
+    name_axes(axes, f"{point.system}: epoch of {length:.3g} s", "time since the epoch began (s)")
     return notes
-
-
-def _boxes(axes: Any, boxes: list[Box], looks: dict[str, Any]) -> None:
-    from matplotlib.collections import PolyCollection
-
-    corners = [[(x, y - 0.4), (x + width, y - 0.4), (x + width, y + 0.4), (x, y + 0.4)] for x, width, y in boxes]
-    axes.add_collection(PolyCollection(corners, linewidths=0.25, **looks))
 
 
 def _label_rows(axes: Any, rows: list[tuple[str, str]]) -> None:
@@ -157,13 +145,3 @@ def _label_rows(axes: Any, rows: list[tuple[str, str]]) -> None:
         axes.axhline(indices[0] - 0.5, color="#bbbbbb", linewidth=0.4)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
-
-
-def _tint(color: str) -> tuple[float, float, float]:
-    from matplotlib.colors import to_rgb
-
-    red, green, blue = to_rgb(color)
-    return 0.25 * red + 0.75, 0.25 * green + 0.75, 0.25 * blue + 0.75
-
-
-register(Figure("outcore-pipeline", shorter, draw))

@@ -6,21 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from harness.compare.evidence import Evidence
-from harness.compare.plan import Plan, first_setting, grid
+from harness.compare.plan import Plain, Plan, first_setting, grid
 from harness.compare.points import Group, NotDrawn, Point
-from harness.figures.base import (
-    Drawing,
-    Figure,
-    Plain,
-    add_caption,
-    caption,
-    gallery,
-    only_systems,
-    plain_log,
-    register,
-)
+from harness.figures.base import Drawing, drawn, figure_of_runs, preparation_s
 from harness.figures.draw import style
+from harness.figures.draw.panels import many_panels, name_axes, plain_log
+from harness.figures.grids import gallery, only_systems
 
 MIB = 2**20
 # Systems that keep their features on disk: the device limits no others.
@@ -32,43 +23,28 @@ def planned(profile: Plain) -> Plan:
     return grid(first_setting(profile), only_systems(profile, ON_DISK), {"": {}})
 
 
-def shorter(profile: Plain) -> Plan:
-    """Plan the runs of `planned` at the gallery's size; `draw` uses the headline's where only those were made."""
-    return planned(gallery(profile))
-
-
-def draw(evidence: Evidence) -> Drawing:
+@figure_of_runs("outcore-roofline", lambda profile: planned(gallery(profile)), otherwise=planned, least=1)
+def roofline(group: Group) -> Drawing:
     """Draw the device's read rate over request size, its last point sequential, with each system's mean request (left).
 
     Right: epochs over the least device time of their traces, engine efficiency. Raise NotDrawn without an epoch.
     """
-    group = evidence.points(shorter, otherwise=planned, least=1)
-    points = [point for point in group.points if point.value is not None]
+    order = style.ordered(group.systems())
+    points = sorted(group.done, key=lambda point: order.index(point.system))
     if not points:
         raise NotDrawn("no capped run has a measured epoch")
-    order = style.ordered([point.system for point in points])
-    points.sort(key=lambda point: order.index(point.system))
-    return _draw(group, points)
-
-
-def _draw(group: Group, points: list[Point]) -> Drawing:
-    import matplotlib.pyplot as plt
-
-    canvas, (left, right) = plt.subplots(
-        1, 2, figsize=(style.PAGE_INCHES, 3.1), width_ratios=[1.0, 1.0], constrained_layout=True
-    )
-    rows = _roof(left, points)
-    rows += _distance(right, points)
+    canvas, (left, right) = many_panels(2, height=3.1)
+    rows = [*_roof(left, points), *_distance(right, points)]
     # Above both panels: inside, its markers would look like measurements.
     canvas.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=5)
     failed = [f"{point.system} {point.status.upper()}" for point in group.points if point.value is None]
-    text = caption(group, points, "; ".join(failed))
-    add_caption(canvas, text)
-    return Drawing(canvas, pd.DataFrame(rows), text, group.runs())
+    return drawn(canvas, pd.DataFrame(rows), group, *failed, points=points)
 
 
-def _roof(axes: Any, points: list[Point]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def _roof(axes: Any, points: list[Point]) -> list[Plain]:
+    from matplotlib.ticker import FuncFormatter
+
+    rows: list[Plain] = []
     for key, line, label in (("limited", "-", "device under the run's limits"), ("bare", ":", "bare device")):
         profile = points[-1].record.get("disk", {}).get(key) or {}
         best: dict[int, float] = {}
@@ -90,87 +66,49 @@ def _roof(axes: Any, points: list[Point]) -> list[dict[str, Any]]:
             continue
         look = style.look(point.system)
         x, y = moved / requests, moved / seconds / MIB
-        axes.plot(
-            [x],
-            [y],
-            marker=look.marker,
-            color=look.color,
-            linestyle="none",
-            markersize=7,
-            markeredgecolor="black",
-            markeredgewidth=0.5,
-            label=point.system,
-        )
+        border = {"markersize": 7, "markeredgecolor": "black", "markeredgewidth": 0.5}
+        axes.plot([x], [y], marker=look.marker, color=look.color, linestyle="none", label=point.system, **border)
         rows.append({"panel": "roof", "name": point.system, "x": x, "y": y, "unit": "MiB/s"})
     if not rows:
         axes.text(0.5, 0.5, "no device counters in the records", transform=axes.transAxes, ha="center")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    from matplotlib.ticker import FuncFormatter
-
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v / 1024:g}K" if v >= 1024 else f"{v:g}"))
     plain_log(axes.yaxis)
-    axes.set_xlabel("mean request size (bytes)")
-    axes.set_ylabel("read over the epoch (MiB/s)")
-    axes.set_title("How hard the device is driven", loc="left")
+    name_axes(axes, "How hard the device is driven", "mean request size (bytes)", "read over the epoch (MiB/s)")
     return rows
 
 
-def _distance(axes: Any, points: list[Point]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    longest = max(float(point.value or 0) + _preparation(point.record) for point in points)
-    for at, point in enumerate(points):
+def _distance(axes: Any, points: list[Point]) -> list[Plain]:
+    rows: list[Plain] = []
+    # Seconds of preprocessing per epoch of the run, whether this run or an earlier one spent them.
+    prepared = [preparation_s(point.record) / max(1, len(point.record["epochs"])) for point in points]
+    longest = max(float(point.value or 0) + before for point, before in zip(points, prepared, strict=True))
+    for at, (point, before) in enumerate(zip(points, prepared, strict=True)):
         summary = point.record["summary"]
         look = style.look(point.system)
         value = float(point.value or 0)
-        before = _preparation(point.record)
         if before > 0.005 * longest:
             axes.barh(at, before, 0.6, left=value, color="white", edgecolor="black", linewidth=0.5)
         axes.barh(at, value, 0.6, color=look.color, edgecolor="black", linewidth=0.5, hatch=look.hatch, alpha=0.9)
-        limit = summary.get("extra", {}).get("limit_s")
         distance, engine = summary.get("distance_to_limit"), summary.get("engine_efficiency")
         if distance is not None:
             least = distance * (value + before)
             axes.plot([least, least], [at - 0.42, at + 0.42], color="black", linewidth=2.0)
         shares = f"distance {_percent(distance)}, engine {_percent(engine)}"
-        axes.annotate(
-            shares,
-            (value + before, at),
-            xytext=(3, 0),
-            textcoords="offset points",
-            va="center",
-            ha="left",
-            fontsize=6.5,
-        )
-        rows.append(
-            {
-                "panel": "distance",
-                "name": point.system,
-                "x": value,
-                "y": distance,
-                "engine_efficiency": engine,
-                "limit_s": limit,
-                "preparation_s": before,
-                "unit": "s",
-            }
-        )
+        beside = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "ha": "left", "fontsize": 6.5}
+        axes.annotate(shares, (value + before, at), **beside)
+        row = {"panel": "distance", "name": point.system, "x": value, "y": distance, "engine_efficiency": engine}
+        limit = summary.get("extra", {}).get("limit_s")
+        rows.append({**row, "limit_s": limit, "preparation_s": before, "unit": "s"})
     axes.set_yticks(range(len(points)), [point.system for point in points])
     axes.invert_yaxis()
     axes.set_xlim(0, longest * 1.75)
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel("epoch (s); in white its share of preparation")
-    axes.set_title("How far from the least that the trace needs (mark)", loc="left")
+    title = "How far from the least that the trace needs (mark)"
+    name_axes(axes, title, "epoch (s); in white its share of preparation")
     return rows
-
-
-def _preparation(record: Plain) -> float:
-    """Return seconds of preprocessing per epoch of the run, whether this run or an earlier one spent them."""
-    spent = record.get("preprocess") or {}
-    return float(spent.get("seconds", 0.0) + spent.get("made_s", 0.0)) / max(1, len(record["epochs"]))
 
 
 def _percent(share: float | None) -> str:
     return "unknown" if share is None else f"{100 * share:.0f} %"
-
-
-register(Figure("outcore-roofline", shorter, draw))

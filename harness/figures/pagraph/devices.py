@@ -1,4 +1,4 @@
-"""Runs of the paper's workload on several devices: common parts of Figs. 15, 16, 18 and 20c."""
+"""PaGraph's runs on several devices: Figures 15, 16 and 18, and 21 (accuracy)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,40 @@ from typing import Any
 
 import pandas as pd
 
-from harness.compare.plan import Plan, grid
-from harness.compare.points import Group, Point
-from harness.figures.base import Plain, values
-from harness.figures.pagraph.grid import HIDDEN, setting
+from harness.compare.plan import Plain, Plan, grid, joined
+from harness.compare.points import Group, NotDrawn, Point
+from harness.figures.accuracy_runs import (
+    accuracy_curve,
+    accuracy_profile,
+    best_accuracy,
+    common_target,
+    origin,
+    time_to,
+)
+from harness.figures.base import Drawing, drawn, figure_of_runs, ids, paper_rows
+from harness.figures.draw.bars import draw_bars
+from harness.figures.draw.captions import left_out
+from harness.figures.draw.curves import draw_curves
+from harness.figures.draw.panels import legend_above, many_panels
+from harness.figures.draw.style import named_looks
+from harness.figures.grids import values
+from harness.figures.pagraph.grid import FAMILY, HIDDEN, NAMES, by_model, device_bytes, setting
 
 RANKS = [1, 2, 4]
 NOTE = (
     "each device has a process of its own, and all share this host's cores; seed nodes a second, since every step "
     "trains a mini-batch on each device"
 )
-
-
-def rank_counts(profile: Plain) -> list[int]:
-    """Return the numbers of devices to run on."""
-    return [int(count) for count in values(profile, "ranks", RANKS)]
+#: Devices of Figures 18 and 21.
+DEVICES = 2
+# Four devices hold a quarter of friendster's rows in the paper; here two devices hold about as much.
+DEVICE_SHARE = 0.2
+STEPS: dict[str, Plain] = {
+    "loader alone": {"options": {"cache": "0x", "pipeline": False}, "partition": "none"},
+    "+ cache": {"options": {"cache": "auto", "pipeline": False}, "partition": "none"},
+    "+ partitions": {"options": {"cache": "auto", "pipeline": False}, "partition": "self-reliant"},
+    "+ pipelining": {"options": {"cache": "auto", "pipeline": True}, "partition": "self-reliant"},
+}
 
 
 def on_devices(
@@ -41,7 +60,7 @@ def on_devices(
             "partition": "self-reliant" if count > 1 else "none",
         }
         for model in models
-        for count in counts or rank_counts(profile)
+        for count in counts or [int(count) for count in values(profile, "ranks", RANKS)]
     }
     return grid(setting(profile, **changes), systems, over)
 
@@ -63,32 +82,186 @@ def seeds_per_s(record: Mapping[str, Any], epoch: Mapping[str, Any]) -> float:
     return float(seeds / epoch["seconds"])
 
 
-def point_rate(point: Point) -> tuple[float, float, float] | None:
+def point_rate(point: Point | None) -> tuple[float, float, float] | None:
     """Return median, least and most thousand seed nodes per second in the measured epochs of the newest run."""
-    measured = [epoch for epoch in point.record["epochs"] if not epoch["warmup"]]
-    if point.value is None or not measured:
+    measured = [epoch for epoch in point.record["epochs"] if not epoch["warmup"]] if point else []
+    if point is None or point.value is None or not measured:
         return None
     rates = pd.Series([seeds_per_s(point.record, epoch) / 1000 for epoch in measured])
     return float(rates.median()), float(rates.min()), float(rates.max())
 
 
-def rate_rows(group: Group, names: Mapping[str, str]) -> pd.DataFrame:
+def rate_rows(group: Group) -> pd.DataFrame:
     """Return rows for curves: series (system and model), x (devices), y (thousand seed nodes / s), interval, status."""
     rows = []
     for point in group.points:
         model, _, ranks = str(point.x).partition(" ")
-        rate = point_rate(point)
-        rows.append(
-            {
-                "series": f"{point.system} {names.get(model, model)}",
-                "system": point.system,
-                "model": model,
-                "x": int(ranks),
-                "y": rate[0] if rate else None,
-                "low": rate[1] if rate else None,
-                "high": rate[2] if rate else None,
-                "status": point.status,
-                "run": point.record["run_id"],
-            }
-        )
+        head = {"series": f"{point.system} {NAMES[model]}", "system": point.system, "model": model, "x": int(ranks)}
+        rate = dict(zip(("y", "low", "high"), point_rate(point) or (None, None, None), strict=True))
+        rows.append({**head, **rate, "status": point.status, "run": point.record["run_id"]})
     return pd.DataFrame(rows).sort_values(["series", "x"]).reset_index(drop=True)
+
+
+def draw_rates(rows: pd.DataFrame, title: str, few: str, axes: Any = None) -> Any:
+    """Draw throughput over devices and return the canvas; raise NotDrawn (`few`) below two measured numbers of them."""
+    if rows.loc[rows["y"].notna(), "x"].nunique() < 2:
+        raise NotDrawn(few)
+    canvas, axes = draw_curves(rows, title=title, xlabel="devices", ylabel="thousand seed nodes / s", axes=axes)
+    counts = sorted(set(rows["x"]))
+    axes.set_xticks(counts, [str(count) for count in counts])
+    axes.set_ylim(bottom=0)
+    return canvas
+
+
+@figure_of_runs("pagraph-fig15", lambda profile: on_devices(profile, list(HIDDEN), ["pagraph"]))
+def fig15(group: Group) -> Drawing:
+    """Draw a curve for each model; raise NotDrawn with fewer than two measured numbers of devices."""
+    rows = rate_rows(group)
+    few = "no measured runs of pagraph on several devices (pagraph-fig15)"
+    canvas = draw_rates(rows, "Throughput over devices", few)
+    how = "without preprocessing; dgl, dgl+pp and pagraph+pp train in one process and have no line"
+    reduced = left_out(sorted(set(rows["x"])), RANKS, "devices")
+    return drawn(canvas, rows, group, NOTE, how, reduced, points=group.done)
+
+
+@figure_of_runs("pagraph-fig16", lambda profile: on_devices(profile, list(HIDDEN), FAMILY, [1, 2]))
+def fig16(group: Group) -> Drawing:
+    """Draw bars for one and two devices over DGL on one; raise NotDrawn without DGL on one or any run on two."""
+    rows = []
+    for model in HIDDEN:
+        found = {(p.system, str(p.x)): p for p in group.points if str(p.x) in (f"{model} 1", f"{model} 2")}
+        base = point_rate(found.get(("dgl", f"{model} 1")))
+        if base is None:
+            continue
+        for (system, x), point in sorted(found.items(), key=lambda entry: (FAMILY.index(entry[0][0]), entry[0][1])):
+            own = point_rate(point)
+            count = x.rpartition(" ")[2]
+            rows.append(
+                {
+                    "group": f"{NAMES[model]}\n{count} device{'s' if count != '1' else ''}",
+                    "series": system,
+                    "value": own[0] / base[0] if own else None,
+                    "status": point.status,
+                    "model": model,
+                    "devices": int(count),
+                    "thousand_seeds_per_s": own[0] if own else None,
+                    "run": point.record["run_id"],
+                }
+            )
+    data = pd.DataFrame(rows)
+    if data.empty or not (data["devices"] == 2).any():
+        raise NotDrawn("no run of dgl on one device and of any system on two (pagraph-fig16)")
+    data = data.sort_values(["model", "devices"], kind="stable").reset_index(drop=True)
+    canvas, _ = draw_bars(data, title="Speed-up over DGL on one device", ylabel="throughput over dgl's", numbers=".1f")
+    base_note = "n/a: trains in one process, so the paper's base, DGL on two devices, is DGL on one here"
+    return drawn(canvas, data, group, NOTE, base_note, points=group.done)
+
+
+def steps(profile: Plain) -> Plan:
+    """Plan pagraph with its parts added one after another, on two small devices."""
+    entries = [
+        {"name": "pagraph", "series": name, "options": step["options"], "run": {"partition": step["partition"]}}
+        for name, step in STEPS.items()
+    ]
+    return by_model(profile, entries, ranks=DEVICES, device_memory=device_bytes(profile, DEVICE_SHARE))
+
+
+@figure_of_runs("pagraph-fig18", steps, least=1)
+def fig18(group: Group) -> Drawing:
+    """Draw seconds per million seed nodes by step and model; raise NotDrawn with fewer than two measured bars."""
+    rows = []
+    for model in HIDDEN:
+        found = {point.system: point for point in group.points if point.x == model}
+        before: float | None = None
+        for step in STEPS:
+            if step not in found:
+                continue
+            rate = point_rate(found[step])
+            value, high, low = (1000.0 / each for each in rate) if rate else (None, None, None)
+            rows.append(
+                {
+                    "group": NAMES[model],
+                    "series": step,
+                    "value": value,
+                    "low": low,
+                    "high": high,
+                    "status": found[step].status,
+                    "saved": 1.0 - value / before if value and before else None,
+                    "run": found[step].record["run_id"],
+                }
+            )
+            before = value
+    data = pd.DataFrame(rows)
+    if data.empty or data["value"].notna().sum() < 2:
+        raise NotDrawn("no measured runs of pagraph's parts on two devices (pagraph-fig18)")
+    title, ylabel = "Adding caching, partitions, pipelining", "seconds for a million seed nodes"
+    canvas, _ = draw_bars(data, title=title, ylabel=ylabel, numbers=".2f")
+    later = data[data["saved"].notna()].to_dict("records")
+    saved = ", ".join(f"{row['group']} {row['series']} {100 * row['saved']:.0f} %" for row in later)
+    paper = ", ".join(
+        f"{row['series']} {row['x']} {row['value']:g} {row['unit']}" for row in paper_rows("pagraph-fig18")
+    )
+    notes = [f"{DEVICES} devices", NOTE, f"saved by each step: {saved}", f"paper (friendster, 4 GPUs): {paper}"]
+    return drawn(canvas, data, group, *notes, points=group.done)
+
+
+#: Curves of Fig. 21.
+LABELS = ["dgl", "pagraph", f"pagraph, {DEVICES} partitions"]
+
+
+def on_partitions(profile: Plain) -> Plan:
+    """Plan accuracy runs of DGL, PaGraph, and PaGraph on partitions with an equal total of seed nodes per step."""
+    plans = []
+    for model in HIDDEN:
+        base = accuracy_profile(profile, model)
+        run = {**base["run"], "memory": "none", "disk_class": "none"}
+        local = {"ranks": DEVICES, "partition": "self-reliant", "batch_size": max(1, run["batch_size"] // DEVICES)}
+        systems: list[Any] = ["dgl", "pagraph", {"name": "pagraph", "series": LABELS[2], "run": local}]
+        plans.append(grid({**base, "run": run}, systems, {model: {"model": model}}))
+    return joined(plans)
+
+
+@figure_of_runs("pagraph-fig21", on_partitions, least=1)
+def fig21(group: Group) -> Drawing:
+    """Draw one panel per model, one curve per entry of `LABELS`; raise NotDrawn without test accuracy."""
+    rows, notes, shown = [], [], []
+    for model in HIDDEN:
+        found = {point.system: point for point in group.points if point.x == model}
+        known = {label: found[label] for label in LABELS if label in found and best_accuracy(found[label].record)}
+        for label, point in known.items():
+            curve = accuracy_curve(point.record)
+            xy = {"model": model, "series": label, "x": curve["seconds"], "y": 100.0 * curve["accuracy"]}
+            rows.append(pd.DataFrame(xy).assign(epoch=curve["epoch"], run=point.record["run_id"]))
+        notes += notes_of(NAMES[model], known)
+        shown += list(known.values())
+    if not rows:
+        raise NotDrawn("no run of dgl or pagraph that found accuracy (pagraph-fig21)")
+    data = pd.concat(rows, ignore_index=True)
+    models = list(dict.fromkeys(data["model"]))
+    canvas, panels = many_panels(len(models))
+    for axes, model in zip(panels, models, strict=True):
+        draw_curves(
+            data[data["model"] == model],
+            title=NAMES[model],
+            xlabel="training time (s)",
+            ylabel="test accuracy (%)",
+            looks=named_looks(LABELS),
+            axes=axes,
+        )
+    legend_above(canvas, panels, LABELS)
+    notes += ["real training; partitions take as many seed nodes a step together", origin(shown[0].record)]
+    return drawn(canvas, data, group, *notes, points=shown, runs=ids(shown))
+
+
+def notes_of(model: str, known: Mapping[str, Point]) -> list[str]:
+    """Return caption text: best accuracies, and the time to the common target accuracy."""
+    records = {label: point.record for label, point in known.items()}
+    target = common_target(list(records.values()))
+    if target is None:
+        return []
+    said = []
+    for label, record in records.items():
+        seconds = time_to(record, target)
+        reached = "" if seconds is None else f" ({100 * target:.1f} % after {seconds:.1f} s)"
+        said.append(f"{label} {100 * (best_accuracy(record) or 0.0):.1f} %{reached}")
+    return [f"{model}: best of {', '.join(said)}"]

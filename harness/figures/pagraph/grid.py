@@ -1,18 +1,12 @@
-"""The PaGraph paper's workload on a profile's graph, its four systems, and common queries of its figures."""
+"""The PaGraph paper's workload on a profile's graph, and its four systems."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
-import pandas as pd
-
-from harness.compare.plan import Plan, grid
-from harness.compare.points import Group, NotDrawn
-from harness.figures.base import Plain, gallery
-from harness.figures.draw import style
-from harness.figures.ginex.grid import feature_bytes
+from harness.compare.plan import Plain, Plan, grid
+from harness.figures.grids import feature_bytes, gallery
 from harness.studies.base import StudyNeed
 from workloads.units import parse_count
 
@@ -20,6 +14,7 @@ FAMILY = ["dgl", "pagraph", "dgl+pp", "pagraph+pp"]
 # Hidden widths of Table 3, two layers.
 HIDDEN = {"gcn": 32, "sage": 16}
 NAMES = {"gcn": "GCN", "sage": "GraphSAGE"}
+SAMPLERS = {"neighbor": "neighbour", "layerwise": "layer-wise"}
 # Section 5.1: two neighbours a node and layer, 2,400 nodes a layer, mini-batches of 6,000, a split of 65:10:25.
 NEIGHBOURS = 2
 LAYER_NODES = 2400
@@ -42,7 +37,7 @@ def device_bytes(profile: Plain, share: float = DEVICE_SHARE) -> int:
 
 def setting(profile: Plain, *, model: str = "gcn", **changes: Any) -> Plain:
     """Return the profile with the paper's split, mini-batches, fan-outs and widths; `changes` override run settings."""
-    changed = copy.deepcopy(gallery(profile))
+    changed = gallery(profile)
     name = changed["run"]["dataset"]
     recipe = changed["datasets"][name]
     nodes = parse_count(recipe["nodes"], "nodes")
@@ -72,14 +67,14 @@ def by_model(profile: Plain, systems: Sequence[Any], *models: str, **changes: An
     return grid(setting(profile, **changes), systems, over)
 
 
-def one_device(profile: Plain) -> Plan:
-    """Plan the four systems with both models, as in Fig. 11."""
-    return by_model(profile, FAMILY)
-
-
 def layerwise() -> Plain:
     """Return `run` settings of layer-wise sampling, as in the paper."""
     return {"sampler": "layerwise", "fanout": [LAYER_NODES] * 2}
+
+
+def by_sampler() -> dict[str, Plain]:
+    """Return `run` settings of both ways of sampling, by their names in the figures."""
+    return {SAMPLERS["neighbor"]: {}, SAMPLERS["layerwise"]: layerwise()}
 
 
 def study(profile: Plain, name: str, **params: Any) -> StudyNeed:
@@ -106,40 +101,3 @@ def small_study(profile: Plain, name: str, **params: Any) -> StudyNeed:
         {"dataset": own, "fanout": base["run"]["fanout"], "batch_size": batch, **params},
         {own: {**recipe, "nodes": nodes, "edges": edges}},
     )
-
-
-def need_systems(group: Group, systems: Sequence[str], x: Any) -> None:
-    """Check that each system has a measured point at `x`.
-
-    Raises:
-        NotDrawn: a system has none; the message names it.
-    """
-    done = {point.system for point in group.points if point.x == x and point.value is not None}
-    missing = [name for name in systems if name not in done]
-    if missing:
-        raise NotDrawn(f"no measured run of {', '.join(missing)} at {x} with the paper's workload")
-
-
-def speedup_rows(group: Group, base: str = "dgl") -> pd.DataFrame:
-    """Return rows for bars: group (model), series (system), value (s), interval, status, `speedup` over `base`."""
-    rows = []
-    order = style.ordered([point.system for point in group.points])
-    for model in [name for name in HIDDEN if any(point.x == name for point in group.points)]:
-        mine = {point.system: point for point in group.points if point.x == model}
-        reference = mine[base].value if base in mine else None
-        for system in order:
-            point = mine.get(system)
-            value = point.value if point is not None else None
-            rows.append(
-                {
-                    "group": NAMES[model],
-                    "series": system,
-                    "value": value,
-                    "low": point.low if point else None,
-                    "high": point.high if point else None,
-                    "status": point.status if point else "not run",
-                    "speedup": reference / value if value and reference else None,
-                    "run": point.record.get("run_id", "") if point else "",
-                }
-            )
-    return pd.DataFrame(rows)

@@ -1,0 +1,191 @@
+"""DiskGNN Tables 1 (time, disk access, accuracy), 5 and 6 (accuracy by model and sampler) and 8 (the pipeline)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from harness.compare.evidence import Evidence
+from harness.compare.plan import Plain, Plan
+from harness.compare.points import Group, NotDrawn, Point
+from harness.figures.accuracy_runs import (
+    accuracy_curve,
+    accuracy_plan,
+    accuracy_profile,
+    best_accuracy,
+    common_target,
+    origin,
+    time_to,
+)
+from harness.figures.base import Sheet, figure, figure_of_runs, ids, paper_rows, paper_value, preparation_s, sheet
+from harness.figures.diskgnn.epochs import judged
+from harness.figures.diskgnn.grid import SYSTEMS, entries, in_gallery, over_shares, percent
+from harness.figures.draw.breakdown import run_breakdown
+
+# Stages in which rows, partitions or graphs are read, by the systems' own names.
+DISK = (("disk", ("extract", "read", "data_prep", "switch", "load", "load_graph")),)
+#: Measures of Table 1 and their units.
+UNITS = dict.fromkeys(["end-to-end", "preprocessing", "training", "epoch", "disk access"], "s")
+UNITS |= {"disk volume": "GB", "test accuracy": "%"}
+#: A row's label, model, sampler, and the systems that support them.
+Part = tuple[str, str, str, list[str]]
+TAB5: list[Part] = [("sage", "sage", "neighbor", SYSTEMS), ("gat", "gat", "neighbor", SYSTEMS)]
+# MariusGNN's sampling is built into it: the paper has no ShaDow for it either.
+TAB6: list[Part] = [("gcn", "gcn", "neighbor", SYSTEMS), ("shadow", "sage", "shadow", ["ginex", "diskgnn"])]
+
+
+def as_it_is(profile: Plain) -> Plan:
+    """Plan the three systems with the profile's settings."""
+    return in_gallery(profile, SYSTEMS)
+
+
+def _measures(point: Point) -> dict[str, float | None]:
+    record = point.record
+    measured = [epoch for epoch in record["epochs"] if not epoch["warmup"]]
+    training = sum(float(epoch["seconds"]) for epoch in record["epochs"])
+    volumes = [float(epoch["device_bytes"]) for epoch in measured if epoch["device_bytes"] is not None]
+    before = preparation_s(record)
+    try:
+        disk: float | None = run_breakdown(point, DISK, "rest")["disk"]
+    except NotDrawn:
+        disk = None
+    return {
+        "end-to-end": before + training,
+        "preprocessing": before,
+        "training": training,
+        "epoch": point.value,
+        "disk access": disk,
+        "disk volume": sum(volumes) / len(volumes) / 1e9 if volumes else None,
+    }
+
+
+@figure("diskgnn-tab1", as_it_is, beside=lambda profile: [judged(profile).experiment("diskgnn-tab1-accuracy")])
+def tab1(evidence: Evidence) -> Sheet:
+    """Return one row per measure, one column per system, with the paper's; raise NotDrawn without a measured epoch."""
+    group = evidence.points(as_it_is, least=1)
+    done = group.done
+    if not done:
+        raise NotDrawn("none of ginex, mariusgnn and diskgnn has a measured epoch")
+    found: dict[str, Mapping[str, float | None]] = {point.system: _measures(point) for point in done}
+    try:
+        trained = evidence.points(judged, least=1).done
+    except NotDrawn:
+        trained = []
+    for point in trained:
+        best = best_accuracy(point.record)
+        accuracy = None if best is None else 100 * best
+        found[point.system] = {**found.get(point.system, {}), "test accuracy": accuracy}
+    rows: list[Plain] = []
+    for measure, unit in UNITS.items():
+        row: Plain = {"measure": measure, "unit": unit}
+        row |= {system: found.get(system, {}).get(measure) for system in SYSTEMS}
+        paper = {str(known["series"]): known for known in paper_rows("diskgnn-tab1") if known["x"] == measure}
+        for system in SYSTEMS:
+            row[f"{system}, paper"] = float(paper[system]["value"]) if system in paper else None
+            row["paper unit"] = str(paper[system]["unit"]) if system in paper else row.get("paper unit")
+        rows.append(row)
+    columns: dict[str, str] = {"measure": "", "unit": "", **dict.fromkeys(SYSTEMS, ".3g")}
+    columns |= {**{f"{system}, paper": ".4g" for system in SYSTEMS}, "paper unit": ""}
+    notes = [
+        f"end to end: preprocessing and {len(done[0].record['epochs'])} epochs (paper: 50, in hours)",
+        "disk access: time with a read open",
+        "accuracy: of the runs of diskgnn-fig8" if trained else "accuracy: not run",
+        *(f"{point.system} {point.status.upper()}" for point in group.points if point.value is None),
+    ]
+    return sheet(rows, columns, group, *notes, points=done, runs=ids([*done, *trained]))
+
+
+def plan_of(part: Part) -> Callable[[Plain], Plan]:
+    """Return the plan of the accuracy runs of one part of a table."""
+    _, model, sampler, systems = part
+    return lambda profile: accuracy_plan(
+        profile, entries(accuracy_profile(profile, model), systems), model=model, sampler=sampler
+    )
+
+
+def accuracy_table(table: str, parts: Sequence[Part]) -> None:
+    """Add a table of test accuracy and end-to-end time to the catalogue, one row per part and system."""
+
+    def needs(profile: Plain) -> list[Plain]:
+        return [plan_of(part)(profile).experiment(f"{table}-{part[0]}") for part in parts]
+
+    @figure(table, needs)
+    def draw(evidence: Evidence) -> Sheet:
+        rows: list[Plain] = []
+        runs: list[str] = []
+        shown: Group | None = None
+        said: list[str] = []
+        for part in parts:
+            try:
+                group = evidence.points(plan_of(part), least=1)
+            except NotDrawn:
+                group = Group({}, [], 0)
+            points = {point.system: point for point in group.points}
+            target = common_target([point.record for point in group.done])
+            if target is not None:
+                said.append(f"{part[0]} target {100 * target:.1f} %")
+            rows += [_row(table, part[0], points.get(system), system, target) for system in part[3]]
+            runs += ids(group.done)
+            shown = shown or (group if group.done else None)
+        if shown is None:
+            raise NotDrawn("no run judged its model on test nodes after every epoch")
+        columns = {"model": "", "system": "", "accuracy (%)": ".2f", "end to end (s)": ".1f"}
+        columns |= {"to the target (s)": ".1f", "epochs": ".0f", "paper (%)": ".2f", "paper (h)": ".2f"}
+        notes = [
+            origin(shown.done[0].record),
+            "best test accuracy of any epoch; end to end: preprocessing and all epochs",
+            *said,
+            "paper: papers100M",
+            f"models and sampling: {', '.join(part[0] for part in parts)}",
+        ]
+        return sheet(rows, columns, shown, *notes, points=shown.done, runs=runs)
+
+
+def _row(table: str, label: str, point: Point | None, system: str, target: float | None) -> Plain:
+    row: Plain = {"model": label, "system": system}
+    if point is None or point.value is None:
+        row["accuracy (%)"] = "not run" if point is None else point.status.upper()
+    elif (best := best_accuracy(point.record)) is not None:
+        curve = accuracy_curve(point.record)
+        row |= {"accuracy (%)": 100 * best, "end to end (s)": float(curve["end_to_end"].iloc[-1])}
+        row |= {"epochs": len(curve), "run": point.record["run_id"]}
+        if target is not None:
+            row["to the target (s)"] = time_to(point.record, target, end_to_end=True)
+    for known in paper_rows(table, f"{label} {system}"):
+        graph, _, what = str(known["x"]).rpartition(" ")
+        if graph == "Papers100M":
+            row["paper (%)" if what == "accuracy" else "paper (h)"] = float(known["value"])
+    return row
+
+
+accuracy_table("diskgnn-tab5", TAB5)
+accuracy_table("diskgnn-tab6", TAB6)
+
+
+def pipelines(profile: Plain) -> Plan:
+    """Plan diskgnn with and without its pipeline at each share of memory."""
+    (plain,), (sequential,) = entries(profile, ["diskgnn"]), entries(profile, ["diskgnn"], pipeline=False)
+    return over_shares(profile, [{**plain, "series": "pipeline"}, {**sequential, "series": "sequential"}])
+
+
+@figure_of_runs("diskgnn-tab8", pipelines, least=1)
+def tab8(group: Group) -> Sheet:
+    """Return one row per share of memory, with the paper's speedups; raise NotDrawn without a pair to compare."""
+    cells = {(float(point.x), point.system): point for point in group.points}
+    graphs = ("Friendster", "IGB260M")
+    rows: list[Plain] = []
+    for memory in sorted({share for share, _ in cells}):
+        row: Plain = {"memory": percent(memory)}
+        for how in ("sequential", "pipeline"):
+            cell = cells.get((memory, how))
+            row[f"{how} (s)"] = None if cell is None else cell.value if cell.value is not None else cell.status
+        times = [row["sequential (s)"], row["pipeline (s)"]]
+        row["speedup"] = times[0] / times[1] if all(isinstance(value, float) for value in times) else None
+        for graph in graphs:
+            at = str(round(100 * memory))
+            slow, fast = (paper_value("diskgnn-tab8", f"{graph} {how}", at) for how in ("sequential", "pipeline"))
+            row[f"paper {graph}"] = slow / fast if slow and fast else None
+        rows.append(row)
+    if not any(row["speedup"] for row in rows):
+        raise NotDrawn("at no share of memory was diskgnn measured both with and without its pipeline")
+    measures = ["sequential (s)", "pipeline (s)", "speedup", *(f"paper {graph}" for graph in graphs)]
+    return sheet(rows, {"memory": "", **dict.fromkeys(measures, ".2f")}, group, "memory over the features")

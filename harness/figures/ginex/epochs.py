@@ -1,0 +1,493 @@
+"""Ginex's epochs: Figures 6, 14 and 15 (by part), 16 to 19 (over sizes), and Table 4 (performance per dollar).
+
+Table 4 compares with a distributed run. There is no cluster here; the paper has hourly prices of DistDGL and Ginex, and
+Ginex's speed over DistDGL and PyG+; hence DistDGL's speed over PyG+ on the paper's machines. Applied to our pyg+, it
+models the distributed run: a system's measured speed over pyg+ then gives its speed over DistDGL and, at the price of
+Ginex's machine, performance per dollar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from harness.compare.evidence import Planned
+from harness.compare.plan import Plain, Plan, grid
+from harness.compare.points import Group, NotDrawn, Point
+from harness.figures.base import Drawing, Formatter, Sheet, drawn, figure_of_runs, paper_rows, sheet
+from harness.figures.draw import style
+from harness.figures.draw.bars import draw_bars
+from harness.figures.draw.breakdown import run_breakdown
+from harness.figures.draw.captions import left_out
+from harness.figures.draw.kinds import Axis
+from harness.figures.draw.panels import (
+    around,
+    draw_line,
+    interval,
+    legend_above,
+    many_panels,
+    mark_paper,
+    name_axes,
+    one_panel,
+)
+from harness.figures.draw.stacks import draw_stacks
+from harness.figures.draw.style import SERIES
+from harness.figures.grids import batch_sizes, gallery, host_budget, systems_of, values, with_dims
+from harness.results import store as results
+from workloads.errors import OutcoreError
+from workloads.units import format_bytes, parse_bytes
+
+#: The paper's comparison (Section 5.1), baseline first.
+SYSTEMS = ["pyg+", "ali+pg", "ginex"]
+BASE, *OTHERS = SYSTEMS
+MODELS = {model: {"model": model} for model in ("sage", "gcn")}
+#: Parts of an epoch in Figures 14 and 15: the device's work, and its reasons to wait; from the bottom of a bar up. Data
+#: preparation is the time without any other part: the device's stall.
+PARTS = ["compute", "transfer", "cache update", "switch", "inspect", "data preparation"]
+ORDER = (
+    ("compute", ("train", "lane:compute")),
+    ("transfer", ("transfer", "lane:copy")),
+    ("cache update", ("cache_update",)),
+    ("switch", ("switch",)),
+    ("inspect", ("inspect",)),
+)
+NOTE = "a moment counts for the first open of compute, transfer, cache update, switch, inspect; all else is preparation"
+# Fewest mini-batches gathered alone for a median of Fig. 6.
+LEAST = 3
+# Default of pyg+: the most sampled mini-batches that wait per sampler.
+DEFAULT_AHEAD = 2
+# Superbatch sizes as factors on the default: 100 GB of runtime files in the paper (Section 5.4), half an epoch's
+# mini-batches here.
+FACTORS = [0.25, 0.5, 1.0, 2.0]
+FILES = ["25GB", "50GB", "100GB", "200GB"]
+DIMS = [128, 256, 512, 768]
+# 32, 64 and 128 GB in the paper.
+MEMORY_FACTORS = [0.5, 1.0, 2.0]
+# 250 to 2000 around the paper's default of 1000.
+BATCH_FACTORS = [0.25, 0.5, 1.0, 2.0]
+PAGES = {"io_granularity": "4096"}
+
+
+def alone_and_together(profile: Plain) -> Plan:
+    """Plan pyg+ with sampling only, with sampling and gathering, and with sampling free to run ahead to its end."""
+    batches = int(gallery(profile)["run"].get("max_batches", 0))
+    # Two samplers or more together may then hold the whole epoch.
+    ahead = min(64, max(DEFAULT_AHEAD + 1, -(-batches // 2))) if batches else 64
+    runs: dict[str, Plain] = {
+        "sample": {"stages": "sample"},
+        "both": {"stages": "sample+extract"},
+        "ahead": {"stages": "sample+extract", "options": {"prefetch": ahead}},
+    }
+    return in_gallery(profile, [BASE], runs)
+
+
+def gather_alone(stages: pd.DataFrame, epochs: list[Plain]) -> list[float]:
+    """Return seconds of each gathering that began after the last sampling of its epoch had ended, without warm-up."""
+    found: list[float] = []
+    for epoch in epochs:
+        if epoch["warmup"]:
+            continue
+        mine = stages[stages["epoch"] == epoch["epoch"]]
+        sampled, gathered = (mine[mine["stage"] == stage] for stage in ("sample", "extract"))
+        if len(sampled) and len(gathered):
+            alone = gathered[gathered["start"] >= sampled["end"].max()]
+            found += list((alone["end"] - alone["start"]).astype(float))
+    return found
+
+
+@figure_of_runs(
+    "ginex-fig6",
+    alone_and_together,
+    lambda epoch: epoch["seconds"] / epoch["batches"] if epoch["batches"] else None,
+    least=3,
+)
+def fig6(group: Group) -> Drawing:
+    """Draw seconds per iteration of sampling alone, gathering alone, both; raise NotDrawn where one is missing."""
+    points = {str(point.x): point for point in group.points}
+    missing = [kind for kind in ("sample", "both", "ahead") if points[kind].value is None]
+    if missing:
+        raise NotDrawn(f"{BASE} did not finish its run of {' and '.join(missing)} (see its record)")
+    try:
+        stages = results.stages(Path(points["ahead"].path))
+    except OutcoreError as error:
+        raise NotDrawn(str(error)) from error
+    alone = gather_alone(stages, points["ahead"].record["epochs"])
+    if len(alone) < LEAST:
+        raise NotDrawn("sampling never ran far enough ahead for mini-batches to be gathered alone")
+    low, middle, high = (float(value) for value in np.percentile(alone, [2.5, 50, 97.5]))
+    gathered: Plain = {"value": middle, "low": low, "high": high, "samples": len(alone)}
+    own = {kind: {key: getattr(points[kind], key) for key in gathered} for kind in ("sample", "both")}
+    rows = pd.DataFrame(
+        [
+            {"what": "sample alone", **own["sample"], "run": points["sample"].record["run_id"]},
+            {"what": "gather alone", **gathered, "run": points["ahead"].record["run_id"]},
+            {"what": "both in a pipeline", **own["both"], "run": points["both"].record["run_id"]},
+        ]
+    ).assign(unit="s an iteration")
+    canvas, axes = one_panel()
+    for at, row in enumerate(rows.to_dict("records")[:2]):
+        fill = {"facecolor": SERIES[at].color, "hatch": SERIES[at].hatch, "edgecolor": "black", "linewidth": 0.5}
+        axes.bar(at, row["value"], 0.5, **fill, yerr=interval(row), error_kw={"elinewidth": 0.8, "capsize": 2.0})
+    both = rows["value"].iloc[2]
+    axes.axhline(both, color="black", linestyle=":", linewidth=1.6, label="sample and gather in a pipeline")
+    axes.set_xticks([0, 1], list(rows["what"])[:2])
+    axes.set_xlim(-0.6, 1.6)
+    axes.set_ylim(0, 1.15 * max(float(rows["value"].max()), float(rows["high"].max())))
+    axes.grid(axis="x", visible=False)
+    name_axes(axes, f"{BASE}: alone and together", ylabel="time an iteration (s)")
+    legend_above(canvas, [axes])
+    note = (
+        f"gather alone: {len(alone)} mini-batches of an epoch whose sampling had run ahead and was over (median, 95 % "
+        "of them); nothing is trained"
+    )
+    return drawn(canvas, rows, group, note)
+
+
+def in_gallery(profile: Plain, systems: list[str], over: Mapping[Any, Plain] = {"": {}}) -> Plan:
+    """Plan systems at each value of an axis, in the gallery's runs."""
+    short = gallery(profile)
+    return grid(short, systems_of(short, systems), over)
+
+
+def _in_order(group: Group) -> list[Point]:
+    """Return the measured points in the order of `MODELS`: a caption takes its setting from the first point."""
+    return sorted(group.done, key=lambda point: list(MODELS).index(str(point.x)))
+
+
+def breakdowns(group: Group, systems: Sequence[str], more: Callable[[Point], Plain] = lambda point: {}) -> pd.DataFrame:
+    """Return a row per model, system and part: seconds, and their ratio to the first system's epoch of that model.
+
+    Args:
+        systems: the first one's epoch is 1; a model without it has no rows.
+        more: maps a measured point to further columns.
+
+    Raises:
+        NotDrawn: the first system has no measured epoch with any model.
+    """
+    points = {(str(point.x), point.system): point for point in group.points}
+    rows: list[Plain] = []
+    for model in MODELS:
+        whole = points.get((model, systems[0]))
+        if whole is None or whole.value is None:
+            continue
+        for system in systems:
+            point = points.get((model, system))
+            head = {"model": model, "system": system, "bar": f"{system}\n{model}"}
+            if point is None or point.value is None:
+                status = "not run" if point is None else point.status
+                rows.append({**head, "part": PARTS[0], "seconds": None, "value": None, "status": status})
+                continue
+            found = run_breakdown(point, ORDER, PARTS[-1])
+            scale = point.value / sum(found.values()) / whole.value
+            tail = {
+                "status": "ok",
+                "epoch_s": point.value,
+                "low": point.low,
+                "high": point.high,
+                "speedup": whole.value / point.value,
+                "run": point.record["run_id"],
+                **more(point),
+            }
+            seconds = [{"part": part, "seconds": found[part], "value": found[part] * scale} for part in PARTS]
+            rows += [{**head, **own, **tail} for own in seconds]
+    if not rows:
+        raise NotDrawn(f"no measured epoch of {systems[0]} to compare with")
+    return pd.DataFrame(rows)
+
+
+@figure_of_runs("ginex-fig14", lambda profile: in_gallery(profile, SYSTEMS, MODELS), least=1)
+def fig14(group: Group) -> Drawing:
+    """Draw a stacked bar for each system and model, and the paper's range of speedups beside ginex."""
+    rows = breakdowns(group, SYSTEMS).assign(paper_low=None, paper_high=None)
+    canvas, axes = one_panel()
+    title, ylabel = "Epoch time by what the device did", "epoch time over pyg+'s"
+    draw_stacks(rows, title=title, ylabel=ylabel, parts=PARTS, axes=axes)
+    label: str | None = "paper (range)"
+    for at, (bar, mine) in enumerate(rows.groupby("bar", sort=False)):
+        model, system = mine[["model", "system"]].iloc[0]
+        speedups = [row["value"] for row in paper_rows("ginex-fig14", f"{model} {system} over {BASE}")]
+        if not speedups:
+            continue
+        low, high = 1 / max(speedups), 1 / min(speedups)
+        rows.loc[rows["bar"] == bar, ["paper_low", "paper_high"]] = [low, high]
+        axes.errorbar(
+            at + 0.42,
+            (low + high) / 2,
+            yerr=(high - low) / 2,
+            marker="D",
+            markerfacecolor="white",
+            markeredgecolor="black",
+            ecolor="black",
+            markersize=4,
+            capsize=2.5,
+            elinewidth=0.9,
+            linestyle="none",
+            label=label,
+        )
+        label = None
+    legend_above(canvas, [axes], PARTS)
+    missing = [model for model in MODELS if model not in set(rows["model"])]
+    fanout = "gcn takes the same fan-out as sage (the paper's has two layers)"
+    not_run = f"not run: {', '.join(missing)}" if missing else ""
+    return drawn(canvas, rows, group, NOTE, fanout, not_run, points=_in_order(group))
+
+
+def miss_ratios(point: Point) -> Plain:
+    """Return misses in per cent of the requested rows, without and with the initial fills of the cache."""
+    rows = misses = filled = 0.0
+    for epoch in point.record["epochs"]:
+        if epoch["warmup"]:
+            continue
+        counters = epoch["counters"]
+        rows += counters.get("rows", 0)
+        misses += counters.get("misses", 0)
+        filled += (counters.get("observed") or {}).get("initial_rows", 0)
+    if not rows:
+        return {}
+    return {"miss_percent": 100 * misses / rows, "miss_percent_with_fills": 100 * (misses + filled) / rows}
+
+
+@figure_of_runs("ginex-fig15", lambda profile: in_gallery(profile, ["ginex-pg", "ginex"], MODELS), least=1)
+def fig15(group: Group) -> Drawing:
+    """Draw ginex with PaGraph's static cache and with its optimal one: time by part (left), miss ratios (right).
+
+    The miss ratios are those without and with the rows that the cache begins with.
+    """
+    rows = breakdowns(group, ["ginex-pg", "ginex"], miss_ratios)
+    canvas, (left, right) = many_panels(2, height=2.4)
+    draw_stacks(rows, title="Epoch time by part", ylabel="epoch time over ginex-pg's", parts=PARTS, axes=left)
+    ratios = pd.DataFrame(
+        {"group": f"{model}\n{label}", "series": system, "value": mine.get(column), "status": mine["status"]}
+        for model in dict.fromkeys(rows["model"])
+        for column, label in (("miss_percent", "misses"), ("miss_percent_with_fills", "+ fills"))
+        for _, mine in rows[rows["model"] == model].drop_duplicates("system").iterrows()
+        for system in [mine["system"]]
+    )
+    ylabel = "rows read of those asked for (%)"
+    draw_bars(ratios, title="Rows read from disk", ylabel=ylabel, numbers=".0f", axes=right)
+    legend_above(canvas, [left, right], PARTS)
+    fills = "`+ fills`: the rows that the cache begins with counted too, which the paper leaves out"
+    return drawn(canvas, rows, group, NOTE, fills, points=_in_order(group))
+
+
+def over_superbatches(profile: Plain) -> Plan:
+    """Plan ginex at each superbatch size, or at the paper's budgets of runtime files where epochs are whole."""
+    batches = int(gallery(profile)["run"].get("max_batches", 0))
+    if batches:
+        # The default is the third size.
+        sizes = [max(1, round(batches / 2 * factor)) for factor in FACTORS]
+        options: dict[int, Plain] = {size: {"superbatch": size} for size in values(profile, "superbatches", sizes)}
+    else:
+        options = {int(size.removesuffix("GB")): {"runtime_files": size} for size in FILES}
+    return in_gallery(profile, ["ginex"], {size: {"options": own} for size, own in options.items()})
+
+
+@figure_of_runs("ginex-fig16", over_superbatches)
+def fig16(group: Group) -> Drawing:
+    """Draw time over size, both over the default's, and the paper's values; raise NotDrawn below two sizes."""
+    points = sorted(group.done, key=lambda point: point.x)
+    if len(points) < 2:
+        raise NotDrawn("ginex finished with fewer than two superbatch sizes")
+    config = points[0].record["config"]
+    by_size = bool(config["options"].get("superbatch"))
+    wanted = config["max_batches"] / 2 if by_size and config["max_batches"] else 100
+    default = min((point.x for point in points), key=lambda size: (abs(size - wanted), size))
+    whole = next(float(point.value or 0) for point in points if point.x == default)
+    rows = pd.DataFrame(
+        {
+            "size": point.x,
+            "factor": point.x / default,
+            "epoch_s": point.value,
+            "value": float(point.value or 0) / whole,
+            "low": float(point.low or 0) / whole,
+            "high": float(point.high or 0) / whole,
+            "switch_s": (point.record["summary"].get("stages_s") or {}).get("switch"),
+            "unit": "mini-batches" if by_size else "GB of runtime files",
+            "run": point.record["run_id"],
+        }
+        for point in points
+    )
+    canvas, axes = one_panel()
+    error = around(rows["value"], rows["low"], rows["high"])
+    draw_line(axes, rows["factor"], rows["value"], error, style.look("ginex"), "ginex")
+    axes.plot(
+        [1.0], [1.0], marker="o", markersize=11, markerfacecolor="none", markeredgecolor="black", linestyle="none"
+    )
+    paper = paper_rows("ginex-fig16")
+    faster, label = [1 - row["value"] / 100 for row in paper], "paper, its four datasets"
+    mark_paper(axes, [float(row["x"]) for row in paper], faster, label, markerfacecolor="none", markersize=4.0)
+    axes.set_xscale("log", base=2)
+    ticks = [f"{factor:g}x\n{size}" for factor, size in zip(rows["factor"], rows["size"], strict=True)]
+    axes.set_xticks(list(rows["factor"]), ticks)
+    axes.minorticks_off()
+    axes.set_ylim(0, 1.08 * max(1.0, float(rows["high"].max())))
+    xlabel = f"superbatch over the default (circled); {rows['unit'].iloc[0]}"
+    name_axes(axes, "Epoch time over superbatch size", xlabel, "epoch time over the default's")
+    legend_above(canvas, [axes])
+    full = [round(default * factor) for factor in FACTORS]
+    return drawn(canvas, rows, group, left_out(list(rows["size"]), full, "superbatch of"), points=points)
+
+
+def over_dims(profile: Plain) -> Plan:
+    """Plan the three systems at each dimension, in the same host memory; device memory grows with the dimension.
+
+    A row of dimension 768 is six times one of 128. A profile whose budget cannot hold a mini-batch of such rows scales
+    mini-batches (`wide_batch_factor`) and budget (`wide_memory_factor`) at all dimensions.
+    """
+    short = gallery(profile)
+    changed, names = with_dims(short, values(profile, "wide_dims", DIMS))
+    (run,) = batch_sizes(short, values(profile, "wide_batch_factor", [1.0])[:1])
+    (factor,) = values(profile, "wide_memory_factor", [1.0])
+    changed["run"]["memory"] = f"+{round(host_budget(short) * factor)}"
+    memory = short["run"].get("device_memory")
+    base = int(short["datasets"][short["run"]["dataset"]].get("dim", 128))
+    dims: dict[int, Plain] = {}
+    for name in names:
+        dim = int(changed["datasets"][name].get("dim", 128))
+        device = {} if memory is None else {"device_memory": parse_bytes(memory) * dim // base}
+        dims[dim] = {"dataset": name, **run, **device}
+    systems = [
+        {**entry, "options": {**entry.get("options", {}), **(PAGES if entry["name"] != BASE else {})}}
+        for entry in systems_of(short, SYSTEMS)
+    ]
+    return grid(changed, systems, dims)
+
+
+def over_memory(profile: Plain) -> Plan:
+    """Plan the three systems at each host budget."""
+    budget = host_budget(gallery(profile))
+    budgets = [round(budget * factor) for factor in values(profile, "memory_steps", MEMORY_FACTORS)]
+    return in_gallery(profile, SYSTEMS, {size: {"memory": f"+{size}"} for size in budgets})
+
+
+def over_batches(profile: Plain) -> Plan:
+    """Plan the three systems at each mini-batch size, with the same number of seed nodes per epoch."""
+    sizes = batch_sizes(gallery(profile), values(profile, "batch_factors", BATCH_FACTORS))
+    return in_gallery(profile, SYSTEMS, {run["batch_size"]: run for run in sizes})
+
+
+def speedups(figure_id: str, plan: Planned, axis: Axis, *, title: str, note: str = "") -> None:
+    """Add a figure to the catalogue with bars of each system's speedup over PyG+.
+
+    Args:
+        plan, axis, title: as in `kinds.lines`; `note`: text for the caption.
+    """
+
+    @figure_of_runs(figure_id, plan)
+    def draw(group: Group) -> Drawing:
+        rows = speedup_rows(group)
+        ylabel = f"speedup over {BASE}"
+        canvas, axes = draw_bars(rows, title=title, ylabel=ylabel, xlabel=axis.label, tick=axis.tick, numbers=".2f")
+        axes.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
+        return drawn(canvas, rows, group, note, axis.missing(group), points=group.done)
+
+
+def speedup_rows(group: Group) -> pd.DataFrame:
+    """Return a row for each x and system: epoch time of PyG+ over the system's, with the widest ratio interval.
+
+    Raises:
+        NotDrawn: PyG+ has no measured epoch anywhere.
+    """
+    points = {(point.x, point.system): point for point in group.points}
+    rows: list[Plain] = []
+    for x in dict.fromkeys(point.x for point in group.points):
+        base = points.get((x, BASE))
+        for system in OTHERS:
+            point = points.get((x, system))
+            row: Plain = {"group": x, "series": system, "value": None, "low": None, "high": None}
+            row["status"] = _status(base, point)
+            if base is not None and point is not None and base.value and point.value:
+                row["value"] = base.value / point.value
+                row["low"] = float(base.low or base.value) / float(point.high or point.value)
+                row["high"] = float(base.high or base.value) / float(point.low or point.value)
+                row |= {"base_s": base.value, "epoch_s": point.value}
+                row |= {"run": point.record["run_id"], "base_run": base.record["run_id"]}
+            rows.append(row)
+    table = pd.DataFrame(rows)
+    if table.empty or table["value"].isna().all():
+        raise NotDrawn(f"no x at which {BASE} and another system were both measured")
+    return table
+
+
+def _status(base: Point | None, point: Point | None) -> str:
+    if base is None or base.value is None:
+        return f"{BASE}: {'not run' if base is None else base.status}"
+    return "not run" if point is None else point.status
+
+
+speedups(
+    "ginex-fig17",
+    over_dims,
+    Axis("feature dimension", DIMS, "dimension"),
+    title="Speedup over feature dimension",
+    note="ali+pg and ginex read whole 4 KiB pages, as the paper's code does; device memory grows with the dimension",
+)
+speedups(
+    "ginex-fig18",
+    over_memory,
+    Axis("host memory budget beyond floor and training", tick=format_bytes),
+    title="Speedup over memory",
+    note="a budget is what the paper's memory size leaves once interpreter and training have theirs; the paper has "
+    "half, all and twice its default",
+)
+speedups(
+    "ginex-fig19",
+    over_batches,
+    Axis("mini-batch size (seed nodes)", len(BATCH_FACTORS), "sizes"),
+    title="Speedup over mini-batch size",
+)
+
+
+@figure_of_runs("ginex-tab4", lambda profile: in_gallery(profile, SYSTEMS), least=1)
+def tab4(group: Group) -> Sheet:
+    """Return rows of the paper and of each measured system; raise NotDrawn without pyg+ and another system."""
+    facts = {(str(row["series"]), str(row["x"])): float(row["value"]) for row in paper_rows("ginex-tab4")}
+    if not facts:
+        raise NotDrawn("the paper's prices are not there (harness/published/ginex-tab4.csv)")
+    points = {point.system: point for point in group.done}
+    if BASE not in points or len(points) < 2:
+        raise NotDrawn(f"{BASE} and another system of the paper were not both measured")
+    mean, least, most = (facts["all", f"ginex over pyg+ {name}"] for name in ("mean", "least", "most"))
+    rows: list[Plain] = []
+    for dataset in sorted({series for series, _ in facts if series not in ("all", "Ginex")}):
+        known, reduction = facts[dataset, "performance"], facts[dataset, "hourly cost reduction"]
+        cost: Plain = {"hourly cost": facts["Ginex", "hourly cost"], "cost reduction": reduction}
+        per_dollar = facts[dataset, "performance per dollar"]
+        head: Plain = {"dataset": dataset, "side": "paper", "system": "DistDGL, 8 nodes"}
+        distributed = {"hourly cost": facts[dataset, "distdgl hourly cost"], "cost reduction": 1.0}
+        rows += [
+            {**head, **distributed, "performance": 1.0, "performance/$": 1.0},
+            {**head, "system": "Ginex", **cost, "performance": known, "performance/$": per_dollar},
+        ]
+        for system in [name for name in SYSTEMS if name in points]:
+            epoch_s, base_s = points[system].value, points[BASE].value
+            # A system's speed over the distributed run's, by the paper's speed of Ginex over DistDGL and over PyG+.
+            speed = known * (float(base_s or 0) / float(epoch_s or 1))
+            rows.append(
+                {
+                    **head,
+                    "system": system,
+                    "side": "measured / modelled",
+                    **cost,
+                    "performance": speed / mean,
+                    "performance/$": speed / mean * reduction,
+                    "least": speed / most * reduction,
+                    "most": speed / least * reduction,
+                    "epoch_s": epoch_s,
+                    "base_epoch_s": base_s,
+                    "run": points[system].record["run_id"],
+                }
+            )
+    columns: dict[str, Formatter] = {"dataset": "", "system": "", "side": "", "hourly cost": lambda v: f"${v:.2f}"}
+    columns |= dict.fromkeys(["cost reduction", "performance", "performance/$", "least", "most"], ".2f")
+    note = (
+        f"the distributed side is MODELLED, no cluster was run: DistDGL is taken to be as much faster than {BASE} as "
+        f"the paper's numbers say (Ginex's share of DistDGL's speed, and Ginex at {mean:g}x of PyG+); least and most: "
+        f"with the {least:g}x to {most:g}x that the paper's GraphSAGE speedups range over; prices are the paper's, of "
+        "Google Cloud; performance is over DistDGL's; the datasets named are the paper's, ours is the same for both"
+    )
+    return sheet(rows, columns, group, note, points=group.done)

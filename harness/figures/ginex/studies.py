@@ -1,0 +1,332 @@
+"""Ginex's figures of studies: Figures 4 (page cache) and 5 (miss ratio over cache size), Table 2 (datasets)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from harness.compare.evidence import Evidence
+from harness.compare.plan import Plain, Plan, first_setting, grid
+from harness.compare.points import NotDrawn
+from harness.figures.base import Drawing, Formatter, Sheet, drawn, figure, ids, paper_rows, sheet
+from harness.figures.draw.breakdown import run_breakdown
+from harness.figures.draw.captions import dataset_name, study_caption
+from harness.figures.draw.curves import draw_curves
+from harness.figures.draw.panels import legend_above, many_panels, name_axes, plain_log
+from harness.figures.draw.stacks import draw_stacks
+from harness.figures.draw.style import SERIES
+from harness.figures.grids import gallery, systems_of
+from harness.records.study import StudyRecord
+from harness.results import store as results
+from harness.studies.base import StudyNeed
+from harness.studies.miss_ratios import read_ratios
+from workloads.errors import OutcoreError
+from workloads.units import format_bytes, format_count, parse_count
+
+SYSTEM = "pyg+"
+PARTS = ["compute", "transfer", "data preparation"]
+ORDER = (("compute", ("train", "lane:compute")), ("transfer", ("transfer", "lane:copy")))
+# Iterations of the paper's moving average; at most a quarter of all.
+WINDOW = 30
+# Run settings that determine the requested pages.
+WORKLOAD = ("model", "sampler", "fanout", "replace", "shuffle", "batch_size", "max_batches", "epochs", "seed")
+
+
+def planned(profile: Plain) -> Plan:
+    """Plan the profile's own run of pyg+: long enough for a steady miss ratio of the page cache."""
+    return grid(first_setting(profile), systems_of(profile, [SYSTEM]), {"": {}})
+
+
+def studies(profile: Plain) -> list[StudyNeed]:
+    """Return the study of the pages that the run's mini-batches request."""
+    run = profile["run"]
+    params = {key: run[key] for key in WORKLOAD if key in run}
+    name = run["dataset"]
+    return [StudyNeed("page-accesses", {"dataset": name, **params}, {name: profile["datasets"][name]})]
+
+
+def miss_ratio(
+    stages: pd.DataFrame, telemetry: pd.DataFrame, pages: Mapping[str, list[int]], window: int
+) -> pd.DataFrame:
+    """Return the page cache's miss ratio at the end of each iteration, over the last `window` iterations.
+
+    Args:
+        stages: spans of `sample` and `extract` by epoch and batch, seconds.
+        telemetry: `t` and `major_faults` in the interval that ends at t; each fault reads a page.
+        pages: result of the study `page-accesses` for the same mini-batches.
+        window: number of iterations; fewer at the begin.
+
+    Returns:
+        Columns `iteration`, `t` (s), `faults` and `accesses` (both since the first epoch began), `miss_percent`.
+
+    Raises:
+        NotDrawn: the telemetry has no faults, or spans and pages are of different mini-batches.
+    """
+    counts = telemetry[(telemetry["t"] > 0) & telemetry["major_faults"].notna()].sort_values("t")
+    if counts.empty:
+        raise NotDrawn("major faults are not in the run's telemetry")
+    wanted = pd.DataFrame(dict(pages))
+    spans = stages[stages["stage"].isin(["sample", "extract"])].merge(wanted, on=["epoch", "batch"], how="inner")
+    gathered = spans[spans["stage"] == "extract"].sort_values("end")
+    if len(gathered) != len(wanted):
+        raise NotDrawn("the pages asked for are not known for every mini-batch of the run")
+    asked = np.where(spans["stage"] == "sample", spans["topology_pages"], spans["feature_pages"]).astype(np.float64)
+    ends = gathered["end"].to_numpy(dtype=np.float64)
+    accesses = _asked_until(ends, spans["start"].to_numpy(float), spans["end"].to_numpy(float), asked)
+    seen = np.concatenate([[0.0], np.cumsum(counts["major_faults"].to_numpy(dtype=np.float64))])
+    faults = np.interp(ends, np.concatenate([[0.0], counts["t"].to_numpy(dtype=np.float64)]), seen)
+    first = np.maximum(0, np.arange(1, len(ends) + 1) - window)
+    before = [np.concatenate([[0.0], column]) for column in (faults, accesses)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = (faults - before[0][first]) / (accesses - before[1][first])
+    return pd.DataFrame(
+        {
+            "iteration": np.arange(1, len(ends) + 1),
+            "t": ends,
+            "faults": faults,
+            "accesses": accesses,
+            "miss_percent": 100 * ratio,
+        }
+    )
+
+
+def _asked_until(
+    moments: npt.NDArray[np.float64],
+    starts: npt.NDArray[np.float64],
+    ends: npt.NDArray[np.float64],
+    amounts: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """Return the amount requested before each moment, each span's amount spread evenly over its time."""
+    rates = amounts / np.maximum(ends - starts, 1e-9)
+    times = np.concatenate([starts, np.maximum(ends, starts + 1e-9)])
+    order = np.argsort(times, kind="stable")
+    rate = np.cumsum(np.concatenate([rates, -rates])[order])
+    at = times[order]
+    total = np.concatenate([[0.0], np.cumsum(rate[:-1] * np.diff(at))])
+    return np.asarray(np.interp(moments, at, total), dtype=np.float64)
+
+
+@figure("ginex-fig4", planned, studies=studies)
+def fig4(evidence: Evidence) -> Drawing:
+    """Draw the epoch by part (left) and the miss ratio (right); raise NotDrawn without epoch, pages or faults."""
+    group = evidence.points(planned, least=1)
+    if not group.done:
+        raise NotDrawn(f"{SYSTEM} did not finish an epoch")
+    point = group.done[0]
+    config = point.record["config"]
+    pages = _pages_of(evidence, config)
+    canvas, (left, right) = many_panels(2, height=2.3)
+    left.get_gridspec().set_width_ratios([1.0, 3.0])
+    found = run_breakdown(point, ORDER, PARTS[-1])
+    shares = pd.DataFrame({"bar": config["dataset"]["name"], "part": list(found), "value": list(found.values())})
+    shares = shares.assign(percent=100 * shares["value"] / sum(found.values()), run=point.record["run_id"])
+    draw_stacks(shares, title="Time by part", ylabel="share of the epoch (%)", parts=PARTS, share=True, axes=left)
+    window = min(WINDOW, max(1, len(pages.result["batch"]) // 4))
+    try:
+        stages, telemetry = results.stages(Path(point.path)), results.telemetry(Path(point.path))
+    except OutcoreError as error:
+        raise NotDrawn(str(error)) from error
+    table = miss_ratio(stages, telemetry, pages.result, window)
+    steady = [row["value"] for row in paper_rows("ginex-fig4", "page-cache miss ratio")]
+    if steady:
+        label = f"paper, once settled: {min(steady):g}–{max(steady):g} %"
+        right.axhspan(min(steady), max(steady), color="#d9d9d9", label=label)
+    right.plot(table["iteration"], table["miss_percent"], color="#0B3C8C", label=SYSTEM)
+    for epoch in point.record["epochs"][1:]:
+        right.axvline(int((table["t"] < epoch["start_s"]).sum()) + 0.5, color="#888888", linewidth=0.5)
+    right.set_ylim(0, max(100.0, 1.05 * float(table["miss_percent"].max())))
+    right.set_xlim(0, len(table))
+    title = f"Major faults over pages asked for, last {window} iterations"
+    name_axes(right, title, "iteration (grey lines: epochs)", "page-cache miss ratio (%)")
+    legend_above(canvas, [left, right], PARTS)
+    data = pd.concat([shares.assign(panel="time"), table.assign(panel="miss ratio", window=window)], ignore_index=True)
+    notes = [
+        "data preparation: the device neither computes nor copies",
+        "misses are the cap's major faults by 10 Hz telemetry, "
+        "pages asked for are those of rows and neighbour lists by the trace",
+    ]
+    return drawn(canvas, data, group, *notes, points=[point], runs=ids([point]))
+
+
+def _pages_of(evidence: Evidence, config: Mapping[str, Any]) -> StudyRecord:
+    """Return the study of exactly this run's mini-batches, else raise NotDrawn."""
+    fingerprint = config["dataset"]["fingerprint"]
+    found = [
+        record
+        for record in evidence.all_studies("page-accesses")
+        if record.dataset is not None
+        and record.dataset.fingerprint == fingerprint
+        and all(record.params[key] == config[key] for key in WORKLOAD)
+    ]
+    if not found:
+        raise NotDrawn("the study page-accesses was not made of the run's mini-batches")
+    return found[-1]
+
+
+#: The two policies of Fig. 5 and their labels; the others are drawn in grey.
+MAIN = {"degree": "PaGraph (static, by out-degree)", "belady": "optimal (Belady)"}
+LOOKS = {MAIN["degree"]: SERIES[1], MAIN["belady"]: SERIES[0]}
+OTHERS = {
+    "lru": ("-", "#999999"),
+    "fifo": (":", "#999999"),
+    "lfu": ("--", "#999999"),
+    "clock": ("-.", "#999999"),
+    "sieve": ((0, (1, 1)), "#555555"),
+    "s3-fifo": ((0, (5, 1, 1, 1, 1, 1)), "#555555"),
+}
+# Mini-batches of the trace: enough to request rows several times, as in one of the paper's superbatches.
+BATCHES = 400
+_MOST_PANELS = 2
+# The randomised expansion flattens skew; a graph a tenth as large shows this and is made in seconds.
+FRACTAL_SHARE = 0.1
+
+
+def expansions(profile: Plain) -> dict[str, Plain]:
+    """Return recipes of expanded datasets: the profile's own, a fractal one as in the paper, and all its others."""
+    short = gallery(profile)
+    own = short["run"]["dataset"]
+    recipe = short["datasets"][own]
+    found = {own: recipe}
+    if recipe["kind"] != "fractal" and recipe.get("nodes"):
+        sizes = {
+            key: round(FRACTAL_SHARE * parse_count(recipe[key], key)) for key in ("nodes", "edges") if key in recipe
+        }
+        found[f"{own}-fractal"] = {**recipe, "kind": "fractal", **sizes}
+    for name, other in short["datasets"].items():
+        if other.get("kind") in ("kronecker", "fractal"):
+            found.setdefault(name, other)
+    return found
+
+
+def traces(profile: Plain) -> list[StudyNeed]:
+    """Return studies of the mini-batches' trace, on the profile's graph and on one expanded as in the paper."""
+    run = gallery(profile)["run"]
+    found = []
+    for name, recipe in list(expansions(profile).items())[:_MOST_PANELS]:
+        # A mini-batch must touch an equal share of a smaller graph.
+        share = FRACTAL_SHARE if name == f"{run['dataset']}-fractal" else 1.0
+        size = max(1, round(share * int(run["batch_size"])))
+        params = {"dataset": name, "fanout": run["fanout"], "batch_size": size, "max_batches": BATCHES}
+        found.append(StudyNeed("miss-ratios", params, {name: recipe}))
+    return found
+
+
+@figure("ginex-fig5", studies=traces)
+def fig5(evidence: Evidence) -> Drawing:
+    """Draw miss ratios of PaGraph's static cache and the optimal one, other policies in grey; one panel per dataset."""
+    records = _longest_by_dataset(evidence)
+    canvas, panels = many_panels(len(records), wide=len(records) > 1, height=2.5, sharey=True)
+    tables = [_ratios(record) for record in records]
+    for axes, record, table in zip(panels, records, tables, strict=True):
+        for policy, (line, color) in OTHERS.items():
+            mine = table[table["policy"] == policy]
+            if len(mine):
+                axes.plot(mine["x"], mine["y"], color=color, linestyle=line, linewidth=0.8, label=policy, zorder=1)
+        draw_curves(
+            table[table["policy"].isin(list(MAIN))],
+            title=dataset_name(record),
+            xlabel="cache size (% of the feature table)",
+            ylabel="miss ratio (%)" if axes is panels[0] else "",
+            looks=lambda label: LOOKS[label],
+            axes=axes,
+        )
+        axes.set_xscale("log")
+        plain_log(axes.xaxis)
+        axes.set_ylim(0, 103)
+    legend_above(canvas, panels, list(MAIN.values()))
+    repeats = ", ".join(f"{record.result['accesses'] / max(1, record.result['unique_rows']):.1f}" for record in records)
+    extra = (
+        "rows read from disk over row accesses: every cache begins empty or has its initial rows counted, so that all "
+        f"are held to the same; a row of the trace is asked for {repeats} times"
+    )
+    text = " ".join(study_caption(record, extra if record is records[-1] else "") for record in records)
+    return drawn(canvas, pd.concat(tables, ignore_index=True), text)
+
+
+def _longest_by_dataset(evidence: Evidence) -> list[StudyRecord]:
+    """Return the study of the longest trace of each dataset, which is the most accurate; the longest first."""
+    found: dict[str, StudyRecord] = {}
+    for record in evidence.all_studies("miss-ratios"):
+        policies = {entry["policy"] for entry in record.result["policies"]}
+        if record.dataset is not None and set(MAIN) <= policies:
+            known = found.get(record.dataset.name)
+            if known is None or record.result["accesses"] >= known.result["accesses"]:
+                found[record.dataset.name] = record
+    if not found:
+        raise NotDrawn("the study miss-ratios was not made with the policies belady and degree")
+    return sorted(found.values(), key=lambda record: -record.result["accesses"])[:_MOST_PANELS]
+
+
+def _ratios(record: StudyRecord) -> pd.DataFrame:
+    result = record.result
+    tables = [
+        pd.DataFrame(
+            {
+                "dataset": dataset_name(record),
+                "series": MAIN.get(entry["policy"], entry["policy"]),
+                "policy": entry["policy"],
+                "x": [100 * share for share in result["shares"]],
+                "y": [100 * ratio for ratio in read_ratios(result, entry["policy"])],
+                "rows": result["sizes"],
+                "misses": entry["misses"],
+                "fills": entry["fills"],
+                "accesses": result["accesses"],
+            }
+        )
+        for entry in result["policies"]
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
+def expanded(profile: Plain) -> list[StudyNeed]:
+    """Return the expansion study of each dataset."""
+    return [StudyNeed("expansion", {"dataset": name}, {name: recipe}) for name, recipe in expansions(profile).items()]
+
+
+@figure("ginex-tab2", studies=expanded)
+def tab2(evidence: Evidence) -> Sheet:
+    """Return counts and bytes of base and result, and skew and homophily before and after expansion."""
+    records = sorted(evidence.all_studies("expansion"), key=dataset_name)
+    rows = [_expansion(record) for record in records]
+    paper: dict[str, dict[str, float]] = {}
+    for row in paper_rows("ginex-tab2"):
+        paper.setdefault(str(row["series"]), {})[str(row["x"])] = float(row["value"])
+    for name, cells in paper.items():
+        head = {"dataset": f"{name} (paper)", "source": "paper", "expansion": "fractal"}
+        rows.append({**head, **cells, "copies": cells["nodes"] / cells["base nodes"]})
+    columns: dict[str, Formatter] = {"dataset": "", "expansion": ""}
+    columns |= dict.fromkeys(["base nodes", "base edges", "nodes", "edges"], lambda value: format_count(int(value)))
+    columns |= {"size": lambda value: format_bytes(int(value)), "copies": ".4g"}
+    columns |= dict.fromkeys(["top 1 % of base", "top 1 %", "homophily of base", "homophily"], ".2f")
+    text = (
+        "Top 1 %: share of all edges that lead into the 1 % of nodes of highest in-degree. `kronecker` is the plain "
+        "product with a seed graph, `fractal` the randomised expansion of the paper, which flattens skew; without a "
+        "base of its own the generator draws one. Sizes are of all files on disk, ours at the feature dimension given, "
+        "the paper's at 256. Copies: nodes over the base's."
+    )
+    return sheet(rows, columns, text)
+
+
+def _expansion(record: StudyRecord) -> dict[str, Any]:
+    result = record.result
+    base, made = result["base"], result["result"]
+    return {
+        "dataset": f"{dataset_name(record)} (dim {result['dim']})",
+        "source": "ours",
+        "expansion": f"{result['kind']} of {result['base_name'] or 'a drawn base'}",
+        "base nodes": base.get("num_nodes"),
+        "base edges": base.get("num_edges"),
+        "nodes": result["num_nodes"],
+        "edges": result["num_edges"],
+        "size": result["total_bytes"],
+        "copies": result["copies"],
+        "top 1 % of base": base.get("top1_degree_share"),
+        "top 1 %": made.get("top1_degree_share"),
+        "homophily of base": base.get("homophily"),
+        "homophily": made.get("homophily"),
+    }

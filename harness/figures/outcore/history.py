@@ -1,0 +1,144 @@
+"""Figures of the regression gate: outcore-gate (its power) and outcore-trend (epoch time over the commits)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from harness.compare.evidence import Evidence
+from harness.compare.plan import Plain
+from harness.compare.points import NotDrawn
+from harness.figures.base import Drawing, drawn, figure
+from harness.figures.draw import style
+from harness.figures.draw.panels import legend_above, name_axes, one_panel
+from harness.figures.draw.style import SERIES
+from harness.regress.studies import PROOF, TREND
+
+
+@figure("outcore-gate")
+def gate(evidence: Evidence) -> Drawing:
+    """Draw one line per number of pairs, grey bars at the promises; raise NotDrawn without a proof of the gate."""
+    if not any(record.study == PROOF for record in evidence.studies):
+        raise NotDrawn(
+            "the gate was not proved on this machine: `python -m benchmarks.gate_proof collect`, then `judge --results`"
+        )
+    record = evidence.study(PROOF)
+    params, promises = record.params, record.result["promises"]
+    data = pd.DataFrame(record.result["curve"])
+    canvas, axes = one_panel(height=2.6)
+    counts = sorted(data["pairs"].unique())
+    for look, count in zip(SERIES, counts, strict=False):
+        mine = data[data["pairs"] == count].sort_values("slowed")
+        label = f"{count:g} pairs" + (" (whole budget)" if count == counts[-1] and len(counts) > 1 else "")
+        xs, ys = 100 * mine["slowed"], 100 * mine["regressed"]
+        axes.plot(xs, ys, color=look.color, marker=look.marker, linestyle=look.line, label=label)
+    bar = {"marker": "_", "markersize": 16, "markeredgewidth": 1.6, "color": "#777777", "linestyle": "none"}
+    for promise in promises:
+        if promise["slowed"] is not None:
+            axes.plot([100 * promise["slowed"]], [100 * promise["bound"]], **bar)
+    axes.set_ylim(-4, 104)
+    name_axes(axes, "Power of the gate", "injected into extract (% of the epoch)", "called regressed (%)")
+    legend_above(canvas, [axes])
+    text = (
+        f"{params['trials']} comparisons a point, resampled from {params['blocks']} blocks of real runs of "
+        f"{', '.join(params['systems'])} on machine {params['host']}; grey bars: promised; "
+        f"{sum(promise['kept'] for promise in promises)} of {len(promises)} promises kept"
+    )
+    return drawn(canvas, data, text)
+
+
+# Most lines of a panel: the cells with most steps, then with the largest ratio.
+MOST_LINES = 10
+MOST_LABELS = 6
+
+
+@figure("outcore-trend")
+def trend(evidence: Evidence) -> Drawing:
+    """Draw one line per cell over its first entry, one vertical line per step; raise NotDrawn without epoch times."""
+    if not any(record.study == TREND for record in evidence.studies):
+        raise NotDrawn(
+            "no history was looked at yet: `outcore bench --figures outcore-trend` looks at runs made from commits, "
+            "`outcore regress trend` at the baselines that `outcore regress record` keeps"
+        )
+    record = evidence.study(TREND)
+    epochs = [series for series in record.result["series"] if series["name"] == "epoch" and series["points"]]
+    if not epochs:
+        raise NotDrawn("the history holds no epoch time (outcore-trend)")
+    data = pd.DataFrame([row for series in epochs for row in _rows(series)])
+    canvas, axes = one_panel(wide=True, height=2.9)
+    place = {commit: index for index, commit in enumerate(dict.fromkeys(data["commit"]))}
+    shown = sorted(epochs, key=_movement, reverse=True)[:MOST_LINES]
+    labels = []
+    for series in shown:
+        labels += _line(axes, series, place)
+    _label_steps(axes, labels)
+    axes.axhline(1.0, color="#888888", linewidth=0.6)
+    name_axes(axes, "Epoch time over the history", "commit, oldest first", "epoch time / first entry's")
+    ticks = sorted(
+        {round(k * (len(place) - 1) / min(6, max(1, len(place) - 1))) for k in range(7)} & set(place.values())
+    )
+    commits = list(place)
+    axes.set_xticks(ticks, [commits[tick][:7] for tick in ticks])
+    legend_above(canvas, [axes])
+    params, more = record.params, len(epochs) - len(shown)
+    steps = sum(len(series["steps"]) for series in epochs)
+    text = (
+        f"machine {params['host']}, {len(place)} commits; a point is the median of a session's runs; "
+        f"{steps} steps of {100 * params['min_effect']:g} % or more by PELT, dashed, each with its range of commits"
+    ) + (f"; {more} cells that moved least are not drawn" if more else "")
+    return drawn(canvas, data, text)
+
+
+def _rows(series: Plain) -> list[dict[str, Any]]:
+    first = series["points"][0]["value"]
+    steps = {step["index"]: step for step in series["steps"]}
+    return [
+        {
+            "cell": series["cell"],
+            "commit": point["commit"],
+            "seconds": point["value"],
+            "runs": point["runs"],
+            "relative": point["value"] / first,
+            "step": steps[index]["ratio"] if index in steps else None,
+            "commits": steps[index]["commits"] if index in steps else None,
+        }
+        for index, point in enumerate(series["points"])
+    ]
+
+
+def _movement(series: Plain) -> tuple[int, float]:
+    values = [point["value"] for point in series["points"]]
+    return len(series["steps"]), max(values) / min(values)
+
+
+def _line(axes: Any, series: Plain, place: dict[str, int]) -> list[tuple[float, str, str]]:
+    """Draw one series; return (x, text, colour) of its steps."""
+    look = style.look(series["system"])
+    first = series["points"][0]["value"]
+    xs = [place[point["commit"]] for point in series["points"]]
+    ys = [point["value"] / first for point in series["points"]]
+    border = {"markeredgecolor": "black", "markeredgewidth": 0.3, "markevery": max(1, len(xs) // 30)}
+    line: Any = {"color": look.color, "marker": look.marker, "linestyle": look.line, "label": series["cell"]}
+    axes.plot(xs, ys, linewidth=0.9, markersize=3.5, **line, **border)
+    labels = []
+    for step in series["steps"]:
+        x = place[step["at"]] - 0.5
+        axes.axvline(x, color=look.color, linestyle="--", linewidth=0.9)
+        labels.append((x, f"{series['cell']} {100 * (step['ratio'] - 1):+.0f} %\n{step['commits']}", look.color))
+    return labels
+
+
+def _label_steps(axes: Any, labels: list[tuple[float, str, str]]) -> None:
+    """Label the steps above the lines, one below the other, so that neighbours do not overlap."""
+    shown = sorted(labels)[:MOST_LABELS]
+    if not shown:
+        return
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + (high - low) * 0.16 * len(shown))
+    left, right = axes.get_xlim()
+    for number, (x, text, color) in enumerate(shown):
+        beyond = x > left + 0.6 * (right - left)
+        look = {"va": "top", "fontsize": 5.5, "color": color, "ha": "right" if beyond else "left"}
+        shift: Any = {"xytext": (-3 if beyond else 3, -1.0 - 15.0 * number), "textcoords": "offset points"}
+        axes.annotate(text, (x, 1.0), xycoords=("data", "axes fraction"), **shift, **look)

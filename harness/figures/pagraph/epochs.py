@@ -1,0 +1,358 @@
+"""PaGraph's epochs on one device: Figures 4, 11, 12, 14, 19 and 20, Tables 1 and 4, and the parts of an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from harness.compare.evidence import Evidence
+from harness.compare.plan import Plain, Plan, grid, joined
+from harness.compare.points import Group, NotDrawn, Point
+from harness.figures.base import (
+    Drawing,
+    Formatter,
+    Sheet,
+    drawn,
+    figure,
+    figure_of_runs,
+    ids,
+    paper_rows,
+    paper_value,
+    point_cells,
+    sheet,
+)
+from harness.figures.draw import style
+from harness.figures.draw.bars import draw_bars
+from harness.figures.draw.breakdown import run_breakdown
+from harness.figures.draw.captions import left_out
+from harness.figures.draw.curves import draw_curves
+from harness.figures.draw.panels import legend_above, many_panels, mark_range
+from harness.figures.draw.stacks import draw_stacks
+from harness.figures.grids import values
+from harness.figures.pagraph.devices import NOTE as DEVICES_NOTE
+from harness.figures.pagraph.devices import draw_rates, on_devices, rate_rows
+from harness.figures.pagraph.grid import (
+    FAMILY,
+    HIDDEN,
+    LOADING,
+    NAMES,
+    SAMPLERS,
+    by_model,
+    by_sampler,
+    device_bytes,
+    layerwise,
+    setting,
+)
+
+PARTS = ["computation", "data loading", "waiting for samples, other", "hidden data loading"]
+COMPUTE, EXPOSED, OTHER, HIDDEN_LOADING = PARTS
+NOTE = (
+    "computation, loading and the rest make the epoch; hidden loading went on during computation and is drawn on top "
+    "of the epoch; loading: gathering on the host and copying to the device"
+)
+#: Rankings of Fig. 14 and their labels.
+RANKINGS = {"out-degree": "PaGraph", "aligraph": "AliGraph", "random": "random"}
+SHARES = [0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]
+# Space for a cache of all rows, its reserve and the buffers beside it.
+DEVICE_SHARE = 1.25
+NEIGHBOURS = [2, 4, 8, 16]
+
+
+def epoch_parts(point: Point) -> dict[str, float]:
+    """Return mean seconds of a measured epoch by part; all parts but hidden loading sum to its wall time.
+
+    Raises:
+        NotDrawn: the run has no table of stages, or no measured epoch.
+    """
+    parts = run_breakdown(point, [(COMPUTE, ["train"]), (EXPOSED, LOADING)], OTHER)
+    loading = run_breakdown(point, [("loading", LOADING)], "rest")["loading"]
+    return {**parts, HIDDEN_LOADING: max(0.0, loading - parts[EXPOSED])}
+
+
+def loading_share(point: Point) -> float:
+    """Return loading over loading and computation, in percent, without sampling, which runs beside both (Fig. 4)."""
+    parts = epoch_parts(point)
+    loading = parts[EXPOSED] + parts[HIDDEN_LOADING]
+    return float(100.0 * loading / max(loading + parts[COMPUTE], np.finfo(float).tiny))
+
+
+def part_rows(points: Sequence[Point], label: str) -> pd.DataFrame:
+    """Return rows for stacks: bar (system), part, value (s); a point without a value has its status instead."""
+    rows: list[Plain] = []
+    for point in points:
+        head = {"panel": label, "bar": point.system}
+        if point.value is None:
+            rows.append({**head, "part": COMPUTE, "value": None, "status": point.status})
+            continue
+        tail = {"status": "ok", "run": point.record.get("run_id", "")}
+        rows += [{**head, "part": part, "value": value, **tail} for part, value in epoch_parts(point).items()]
+    return pd.DataFrame(rows)
+
+
+def speedup_rows(group: Group, base: str = "dgl") -> pd.DataFrame:
+    """Return rows for bars: group (model), series (system), value (s), interval, status, `speedup` over `base`."""
+    rows = []
+    for model in [name for name in HIDDEN if any(point.x == name for point in group.points)]:
+        mine = {point.system: point for point in group.points if point.x == model}
+        reference = mine[base].value if base in mine else None
+        for system in style.ordered(group.systems()):
+            point = mine.get(system)
+            row: Plain = {"group": NAMES[model], "series": system, **point_cells(point)}
+            row["speedup"] = reference / row["value"] if row["value"] and reference else None
+            rows.append({**row, "run": point.record.get("run_id", "") if point else ""})
+    return pd.DataFrame(rows)
+
+
+def with_ranges(rows: pd.DataFrame, figure_id: str) -> pd.DataFrame:
+    """Add columns with the published range of each bar's speed-up, None without one, and return the rows."""
+    for end in ("low", "high"):
+        bars = zip(rows["series"], rows["group"], strict=True)
+        rows[f"paper_{end}"] = [paper_value(figure_id, series, f"{group} {end}") for series, group in bars]
+    return rows
+
+
+def draw_speedups(axes: Any, rows: pd.DataFrame) -> None:
+    """Draw bars of `speedup`, the paper's range as a line with hollow ends at a bar's right edge."""
+    shown = rows.assign(value=rows["speedup"], low=None, high=None)
+    draw_bars(shown, title="Speed-up over DGL", ylabel="times faster than dgl", numbers=".1f", axes=axes)
+    groups, series = list(dict.fromkeys(rows["group"])), list(dict.fromkeys(rows["series"]))
+    width = 0.8 / len(series)
+    label: str | None = "paper (range over its graphs)"
+    for row in rows.to_dict("records"):
+        ends = [row["paper_low"], row["paper_high"]]
+        if not pd.isna(ends).any():
+            x = groups.index(row["group"]) + (series.index(row["series"]) - (len(series) - 1) / 2 + 0.3) * width
+            mark_range(axes, [x, x], ends, label, markeredgecolor="black", zorder=5)
+            label = None
+
+
+def of_gcn(group: Group) -> list[Point]:
+    """Return the points of the four systems with GCN, in the paper's order."""
+    found = {point.system: point for point in group.points if point.x == "gcn"}
+    return [found[name] for name in FAMILY if name in found]
+
+
+@figure_of_runs("pagraph-fig4", lambda profile: grid(setting(profile), ["dgl"], by_sampler()), least=1)
+def fig4(group: Group) -> Drawing:
+    """Draw an epoch by part (left), loading's share with the paper's (right); raise NotDrawn without an epoch."""
+    points = group.done
+    if not points:
+        raise NotDrawn("no run of dgl with the paper's workload (pagraph-fig4)")
+    parts = pd.concat([part_rows([point], point.x).assign(bar=point.x) for point in points], ignore_index=True)
+    share = pd.DataFrame(
+        {
+            "group": point.x,
+            "series": "dgl",
+            "value": loading_share(point),
+            "paper": paper_value("pagraph-fig4", point.x),
+            "run": point.record["run_id"],
+        }
+        for point in points
+    )
+    canvas, panels = many_panels(2)
+    hidden = parts["part"] == HIDDEN_LOADING
+    shown = parts if parts.loc[hidden, "value"].sum() else parts[~hidden]
+    draw_stacks(shown, title="GCN by DGL", ylabel="epoch (s)", parts=PARTS, numbers=".2f", axes=panels[0])
+    draw_bars(share, title="Share of data loading", ylabel="loading of loading + computation (%)", axes=panels[1])
+    panels[1].set_ylim(0, 105)
+    legend_above(canvas, panels, [*PARTS, "dgl", "paper"])
+    data = pd.concat([parts, share.rename(columns={"group": "bar"}).assign(part="loading share (%)")])
+    missing = "not run: the other way of sampling" if len(points) < len(SAMPLERS) else ""
+    return drawn(canvas, data, group, NOTE, "paper: livejournal", missing, points=points, runs=ids(points))
+
+
+@figure_of_runs("pagraph-fig11", lambda profile: by_model(profile, FAMILY), least=1)
+def fig11(group: Group) -> Drawing:
+    """Draw epoch times (left) and speed-ups over DGL with the paper's ranges (right)."""
+    rows = with_ranges(speedup_rows(group), "pagraph-fig11")
+    canvas, panels = many_panels(2)
+    draw_bars(rows, title="Epoch time", ylabel="epoch (s)", numbers=".2f", axes=panels[0])
+    draw_speedups(panels[1], rows)
+    legend_above(canvas, panels)
+    note = "one graph of the paper's six; `+pp` reads rows that hold the first layer's sums"
+    return drawn(canvas, rows, group, note)
+
+
+@figure_of_runs("pagraph-fig12", lambda profile: by_model(profile, FAMILY, "gcn"), least=1)
+def fig12(group: Group) -> Drawing:
+    """Draw one stacked bar per system, with the loading hidden behind computation; raise NotDrawn without DGL."""
+    points = of_gcn(group)
+    if not any(point.system == "dgl" and point.value is not None for point in points):
+        raise NotDrawn("no measured run of dgl at gcn with the paper's workload")
+    rows = part_rows(points, "gcn")
+    canvas, _ = draw_stacks(rows, title="GCN epoch by part", ylabel="epoch (s)", parts=PARTS)
+    return drawn(canvas, rows, group, NOTE, points=points, runs=ids(points))
+
+
+def over_shares(profile: Plain) -> Plan:
+    """Plan pagraph with each ranking at each cached share, on a device that can hold all rows."""
+    rankings = [
+        {"name": "pagraph", "series": label, "options": {"ranking": ranking}} for ranking, label in RANKINGS.items()
+    ]
+    shares = values(profile, "cached_shares", SHARES)
+    base = setting(profile, device_memory=device_bytes(profile, DEVICE_SHARE))
+    return grid(base, rankings, {100.0 * share: {"options": {"cache": f"{share:g}x"}} for share in shares})
+
+
+@figure_of_runs("pagraph-fig14", over_shares)
+def fig14(group: Group) -> Drawing:
+    """Draw epoch time over the cached share, a curve for each ranking."""
+    rows = group.frame().rename(columns={"system": "series", "value": "y"})
+    order = list(RANKINGS.values())
+    data = rows.sort_values(
+        ["series", "x"], key=lambda column: column.map(order.index) if column.name == "series" else column
+    ).reset_index(drop=True)
+    canvas, _ = draw_curves(data, title="Epoch time over cached share", xlabel="cached rows (%)", ylabel="epoch (s)")
+    shares = sorted({x / 100.0 for x in data["x"]})
+    return drawn(canvas, data, group, left_out(shares, SHARES, "cached shares"))
+
+
+def over_neighbours(profile: Plain) -> Plan:
+    """Plan the four systems with GCN at each number of sampled neighbours."""
+    counts = values(profile, "neighbours", NEIGHBOURS)
+    return grid(setting(profile), FAMILY, {count: {"fanout": [count, count]} for count in counts})
+
+
+@figure_of_runs("pagraph-fig19", over_neighbours)
+def fig19(group: Group) -> Drawing:
+    """Draw epoch time over the number of sampled neighbours, one line per system on logarithmic axes."""
+    rows = group.frame().rename(columns={"system": "series", "value": "y"})
+    base = {point.x: point.value for point in group.points if point.system == "dgl"}
+    rows["speedup"] = [base[x] / y if base.get(x) and y else None for x, y in zip(rows["x"], rows["y"], strict=True)]
+    log = partial(draw_curves, xlog=True, ylog=True, xlabel="neighbours a node and layer", ylabel="epoch (s)")
+    canvas, _ = log(rows, title="GCN epoch over sampled neighbours")
+    reduced = left_out(sorted(set(rows["x"])), NEIGHBOURS, "neighbours")
+    return drawn(canvas, rows, group, "both layers take as many neighbours", reduced)
+
+
+def layered(profile: Plain) -> Plan:
+    """Plan Fig. 11's runs with layer-wise sampling."""
+    return by_model(profile, FAMILY, **layerwise())
+
+
+def layered_devices(profile: Plain) -> Plan:
+    """Plan Fig. 15's GCN runs with layer-wise sampling."""
+    return on_devices(profile, ["gcn"], ["pagraph"], **layerwise())
+
+
+@figure("pagraph-fig20", layered, beside=lambda profile: [layered_devices(profile).experiment("pagraph-fig20-devices")])
+def fig20(evidence: Evidence) -> Drawing:
+    """Draw speed-ups over DGL, GCN's epoch by part, throughput over devices; raise NotDrawn with no speed-up."""
+    group = evidence.points(layered, least=1)
+    speedups = with_ranges(speedup_rows(group), "pagraph-fig20")
+    if speedups["speedup"].notna().sum() < 2:
+        raise NotDrawn("no measured runs of dgl and another system with layer-wise sampling (pagraph-fig20)")
+    parts = part_rows(of_gcn(group), "gcn")
+    canvas, panels = many_panels(3)
+    draw_speedups(panels[0], speedups)
+    panels[0].set_title("(a) Speed-up over DGL", loc="left")
+    draw_stacks(parts, title="(b) GCN epoch by part", ylabel="epoch (s)", parts=PARTS, axes=panels[1])
+    runs = group.runs()
+    try:
+        several = evidence.points(layered_devices)
+        rates = rate_rows(several)
+        draw_rates(rates, "(c) Throughput", "one device only", axes=panels[2])
+        runs = list(dict.fromkeys([*runs, *several.runs()]))
+    except NotDrawn:
+        rates = pd.DataFrame()
+        panels[2].text(0.5, 0.5, "several devices: not run", transform=panels[2].transAxes, ha="center", fontsize=6)
+    legend_above(canvas, panels, [*FAMILY, *PARTS])
+    data = pd.concat([speedups.assign(panel="a"), parts.assign(panel="b"), rates.assign(panel="c")], ignore_index=True)
+    return drawn(canvas, data, group, f"(b): {NOTE}", f"(c): {DEVICES_NOTE}", runs=runs)
+
+
+#: The systems of Table 4.
+SYSTEMS = ["dgl", "pagraph"]
+GB = 10**9
+
+
+def gigabytes(value: float) -> str:
+    """Return bytes as text in decimal gigabytes, as in the papers' tables."""
+    return f"{value / GB:.3g} GB"
+
+
+def models_and_samplers(profile: Plain) -> Plan:
+    """Plan DGL with both models and both samplers."""
+    models = {model: {"model": model, "hidden": HIDDEN[model]} for model in reversed(HIDDEN)}
+    return joined(
+        [
+            grid(setting(profile), ["dgl"], {model: {**run, **way} for model, run in models.items()}, panel=sampler)
+            for sampler, way in by_sampler().items()
+        ]
+    )
+
+
+def _utilisation(point: Point) -> Plain:
+    """Return the row of one model and sampler, with the paper's numbers."""
+    record = point.record
+    busy, have = record["summary"].get("accelerator_utilisation"), record["config"].get("device_memory_bytes")
+    buffers = [item["bytes"] for item in record["memory"]["plan"] if item["tier"] == "device"]
+    key = f"{NAMES[str(point.x)]} {point.panel}"
+    return {
+        "model": NAMES[str(point.x)],
+        "sampling": point.panel,
+        "computation (%)": None if busy is None else 100.0 * busy,
+        "memory (%)": 100.0 * sum(buffers) / have if have and buffers else None,
+        "run": point.record["run_id"],
+        "computation, paper (%)": paper_value("pagraph-tab1", key, "computation"),
+        "memory, paper (%)": paper_value("pagraph-tab1", key, "memory"),
+    }
+
+
+@figure_of_runs("pagraph-tab1", models_and_samplers, least=1)
+def tab1(group: Group) -> Sheet:
+    """Return one row per model and sampler; raise NotDrawn without a measured epoch."""
+    points = group.done
+    if not points:
+        raise NotDrawn("no run of dgl with the paper's workload (pagraph-tab1)")
+    measures = ["computation (%)", "computation, paper (%)", "memory (%)", "memory, paper (%)"]
+    columns = {"model": "", "sampling": "", **dict.fromkeys(measures, ".1f")}
+    note = (
+        "computation: training alone over the epoch (rule 20); memory: the run's device buffers over the device, "
+        "without what training itself takes, which an emulated device does not need"
+    )
+    return sheet([_utilisation(point) for point in points], columns, group, note, points=points, runs=ids(points))
+
+
+def loaded(epoch: Mapping[str, Any]) -> float | None:
+    """Return the bytes that an epoch copied to the device, None if not counted."""
+    value = epoch["counters"].get("bytes_loaded")
+    return None if value is None else float(value)
+
+
+@figure_of_runs("pagraph-tab4", lambda profile: by_model(profile, SYSTEMS, "gcn"), loaded, least=1)
+def tab4(group: Group) -> Sheet:
+    """Return one measured row, then the paper's; raise NotDrawn without loaded bytes of DGL and PaGraph."""
+    found = {point.system: point for point in group.done if point.x == "gcn"}
+    missing = [name for name in SYSTEMS if name not in found]
+    if missing:
+        raise NotDrawn(f"no run of {', '.join(missing)} with the paper's workload that counted what it loaded")
+    dgl, pagraph = (float(found[name].value or 0.0) for name in SYSTEMS)
+    record, facts = found["dgl"].record, found["pagraph"].record["facts"]
+    rows: list[Plain] = [
+        {
+            "dataset": record["config"]["dataset"]["name"],
+            "dgl": dgl,
+            "pagraph": pagraph,
+            "saved (%)": 100.0 * (1.0 - pagraph / dgl) if dgl else None,
+            "cached (%)": 100.0 * facts["cached_rows"] / facts["table_rows"] if "cached_rows" in facts else None,
+            "source": "measured",
+        }
+    ]
+    paper: dict[str, dict[str, float]] = {}
+    for row in paper_rows("pagraph-tab4"):
+        paper.setdefault(row["series"], {})[str(row["x"])] = float(row["value"])
+    for name, own in paper.items():
+        bytes_of = {system: GB * own[system] for system in SYSTEMS}
+        shares = {"saved (%)": own["saved"], "cached (%)": own["cached"]}
+        rows.append({"dataset": name, **bytes_of, **shares, "source": "paper"})
+    columns: dict[str, Formatter] = {"dataset": "", "dgl": gigabytes, "pagraph": gigabytes}
+    columns |= {"saved (%)": ".1f", "cached (%)": ".0f", "source": ""}
+    batches = next(epoch["batches"] for epoch in record["epochs"] if not epoch["warmup"])
+    how = f"feature bytes copied to the device in an epoch of {batches} mini-batches (paper: a whole one)"
+    points = list(found.values())
+    return sheet(rows, columns, group, NAMES["gcn"], how, points=points, runs=ids(points))

@@ -1,1 +1,0 @@
-"""Figures of the Data Tiering paper (KDD 2022)."""
