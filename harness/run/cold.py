@@ -6,6 +6,7 @@ import stat
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,21 +19,19 @@ if TYPE_CHECKING:
 _ATTEMPTS = 3
 # Smaller files are not a run's data.
 _LEAST_BYTES = 1 << 20
-_PURELIB = Path(sysconfig.get_path("purelib"))
-# The holder keeps libraries resident on purpose, for every run alike; an environment may link to them elsewhere.
-_LIBRARIES = tuple(
-    {
-        "/usr/",
-        "/lib",
-        "/proc/",
-        "/sys/",
-        "/dev/",
-        f"{sys.prefix}/",
-        f"{sys.base_prefix}/",
-        str(_PURELIB),
-        *(f"{path.resolve().parent}/" for path in _PURELIB.iterdir() if path.is_symlink()),
-    }
-)
+
+
+def _libraries(packages: Path) -> tuple[str, ...]:
+    """Return the folders of libraries, those that an environment's folder of packages links to included.
+
+    The holder keeps libraries resident on purpose, for every run alike.
+    """
+    linked = [path.resolve() for path in packages.iterdir() if path.is_symlink() and path.is_dir()]
+    folders = {sys.prefix, sys.base_prefix, str(packages), *map(str, linked)}
+    return ("/usr/", "/lib", "/proc/", "/sys/", "/dev/", *(f"{folder}/" for folder in sorted(folders)))
+
+
+_LIBRARIES = _libraries(Path(sysconfig.get_path("purelib")))
 
 
 def dataset_files(dataset: Dataset) -> list[Path]:
@@ -78,14 +77,13 @@ def open_files(pids: Iterable[int]) -> list[Path]:
     """Return the files of a mebibyte or more that processes have open or mapped, except libraries."""
     found: set[str] = set()
     for pid in pids:
-        try:
-            found |= {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
-            with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
-                found |= {
-                    line.split(maxsplit=5)[5].rstrip("\n") for line in maps if line.count("/") and " r-x" not in line
-                }
-        except OSError:
-            continue  # ended, or owned by another user
+        # The process may end, or close a file, meanwhile, or belong to another user: what is left counts.
+        with suppress(OSError):
+            for link in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):
+                    found.add(str(link.readlink()))
+        with suppress(OSError), open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
+            found |= {line.split(maxsplit=5)[5].rstrip("\n") for line in maps if "/" in line and " r-x" not in line}
     names = (name for name in found if name.startswith("/") and not name.startswith(_LIBRARIES))
     return sorted(path for path in map(Path, names) if _is_data(path))
 
