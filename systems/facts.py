@@ -15,7 +15,6 @@ class Facts(BaseModel):
         io: the reader's mode and fallbacks, such as `io_uring registered`.
         reads_in: stages in which the system submits its own reads; empty: `extract`.
         prepared_reused: whether preparation found the artefacts of an earlier run.
-        test_clock: the stage clock of a test, where the harness gave the run one; set by the harness alone.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -23,7 +22,6 @@ class Facts(BaseModel):
     io: str | None = None
     reads_in: tuple[str, ...] = ()
     prepared_reused: bool | None = Field(default=None, repr=False)
-    test_clock: str | None = Field(default=None, repr=False)
 
     def notes(self) -> dict[str, str]:
         """Return the facts as text for people, seconds and ratios to three decimals."""

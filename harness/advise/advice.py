@@ -93,7 +93,7 @@ class Advice:
 
     Attributes:
         ranked: systems that can run, least time first.
-        refused: systems that cannot run or do not compare, by name.
+        refused: systems that cannot run or do not compare, with the reason.
         trace: sampled mini-batches.
         changes: change of memory or disk (twice as much, twice as fast) -> system ranked first then.
     """

@@ -117,6 +117,7 @@ def load_evidence(root: Path) -> Evidence:
             record["system"],
             Code(**(record.get("code") or {})),
             record["run_id"],
+            record["config"]["sampler"],
         )
         for record in evidence.records
     ]

@@ -267,5 +267,7 @@ def read_records(roots: Sequence[Path]) -> list[Record]:
 
     bad: list[Any] = []
     found = [record for root in roots for _, record in scan(root, bad)]
-    made = [Made(host_fingerprint(one.environment), one.system, one.code, one.run_id) for one in found]
+    made = [
+        Made(host_fingerprint(one.environment), one.system, one.code, one.run_id, one.config.sampler) for one in found
+    ]
     return [record for record, current in zip(found, of_one_code(made), strict=True) if current]

@@ -208,7 +208,7 @@ class FleetSweep:
             for record in results.records(self._root, bad)
             if record.status != "failed"
             and host_fingerprint(record.environment) == fingerprint
-            and is_current(record.code, record.system)
+            and is_current(record.code, record.system, record.config.sampler)
         }
 
     def _record_lost(self, label: str, number: int, reason: str) -> None:

@@ -26,6 +26,9 @@ _MEASURES = (
     "harness.worker.ranks",
     "harness.run.orchestrator",
     "harness.judge",
+    # Run as programs of their own, so no import leads to them.
+    "harness.isolation.docker.exec",
+    "harness.isolation.probe_child",
 )
 _TELLS = (
     "harness.cli",
@@ -41,18 +44,24 @@ _NATIVE_SOURCES = (".cpp", ".hpp", ".h", ".txt")
 
 
 class Made(NamedTuple):
-    """Host, system, code and id of a run; ids begin with the time."""
+    """Host, system, code, id and sampler of a run; ids begin with the time."""
 
     host: str
     system: str
     code: Code
     run_id: str
+    sampler: str = ""
 
 
 @functools.cache
-def code_of(system: str) -> Code:
-    """Return the fingerprints of `system` and harness for the present code, 16 hex digits each."""
-    return Code(system=system_fingerprint(system), harness=harness_fingerprint())
+def code_of(system: str, sampler: str = "") -> Code:
+    """Return the fingerprints of a system, a sampler and the harness for the present code, 16 hex digits each."""
+    elsewhere, _, name = sampler.partition(":")
+    return Code(
+        system=system_fingerprint(system),
+        harness=harness_fingerprint(),
+        sampler=_digest(_closure([elsewhere])) if name else "",
+    )
 
 
 @functools.cache
@@ -77,7 +86,7 @@ def system_fingerprint(system: str) -> str:
 
 
 def of_one_code(made: Sequence[Made]) -> list[bool]:
-    """Mark the comparable runs: on each host those of the newest harness, among these each system's newest code.
+    """Mark comparable runs: on each host those of the newest harness and of their system's and sampler's newest code.
 
     No average or figure spans a change of the measured code.
     """
@@ -85,26 +94,27 @@ def of_one_code(made: Sequence[Made]) -> list[bool]:
     for run in made:
         if run.host not in harness or run.run_id > harness[run.host].run_id:
             harness[run.host] = run
-    system: dict[tuple[str, str], Made] = {}
-    for run in made:
-        key = (run.host, run.system)
-        current = run.code.harness == harness[run.host].code.harness
-        if current and (key not in system or run.run_id > system[key].run_id):
-            system[key] = run
+    newest: dict[tuple[str, str, str], Made] = {}
+    current = [run for run in made if run.code.harness == harness[run.host].code.harness]
+    for run in current:
+        for part in ("system", "sampler"):
+            key = (run.host, part, getattr(run, part))
+            if key not in newest or run.run_id > newest[key].run_id:
+                newest[key] = run
     return [
         run.code.harness == harness[run.host].code.harness
-        and (newest := system.get((run.host, run.system))) is not None
-        and run.code.system == newest.code.system
+        and run.code.system == newest[run.host, "system", run.system].code.system
+        and run.code.sampler == newest[run.host, "sampler", run.sampler].code.sampler
         for run in made
     ]
 
 
-def is_current(code: Code, system: str) -> bool:
-    """Return whether a run of a system was made by the present code."""
+def is_current(code: Code, system: str, sampler: str) -> bool:
+    """Return whether a run of a system with a sampler was made by the present code."""
     from workloads.errors import OutcoreError
 
     try:
-        return code == code_of(system)
+        return code == code_of(system, sampler)
     except (OutcoreError, ImportError):
         return False  # the system is not installed here
 

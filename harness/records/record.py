@@ -314,10 +314,27 @@ class RawReadings(_Part):
 
 
 class Code(_Part):
-    """Fingerprints of the code behind a run's numbers (rule 28): the system's sources and the measuring harness."""
+    """Fingerprints of the code behind a run's numbers (rule 28).
+
+    Attributes:
+        system: sources of the system, with the samplers of `workloads/sampling`.
+        harness: sources of what measures and judges.
+        sampler: sources of a sampler from elsewhere (`package.module:NAME`); empty for others.
+    """
 
     system: str = ""
     harness: str = ""
+    sampler: str = ""
+
+
+class RunFacts(Facts):
+    """Facts of a run that code computes with: those that its system tells, and those of the harness.
+
+    Attributes:
+        test_clock: stage clock of a test, where the harness gave the run one (`harness/run/spec.py`).
+    """
+
+    test_clock: str | None = None
 
 
 class Spread(_Part):
@@ -394,8 +411,7 @@ class Record(_Part):
     overhead: dict[str, float] = Field(default_factory=dict)
     # Notes of the system (`io: io_uring registered`).
     notes: dict[str, str] = Field(default_factory=dict)
-    # Facts of the run that code computes with; a system's own facts stand beside the common ones.
-    facts: SerializeAsAny[Facts] = Field(default_factory=Facts)
+    facts: SerializeAsAny[RunFacts] = Field(default_factory=RunFacts)
     code: Code = Field(default_factory=Code)
     # The planned cell that the run measures; derived from `config` where an older version left it out.
     cell: Cell = Field(default_factory=lambda known: known["config"].cell)
@@ -405,7 +421,7 @@ class Record(_Part):
 
     @property
     def readings(self) -> RawReadings:
-        """RawReadings of the run; without a reading in records of older versions."""
+        """Raw readings of the run; records of older versions have none."""
         return self.evidence or RawReadings(isolation=self.config.isolation)
 
     @property

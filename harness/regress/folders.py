@@ -55,7 +55,9 @@ def compare_history(head: Path, history: History, rules: Rules | None = None) ->
 
 def _of_one_code(root: Path, records: list[Record], notes: list[str]) -> list[Record]:
     """Return the runs of the newest code on each machine, so that no comparison spans a change of what measures."""
-    made = [Made(host_fingerprint(run.environment), run.system, run.code, run.run_id) for run in records]
+    made = [
+        Made(host_fingerprint(run.environment), run.system, run.code, run.run_id, run.config.sampler) for run in records
+    ]
     kept = [run for run, wanted in zip(records, of_one_code(made), strict=True) if wanted]
     if len(kept) < len(records):
         notes.append(f"{root}: {len(records) - len(kept)} runs of older code were left out")

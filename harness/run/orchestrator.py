@@ -17,7 +17,7 @@ from harness.judge.context import Calibration, RunContext, context_of
 from harness.judge.features_checked import check_features
 from harness.progress import during
 from harness.records.code import code_of
-from harness.records.record import EpochRecord, Memory, Preprocess, RawReadings, Record, RunConfig
+from harness.records.record import EpochRecord, Memory, Preprocess, RawReadings, Record, RunConfig, RunFacts
 from harness.results import store as results
 from harness.run import calibrate
 from harness.run.gathered import Gathered
@@ -214,7 +214,7 @@ class _Execution:
             memory=self._memory(tables.get("telemetry")),
             preprocess=_preprocess(seen.prepared, self._partition).model_copy(update={"gate_s": seen.preparing_s()}),
             epochs=[self._epoch(epoch, zero) for epoch in seen.epochs],
-            code=code_of(self._config.system),
+            code=code_of(self._config.system, self._config.sampler),
             evidence=self._evidence(ending, zero),
             disk=_as_json(self._series.disk_record(self._config)),
             compute=_as_json(asdict(self._calibration)) if self._calibration else {},
@@ -241,9 +241,9 @@ class _Execution:
             found["partition"] = f"self-reliant, made in {made.seconds:.3g} s {whose}, outside the cap"
         return found
 
-    def _facts(self, told: Facts) -> Facts:
+    def _facts(self, told: Facts) -> RunFacts:
         """Return the facts of the system; those of the harness replace what the worker says under the same names."""
-        return told.model_copy(update={"test_clock": self._test_clock or None})
+        return RunFacts.model_validate({**told.model_dump(), "test_clock": self._test_clock or None})
 
     def _judge(self, record: Record, zero: float) -> None:
         """Derive metrics and verdict; if a run beats the device's profile, measure that again first."""

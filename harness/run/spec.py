@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from workloads.dataset import Dataset
 
 #: Environment variable `module:argument` with the stage clock of all runs, set by a test of the measurement: the worker
-#: uses `module.stage_clock(argument)`, and the record has a note, so that the run is INVALID (rule 23).
+#: uses `module.stage_clock(argument)`, and the record has it as a fact, so that the run is INVALID (rule 23).
 TEST_CLOCK_VARIABLE = "OUTCORE_TEST_CLOCK"
 
 

@@ -243,7 +243,7 @@ class Sweep:
             if (
                 record.status != "failed"
                 and not (self._retry and spoilt(record))
-                and is_current(record.code, record.system)
+                and is_current(record.code, record.system, record.config.sampler)
                 and host_fingerprint(record.environment) in here
             ):
                 found.setdefault((record.cell.key, record.config.round), []).append(record)

@@ -66,3 +66,23 @@ def test_figures_and_claims_see_runs_of_one_code(tmp_path: Path) -> None:
         )
     frame = load_evidence(tmp_path).frame
     assert [record["code"]["harness"] for record in frame["record"]] == ["new"]
+
+
+def test_a_sampler_from_elsewhere_is_part_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+    for number, text in enumerate(("EXTRA = 1", "EXTRA = 2")):
+        (tmp_path / f"elsewhere{number}.py").write_text(f"{text}\n")
+        found.append(code_of("gnndrive", f"elsewhere{number}:SAMPLER"))
+    assert len({one.sampler for one in found}) == 2 and len({one.system for one in found}) == 1
+    assert code_of("gnndrive", "layerwise").sampler == "" == code_of("gnndrive").sampler
+    assert code.is_current(found[0], "gnndrive", "elsewhere0:SAMPLER")
+    assert not code.is_current(found[0], "gnndrive", "elsewhere1:SAMPLER")
+
+
+def test_runs_of_a_changed_sampler_are_left_out_and_other_samplers_stay() -> None:
+    def run(run_id: str, sampler: str, own: str = "") -> Made:
+        return Made("h", "a", Code(system="1", harness="1", sampler=own), run_id, sampler)
+
+    runs = [run("1", "mine:S", "old"), run("2", "mine:S", "new"), run("1", "neighbor"), run("3", "layerwise")]
+    assert of_one_code(runs) == [False, True, True, True]

@@ -36,9 +36,9 @@ from harness.records.record import (
     RawReadings,
     Record,
     RunConfig,
+    RunFacts,
 )
 from harness.ssd.classes import parse_disk_class
-from systems.facts import Facts
 from systems.interface import DiskPoint, DiskProfile
 from tests.support import make_tiny
 from workloads.workload import ModelSpec, SamplerSpec, Workload
@@ -135,7 +135,7 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
             demand_peak_bytes=220 * MIB,
             plan=[PlannedBuffer(name="x", bytes=MIB)],
         ),
-        facts=Facts(io="io_uring registered"),
+        facts=RunFacts(io="io_uring registered"),
         preprocess=Preprocess(seconds=1.0, gate_s=1.1),
         code=Code(system="s", harness="h"),
         evidence=RawReadings(
@@ -322,7 +322,7 @@ def unlimited(run: Run) -> None:
 
 
 def fell_back(run: Run) -> None:
-    run[0].facts = Facts(io="pread pool (io_uring forbidden: EPERM)")
+    run[0].facts = RunFacts(io="pread pool (io_uring forbidden: EPERM)")
 
 
 def failed(run: Run) -> None:
@@ -354,7 +354,7 @@ def changed_code(run: Run) -> None:
 
 
 def slowed(run: Run) -> None:
-    run[0].facts = Facts(test_clock="0.01 s added to every mini-batch")
+    run[0].facts = RunFacts(test_clock="0.01 s added to every mini-batch")
 
 
 def host_caveat(run: Run) -> None:
