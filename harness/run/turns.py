@@ -50,14 +50,24 @@ class Turn:
         Raises:
             HostError: the server is gone.
         """
-        if self._address is None or self._held:
+        if not self._held:
+            self._ask(_TAKE)
+
+    def let_others(self) -> None:
+        """Pass the turn on and wait until all sweeps that waited have had it. Raises what `take` raises."""
+        # One message, so that a sweep that is slow to ask again does not lose its place.
+        self._ask(_PASS + _TAKE if self._held else _TAKE)
+
+    def _ask(self, message: bytes) -> None:
+        if self._address is None:
             return
+        self._held = False
         began = time.monotonic()
         try:
             if self._connection is None:
                 self._connection = socket.socket(socket.AF_UNIX)
                 self._connection.connect(self._address)
-            self._connection.sendall(_TAKE)
+            self._connection.sendall(message)
             answer = self._connection.recv(1)
         except OSError as error:
             raise HostError(
@@ -67,17 +77,6 @@ class Turn:
             raise HostError(f"the turns of {self._address} have ended", "start the check again")
         self._held = True
         self.waited_s += time.monotonic() - began
-
-    def pass_on(self) -> None:
-        """Return the turn to the server, if it is held."""
-        if self._held and self._connection is not None:
-            self._held = False
-            self._connection.sendall(_PASS)
-
-    def let_others(self) -> None:
-        """Pass the turn on and wait until all sweeps that waited have had it."""
-        self.pass_on()
-        self.take()
 
     def close(self) -> None:
         """Close the connection, which returns the turn. May be called more than once."""
@@ -90,7 +89,7 @@ class Turn:
 class Turns:
     """Server that grants one turn at a time in the order of requests, from its own thread. A context manager.
 
-    `parties`: number of sweeps that have to connect before the first turn, so that none runs alone at first.
+    `parties`: number of sweeps that have to ask before the first turn, so that none runs alone at first.
     `address`: path of the socket for `Turn`, or for `OUTCORE_TURNS` of processes.
     """
 
@@ -103,6 +102,7 @@ class Turns:
         self._ours, self._theirs = socket.socketpair()
         self._waiting: deque[socket.socket] = deque()
         self._holder: socket.socket | None = None
+        self._known: set[socket.socket] = set()
         self._missing = parties
         self._thread = threading.Thread(target=self._serve, name="outcore-turns", daemon=True)
 
@@ -140,7 +140,6 @@ class Turns:
                     elif key.fileobj is self._server:
                         connection, _ = self._server.accept()
                         selector.register(connection, selectors.EVENT_READ)
-                        self._missing -= 1
                     else:
                         assert isinstance(key.fileobj, socket.socket)
                         self._hear(key.fileobj, selector)
@@ -152,12 +151,16 @@ class Turns:
         except OSError:
             said = b""
         if said == _TAKE:
+            if connection not in self._known:
+                self._known.add(connection)
+                self._missing -= 1
             self._waiting.append(connection)
             return
         if self._holder is connection:
             self._holder = None
         if said != _PASS:
             selector.unregister(connection)
+            self._known.discard(connection)
             connection.close()
             if connection in self._waiting:
                 self._waiting.remove(connection)

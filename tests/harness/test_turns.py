@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 
@@ -39,9 +40,10 @@ def test_who_takes_turns_alternates_and_none_overlaps():
     assert log == order * 20
 
 
-def test_none_begins_before_all_are_there():
-    with Turns(parties=2) as turns:
+def test_none_begins_before_all_have_asked():
+    with Turns(parties=2) as turns, socket.socket(socket.AF_UNIX) as asks_later:
         first, second = Turn(turns.address), Turn(turns.address)
+        asks_later.connect(turns.address)
         begun = threading.Event()
 
         def work() -> None:
