@@ -3,11 +3,18 @@
 
 namespace nb = nanobind;
 
+namespace outcore {
 void bind_sampling(nb::module_& m);
-void bind_making(nb::module_& m);
+void bind_features(nb::module_& m);
+void bind_fractal(nb::module_& m);
+void bind_kronecker(nb::module_& m);
+void bind_measures(nb::module_& m);
+void bind_rmat(nb::module_& m);
+}  // namespace outcore
 
 NB_MODULE(_native, m) {
     m.doc() = "Sampling, relabelling, generation and CSC building.";
-    bind_sampling(m);
-    bind_making(m);
+    for (const auto bind : {outcore::bind_sampling, outcore::bind_features, outcore::bind_fractal,
+                            outcore::bind_kronecker, outcore::bind_measures, outcore::bind_rmat})
+        bind(m);
 }

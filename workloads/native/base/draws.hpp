@@ -9,7 +9,7 @@
 //     word 3   batch, bits 0..25 | hop, 6 bits (bits 26..31)
 //
 // so that no two (epoch, batch, hop, node) share a stream, within: node ids < 2^48, epochs < 2^16, batches of an epoch
-// over all ranks < 2^26, hops < 63, and 2^34 draws a stream. The seed plan uses hop 63 (shuffle.hpp). Draws are taken
+// over all ranks < 2^26, hops < 63, and 2^34 draws a stream. The seed plan uses hop 63 (`shuffle`). Draws are taken
 // from a stream in order; a rejected draw (no modulo bias) takes the next one, so a batch stays a function of its name.
 // The layer-wise sampler takes the first two words of each candidate's stream (subgraph_samplers.cpp).
 // The layout and the two algorithms below fix every batch ever recorded: changing them changes all digests.

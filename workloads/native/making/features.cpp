@@ -1,16 +1,15 @@
-// The vector loop behind feature rows.
-#include "making/features.hpp"
-
+// Feature rows by counter: row = centre of the node's group + noise, every number a pure function of (seed, node id,
+// column), so that any row can be made again alone.
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
 
+#include "base/arrays.hpp"
 #include "base/philox.hpp"
 #include "base/philox_lanes.hpp"
 #include "base/team.hpp"
 
 namespace outcore {
-
 namespace {
 
 constexpr int kLanes = 16;
@@ -41,87 +40,89 @@ OUTCORE_INLINE u16 to_half(float value) noexcept {
 OUTCORE_INLINE void store(float value, float* out) noexcept { *out = value; }
 OUTCORE_INLINE void store(float value, u16* out) noexcept { *out = to_half(value); }
 
+struct Rows {
+    const float* centres;
+    const i64 *group, *ids;
+    i64 dim;
+    u64 seed;
+    float noise;
+};
+
 template <typename Element>
-OUTCORE_INLINE void one_row(const float* centre, u64 id, i64 dim, u64 seed, float noise, Element* out) noexcept {
+OUTCORE_INLINE void make_rows(const Rows& rows, i64 begin, i64 end, Element* out) noexcept {
     alignas(64) float z[kGroup];
-    for (i64 first = 0; first < dim; first += kGroup) {
-        Lanes<kLanes> lanes;
-        OUTCORE_LANES
-        for (int l = 0; l < kLanes; ++l) {
-            lanes.word0[l] = static_cast<u32>(id);
-            lanes.word1[l] = static_cast<u32>(id >> 32);
-            lanes.word2[l] = static_cast<u32>(first / 4) + static_cast<u32>(l);
-            lanes.word3[l] = static_cast<u32>(Purpose::kFeature);
-        }
-        philox_lanes(lanes, seed);
-        OUTCORE_LANES
-        for (int l = 0; l < kLanes; ++l) z[l] = about_normal(lanes.word0[l]);
-        OUTCORE_LANES
-        for (int l = 0; l < kLanes; ++l) z[kLanes + l] = about_normal(lanes.word1[l]);
-        OUTCORE_LANES
-        for (int l = 0; l < kLanes; ++l) z[2 * kLanes + l] = about_normal(lanes.word2[l]);
-        OUTCORE_LANES
-        for (int l = 0; l < kLanes; ++l) z[3 * kLanes + l] = about_normal(lanes.word3[l]);
-        if (dim - first >= kGroup) {
-            for (int k = 0; k < kGroup; ++k) store(centre[first + k] + noise * z[k], out + first + k);
-        } else {
-            for (i64 k = 0; k < dim - first; ++k) store(centre[first + k] + noise * z[k], out + first + k);
-        }
-    }
-}
-
-template <typename Element>
-OUTCORE_INLINE void some_rows(const float* centres, const i64* group, const i64* ids, i64 begin, i64 end, i64 dim,
-                              u64 seed, float noise, Element* out) noexcept {
+    const i64 dim = rows.dim;
+    const float noise = rows.noise;
     for (i64 r = begin; r < end; ++r) {
-        one_row(centres + group[r] * dim, static_cast<u64>(ids[r]), dim, seed, noise, out + r * dim);
+        const float* centre = rows.centres + rows.group[r] * dim;
+        const auto id = static_cast<u64>(rows.ids[r]);
+        Element* row = out + r * dim;
+        for (i64 first = 0; first < dim; first += kGroup) {
+            Lanes<kLanes> lanes;
+            OUTCORE_LANES
+            for (int l = 0; l < kLanes; ++l) {
+                lanes.word0[l] = static_cast<u32>(id);
+                lanes.word1[l] = static_cast<u32>(id >> 32);
+                lanes.word2[l] = static_cast<u32>(first / 4) + static_cast<u32>(l);
+                lanes.word3[l] = static_cast<u32>(Purpose::kFeature);
+            }
+            philox_lanes(lanes, rows.seed);
+            OUTCORE_LANES
+            for (int l = 0; l < kLanes; ++l) z[l] = about_normal(lanes.word0[l]);
+            OUTCORE_LANES
+            for (int l = 0; l < kLanes; ++l) z[kLanes + l] = about_normal(lanes.word1[l]);
+            OUTCORE_LANES
+            for (int l = 0; l < kLanes; ++l) z[2 * kLanes + l] = about_normal(lanes.word2[l]);
+            OUTCORE_LANES
+            for (int l = 0; l < kLanes; ++l) z[3 * kLanes + l] = about_normal(lanes.word3[l]);
+            if (dim - first >= kGroup) {
+                for (int k = 0; k < kGroup; ++k) store(centre[first + k] + noise * z[k], row + first + k);
+            } else {
+                for (i64 k = 0; k < dim - first; ++k) store(centre[first + k] + noise * z[k], row + first + k);
+            }
+        }
     }
 }
 
-OUTCORE_CLONES void rows_of(const float* centres, const i64* group, const i64* ids, i64 begin, i64 end, i64 dim,
-                            u64 seed, float noise, float* out) {
-    some_rows(centres, group, ids, begin, end, dim, seed, noise, out);
-}
+OUTCORE_CLONES void rows_of(const Rows& rows, i64 begin, i64 end, float* out) { make_rows(rows, begin, end, out); }
+OUTCORE_CLONES void rows_of(const Rows& rows, i64 begin, i64 end, u16* out) { make_rows(rows, begin, end, out); }
 
-OUTCORE_CLONES void rows_of(const float* centres, const i64* group, const i64* ids, i64 begin, i64 end, i64 dim,
-                            u64 seed, float noise, u16* out) {
-    some_rows(centres, group, ids, begin, end, dim, seed, noise, out);
-}
-
+// out[r, d] = centres[group[r], d] + noise * z(seed, ids[r], d), z about normal with mean 0 and variance 1; float32, or
+// float16 as its bit pattern.
 template <typename Element>
-void all_rows(std::span<const float> centres, std::span<const i64> group, std::span<const i64> ids, i64 dim, u64 seed,
-              float noise, int threads, Element* out) {
+void feature_rows(RowsOf<const float> centres, Ids group, Ids ids, u64 seed, float noise, int threads,
+                  RowsOf<Element> out) {
+    const auto dim = static_cast<i64>(centres.row_bytes);
+    if (out.num_rows != ids.size() || out.row_bytes != centres.row_bytes)
+        throw std::invalid_argument("out does not fit ids and centres");
     if (dim < 1 || group.size() != ids.size()) throw std::invalid_argument("one group for each id, dim at least 1");
-    const auto groups = static_cast<i64>(centres.size()) / dim;
-    for (const i64 g : group) {
-        if (g < 0 || g >= groups) throw std::out_of_range("a node's group has no centre");
+    for (const i64 g : group)
+        if (static_cast<u64>(g) >= centres.num_rows) throw std::out_of_range("a node's group has no centre");
+    const Rows rows{centres.data, group.data(), ids.data(), dim, seed, noise};
+    parallel(static_cast<i64>(ids.size()), std::max<i64>(1, (1 << 16) / dim), threads,
+             [&](i64 begin, i64 end, int) { rows_of(rows, begin, end, out.data); });
+}
+
+// A class in [0, num_classes) for each of nodes [first, first + out.size()), by counter.
+void random_labels(i64 first, u32 num_classes, u64 seed, std::span<i64> out) {
+    if (num_classes < 1) throw std::invalid_argument("num_classes must be at least 1");
+    const Philox4x32 philox(seed);
+    for (i64& label : out) {
+        const auto id = static_cast<u64>(first++);
+        PhiloxStream stream(philox,
+                            {0, static_cast<u32>(id), static_cast<u32>(id >> 32), static_cast<u32>(Purpose::kLabel)});
+        label = stream.below(num_classes);
     }
-    const i64 piece = std::max<i64>(1, (1 << 16) / dim);
-    parallel(static_cast<i64>(ids.size()), piece, threads, [&](i64 begin, i64 end, int) {
-        rows_of(centres.data(), group.data(), ids.data(), begin, end, dim, seed, noise, out);
-    });
 }
 
 }  // namespace
 
-void feature_rows(std::span<const float> centres, std::span<const i64> group, std::span<const i64> ids, i64 dim,
-                  u64 seed, float noise, int threads, float* out) {
-    all_rows(centres, group, ids, dim, seed, noise, threads, out);
-}
-
-void feature_rows(std::span<const float> centres, std::span<const i64> group, std::span<const i64> ids, i64 dim,
-                  u64 seed, float noise, int threads, u16* out) {
-    all_rows(centres, group, ids, dim, seed, noise, threads, out);
-}
-
-void random_labels(i64 first, u32 num_classes, u64 seed, std::span<i64> out) {
-    const Philox4x32 philox(seed);
-    for (size_t k = 0; k < out.size(); ++k) {
-        const auto id = static_cast<u64>(first) + k;
-        PhiloxStream stream(philox,
-                            {0, static_cast<u32>(id), static_cast<u32>(id >> 32), static_cast<u32>(Purpose::kLabel)});
-        out[k] = stream.below(num_classes);
-    }
+void bind_features(nb::module_& m) {
+    m.def("feature_rows32", &feature_rows<float>, "centres"_a, "group"_a, "ids"_a, "seed"_a, "noise"_a, "threads"_a,
+          "out"_a, released());
+    m.def("feature_rows16", &feature_rows<u16>, "centres"_a, "group"_a, "ids"_a, "seed"_a, "noise"_a, "threads"_a,
+          "out"_a, released());
+    m.def("random_labels", &random_labels, "first"_a, "num_classes"_a, "seed"_a, "out"_a, released());
 }
 
 }  // namespace outcore

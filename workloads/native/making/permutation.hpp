@@ -26,65 +26,17 @@ public:
         }
     }
 
-    u64 forward(u64 x) const noexcept {
-        do {
-            u32 low = static_cast<u32>(x) & low_mask_;
-            u32 high = static_cast<u32>(x >> low_bits_);
-            for (unsigned r = 0; r < kRounds; r += 2) {
-                high ^= scramble(low, keys_[r]) & high_mask_;
-                low ^= scramble(high, keys_[r + 1]) & low_mask_;
-            }
-            x = (u64{high} << low_bits_) | low;
-        } while (x >= n_);
-        return x;
-    }
+    u64 forward(u64 x) const noexcept { return walk<false>(x); }
+    u64 inverse(u64 x) const noexcept { return walk<true>(x); }
 
     // forward() and inverse() of W values below n in place, the first walk as vector code in vector callers.
     template <int W>
     OUTCORE_INLINE void forward_lanes(u32* x) const noexcept {
-        alignas(64) u32 low[W], high[W];
-        split<W>(x, low, high);
-        for (unsigned r = 0; r < kRounds; r += 2) {
-            OUTCORE_LANES
-            for (int l = 0; l < W; ++l) {
-                high[l] ^= scramble(low[l], keys_[r]) & high_mask_;
-                low[l] ^= scramble(high[l], keys_[r + 1]) & low_mask_;
-            }
-        }
-        for (int l = 0; l < W; ++l) {
-            const u64 y = (u64{high[l]} << low_bits_) | low[l];
-            x[l] = static_cast<u32>(y < n_ ? y : forward(y));
-        }
+        walk_lanes<false, W>(x);
     }
-
     template <int W>
     OUTCORE_INLINE void inverse_lanes(u32* x) const noexcept {
-        alignas(64) u32 low[W], high[W];
-        split<W>(x, low, high);
-        for (unsigned r = kRounds; r > 0; r -= 2) {
-            OUTCORE_LANES
-            for (int l = 0; l < W; ++l) {
-                low[l] ^= scramble(high[l], keys_[r - 1]) & low_mask_;
-                high[l] ^= scramble(low[l], keys_[r - 2]) & high_mask_;
-            }
-        }
-        for (int l = 0; l < W; ++l) {
-            const u64 y = (u64{high[l]} << low_bits_) | low[l];
-            x[l] = static_cast<u32>(y < n_ ? y : inverse(y));
-        }
-    }
-
-    u64 inverse(u64 x) const noexcept {
-        do {
-            u32 low = static_cast<u32>(x) & low_mask_;
-            u32 high = static_cast<u32>(x >> low_bits_);
-            for (unsigned r = kRounds; r > 0; r -= 2) {
-                low ^= scramble(high, keys_[r - 1]) & low_mask_;
-                high ^= scramble(low, keys_[r - 2]) & high_mask_;
-            }
-            x = (u64{high} << low_bits_) | low;
-        } while (x >= n_);
-        return x;
+        walk_lanes<true, W>(x);
     }
 
 private:
@@ -92,12 +44,43 @@ private:
 
     static constexpr u32 mask(int bits) noexcept { return static_cast<u32>((u64{1} << bits) - 1); }
 
-    template <int W>
-    OUTCORE_INLINE void split(const u32* x, u32* low, u32* high) const noexcept {
+    template <bool Inverse>
+    u64 walk(u64 x) const noexcept {
+        do {
+            u32 low = static_cast<u32>(x) & low_mask_, high = static_cast<u32>(x >> low_bits_);
+            for (unsigned r = 0; r < kRounds; r += 2) two_rounds<Inverse>(r, low, high);
+            x = (u64{high} << low_bits_) | low;
+        } while (x >= n_);
+        return x;
+    }
+
+    template <bool Inverse, int W>
+    OUTCORE_INLINE void walk_lanes(u32* x) const noexcept {
+        alignas(64) u32 low[W], high[W];
         OUTCORE_LANES
         for (int l = 0; l < W; ++l) {
             low[l] = x[l] & low_mask_;
             high[l] = static_cast<u32>(u64{x[l]} >> low_bits_);
+        }
+        for (unsigned r = 0; r < kRounds; r += 2) {
+            OUTCORE_LANES
+            for (int l = 0; l < W; ++l) two_rounds<Inverse>(r, low[l], high[l]);
+        }
+        for (int l = 0; l < W; ++l) {
+            const u64 y = (u64{high[l]} << low_bits_) | low[l];
+            x[l] = static_cast<u32>(y < n_ ? y : walk<Inverse>(y));
+        }
+    }
+
+    // Rounds r and r + 1; of the inverse, those that undo the last ones first.
+    template <bool Inverse>
+    OUTCORE_INLINE void two_rounds(unsigned r, u32& low, u32& high) const noexcept {
+        if constexpr (Inverse) {
+            low ^= scramble(high, keys_[kRounds - 1 - r]) & low_mask_;
+            high ^= scramble(low, keys_[kRounds - 2 - r]) & high_mask_;
+        } else {
+            high ^= scramble(low, keys_[r]) & high_mask_;
+            low ^= scramble(high, keys_[r + 1]) & low_mask_;
         }
     }
 

@@ -9,11 +9,8 @@
 #include "base/draw_lanes.hpp"
 #include "base/draws.hpp"
 #include "sampling/sampler.hpp"
-#include "sampling/shuffle.hpp"
-#include "sampling/subgraph_samplers.hpp"
 
-using namespace outcore;
-
+namespace outcore {
 namespace {
 
 // Holds the arrays that a sampler reads, whose types depend on the width of the ids.
@@ -34,12 +31,9 @@ void construct(BoundSampler* self, In<i64> indptr, In<Index> indices, std::vecto
     Topology<Index> graph{span_of(indptr), span_of(indices), {}, {}, {}};
     if (address) graph.address = span_of(*address), graph.lists = span_of(*lists);
     if (names) graph.names = span_of(*names);
-    std::unique_ptr<NeighborSampler> sampler;
-    if (kind == "neighbor") sampler = make_neighbor_sampler<Index>(graph, std::move(options));
-    else if (kind == "layerwise") sampler = make_layerwise_sampler<Index>(graph, std::move(options));
-    else if (kind == "shadow") sampler = make_shadow_sampler<Index>(graph, std::move(options));
-    else throw std::invalid_argument("there is no sampler " + kind);
-    new (self) BoundSampler{std::move(arrays), std::move(sampler)};
+    new (self) BoundSampler{std::move(arrays), kind == "neighbor"
+                                                   ? make_neighbor_sampler<Index>(graph, std::move(options))
+                                                   : make_subgraph_sampler<Index>(kind, graph, std::move(options))};
 }
 
 nb::tuple sample(BoundSampler& self, u64 epoch, u64 batch, Ids seeds) {
@@ -80,6 +74,20 @@ Numpy<u64, 2> draw_positions_of(Ids nodes, u64 degree, u64 fanout, bool replace,
     return to_numpy<u64, 2>(std::move(positions), {nodes.size(), static_cast<size_t>(fanout)});
 }
 
+// The order of an epoch's training nodes: a Philox-keyed Fisher-Yates shuffle, fixed for all versions. Its stream is
+// (epoch, batch 0, hop 63, node 0) in draws.hpp.
+void shuffle(std::span<i64> values, u64 seed, u64 epoch) {
+    PhiloxStream stream(Philox4x32(seed), stream_name(epoch, 0, kSeedPlanHop, 0));
+    for (size_t last = values.size(); last > 1; --last) std::swap(values[last - 1], values[stream.below64(last)]);
+}
+
+template <class Index>
+void bind_index(nb::class_<BoundSampler>& sampler) {
+    sampler.def("__init__", &construct<Index>, "indptr"_a, "indices"_a.noconvert(), "fanout"_a, "seed"_a,
+                "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false, "address"_a.noconvert() = nb::none(),
+                "lists"_a.noconvert() = nb::none(), "names"_a.noconvert() = nb::none(), "kind"_a = "neighbor");
+}
+
 }  // namespace
 
 void bind_sampling(nb::module_& m) {
@@ -88,13 +96,10 @@ void bind_sampling(nb::module_& m) {
     m.attr("MAX_BATCH") = kMaxBatch;
     m.attr("MAX_HOPS") = kSeedPlanHop;
 
-    nb::class_<BoundSampler>(m, "NeighborSampler")
-        .def("__init__", &construct<i32>, "indptr"_a, "indices"_a.noconvert(), "fanout"_a, "seed"_a,
-             "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false, "address"_a.noconvert() = nb::none(),
-             "lists"_a.noconvert() = nb::none(), "names"_a.noconvert() = nb::none(), "kind"_a = "neighbor")
-        .def("__init__", &construct<i64>, "indptr"_a, "indices"_a.noconvert(), "fanout"_a, "seed"_a,
-             "replace"_a = false, "threads"_a = 1, "wide_keys"_a = false, "address"_a.noconvert() = nb::none(),
-             "lists"_a.noconvert() = nb::none(), "names"_a.noconvert() = nb::none(), "kind"_a = "neighbor")
+    nb::class_<BoundSampler> sampler(m, "NeighborSampler");
+    bind_index<i32>(sampler);
+    bind_index<i64>(sampler);
+    sampler
         .def(
             "sample", &sample, "epoch"_a, "batch"_a, "seeds"_a,
             nb::sig("def sample(self, epoch: int, batch: int, seeds: numpy.typing.NDArray[numpy.int64]) -> "
@@ -119,8 +124,8 @@ void bind_sampling(nb::module_& m) {
             return result;
         },
         "seed"_a, "counter"_a, "Philox4x32-10 at one counter.");
-    m.def(
-        "shuffle", [](std::span<i64> values, u64 seed, u64 epoch) { shuffle(values, seed, epoch); },
-        "values"_a.noconvert(), "seed"_a, "epoch"_a, released(),
-        "Shuffles in place, a function of (seed, epoch, size).");
+    m.def("shuffle", &shuffle, "values"_a, "seed"_a, "epoch"_a, released(),
+          "Shuffles in place, a function of (seed, epoch, size).");
 }
+
+}  // namespace outcore

@@ -8,13 +8,13 @@
 #include <atomic>
 #include <mutex>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "base/draw_lanes.hpp"
 #include "base/draws.hpp"
 #include "base/node_table.hpp"
 #include "base/radix.hpp"
+#include "base/refuse.hpp"
 #include "base/team.hpp"
 
 namespace outcore {
@@ -165,12 +165,10 @@ private:
         if (renumbered()) space.names.reserve(seeds.size());
         for (size_t i = 0; i < seeds.size(); ++i) {
             const i64 node = seeds[i];
-            if (static_cast<u64>(node) >= num_nodes())
-                throw std::invalid_argument("seed node " + std::to_string(node) + " is not one of the graph's " +
-                                            std::to_string(num_nodes()) + " nodes");
             bool fresh = false;
-            const u32 slot = space.table.template insert<false>(static_cast<Key>(node), fresh);
-            if (!fresh) throw std::invalid_argument("seed node " + std::to_string(node) + " stands twice in one batch");
+            const auto key = static_cast<Key>(checked_seed(node, num_nodes()));
+            const u32 slot = space.table.template insert<false>(key, fresh);
+            if (!fresh) refuse_repeated_seed(node);
             space.table.value(slot) = static_cast<u32>(i);
             space.nodes[i] = node;
             if (renumbered()) space.names[i] = names_[static_cast<size_t>(node)];
@@ -199,9 +197,7 @@ private:
                 const auto node = static_cast<size_t>(nodes[i]);
                 const i64 start = indptr_[node], end = indptr_[node + 1];
                 if (start < 0 || end < start || static_cast<u64>(end) > indices_.size())
-                    throw std::out_of_range("the neighbour list of node " + std::to_string(node) + " is [" +
-                                            std::to_string(start) + ", " + std::to_string(end) + ") of " +
-                                            std::to_string(indices_.size()) + " edges");
+                    refuse_list(node, start, end, indices_.size());
                 const auto degree = static_cast<u64>(end - start);
                 space.lists[i] = {static_cast<u64>(start), degree};
                 counts[i] = static_cast<i64>(PositionDrawer::count(degree, fanout, options_.replace));
@@ -209,9 +205,8 @@ private:
                 if (!Plain && !address_.empty() && address_[node] >= 0) {
                     const auto cached = static_cast<u64>(address_[node]);
                     if (cached + degree > lists_.size())
-                        throw std::out_of_range("the cached list of node " + std::to_string(node) + " is [" +
-                                                std::to_string(cached) + ", " + std::to_string(cached + degree) +
-                                                ") of " + std::to_string(lists_.size()) + " cached edges");
+                        refuse<std::out_of_range>("the cached list of node ", node, " is [", cached, ", ",
+                                                  cached + degree, ") of ", lists_.size(), " cached edges");
                     space.lists[i].start = cached | kCached;
                     hits += counts[i] > 0;
                 }
@@ -228,8 +223,7 @@ private:
     void make_room(Space& space, size_t count, size_t edges) {
         const u64 bound = std::min<u64>(num_nodes(), count + edges);
         if (bound >= u64{1} << 31)
-            throw std::invalid_argument("one hop has " + std::to_string(edges) +
-                                        " edges, more than 32-bit positions reach");
+            refuse<std::invalid_argument>("one hop has ", edges, " edges, more than 32-bit positions reach");
         if (space.table.fits(bound)) return;
         space.table.reset(bound);
         const size_t slots = space.table.slots();
@@ -314,10 +308,7 @@ private:
         for (size_t k = 0; k < count; ++k) {
             const Index source = *entry(ids[k]);
             const auto id = static_cast<u64>(source);
-            if (id >= num_nodes())
-                throw std::out_of_range("edge " + std::to_string(ids[k] & ~kCached) + " comes from node " +
-                                        std::to_string(source) + ", which is not one of " +
-                                        std::to_string(num_nodes()));
+            if (id >= num_nodes()) refuse_source(ids[k] & ~kCached, source, num_nodes());
             ids[k] = id;
             space.table.prefetch(static_cast<Key>(id));
         }
@@ -386,26 +377,8 @@ private:
 }  // namespace
 
 template <class Index>
-u64 name_bound(const Topology<Index>& graph) {
-    const u64 num_nodes = graph.indptr.size() - 1;
-    if (!graph.address.empty() && graph.address.size() != num_nodes)
-        throw std::invalid_argument("there are " + std::to_string(graph.address.size()) + " list addresses for " +
-                                    std::to_string(num_nodes) + " nodes");
-    if (!graph.names.empty() && graph.names.size() != num_nodes)
-        throw std::invalid_argument("there are " + std::to_string(graph.names.size()) + " names for " +
-                                    std::to_string(num_nodes) + " nodes");
-    u64 bound = num_nodes;
-    for (const i64 name : graph.names) {
-        if (name < 0 || static_cast<u64>(name) >= kMaxNode)
-            throw std::invalid_argument("the name " + std::to_string(name) + " is not a node id");
-        bound = std::max(bound, static_cast<u64>(name) + 1);
-    }
-    return bound;
-}
-
-template <class Index>
 std::unique_ptr<NeighborSampler> make_neighbor_sampler(const Topology<Index>& graph, SamplerOptions options) {
-    const u64 bound = name_bound(graph);
+    const u64 bound = graph.name_bound();
     // The largest 32-bit id marks an empty slot of the table.
     const bool narrow = bound < 0xFFFFFFFFU && !options.wide_keys;
     const auto make = [&]<class Key, bool Plain>() -> std::unique_ptr<NeighborSampler> {
@@ -418,8 +391,6 @@ std::unique_ptr<NeighborSampler> make_neighbor_sampler(const Topology<Index>& gr
     return make.template operator()<u64, false>();
 }
 
-template u64 name_bound(const Topology<i32>&);
-template u64 name_bound(const Topology<i64>&);
 template std::unique_ptr<NeighborSampler> make_neighbor_sampler(const Topology<i32>&, SamplerOptions);
 template std::unique_ptr<NeighborSampler> make_neighbor_sampler(const Topology<i64>&, SamplerOptions);
 

@@ -7,10 +7,15 @@
 // which id a node is stored, never the batch: draws and order go by original ids.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
+#include "base/draws.hpp"
+#include "base/refuse.hpp"
 #include "base/scratch.hpp"
 #include "base/types.hpp"
 
@@ -37,6 +42,22 @@ struct Topology {
     std::span<const i64> address;    // [N]: start of a cached list in `lists`, -1: not cached
     std::span<const Index> lists;    // the cached lists, each in the order of `indices`
     std::span<const i64> names;      // [N]: original ids of a renumbered graph's nodes, distinct
+
+    // Returns one past the largest original id. Throws std::invalid_argument for names or addresses that do not fit.
+    u64 name_bound() const {
+        const u64 num_nodes = indptr.size() - 1;
+        if (!address.empty() && address.size() != num_nodes)
+            refuse<std::invalid_argument>("there are ", address.size(), " list addresses for ", num_nodes, " nodes");
+        if (!names.empty() && names.size() != num_nodes)
+            refuse<std::invalid_argument>("there are ", names.size(), " names for ", num_nodes, " nodes");
+        u64 bound = num_nodes;
+        for (const i64 name : names) {
+            if (static_cast<u64>(name) >= kMaxNode)
+                refuse<std::invalid_argument>("the name ", name, " is not a node id");
+            bound = std::max(bound, static_cast<u64>(name) + 1);
+        }
+        return bound;
+    }
 };
 
 struct SamplerOptions {
@@ -46,10 +67,6 @@ struct SamplerOptions {
     int threads = 1;
     bool wide_keys = false;  // 64-bit keys although the graph does not need them, for tests
 };
-
-// One past the largest original id. Throws std::invalid_argument for names or addresses that do not fit the graph.
-template <class Index>
-u64 name_bound(const Topology<Index>& graph);
 
 class NeighborSampler {
 public:
@@ -67,5 +84,25 @@ public:
 // Throws std::invalid_argument for names or addresses that do not fit the graph.
 template <class Index>
 std::unique_ptr<NeighborSampler> make_neighbor_sampler(const Topology<Index>& graph, SamplerOptions options);
+
+// Makes a sampler that draws for a whole mini-batch at once. These, too, give batches in the canonical order, take a
+// neighbour cache and a renumbered graph, and are functions of (seed, epoch, batch, seed nodes, graph).
+//
+// "layerwise": layer-wise sampling with importance (after FastGCN, Chen, Ma and Xiao 2018, and LADIES, Zou et al. 2019).
+// Of the in-neighbours of a hop's destinations that are no destinations themselves, `fanout[hop]` nodes are drawn
+// without replacement (all where there are fewer, or for a fan-out < 0); destinations stay sources. A block holds every
+// edge between its destinations and its sources.
+//
+// A candidate's weight is the sum of 1 / degree(i)^2 over its edges to destinations i: the squared entries of the
+// row-normalised adjacency matrix. Its priority is weight / u with u uniform in (0, 1] from its own stream (draws.hpp);
+// the largest priorities are taken, ties by id (priority sampling, Duffield, Lund and Thorup 2007). Weights are summed
+// in the order of edges and only divided, so they are the same bits everywhere.
+//
+// "shadow": sampling of a subgraph (after shaDow-GNN, Zeng et al. 2021): the nodes that the neighbour sampler reaches
+// from the seed nodes with its fan-outs, and every edge of the graph between them, as one hop from all of them to all of
+// them. Throws std::invalid_argument for another kind, too.
+template <class Index>
+std::unique_ptr<NeighborSampler> make_subgraph_sampler(const std::string& kind, const Topology<Index>& graph,
+                                                       SamplerOptions options);
 
 }  // namespace outcore

@@ -1,16 +1,15 @@
 // Layer-wise and subgraph sampling: whole neighbour lists are read by the team, drawn from and placed by one thread.
-#include "sampling/subgraph_samplers.hpp"
-
 #include <algorithm>
 #include <atomic>
 #include <limits>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "base/draws.hpp"
 #include "base/node_table.hpp"
+#include "base/refuse.hpp"
 #include "base/team.hpp"
+#include "sampling/sampler.hpp"
 
 namespace outcore {
 namespace {
@@ -38,20 +37,11 @@ public:
         const std::span<const Index> whole = cached(node) ? graph_.lists : graph_.indices;
         if (start < 0 || end < start || static_cast<u64>(from) > whole.size() ||
             static_cast<u64>(end - start) > whole.size() - static_cast<u64>(from))
-            throw std::out_of_range("the neighbour list of node " + std::to_string(node) + " is [" +
-                                    std::to_string(start) + ", " + std::to_string(end) + ") of " +
-                                    std::to_string(graph_.indices.size()) + " edges");
+            refuse_list(place, start, end, graph_.indices.size());
         return whole.subspan(static_cast<size_t>(from), static_cast<size_t>(end - start));
     }
 
-    // Checks a source: throws std::out_of_range for an unknown node.
-    u64 id(Index source) const {
-        const auto node = static_cast<u64>(source);
-        if (node >= num_nodes())
-            throw std::out_of_range("an edge comes from node " + std::to_string(source) + ", which is not one of " +
-                                    std::to_string(num_nodes()));
-        return node;
-    }
+    u64 id(Index source) const { return checked_source(source, num_nodes()); }
 
 private:
     Topology<Index> graph_;
@@ -60,22 +50,15 @@ private:
 // Fills the table of 64-bit keys with `nodes`, node i at value i, and reserves slots for `more` others.
 void fill(NodeTable<u64>& table, std::span<const i64> nodes, size_t more) {
     if (nodes.size() + more >= size_t{1} << 31)
-        throw std::invalid_argument("one hop has " + std::to_string(more) + " edges, more than 32-bit positions reach");
+        refuse<std::invalid_argument>("one hop has ", more, " edges, more than 32-bit positions reach");
     table.reset(nodes.size() + more);
     table.clear(0, table.slots());
     for (size_t i = 0; i < nodes.size(); ++i) {
         bool fresh = false;
         const u32 slot = table.insert<false>(static_cast<u64>(nodes[i]), fresh);
-        if (!fresh) throw std::invalid_argument("seed node " + std::to_string(nodes[i]) + " stands twice in one batch");
+        if (!fresh) refuse_repeated_seed(nodes[i]);
         table.value(slot) = static_cast<u32>(i);
     }
-}
-
-template <class T>
-Buffer<T> to_buffer(std::span<const T> values) {
-    Buffer<T> result(values.size());
-    std::copy(values.begin(), values.end(), result.data.get());
-    return result;
 }
 
 template <class Index>
@@ -123,17 +106,17 @@ public:
     Sample sample(u64 epoch, u64 batch, std::span<const i64> seeds) override {
         Sample sample;
         std::vector<i64> nodes(seeds.begin(), seeds.end());
-        for (const i64 node : nodes)
-            if (static_cast<u64>(node) >= lists_.num_nodes())
-                throw std::invalid_argument("seed node " + std::to_string(node) + " is not one of the graph's " +
-                                            std::to_string(lists_.num_nodes()) + " nodes");
+        for (const i64 node : nodes) checked_seed(node, lists_.num_nodes());
         Team team(options_.threads);
         for (size_t hop = 0; hop < options_.fanout.size(); ++hop) {
             count_lists(lists_, nodes, sample);
             sample.hops.push_back(expand(team, epoch, batch, static_cast<u32>(hop), nodes));
         }
         sample.nodes = names_of(lists_, nodes);
-        if (lists_.renumbered()) sample.local = to_buffer(std::span<const i64>(nodes));
+        if (lists_.renumbered()) {
+            sample.local = Buffer<i64>(nodes.size());
+            std::copy(nodes.begin(), nodes.end(), sample.local.data.get());
+        }
         return sample;
     }
 
@@ -280,19 +263,17 @@ private:
 }  // namespace
 
 template <class Index>
-std::unique_ptr<NeighborSampler> make_layerwise_sampler(const Topology<Index>& graph, SamplerOptions options) {
-    static_cast<void>(name_bound(graph));
+std::unique_ptr<NeighborSampler> make_subgraph_sampler(const std::string& kind, const Topology<Index>& graph,
+                                                       SamplerOptions options) {
+    if (kind == "shadow") return std::make_unique<ShadowSampler<Index>>(graph, std::move(options));
+    if (kind != "layerwise") refuse<std::invalid_argument>("there is no sampler ", kind);
+    static_cast<void>(graph.name_bound());
     return std::make_unique<LayerwiseSampler<Index>>(graph, std::move(options));
 }
 
-template <class Index>
-std::unique_ptr<NeighborSampler> make_shadow_sampler(const Topology<Index>& graph, SamplerOptions options) {
-    return std::make_unique<ShadowSampler<Index>>(graph, std::move(options));
-}
-
-template std::unique_ptr<NeighborSampler> make_layerwise_sampler(const Topology<i32>&, SamplerOptions);
-template std::unique_ptr<NeighborSampler> make_layerwise_sampler(const Topology<i64>&, SamplerOptions);
-template std::unique_ptr<NeighborSampler> make_shadow_sampler(const Topology<i32>&, SamplerOptions);
-template std::unique_ptr<NeighborSampler> make_shadow_sampler(const Topology<i64>&, SamplerOptions);
+template std::unique_ptr<NeighborSampler> make_subgraph_sampler(const std::string&, const Topology<i32>&,
+                                                                SamplerOptions);
+template std::unique_ptr<NeighborSampler> make_subgraph_sampler(const std::string&, const Topology<i64>&,
+                                                                SamplerOptions);
 
 }  // namespace outcore
