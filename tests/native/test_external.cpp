@@ -109,7 +109,7 @@ void long_requests_begin_at_a_page() {
     mark(13 * each - 1, 13 * each);  // short, at the end of page 12
     if (each > 3) mark(14 * each - 4, 14 * each - 3);
     if (each > 3) mark(14 * each - 1, 30 * each);  // long, but its page holds the end of another request
-    PieceReads reads;
+    RequestCounts reads;
     const auto read = pieces.begin(32 * 4096, units, reads);
     CHECK(!pieces.wait(read));
     for (std::uint64_t u = 0; u < 32 * each; ++u)

@@ -1,6 +1,7 @@
 // Interface to the kernel's I/O: queue reads and writes, wait for completions. Two backends: io_uring and a pread pool.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,6 +28,21 @@ struct Completion {
 struct IoFailure {
     int code;    // errno; 0 where the file ended too early
     u64 offset;  // first byte that could not be read or written
+};
+
+// Counts of the requests of a read.
+struct RequestCounts {
+    u64 requests = 0;
+    u64 bytes_read = 0;    // returned by the requests
+    u64 bytes_useful = 0;  // of what was wanted
+    std::map<u64, u64> by_size;
+
+    // Counts a request of `length` bytes, of which the file has `there`.
+    void add(u64 length, u64 there) {
+        ++requests;
+        bytes_read += there;
+        ++by_size[length];
+    }
 };
 
 class IoBackend {

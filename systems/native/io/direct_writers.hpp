@@ -36,8 +36,6 @@ public:
         for (u64 i = 0; i < buffers; ++i) free_.push_back(memory_.data() + i * options.buffer_bytes);
         for (u32 i = 0; i < options.writers; ++i) places_.push_back(i);
     }
-    DirectWriters(const DirectWriters&) = delete;
-    DirectWriters& operator=(const DirectWriters&) = delete;
     ~DirectWriters() { finish(); }
 
     std::byte* take() {
@@ -88,9 +86,8 @@ private:
             count = backend_->wait(completions, at_least);
         } catch (const std::system_error& error) {  // the ring itself failed
             backend_->abandon();
-            for (u32 tag = 0; tag < writes_.size(); ++tag) {
+            for (u32 tag = 0; tag < writes_.size(); ++tag)
                 if (std::find(places_.begin(), places_.end(), tag) == places_.end()) release(tag, error.code().value());
-            }
         }
         for (size_t i = 0; i < count; ++i) handle(completions[i]);
     }

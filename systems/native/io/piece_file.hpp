@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,14 +12,6 @@
 #include "io/range_queue.hpp"
 
 namespace outcore {
-
-// Counts of the requests to the disk.
-struct PieceReads {
-    u64 requests = 0;
-    u64 bytes_read = 0;
-    u64 bytes_useful = 0;  // bytes of wanted units
-    std::map<u64, u64> by_size;
-};
 
 struct PieceFileOptions {
     u32 piece_bytes;  // a multiple of the page
@@ -64,7 +55,7 @@ public:
     const std::string& mode() const { return queue_.mode(); }
 
     // Queues reads of the wanted units of the piece at byte `base` of the file, a multiple of the page.
-    Read begin(u64 base, const Units& units, PieceReads& reads) {
+    Read begin(u64 base, const Units& units, RequestCounts& reads) {
         Read read{base, free_.back(), {}};
         free_.pop_back();
         const u64 one = options_.piece_bytes;
@@ -87,12 +78,10 @@ public:
             const u64 offset = base + unit * unit_;
             const u64 need = std::min(base + stop * unit_, options_.end) - offset;
             read.tickets.push_back(queue_.submit(offset, need, {read.memory + unit * unit_, one - unit * unit_}));
-            ++reads.requests;
             // The last unit of a file is read as far as the file goes, in blocks of the device.
-            const u64 bytes = (need + queue_.block_bytes() - 1) / queue_.block_bytes() * queue_.block_bytes();
-            reads.bytes_read += bytes;
+            const u64 bytes = up_to(need, queue_.block_bytes());
+            reads.add(bytes, bytes);
             reads.bytes_useful += wanted * unit_;
-            ++reads.by_size[bytes];
             unit = behind = stop;
         }
         return read;

@@ -8,7 +8,6 @@
 #include <system_error>
 
 namespace outcore {
-
 namespace {
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -18,9 +17,8 @@ double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock:
 RangeQueue::RangeQueue(const std::string& path, const RangeQueueOptions& options) : options_(options), file_(path) {
     if (options.depth == 0 || options.depth > 4096) throw std::invalid_argument("depth must be in [1, 4096]");
     const u32 block = file_.block_bytes();
-    if (options.request_bytes < block || options.request_bytes > (1U << 30)) {
+    if (options.request_bytes < block || options.request_bytes > (1U << 30))
         throw std::invalid_argument("request_bytes must be at least a block and at most 1 GiB");
-    }
     options_.request_bytes = options.request_bytes / block * block;
     auto opened = open_backend(options.choice, file_.fd(), options.depth, options.depth);
     backend_ = std::move(opened.backend);
@@ -34,10 +32,9 @@ RangeQueue::RangeQueue(const std::string& path, const RangeQueueOptions& options
 
 RangeQueue::Ticket RangeQueue::submit(u64 offset, u64 need, std::span<std::byte> memory) {
     const u64 block = file_.block_bytes();
-    if (offset % block != 0 || reinterpret_cast<std::uintptr_t>(memory.data()) % file_.memory_alignment() != 0) {
+    if (offset % block != 0 || reinterpret_cast<std::uintptr_t>(memory.data()) % file_.memory_alignment() != 0)
         throw std::invalid_argument("the range or its memory is not aligned");
-    }
-    if (need > memory.size() || (need + block - 1) / block * block > memory.size())
+    if (need > memory.size() || up_to(need, block) > memory.size())
         throw std::invalid_argument("the memory is too small");
     const std::lock_guard lock(mutex_);
     ranges_.push_back({.offset = offset, .need = need, .memory = memory.data(), .failure = {}});
@@ -48,9 +45,8 @@ RangeQueue::Ticket RangeQueue::submit(u64 offset, u64 need, std::span<std::byte>
 
 RangeQueue::Arrival RangeQueue::wait(Ticket ticket) {
     std::unique_lock lock(mutex_);
-    if (ticket < first_ || ticket - first_ >= ranges_.size() || range(ticket).taken) {
+    if (ticket < first_ || ticket - first_ >= ranges_.size() || range(ticket).taken)
         throw std::logic_error("this range was waited for before");
-    }
     arrived_.wait(lock, [&] { return range(ticket).arrived(); });
     range(ticket).taken = true;
     const Arrival arrival{range(ticket).failure, range(ticket).arrived_s};
@@ -76,9 +72,8 @@ void RangeQueue::close() {
 }
 
 void RangeQueue::fail_all(int code) {
-    for (auto& range : ranges_) {
+    for (auto& range : ranges_)
         if (range.begun < range.need && !range.failure) range.failure = IoFailure{code, range.offset + range.begun};
-    }
 }
 
 void RangeQueue::run() noexcept {
@@ -137,7 +132,7 @@ void RangeQueue::fill() {
         }
         const u64 block = file_.block_bytes();
         const auto wanted = static_cast<u32>(std::min<u64>(options_.request_bytes, range.need - range.begun));
-        const auto length = static_cast<u32>((wanted + block - 1) / block * block);
+        const auto length = static_cast<u32>(up_to(wanted, block));
         const u32 tag = free_.back();
         free_.pop_back();
         flights_[tag] = {cursor_, range.begun, length, {static_cast<u32>(block), wanted}};
@@ -157,23 +152,11 @@ void RangeQueue::submit_flight(u32 tag) {
 void RangeQueue::handle(const Completion& completion) {
     Flight& flight = flights_[completion.tag];
     Range& range = this->range(flight.ticket);
-    const auto fail = [&](int code, u64 offset) {
-        if (!range.failure || offset < range.failure->offset) range.failure = IoFailure{code, offset};
-    };
-    const u64 begin = range.offset + flight.offset;
-    if (completion.result < 0) {
-        const int code = -completion.result;
-        if (code == EAGAIN || code == EINTR) {
-            submit_flight(completion.tag);
-            return;
-        }
-        fail(code, begin + flight.progress.base);
-    } else {
-        switch (flight.progress.advance(static_cast<u32>(completion.result))) {
-            case Progress::Next::again: submit_flight(completion.tag); return;
-            case Progress::Next::ended: fail(0, begin + flight.progress.got); break;
-            case Progress::Next::done: break;
-        }
+    const auto next = flight.progress.advance(completion.result);
+    if (next == Progress::Next::again) return submit_flight(completion.tag);
+    if (next == Progress::Next::ended) {
+        const IoFailure failure = flight.progress.failure(completion.result, range.offset + flight.offset);
+        if (!range.failure || failure.offset < range.failure->offset) range.failure = failure;
     }
     free_.push_back(completion.tag);
     if (--range.in_flight == 0 && range.arrived()) {

@@ -15,7 +15,6 @@
 #include "io/backend.hpp"
 #include "io/direct_file.hpp"
 #include "io/progress.hpp"
-#include "read/window.hpp"
 
 namespace outcore {
 
@@ -31,8 +30,6 @@ public:
 
     // Throws std::system_error, std::invalid_argument, std::runtime_error (io_uring is needed and unavailable).
     RangeQueue(const std::string& path, const RangeQueueOptions& options);
-    RangeQueue(const RangeQueue&) = delete;
-    RangeQueue& operator=(const RangeQueue&) = delete;
     ~RangeQueue() { close(); }
 
     // Queues a read of bytes [offset, offset + need) to `memory`, which holds `need` rounded up to a block and belongs

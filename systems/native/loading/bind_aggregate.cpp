@@ -1,25 +1,127 @@
-// Bindings of the aggregation kernels.
+// Kernels of the first layer's out-of-core aggregation, and their bindings: sort edges by feature-table piece, add feature
+// rows to target sums.
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+#include <type_traits>
+#include <vector>
+
 #include "base/arrays.hpp"
-#include "loading/aggregate.hpp"
+#include "base/team.hpp"
 
 namespace outcore {
 namespace {
 
+// Calls body(source, target number) for each edge. False where `indptr` does not cover an edge or `body` returns false.
+template <class Id, class Body>
+bool walk(std::span<const Id> sources, std::span<const i64> indptr, i64 edge, const Body& body) {
+    if (sources.empty()) return true;
+    if (indptr.size() < 2 || edge < indptr.front()) return false;
+    const i64 stop = edge + static_cast<i64>(sources.size());
+    auto target = static_cast<size_t>(std::upper_bound(indptr.begin(), indptr.end(), edge) - indptr.begin() - 1);
+    const Id* source = sources.data();
+    for (; edge < stop; ++target) {
+        if (target + 1 >= indptr.size()) return false;
+        for (const i64 end = std::min(indptr[target + 1], stop); edge < end; ++edge) {
+            if (!body(static_cast<u64>(static_cast<std::make_unsigned_t<Id>>(*source++)), target)) return false;
+        }
+    }
+    return true;
+}
+
+// Adds the edges to counts[source / piece_rows]. False, with `counts` unchanged, where a source is out of range.
+template <class Id>
+bool count_by_piece(std::span<const Id> sources, u64 num_nodes, u64 piece_rows, std::span<i64> counts) {
+    using Unsigned = std::make_unsigned_t<Id>;
+    Unsigned top = 0;
+    for (const Id id : sources) top = std::max(top, static_cast<Unsigned>(id));
+    if (piece_rows == 0) return false;
+    if (!sources.empty() && (top >= num_nodes || top / piece_rows >= counts.size())) return false;
+    for (const Id id : sources) ++counts[static_cast<Unsigned>(id) / piece_rows];
+    return true;
+}
+
+// Edge of a piece: the source's row in the piece, and the target counted from the first target of the round.
+struct PieceEdge {
+    u32 row;
+    u32 target;
+};
+
+// Puts the edges from `first_edge` on at edges[next[piece]++]; `indptr` holds the index pointers of the round's targets
+// and the end of the last list. Edges of a piece keep their order. False where `indptr` or `next` contradict the edges.
+template <class Id>
+bool place_by_piece(std::span<const Id> sources, Ids indptr, i64 first_edge, u64 piece_rows, std::span<i64> next,
+                    std::span<u64> edges) {
+    if (piece_rows == 0) return false;
+    const std::span out(reinterpret_cast<PieceEdge*>(edges.data()), edges.size());
+    return walk(sources, indptr, first_edge, [&](u64 source, size_t target) {
+        const u64 piece = source / piece_rows;
+        if (piece >= next.size()) return false;
+        const auto place = static_cast<u64>(next[piece]++);
+        if (place >= out.size()) return false;
+        out[place] = {static_cast<u32>(source - piece * piece_rows), static_cast<u32>(target)};
+        return true;
+    });
+}
+
+// Adds the self-loops of each target to loops[target - first_target]. False where `indptr` contradicts the edges.
+template <class Id>
+bool count_loops(std::span<const Id> sources, std::span<const i64> indptr, i64 first_target, i64 first_edge,
+                 std::span<i32> loops) {
+    return walk(sources, indptr, first_edge, [&](u64 source, size_t target) {
+        if (target >= loops.size()) return false;
+        loops[target] += source == static_cast<u64>(first_target) + target;
+        return true;
+    });
+}
+
+// Adds weight * row to sums[target] for each edge; the edges are sorted by target. rows: feature rows of the piece;
+// sums: one row per target of the round; weights: one per row of the piece, or none, all 1. first_row, first_target:
+// node ids of the piece's first row and the round's first target; skip_loops leaves out edges from a node to itself.
+// Each target belongs to one thread, so the sums do not depend on the number of threads. False where an edge points
+// outside `rows` or `sums`.
+bool add_rows(std::span<const u64> packed, std::span<const float> rows, std::span<float> sums, u64 dim,
+              std::span<const float> weights, u64 first_row, u64 first_target, bool skip_loops, unsigned threads) {
+    if (!weights.empty() && weights.size() * dim < rows.size()) throw std::out_of_range("too few weights");
+    const std::span edges(reinterpret_cast<const PieceEdge*>(packed.data()), packed.size());
+    if (edges.empty()) return true;
+    if (dim == 0) return false;
+    const u64 num_rows = rows.size() / dim, targets = sums.size() / dim;
+    // Slices end at target boundaries, so that no two slices add to the same sum.
+    const size_t slices = std::min<size_t>(edges.size(), std::max<size_t>(threads, 1) * 8);
+    std::vector<size_t> begins{0};
+    for (size_t slice = 1; slice < slices; ++slice) {
+        size_t at = std::max(begins.back(), edges.size() * slice / slices);
+        while (at > 0 && at < edges.size() && edges[at].target == edges[at - 1].target) ++at;
+        begins.push_back(at);
+    }
+    begins.push_back(edges.size());
+    std::atomic<bool> sound{true};
+    parallel(slices, 1, threads, [&](size_t from, size_t to, int) {
+        for (size_t i = begins[from]; i < begins[to]; ++i) {
+            const PieceEdge edge = edges[i];
+            if (edge.row >= num_rows || edge.target >= targets) {
+                sound.store(false, std::memory_order_relaxed);
+                return;
+            }
+            if (skip_loops && first_row + edge.row == first_target + edge.target) continue;
+            const float weight = weights.empty() ? 1.0F : weights[edge.row];
+            const float* __restrict row = rows.data() + edge.row * dim;
+            float* __restrict sum = sums.data() + edge.target * dim;
+            for (u64 column = 0; column < dim; ++column) sum[column] += weight * row[column];
+        }
+    });
+    return sound;
+}
+
 template <class Id>
 void bind_ids(nb::module_& m) {
-    m.def("count_by_piece", &count_by_piece<Id>, "sources"_a.noconvert(), "num_nodes"_a, "piece_rows"_a,
-          "counts"_a.noconvert(), released());
-    m.def(
-        "place_by_piece",
-        [](std::span<const Id> sources, Ids indptr, i64 first_edge, u64 piece_rows, std::span<i64> next,
-           std::span<u64> edges) {
-            return place_by_piece(sources, indptr, first_edge, piece_rows, next,
-                                  {reinterpret_cast<PieceEdge*>(edges.data()), edges.size()});
-        },
-        "sources"_a.noconvert(), "indptr"_a.noconvert(), "first_edge"_a, "piece_rows"_a, "next"_a.noconvert(),
-        "edges"_a.noconvert(), released());
+    m.def("count_by_piece", &count_by_piece<Id>, "sources"_a.noconvert(), "num_nodes"_a, "piece_rows"_a, "counts"_a,
+          released());
+    m.def("place_by_piece", &place_by_piece<Id>, "sources"_a.noconvert(), "indptr"_a.noconvert(), "first_edge"_a,
+          "piece_rows"_a, "next"_a, "edges"_a, released());
     m.def("count_loops", &count_loops<Id>, "sources"_a.noconvert(), "indptr"_a.noconvert(), "first_target"_a,
-          "first_edge"_a, "loops"_a.noconvert(), released());
+          "first_edge"_a, "loops"_a, released());
 }
 
 }  // namespace
@@ -27,16 +129,8 @@ void bind_ids(nb::module_& m) {
 void bind_aggregate(nb::module_& m) {
     bind_ids<i32>(m);
     bind_ids<i64>(m);
-    m.def(
-        "add_rows",
-        [](std::span<const u64> edges, std::span<const float> rows, std::span<float> sums, u64 dim,
-           std::span<const float> weights, u64 first_row, u64 first_target, bool skip_loops, unsigned threads) {
-            if (!weights.empty() && weights.size() * dim < rows.size()) throw std::out_of_range("too few weights");
-            return add_rows({reinterpret_cast<const PieceEdge*>(edges.data()), edges.size()},
-                            {rows, sums, dim, weights, first_row, first_target, skip_loops}, threads);
-        },
-        "edges"_a.noconvert(), "rows"_a.noconvert(), "sums"_a.noconvert(), "dim"_a, "weights"_a.noconvert(),
-        "first_row"_a, "first_target"_a, "skip_loops"_a, "threads"_a, released());
+    m.def("add_rows", &add_rows, "edges"_a.noconvert(), "rows"_a.noconvert(), "sums"_a, "dim"_a,
+          "weights"_a.noconvert(), "first_row"_a, "first_target"_a, "skip_loops"_a, "threads"_a, released());
 }
 
 }  // namespace outcore

@@ -1,16 +1,32 @@
 // Bindings of the rankings and of partitioning.
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <type_traits>
+
 #include "base/arrays.hpp"
 #include "rank/partition.hpp"
-#include "rank/ranking.hpp"
 #include "rank/ranking_bins.hpp"
 
-template <>
-struct nanobind::detail::type_caster<outcore::Accesses> : tuple_of_fields<outcore::Accesses, 2> {};
+OUTCORE_TUPLE(Accesses, 2)
 
 namespace outcore {
 namespace {
+
+// Adds the occurrences of each id to counts[id]; false for an id outside `counts`, after some other ids were counted.
+template <class Id, class Count>
+bool count_ids(std::span<const Id> ids, std::span<Count> counts) {
+    using Unsigned = std::make_unsigned_t<Id>;
+    constexpr size_t block = 4096;  // ids; checked on their way into the first-level cache
+    for (size_t begin = 0; begin < ids.size(); begin += block) {
+        const auto part = ids.subspan(begin, std::min(block, ids.size() - begin));
+        Unsigned top = 0;
+        for (const Id id : part) top = std::max(top, static_cast<Unsigned>(id));
+        if (top >= counts.size()) return false;
+        for (const Id id : part) ++counts[static_cast<size_t>(id)];
+    }
+    return true;
+}
 
 using Words = RowsOf<u64>;
 
@@ -27,8 +43,8 @@ Members members_of(const Words& words) { return {{words.data, words.num_rows * w
 
 template <class Id>
 void bind_ids(nb::module_& m, nb::class_<BinnedEdges>& binned) {
-    m.def("count_ids", &count_ids<Id, i32>, "ids"_a.noconvert(), "counts"_a.noconvert(), released());
-    m.def("count_ids", &count_ids<Id, i64>, "ids"_a.noconvert(), "counts"_a.noconvert(), released());
+    m.def("count_ids", &count_ids<Id, i32>, "ids"_a.noconvert(), "counts"_a, released());
+    m.def("count_ids", &count_ids<Id, i64>, "ids"_a.noconvert(), "counts"_a, released());
     binned.def("append", &BinnedEdges::append<Id>, "sources"_a.noconvert(), "indptr"_a.noconvert(), "first_target"_a,
                "first_edge"_a, "threads"_a, released());
     m.def(
@@ -40,7 +56,7 @@ void bind_ids(nb::module_& m, nb::class_<BinnedEdges>& binned) {
             return partition_greedily(graph, train, hops, members.num_rows, given, members_of(members), threads);
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "train"_a.noconvert(), "hops"_a, "given"_a.noconvert(),
-        "members"_a.noconvert(), "threads"_a, released());
+        "members"_a, "threads"_a, released());
     m.def(
         "count_accesses",
         [](Ids indptr, std::span<const Id> indices, Ids train, Ids partition_of, unsigned hops, Words members,
@@ -50,7 +66,7 @@ void bind_ids(nb::module_& m, nb::class_<BinnedEdges>& binned) {
             return count_accesses(graph, train, partition_of, hops, members_of(members), threads);
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "train"_a.noconvert(), "partition_of"_a.noconvert(), "hops"_a,
-        "members"_a.noconvert(), "threads"_a, released());
+        "members"_a, "threads"_a, released());
 }
 
 }  // namespace
@@ -75,7 +91,7 @@ void bind_rank(nb::module_& m) {
             if (sums.size() < Binning(values.size()).entries()) throw std::out_of_range("sums has too few entries");
             unlocked([&] { add_along(edges, values, sums, threads); });
         },
-        "chunks"_a, "values"_a.noconvert(), "sums"_a.noconvert(), "threads"_a,
+        "chunks"_a, "values"_a.noconvert(), "sums"_a, "threads"_a,
         nb::sig(
             "def add_along(chunks: collections.abc.Sequence[BinnedEdges], values: numpy.typing.NDArray[numpy.float64], "
             "sums: numpy.typing.NDArray[numpy.float64], threads: int) -> None"));
@@ -87,15 +103,14 @@ void bind_rank(nb::module_& m) {
             if (!before.empty() && before.size() != scores.size()) throw std::out_of_range("before has another size");
             return pagerank_step(scores, sums, before, base, damping, threads);
         },
-        "scores"_a.noconvert(), "sums"_a.noconvert(), "before"_a.noconvert(), "base"_a, "damping"_a, "threads"_a,
-        released());
+        "scores"_a, "sums"_a, "before"_a.noconvert(), "base"_a, "damping"_a, "threads"_a, released());
     m.def(
         "divide_by_degrees",
         [](std::span<double> scores, Ids indptr, unsigned threads) {
             if (indptr.size() != scores.size() + 1) throw std::out_of_range("indptr has another size");
             return divide_by_degrees(scores, indptr, threads);
         },
-        "scores"_a.noconvert(), "indptr"_a.noconvert(), "threads"_a, released());
+        "scores"_a, "indptr"_a.noconvert(), "threads"_a, released());
 }
 
 }  // namespace outcore

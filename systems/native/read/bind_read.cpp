@@ -2,19 +2,14 @@
 #include <algorithm>
 #include <list>
 
-#include "io/page_cache.hpp"
 #include "io/range_queue.hpp"
 #include "read/bind_counts.hpp"
 #include "read/gather.hpp"
 #include "read/group_read.hpp"
 #include "read/reader.hpp"
-#include "read/scatter.hpp"
 
-template <>
-struct nanobind::detail::type_caster<outcore::ReadResult> : tuple_of_fields<outcore::ReadResult, 2> {};
-template <>
-struct nanobind::detail::type_caster<outcore::RangeQueue::Arrival> : tuple_of_fields<outcore::RangeQueue::Arrival, 2> {
-};
+OUTCORE_TUPLE(ReadResult, 2)
+OUTCORE_TUPLE(RangeQueue::Arrival, 2)
 
 namespace outcore {
 namespace {
@@ -203,18 +198,6 @@ void bind_read(nb::module_& m) {
             return gather(table, rows, out.data, threads, in_order);
         },
         "table"_a, "rows"_a, "out"_a, "threads"_a, "in_order"_a = false, released());
-    m.def(
-        "resident_bytes", [](const std::string& path) { return with_path(path, [&] { return resident_bytes(path); }); },
-        "path"_a, released());
-    m.def(
-        "evict", [](const std::string& path) { return with_path(path, [&] { return evict(path); }); }, "path"_a,
-        released());
-    m.def(
-        "advise",
-        [](std::span<const u8> data, int advice) {
-            with_path("madvise", [&] { advise(data.data(), data.size(), advice); });
-        },
-        "data"_a.noconvert(), "advice"_a, released());
     m.def(
         "scatter",
         [](Table source, std::span<const i32> from, OutTable target, std::span<const i32> to, unsigned threads) {

@@ -10,9 +10,9 @@
 #include <mutex>
 #include <numeric>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
+#include "base/refuse.hpp"
 #include "base/team.hpp"
 
 namespace outcore {
@@ -62,21 +62,17 @@ constexpr size_t ahead = 4;  // rows whose first lines are prefetched; a prefetc
 [[gnu::noinline]] void copy_rows(const Table& table, std::span<const i64> rows, std::span<const u32> order,
                                  std::byte* out, size_t begin, size_t end) {
     if (!order.empty()) {
-        for (size_t at = begin; at < end; ++at) {
-            const size_t i = order[at];
-            std::memcpy(out + i * table.row_bytes, table.data + static_cast<u64>(rows[i]) * table.row_bytes,
-                        table.row_bytes);
-        }
+        for (const u32 i : order.subspan(begin, end - begin))
+            std::memcpy(out + i * table.row_bytes, table.row(static_cast<u64>(rows[i])), table.row_bytes);
         return;
     }
     for (size_t i = begin; i < end; ++i) {
         if (i + ahead < end) {
-            const std::byte* soon = table.data + static_cast<u64>(rows[i + ahead]) * table.row_bytes;
+            const std::byte* soon = table.row(static_cast<u64>(rows[i + ahead]));
             __builtin_prefetch(soon);
             if (table.row_bytes > 64) __builtin_prefetch(soon + 64);
         }
-        std::memcpy(out + i * table.row_bytes, table.data + static_cast<u64>(rows[i]) * table.row_bytes,
-                    table.row_bytes);
+        std::memcpy(out + i * table.row_bytes, table.row(static_cast<u64>(rows[i])), table.row_bytes);
     }
 }
 
@@ -98,12 +94,7 @@ constexpr size_t ahead = 4;  // rows whose first lines are prefetched; a prefetc
 }  // namespace
 
 i64 gather(const Table& table, std::span<const i64> rows, std::byte* out, unsigned threads, bool in_order) {
-    for (const auto row : rows) {
-        if (static_cast<u64>(row) >= table.num_rows) {
-            throw std::out_of_range("row " + std::to_string(row) + " of a table of " + std::to_string(table.num_rows) +
-                                    " rows");
-        }
-    }
+    for (const i64 row : rows) checked_row(row, table.num_rows);
     install_guard();
     std::vector<u32> order;
     if (in_order && rows.size() <= UINT32_MAX) {
@@ -119,6 +110,51 @@ i64 gather(const Table& table, std::span<const i64> rows, std::byte* out, unsign
         if (!copy_guarded(table, rows, order, out, begin, end)) fault.store(guard.fault - table.data);
     });
     return fault.load();
+}
+
+bool scatter(const Table& source, std::span<const i32> from, const OutTable& target, std::span<const i32> to,
+             unsigned threads) {
+    if (from.size() != to.size()) return false;
+    const size_t row_bytes = source.row_bytes;
+    const size_t chunk = std::max<size_t>(16, (size_t{128} << 10) / std::max<size_t>(row_bytes, 1));
+    std::atomic<bool> sound{true};
+    parallel(from.size(), chunk, threads, [&](size_t begin, size_t end, int) {
+        for (size_t i = begin; i < end; ++i) {
+            const auto row = static_cast<u64>(static_cast<u32>(from[i]));
+            const auto place = static_cast<u64>(static_cast<u32>(to[i]));
+            if (row >= source.num_rows || place >= target.num_rows) {
+                sound = false;
+                return;
+            }
+            if (i + ahead < end) {
+                const auto soon = static_cast<u64>(static_cast<u32>(from[i + ahead]));
+                if (soon < source.num_rows) __builtin_prefetch(source.data + soon * row_bytes);
+            }
+            std::memcpy(target.row(place), source.row(row), row_bytes);
+        }
+    });
+    return sound;
+}
+
+size_t split_rows(const Table& source, std::span<const i32> to, size_t begin, const SplitTarget& target,
+                  std::vector<i64>& staged) {
+    if (to.size() > source.num_rows) throw std::out_of_range("there are more places than rows");
+    const size_t row_bytes = source.row_bytes;
+    staged.clear();
+    for (size_t i = begin; i < to.size(); ++i) {
+        const std::byte* row = source.row(i);
+        const auto place = static_cast<size_t>(to[i] - target.on_device);
+        if (to[i] < 0 || (to[i] >= target.on_device && place >= target.host.num_rows))
+            refuse<std::out_of_range>("row ", to[i], " of a split table");
+        if (to[i] < target.on_device) {
+            if (staged.size() == target.staging.num_rows) return i;
+            std::memcpy(target.staging.row(staged.size()), row, row_bytes);
+            staged.push_back(to[i]);
+            continue;
+        }
+        std::memcpy(target.host.row(place), row, row_bytes);
+    }
+    return to.size();
 }
 
 }  // namespace outcore

@@ -3,7 +3,8 @@
 
 #include <cstring>
 #include <stdexcept>
-#include <string>
+
+#include "base/refuse.hpp"
 
 namespace outcore {
 namespace {
@@ -87,9 +88,7 @@ GroupRead::State GroupRead::next(Group& group) {
 }
 
 void GroupRead::give_back(u32 slice) {
-    if (slice >= slices_)
-        throw std::out_of_range("slice " + std::to_string(slice) + " of a staging buffer of " +
-                                std::to_string(slices_));
+    if (slice >= slices_) refuse<std::out_of_range>("slice ", slice, " of a staging buffer of ", slices_);
     free_slices_.push_back(slice);
 }
 

@@ -23,8 +23,6 @@ public:
     // own_slices: false starts without slices; `give_back` adds slices of a staging buffer shared with other reads.
     GroupRead(Reader& reader, std::span<const i64> ids, std::span<std::byte> staging, u32 group_rows,
               bool own_slices = true);
-    GroupRead(const GroupRead&) = delete;
-    GroupRead& operator=(const GroupRead&) = delete;
     ~GroupRead() { close(); }
 
     // Waits for the next complete group, in the order of completion.

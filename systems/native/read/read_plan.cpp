@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
-#include <string>
 
 #include "base/radix.hpp"
+#include "base/refuse.hpp"
 
 namespace outcore {
 
@@ -15,9 +15,8 @@ void check_table(u64 data_offset, u64 num_rows, u64 row_bytes) {
     if (row_bytes == 0) throw std::invalid_argument("row_bytes must be positive");
     if (row_bytes > (1U << 30)) throw std::invalid_argument("rows of more than 1 GiB");
     if (data_offset > most || num_rows > (most - data_offset) / row_bytes)
-        throw std::invalid_argument("no file holds " + std::to_string(num_rows) + " rows of " +
-                                    std::to_string(row_bytes) + " bytes from byte " + std::to_string(data_offset) +
-                                    " on");
+        refuse<std::invalid_argument>("no file holds ", num_rows, " rows of ", row_bytes, " bytes from byte ",
+                                      data_offset, " on");
 }
 
 u64 ReadPlan::covering_bytes(const RowLayout& layout) {
@@ -26,7 +25,7 @@ u64 ReadPlan::covering_bytes(const RowLayout& layout) {
     const u64 block = layout.block_bytes;
     const u64 step = std::gcd(layout.row_bytes, block);
     const u64 latest = block - step + layout.data_offset % step;
-    return (latest + layout.row_bytes + block - 1) / block * block;
+    return up_to(latest + layout.row_bytes, block);
 }
 
 void ReadPlan::sort_rows(u64 largest_id) {
@@ -39,13 +38,6 @@ void ReadPlan::sort_rows(u64 largest_id) {
     radix_sort(rows_, scratch_, largest_id, [](const RowRef& row) { return static_cast<u64>(row.id); });
 }
 
-void ReadPlan::count_request(const Request& request, const RowLayout& layout) {
-    ++counts_.requests;
-    const u64 there = layout.file_bytes > request.offset ? layout.file_bytes - request.offset : 0;
-    counts_.bytes_read += std::min<u64>(request.length, there);
-    ++counts_.requests_by_size[request.length];
-}
-
 void ReadPlan::build(std::span<const i64> ids, const RowLayout& layout, const MergeRule& rule, u32 group_rows) {
     if (ids.size() > UINT32_MAX) throw std::length_error("more than 2^32 rows in one read");
     rows_.clear();
@@ -55,12 +47,7 @@ void ReadPlan::build(std::span<const i64> ids, const RowLayout& layout, const Me
     requests_.reserve(ids.size());  // address space; only what is used becomes memory
     u64 largest = 0;
     for (u32 i = 0; i < ids.size(); ++i) {
-        const auto id = static_cast<u64>(ids[i]);
-        if (id >= layout.num_rows) {
-            throw std::out_of_range("row " + std::to_string(ids[i]) + " of a table of " +
-                                    std::to_string(layout.num_rows) + " rows");
-        }
-        largest = std::max(largest, id);
+        largest = std::max(largest, checked_row(ids[i], layout.num_rows));
         rows_.push_back({ids[i], i});
     }
     if (rule.merge) sort_rows(largest);
@@ -75,7 +62,7 @@ void ReadPlan::build(std::span<const i64> ids, const RowLayout& layout, const Me
         if (next == first) return;
         requests_.push_back(
             {begin, static_cast<u32>(end - begin), static_cast<u32>(rows_end - begin), first, next - first});
-        count_request(requests_.back(), layout);
+        counts_.add(end - begin, layout.there(begin, end - begin));
         first = next;
     };
     i64 previous = -1;
@@ -83,7 +70,7 @@ void ReadPlan::build(std::span<const i64> ids, const RowLayout& layout, const Me
         const u64 start = layout.row_offset(rows_[i].id);
         const u64 stop = start + layout.row_bytes;
         const u64 block_start = start / block * block;
-        const u64 block_stop = (stop + block - 1) / block * block;
+        const u64 block_stop = up_to(stop, block);
         const bool open = i > first && !(group_rows > 0 && i % group_rows == 0);
         const bool joins =
             open && rule.merge && block_start <= end + rule.gap_bytes && std::max(end, block_stop) - begin <= limit;

@@ -1,11 +1,12 @@
 // Plan of the read requests for row ids: sort, drop duplicates, merge neighbours. Pure: uses no file and no ring.
 #pragma once
 
-#include <map>
+#include <algorithm>
 #include <span>
 #include <vector>
 
 #include "base/types.hpp"
+#include "io/backend.hpp"
 
 namespace outcore {
 
@@ -17,6 +18,8 @@ struct RowLayout {
     u32 block_bytes;  // requests begin and end at multiples of the block
 
     u64 row_offset(i64 id) const { return data_offset + static_cast<u64>(id) * row_bytes; }
+    // Returns how many of the bytes [offset, offset + length) the file has.
+    u64 there(u64 offset, u64 length) const { return std::min(length, file_bytes > offset ? file_bytes - offset : 0); }
 };
 
 // Throws std::invalid_argument for rows that no file can hold, so that no later offset or buffer size overflows.
@@ -41,13 +44,9 @@ struct Request {
     u32 num_rows;
 };
 
-struct ReadCounts {
-    u64 requests = 0;
-    u64 bytes_read = 0;    // returned by the requests
-    u64 bytes_useful = 0;  // bytes of the rows read, each row once
-    u64 rows = 0;          // ids asked for
-    u64 unique_rows = 0;   // rows read
-    std::map<u32, u64> requests_by_size;
+struct ReadCounts : RequestCounts {  // useful: the bytes of the rows read, each row once
+    u64 rows = 0;                    // ids asked for
+    u64 unique_rows = 0;             // rows read
 };
 
 class ReadPlan {
@@ -67,7 +66,6 @@ public:
 
 private:
     void sort_rows(u64 largest_id);
-    void count_request(const Request& request, const RowLayout& layout);
 
     std::vector<RowRef> rows_;
     std::vector<RowRef> scratch_;

@@ -5,8 +5,9 @@
 #include <bit>
 #include <cstring>
 #include <stdexcept>
-#include <string>
 #include <system_error>
+
+#include "base/refuse.hpp"
 
 namespace outcore {
 namespace {
@@ -35,10 +36,8 @@ Reader::Reader(const std::string& path, const ReaderOptions& options) : options_
     u64 bytes = options.buffer_bytes;
     if (bytes == 0) bytes = default_buffer_bytes(covering, options_.rule.max_request_bytes, options.depth, block);
     // The buffer's first run is the largest power of two in it: the longest request must fit there.
-    if (std::bit_floor(bytes / block) * block < longest) {
-        throw std::invalid_argument("buffer_bytes is " + std::to_string(bytes) + ", the longest request needs " +
-                                    std::to_string(longest));
-    }
+    if (std::bit_floor(bytes / block) * block < longest)
+        refuse<std::invalid_argument>("buffer_bytes is ", bytes, ", the longest request needs ", longest);
     bounce_ = AlignedMemory(up_to(bytes, 4096));
     auto opened = open_backend(options.choice, file_.fd(), options.depth, options.threads,
                                options.register_buffers ? &bounce_ : nullptr);
@@ -51,9 +50,8 @@ Reader::Reader(const std::string& path, const ReaderOptions& options) : options_
 }
 
 Reader::Claim::Claim(Reader& reader) : reader_(reader) {
-    if (reader_.busy_.exchange(true)) {
+    if (reader_.busy_.exchange(true))
         throw std::logic_error("this reader is in use: give each thread its own, and finish one read before the next");
-    }
 }
 
 bool Reader::direct_into(const std::byte* address, u64 bytes) const {
@@ -65,9 +63,8 @@ ReadResult Reader::read(std::span<const i64> ids, OutTable out, std::span<const 
     const Claim claim(*this);
     if (!out_rows.empty()) {
         if (out_rows.size() != ids.size()) throw std::invalid_argument("out_rows and ids differ in length");
-        for (const auto row : out_rows) {
+        for (const auto row : out_rows)
             if (static_cast<u64>(row) >= out.num_rows) throw std::out_of_range("out_rows points outside out");
-        }
     } else if (ids.size() > out.num_rows) {
         throw std::out_of_range("out has fewer rows than ids");
     }
@@ -93,8 +90,7 @@ ReadResult Reader::read(std::span<const i64> ids, OutTable out, std::span<const 
             if (to != from) std::memcpy(to, from, row_bytes);
         }
     };
-    window_->begin(plan_.requests());
-    while (!window_->finished()) window_->step(true, admit, deliver);
+    window_->run(plan_.requests(), admit, deliver);
     return {plan_.counts(), window_->failure()};
 }
 
@@ -124,8 +120,8 @@ ReadResult Reader::read_ranges(std::span<const FileRange> ranges, u32 request_by
         const FileRange& range = ranges[index];
         if (range.bytes == 0) continue;
         if (range.offset > most_offset || range.bytes > most_offset)
-            throw std::invalid_argument("a range of " + std::to_string(range.bytes) + " bytes from byte " +
-                                        std::to_string(range.offset) + " on lies in no file");
+            refuse<std::invalid_argument>("a range of ", range.bytes, " bytes from byte ", range.offset,
+                                          " on lies in no file");
         const bool straight = is_straight(range);
         u64 piece = std::max<u64>(request_bytes / block * block, block);
         if (!straight) piece = std::min(piece, most);
@@ -134,20 +130,17 @@ ReadResult Reader::read_ranges(std::span<const FileRange> ranges, u32 request_by
             end = std::min(at + piece, stop);
             // A piece that does not end at a block goes through the bounce buffer: keep it to one block.
             if (straight && end % block != 0 && end - at > block) end = end / block * block;
-            const u64 length = (end - at + block - 1) / block * block;
+            const u64 length = up_to(end - at, block);
             // A range has no rows: `first_row` holds the number of the range.
             requests.push_back({at, static_cast<u32>(length), static_cast<u32>(end - at), index, 0});
-            ++counts.requests;
-            counts.bytes_read += std::min(length, layout_.file_bytes > at ? layout_.file_bytes - at : 0);
-            ++counts.requests_by_size[static_cast<u32>(length)];
+            counts.add(length, layout_.there(at, length));
         }
         counts.bytes_useful += range.bytes;
     }
     const auto admit = [&](const Request& request) {
         const FileRange& range = ranges[request.first_row];
-        if (request.length == request.need && is_straight(range)) {
+        if (request.length == request.need && is_straight(range))
             return Target{Target::Kind::direct, range.to + (request.offset - range.offset)};
-        }
         return Target{Target::Kind::bounce};
     };
     const auto deliver = [&](const Request& request, const std::byte* bytes) {
@@ -157,8 +150,7 @@ ReadResult Reader::read_ranges(std::span<const FileRange> ranges, u32 request_by
         const std::byte* from = bytes + (begin - request.offset);
         if (to != from) std::memcpy(to, from, request.offset + request.need - begin);
     };
-    window_->begin(requests);
-    while (!window_->finished()) window_->step(true, admit, deliver);
+    window_->run(requests, admit, deliver);
     const auto failure = window_->failure();
     window_->begin({});
     return {std::move(counts), failure};

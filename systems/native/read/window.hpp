@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 #include <span>
 #include <system_error>
@@ -47,6 +46,13 @@ public:
         refill_ = std::max(1U, depth_ / (large ? 4 : 16));
         failure_.reset();
         if (broken_ != 0 && !requests.empty()) failure_ = IoFailure{broken_, requests.front().offset};
+    }
+
+    // Carries out all requests; see `step`.
+    template <class Admit, class Deliver>
+    void run(std::span<const Request> requests, const Admit& admit, const Deliver& deliver) {
+        begin(requests);
+        while (!finished()) step(true, admit, deliver);
     }
 
     bool idle() const { return free_.size() == depth_; }
@@ -120,21 +126,11 @@ private:
     void handle(const Completion& completion, Deliver&& deliver) {
         Flight& flight = flights_[completion.tag];
         const Request& request = requests_[flight.request];
-        if (completion.result < 0) {
-            const int code = -completion.result;
-            if (code == EAGAIN || code == EINTR) {
-                submit(completion.tag);
-                return;
-            }
-            fail({code, request.offset + flight.progress.base});
-        } else {
-            switch (flight.progress.advance(static_cast<u32>(completion.result))) {
-                case Progress::Next::again: submit(completion.tag); return;
-                case Progress::Next::ended: fail({0, request.offset + flight.progress.got}); break;
-                case Progress::Next::done:
-                    if (!failure_) deliver(request, static_cast<const std::byte*>(flight.at));
-                    break;
-            }
+        switch (flight.progress.advance(completion.result)) {
+            case Progress::Next::again: return submit(completion.tag);
+            case Progress::Next::ended: fail(flight.progress.failure(completion.result, request.offset)); break;
+            case Progress::Next::done:
+                if (!failure_) deliver(request, static_cast<const std::byte*>(flight.at));
         }
         flight.under_way = false;
         if (!flight.direct) buddy_.release(static_cast<size_t>(flight.at - bounce_.data()), request.length);

@@ -1,6 +1,6 @@
 // Bindings of out-of-core sampling; `systems/outcore/` adds the types.
 #include "sampling/external_sampler.hpp"
-#include "store/bind_reads.hpp"
+#include "read/bind_counts.hpp"
 
 template <>
 struct nanobind::detail::type_caster<outcore::ExternalFailure> : tuple_of_fields<outcore::ExternalFailure, 3> {};

@@ -91,7 +91,7 @@ public:
     // Ends a pass under way soon; later calls of `pass` and `lay_out` throw.
     void stop();
 
-    const PieceReads& reads() const { return reads_; }
+    const RequestCounts& reads() const { return reads_; }
     u64 memory_bytes() const;  // of the read buffers, without the mini-batches
 
 private:
@@ -163,7 +163,7 @@ private:
     bool whole_lists_ = false;  // some mini-batch takes all neighbours in this pass
     bool alone_ = false;        // one thread draws for all mini-batches
     std::unique_ptr<Team> team_;
-    PieceReads reads_;
+    RequestCounts reads_;
     std::mutex mutex_;
     std::vector<std::unique_ptr<Labels>> idle_;
     std::atomic<bool> stop_{false};

@@ -1,7 +1,7 @@
 // Bindings of packing, row distribution and MinHash; `systems/engine/store/` and `systems/outcore/` add the types.
 #include <nanobind/stl/vector.h>
 
-#include "store/bind_reads.hpp"
+#include "read/bind_counts.hpp"
 #include "store/distribute.hpp"
 #include "store/minhash.hpp"
 #include "store/packing.hpp"

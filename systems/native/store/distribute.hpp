@@ -43,7 +43,7 @@ struct DistributeFailure {
 };
 
 struct DistributeResult {
-    PieceReads reads;
+    RequestCounts reads;
     u64 writes = 0;
     u64 bytes_written = 0;
     std::vector<u64> digests;  // XXH3 of each chunk with its padding; 0 for an empty one or after a failure

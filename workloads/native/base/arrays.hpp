@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cerrno>
+#include <initializer_list>
 #include <string>
 #include <system_error>
 #include <tuple>
@@ -119,6 +120,13 @@ decltype(auto) with_path(const std::string& path, Call&& call) {
     }
 }
 
+// Returns a dict of named numbers.
+inline nb::dict as_dict(std::initializer_list<std::pair<const char*, u64>> numbers) {
+    nb::dict result;
+    for (const auto& [name, number] : numbers) result[name] = number;
+    return result;
+}
+
 }  // namespace outcore
 
 namespace nanobind::detail {
@@ -215,10 +223,16 @@ struct tuple_of_fields {
 
 // Results that an overload of `dict_of` gives names.
 template <class T>
-struct dict_of_fields {
+    requires requires(const T& value) { dict_of(value); }
+struct type_caster<T> {
     static constexpr auto Name = const_name("dict[str, typing.Any]");
 
     static handle from_cpp(const T& value, rv_policy, cleanup_list*) noexcept { return dict_of(value).release(); }
 };
 
 }  // namespace nanobind::detail
+
+// Makes results of outcore::Type, which has so many fields, tuples.
+#define OUTCORE_TUPLE(Type, fields) \
+    template <>                     \
+    struct nanobind::detail::type_caster<outcore::Type> : tuple_of_fields<outcore::Type, fields> {};

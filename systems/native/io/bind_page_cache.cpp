@@ -1,6 +1,4 @@
-// cachestat, mincore, POSIX_FADV_DONTNEED and madvise.
-#include "io/page_cache.hpp"
-
+// Page cache of a file: bytes held, eviction, and madvise of mapped memory; with the bindings.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -11,6 +9,9 @@
 #include <cerrno>
 #include <system_error>
 #include <vector>
+
+#include "base/arrays.hpp"
+#include "io/direct_file.hpp"
 
 namespace outcore {
 namespace {
@@ -30,17 +31,6 @@ struct CacheCounts {
 };
 
 [[noreturn]] void fail(const std::string& path) { throw std::system_error(errno, std::generic_category(), path); }
-
-class File {
-public:
-    explicit File(const std::string& path) : fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-        if (fd < 0) fail(path);
-    }
-    File(const File&) = delete;
-    File& operator=(const File&) = delete;
-    ~File() { close(fd); }
-    const int fd;
-};
 
 u64 resident_by_mincore(int fd, const std::string& path) {
     struct stat info{};
@@ -63,36 +53,54 @@ u64 resident_by_mincore(int fd, const std::string& path) {
     return resident;
 }
 
-u64 resident(const File& file, const std::string& path) {
+u64 resident(const FileHandle& file, const std::string& path) {
     CacheRange all{0, 0};  // length 0: to the end
     CacheCounts counts{};
-    if (syscall(cachestat_number, file.fd, &all, &counts, 0) == 0) {
+    if (syscall(cachestat_number, file.fd(), &all, &counts, 0) == 0)
         return counts.cached * static_cast<u64>(sysconf(_SC_PAGESIZE));
-    }
-    return resident_by_mincore(file.fd, path);
+    return resident_by_mincore(file.fd(), path);
 }
 
-}  // namespace
+// Returns the bytes of the file in the page cache: cachestat(2), else mincore(2). Throws std::system_error.
+u64 resident_bytes(const std::string& path) { return resident(FileHandle(path, O_RDONLY), path); }
 
-u64 resident_bytes(const std::string& path) { return resident(File(path), path); }
-
+// Writes dirty pages out and drops the file's clean ones; returns the bytes still resident (pages that a process has
+// mapped cannot be dropped). Throws std::system_error.
 u64 evict(const std::string& path) {
-    const File file(path);
-    if (fsync(file.fd) != 0 && errno != EINVAL && errno != EROFS) fail(path);
+    const FileHandle file(path, O_RDONLY);
+    if (fsync(file.fd()) != 0 && errno != EINVAL && errno != EROFS) fail(path);
     // The first call sometimes misses pages in per-CPU batches.
     for (int attempt = 0; attempt < 3; ++attempt) {
-        const int code = posix_fadvise(file.fd, 0, 0, POSIX_FADV_DONTNEED);
+        const int code = posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED);
         if (code != 0) throw std::system_error(code, std::generic_category(), path);
         if (resident(file, path) == 0) return 0;
     }
     return resident(file, path);
 }
 
+// Calls madvise on every page that overlaps [data, data + bytes). Throws std::system_error.
 void advise(const void* data, size_t bytes, int advice) {
     const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     const auto before = reinterpret_cast<std::uintptr_t>(data) % page;  // bytes since the page's start
     auto* begin = static_cast<std::byte*>(const_cast<void*>(data)) - before;
     if (madvise(begin, before + bytes, advice) != 0) fail("madvise");
+}
+
+}  // namespace
+
+void bind_page_cache(nb::module_& m) {
+    m.def(
+        "resident_bytes", [](const std::string& path) { return with_path(path, [&] { return resident_bytes(path); }); },
+        "path"_a, released());
+    m.def(
+        "evict", [](const std::string& path) { return with_path(path, [&] { return evict(path); }); }, "path"_a,
+        released());
+    m.def(
+        "advise",
+        [](std::span<const u8> data, int advice) {
+            with_path("madvise", [&] { advise(data.data(), data.size(), advice); });
+        },
+        "data"_a.noconvert(), "advice"_a, released());
 }
 
 }  // namespace outcore
