@@ -1,13 +1,16 @@
-// Python bindings of systems._native: a bind_* function for each room.
+// Python bindings of systems._native: a bind_* function for each room, and for each kernel that needs no other.
 #include <nanobind/nanobind.h>
 
 namespace nb = nanobind;
 
 namespace outcore {
+void bind_page_cache(nb::module_& m);
 void bind_read(nb::module_& m);
 void bind_cache(nb::module_& m);
 void bind_rank(nb::module_& m);
 void bind_store(nb::module_& m);
+void bind_minhash(nb::module_& m);
+void bind_reorder(nb::module_& m);
 void bind_buckets(nb::module_& m);
 void bind_external(nb::module_& m);
 void bind_aggregate(nb::module_& m);
@@ -16,7 +19,8 @@ void bind_aggregate(nb::module_& m);
 NB_MODULE(_native, m) {
     m.doc() =
         "Direct-I/O reader, gather, page cache, feature buffer, Belady changesets, cache policies, packing, rankings.";
-    for (const auto bind : {outcore::bind_read, outcore::bind_cache, outcore::bind_rank, outcore::bind_store,
-                            outcore::bind_buckets, outcore::bind_external, outcore::bind_aggregate})
+    for (const auto bind : {outcore::bind_page_cache, outcore::bind_read, outcore::bind_cache, outcore::bind_rank,
+                            outcore::bind_store, outcore::bind_minhash, outcore::bind_reorder, outcore::bind_buckets,
+                            outcore::bind_external, outcore::bind_aggregate})
         bind(m);
 }

@@ -6,43 +6,22 @@
 #include "cache/segment_pool.hpp"
 #include "cache/slot_plan.hpp"
 
-template <>
-struct nanobind::detail::type_caster<outcore::SegmentCounts> : tuple_of_fields<outcore::SegmentCounts, 2> {};
-template <>
-struct nanobind::detail::type_caster<outcore::Changeset> : tuple_of_fields<outcore::Changeset, 5> {};
-template <>
-struct nanobind::detail::type_caster<outcore::DenseRows> : tuple_of_fields<outcore::DenseRows, 2> {};
-template <>
-struct nanobind::detail::type_caster<outcore::SlotMisses> : tuple_of_fields<outcore::SlotMisses, 2> {};
+OUTCORE_TUPLE(SegmentCounts, 2)
+OUTCORE_TUPLE(Changeset, 5)
+OUTCORE_TUPLE(DenseRows, 2)
+OUTCORE_TUPLE(SlotMisses, 2)
 
 namespace outcore {
 
 inline nb::dict dict_of(const BufferCounts& counts) {
-    nb::dict result;
-    result["hits"] = counts.hits;
-    result["shared"] = counts.shared;
-    result["misses"] = counts.misses;
-    result["evictions"] = counts.evictions;
-    return result;
+    return as_dict(
+        {{"hits", counts.hits}, {"shared", counts.shared}, {"misses", counts.misses}, {"evictions", counts.evictions}});
 }
 
-}  // namespace outcore
-
-template <>
-struct nanobind::detail::type_caster<outcore::BufferCounts> : dict_of_fields<outcore::BufferCounts> {};
-
-namespace outcore {
 namespace {
 
-std::string name_of(BufferState state) {
-    switch (state) {
-        case BufferState::ok: return "ok";
-        case BufferState::timeout: return "timeout";
-        case BufferState::closed: return "closed";
-        case BufferState::too_small: return "too_small";
-        case BufferState::failed: return "failed";
-    }
-    return "";
+const char* name_of(BufferState state) {
+    return std::array{"ok", "timeout", "closed", "too_small", "failed"}[static_cast<size_t>(state)];
 }
 
 // Feature buffer with the shared memory that it lies in; no array where it owns its memory.

@@ -101,32 +101,15 @@ private:
     size_t size_ = 0;
 };
 
-class Fifo {
+// First in, first out. With a second chance, the hand spares a row used since it last passed; new rows count as unused.
+template <bool second_chance>
+class Queue {
 public:
-    Fifo(const AccessTrace& trace, size_t capacity) : queue_(capacity), cached_(trace.num_rows), capacity_(capacity) {}
-
-    bool hit(u32 row) const { return cached_[row] != 0; }
-
-    void insert(u32 row) {
-        if (queue_.size() == capacity_) cached_[queue_.pop()] = 0;
-        queue_.push(row);
-        cached_[row] = 1;
-    }
-
-private:
-    Ring queue_;
-    std::vector<u8> cached_;
-    size_t capacity_;
-};
-
-// Second chance: the hand spares a row used since it last passed. New rows count as unused.
-class Clock {
-public:
-    Clock(const AccessTrace& trace, size_t capacity) : queue_(capacity), state_(trace.num_rows), capacity_(capacity) {}
+    Queue(const AccessTrace& trace, size_t capacity) : queue_(capacity), state_(trace.num_rows), capacity_(capacity) {}
 
     bool hit(u32 row) {
         if (state_[row] == 0) return false;
-        state_[row] = 2;
+        if constexpr (second_chance) state_[row] = 2;
         return true;
     }
 
@@ -260,11 +243,8 @@ public:
 
     void insert(u32 row) {
         while (small_.size() + main_.size() >= capacity_) {
-            if (small_.size() >= small_places_) {
-                evict_small();
-            } else {
-                evict_main();
-            }
+            if (small_.size() >= small_places_) evict_small();
+            else evict_main();
         }
         const bool remembered = forgotten_at_[row] > ghosts_;
         forgotten_at_[row] = 0;
@@ -318,10 +298,9 @@ u64 count(const AccessTrace& trace, u64 capacity) {
     Cache cache(trace, static_cast<size_t>(std::min<u64>(capacity, trace.num_rows)));
     u64 misses = 0;
     for (const u32 row : trace.rows) {
-        if (!cache.hit(row)) {
-            cache.insert(row);
-            ++misses;
-        }
+        if (cache.hit(row)) continue;
+        cache.insert(row);
+        ++misses;
     }
     return misses;
 }
@@ -331,9 +310,9 @@ u64 count(const AccessTrace& trace, u64 capacity) {
 u64 demand_misses(Policy policy, const AccessTrace& trace, u64 capacity) {
     switch (policy) {
         case Policy::lru: return count<Lru>(trace, capacity);
-        case Policy::fifo: return count<Fifo>(trace, capacity);
+        case Policy::fifo: return count<Queue<false>>(trace, capacity);
         case Policy::lfu: return count<Lfu>(trace, capacity);
-        case Policy::clock: return count<Clock>(trace, capacity);
+        case Policy::clock: return count<Queue<true>>(trace, capacity);
         case Policy::sieve: return count<Sieve>(trace, capacity);
         case Policy::s3fifo: return count<S3Fifo>(trace, capacity);
         case Policy::belady: break;

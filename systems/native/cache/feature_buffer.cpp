@@ -9,6 +9,8 @@
 #include <system_error>
 #include <unordered_set>
 
+#include "base/refuse.hpp"
+
 namespace outcore {
 namespace {
 
@@ -19,20 +21,6 @@ Clock::time_point deadline_of(double timeout_s) {
     const double seconds = timeout_s < 0 ? most : std::min(timeout_s, most);
     return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
-
-constexpr size_t round_up(size_t bytes) { return up_to(bytes, 64); }
-
-// Wakes the waiters on every exit from the scope: work done before an exception may be enough for them.
-class Notify {
-public:
-    explicit Notify(SharedCondition& condition) : condition_(condition) {}
-    Notify(const Notify&) = delete;
-    Notify& operator=(const Notify&) = delete;
-    ~Notify() { condition_.notify_all(); }
-
-private:
-    SharedCondition& condition_;
-};
 
 }  // namespace
 
@@ -60,62 +48,45 @@ private:
     u64 ticket_;
 };
 
-FeatureBuffer::FeatureBuffer(u32 num_slots) : num_slots_(num_slots) {
-    if (num_slots == 0) throw std::invalid_argument("a feature buffer needs at least one slot");
-    own_ = AlignedMemory(bytes(num_slots));
-    new (own_.data()) Head;
-    lay_out(own_.data());
-    clear();
+FeatureBuffer::FeatureBuffer(u32 num_slots) : num_slots_(num_slots), own_(bytes(num_slots)) {
+    lay_out({own_.data(), own_.size()}, true);
 }
 
 FeatureBuffer::FeatureBuffer(u32 num_slots, std::span<std::byte> memory, bool create) : num_slots_(num_slots) {
-    if (num_slots == 0) throw std::invalid_argument("a feature buffer needs at least one slot");
-    if (memory.size() < bytes(num_slots) || reinterpret_cast<std::uintptr_t>(memory.data()) % 64 != 0) {
-        throw std::invalid_argument("the shared memory is too small or not aligned to 64 bytes");
-    }
+    lay_out(memory, create);
+}
+
+void FeatureBuffer::lay_out(std::span<std::byte> memory, bool create) {
+    if (num_slots_ == 0) throw std::invalid_argument("a feature buffer needs at least one slot");
+    SharedArrays arrays(memory, bytes(num_slots_));
     if (create) new (memory.data()) Head;
-    lay_out(memory.data());
-    if (create) {
-        clear();
-    } else if (head_->num_slots != num_slots) {
-        throw std::invalid_argument("the shared feature buffer has another number of slots");
+    head_ = std::launder(arrays.take<Head>(1).data());
+    const auto table = arrays.take<u32>(SlotTable::entries(num_slots_));
+    nodes_ = {table, arrays.take<i64>(num_slots_)};
+    references_ = arrays.take<u32>(num_slots_);
+    state_ = arrays.take<Slot>(num_slots_);
+    next_ = arrays.take<u32>(num_slots_ + 1UL);
+    prev_ = arrays.take<u32>(num_slots_ + 1UL);
+    seen_ = arrays.take<u64>(num_slots_);
+    if (!create) {
+        if (head_->num_slots != num_slots_)
+            throw std::invalid_argument("the shared feature buffer has another number of slots");
+        return;
     }
-}
-
-void FeatureBuffer::lay_out(std::byte* memory) {
-    head_ = std::launder(reinterpret_cast<Head*>(memory));
-    size_t at = round_up(sizeof(Head));
-    const auto place = [&]<typename T>(std::span<T>& array, size_t count) {
-        array = {reinterpret_cast<T*>(memory + at), count};
-        at += round_up(count * sizeof(T));
-    };
-    std::span<u32> table;
-    std::span<i64> node_of;
-    place(table, SlotTable::entries(num_slots_));
-    place(node_of, num_slots_);
-    nodes_ = {table, node_of};
-    place(references_, num_slots_);
-    place(state_, num_slots_);
-    place(next_, num_slots_ + 1UL);
-    place(prev_, num_slots_ + 1UL);
-    place(seen_, num_slots_);
-}
-
-void FeatureBuffer::clear() {
     nodes_.clear();
     std::ranges::fill(references_, 0U);
     std::ranges::fill(state_, Slot::empty);
     std::ranges::fill(seen_, 0UL);
     next_[num_slots_] = prev_[num_slots_] = num_slots_;
-    for (u32 slot = 0; slot < num_slots_; ++slot) standby_push_back(slot);
+    for (u32 slot = 0; slot < num_slots_; ++slot) standby_insert(slot, num_slots_);
     head_->num_slots = num_slots_;
 }
 
 u64 FeatureBuffer::bytes(u32 num_slots) {
     const size_t slots = num_slots;
-    return round_up(sizeof(Head)) + round_up(SlotTable::entries(num_slots) * sizeof(u32)) +
-           2 * round_up(slots * sizeof(i64)) + round_up(slots * sizeof(u32)) + round_up(slots * sizeof(Slot)) +
-           2 * round_up((slots + 1) * sizeof(u32));
+    return SharedArrays::bytes<Head>(1) + SharedArrays::bytes<u32>(SlotTable::entries(num_slots)) +
+           2 * SharedArrays::bytes<i64>(slots) + SharedArrays::bytes<u32>(slots) + SharedArrays::bytes<Slot>(slots) +
+           2 * SharedArrays::bytes<u32>(slots + 1);
 }
 
 u64 FeatureBuffer::enqueue() {
@@ -132,29 +103,18 @@ void FeatureBuffer::dequeue(u64 ticket) {
 }
 
 std::string FeatureBuffer::failure_of(u32 slot) const {
-    for (const auto& failure : head_->failures) {
+    for (const auto& failure : head_->failures)
         if (failure.slot == slot) return failure.text.data();
-    }
     return "its loader failed";
 }
 
-void FeatureBuffer::standby_push_back(u32 slot) {
-    const u32 head = num_slots_;
-    const u32 last = prev_[head];
+// Inserts a slot before another of the standby list, or with `num_slots_` at its end.
+void FeatureBuffer::standby_insert(u32 slot, u32 before) {
+    const u32 last = prev_[before];
     next_[last] = slot;
     prev_[slot] = last;
-    next_[slot] = head;
-    prev_[head] = slot;
-    ++head_->standby;
-}
-
-void FeatureBuffer::standby_push_front(u32 slot) {
-    const u32 head = num_slots_;
-    const u32 first = next_[head];
-    prev_[first] = slot;
-    next_[slot] = first;
-    prev_[slot] = head;
-    next_[head] = slot;
+    next_[slot] = before;
+    prev_[before] = slot;
     ++head_->standby;
 }
 
@@ -184,9 +144,8 @@ u64 FeatureBuffer::slots_wanted(std::span<const i64> ids, u64& unique) {
     // Absent ids may repeat; an exact count costs a set, so it is made only where it decides.
     if (in_standby + absent > head_->standby) {
         std::unordered_set<i64> once;
-        for (const i64 id : ids) {
+        for (const i64 id : ids)
             if (nodes_.find(id) == nil) once.insert(id);
-        }
         absent = once.size();
     }
     unique += absent;
@@ -237,9 +196,8 @@ void FeatureBuffer::take(std::span<const i64> ids, Acquired& result) noexcept {
 
 BufferState FeatureBuffer::acquire(std::span<const i64> ids, double timeout_s, Acquired& result, u64& needed) {
     const auto deadline = deadline_of(timeout_s);
-    for (const auto id : ids) {
+    for (const auto id : ids)
         if (id < 0) throw std::out_of_range("a node id is negative");
-    }
     result = {};
     result.alias.reserve(ids.size());
     result.load.reserve(ids.size());
@@ -255,45 +213,37 @@ BufferState FeatureBuffer::acquire(std::span<const i64> ids, double timeout_s, A
         if (needed > num_slots_) return BufferState::too_small;
         const u64 before = head_->standby;
         // This call keeps its place at the head of the queue; only a release can change the outcome.
-        if (!head_->slots_free.wait_until(lock, deadline, [&] { return closed() || head_->standby != before; })) {
+        if (!head_->slots_free.wait_until(lock, deadline, [&] { return closed() || head_->standby != before; }))
             return BufferState::timeout;
-        }
     }
     take(ids, result);
     return BufferState::ok;
 }
 
 u32 FeatureBuffer::checked(i64 slot) const {
-    if (slot < 0 || slot >= num_slots_)
-        throw std::out_of_range("slot " + std::to_string(slot) + " is not in the buffer");
+    if (slot < 0 || slot >= num_slots_) refuse<std::out_of_range>("slot ", slot, " is not in the buffer");
     return static_cast<u32>(slot);
 }
 
 void FeatureBuffer::publish(std::span<const i64> slots) {
     const Notify notify(head_->rows_there);
-    {
-        const std::lock_guard lock(head_->mutex);
-        for (const auto slot : slots) {
-            if (state_[checked(slot)] != Slot::loading)
-                throw std::logic_error("published a slot that is not in loading");
-        }
-        for (const auto slot : slots) state_[static_cast<size_t>(slot)] = Slot::valid;
-    }
+    const std::lock_guard lock(head_->mutex);
+    for (const auto slot : slots)
+        if (state_[checked(slot)] != Slot::loading) throw std::logic_error("published a slot that is not in loading");
+    for (const auto slot : slots) state_[static_cast<size_t>(slot)] = Slot::valid;
 }
 
 void FeatureBuffer::fail(std::span<const i64> slots, const std::string& error) {
     const Notify notify(head_->rows_there);
-    {
-        const std::lock_guard lock(head_->mutex);
-        for (const auto slot : slots) {
-            const u32 at = checked(slot);
-            if (state_[at] != Slot::loading) continue;  // published before the failure
-            state_[at] = Slot::failed;
-            auto& failure = head_->failures[head_->next_failure++ % head_->failures.size()];
-            failure.slot = at;
-            failure.text.fill(0);
-            error.copy(failure.text.data(), failure.text.size() - 1);
-        }
+    const std::lock_guard lock(head_->mutex);
+    for (const auto slot : slots) {
+        const u32 at = checked(slot);
+        if (state_[at] != Slot::loading) continue;  // published before the failure
+        state_[at] = Slot::failed;
+        auto& failure = head_->failures[head_->next_failure++ % head_->failures.size()];
+        failure.slot = at;
+        failure.text.fill(0);
+        error.copy(failure.text.data(), failure.text.size() - 1);
     }
 }
 
@@ -315,24 +265,21 @@ BufferState FeatureBuffer::wait(std::span<const i64> slots, double timeout_s, st
 
 void FeatureBuffer::release(std::span<const i64> slots) {
     const Notify notify(head_->slots_free);
-    {
-        const std::lock_guard lock(head_->mutex);
-        for (const auto one : slots) {
-            const u32 slot = checked(one);
-            if (references_[slot] == 0) throw std::logic_error("released a slot without references");
-            if (--references_[slot] > 0) continue;
-            if (state_[slot] == Slot::valid) {
-                standby_push_back(slot);
-                continue;
-            }
-            // The row was never loaded: the slot is the first to be reused.
-            nodes_.unmap(nodes_.node_of(slot));
-            state_[slot] = Slot::empty;
-            for (auto& failure : head_->failures) {
-                if (failure.slot == slot) failure.slot = nil;
-            }
-            standby_push_front(slot);
+    const std::lock_guard lock(head_->mutex);
+    for (const auto one : slots) {
+        const u32 slot = checked(one);
+        if (references_[slot] == 0) throw std::logic_error("released a slot without references");
+        if (--references_[slot] > 0) continue;
+        if (state_[slot] == Slot::valid) {
+            standby_insert(slot, num_slots_);
+            continue;
         }
+        // The row was never loaded: the slot is the first to be reused.
+        nodes_.unmap(nodes_.node_of(slot));
+        state_[slot] = Slot::empty;
+        for (auto& failure : head_->failures)
+            if (failure.slot == slot) failure.slot = nil;
+        standby_insert(slot, next_[num_slots_]);
     }
 }
 
@@ -342,19 +289,16 @@ std::vector<i64> FeatureBuffer::slots_of(std::span<const i64> ids) {
     slots.reserve(ids.size());
     for (const auto id : ids) {
         const u32 slot = id < 0 ? nil : nodes_.find(id);
-        if (slot == nil) throw std::logic_error("node " + std::to_string(id) + " is in no slot");
+        if (slot == nil) refuse<std::logic_error>("node ", id, " is in no slot");
         slots.push_back(slot);
     }
     return slots;
 }
 
 void FeatureBuffer::close() {
-    {
-        const std::lock_guard lock(head_->mutex);
-        head_->closed = true;
-    }
-    head_->slots_free.notify_all();
-    head_->rows_there.notify_all();
+    const Notify free(head_->slots_free), there(head_->rows_there);
+    const std::lock_guard lock(head_->mutex);
+    head_->closed = true;
 }
 
 BufferCounts FeatureBuffer::counts() {

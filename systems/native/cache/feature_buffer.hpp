@@ -20,7 +20,7 @@ struct Acquired {
     std::vector<i64> waiting;  // slots that other callers are loading
 };
 
-enum class BufferState { ok, timeout, closed, too_small, failed };
+enum class BufferState { ok, timeout, closed, too_small, failed };  // bind_cache.cpp names them in this order
 
 struct BufferCounts {
     u64 hits = 0;       // rows found valid
@@ -67,8 +67,7 @@ private:
     static constexpr u32 nil = SlotTable::nil;
     class Turn;
 
-    void standby_push_back(u32 slot);
-    void standby_push_front(u32 slot);
+    void standby_insert(u32 slot, u32 before);
     void standby_remove(u32 slot);
     u64 slots_wanted(std::span<const i64> ids, u64& unique);
     void take(std::span<const i64> ids, Acquired& result) noexcept;
@@ -95,8 +94,7 @@ private:
         bool closed = false;
     };
 
-    void lay_out(std::byte* memory);
-    void clear();
+    void lay_out(std::span<std::byte> memory, bool create);
     bool closed() const { return head_->closed || head_->mutex.orphaned(); }
     u64 enqueue();
     void dequeue(u64 ticket);

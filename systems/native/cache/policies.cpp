@@ -5,10 +5,10 @@
 #include <array>
 #include <bit>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "base/offsets.hpp"
+#include "base/refuse.hpp"
 #include "base/team.hpp"
 
 namespace outcore {
@@ -23,9 +23,7 @@ std::vector<u32> next_uses(const AccessTrace& trace) {
     for (size_t batch = trace.num_batches(); batch-- > 0;) {
         const auto begin = static_cast<size_t>(trace.begins[batch]);
         const auto end = static_cast<size_t>(trace.begins[batch + 1]);
-        for (size_t i = begin; i < end; ++i) {
-            next[i] = std::exchange(upcoming[trace.rows[i]], static_cast<u32>(batch));
-        }
+        for (size_t i = begin; i < end; ++i) next[i] = std::exchange(upcoming[trace.rows[i]], static_cast<u32>(batch));
     }
     return next;
 }
@@ -124,18 +122,10 @@ private:
 }  // namespace
 
 std::optional<Policy> policy_named(std::string_view name) {
-    using enum Policy;
-    constexpr std::array<std::pair<std::string_view, Policy>, 7> names{{{"belady", belady},
-                                                                        {"lru", lru},
-                                                                        {"fifo", fifo},
-                                                                        {"lfu", lfu},
-                                                                        {"clock", clock},
-                                                                        {"sieve", sieve},
-                                                                        {"s3-fifo", s3fifo}}};
-    for (const auto& [known, policy] : names) {
-        if (known == name) return policy;
-    }
-    return std::nullopt;
+    constexpr std::array<std::string_view, 7> names{"belady", "lru", "fifo", "lfu", "clock", "sieve", "s3-fifo"};
+    const auto found = std::ranges::find(names, name);
+    if (found == names.end()) return std::nullopt;
+    return static_cast<Policy>(found - names.begin());
 }
 
 DenseRows dense_rows(std::span<const i64> ids, u64 num_nodes) {
@@ -144,9 +134,7 @@ DenseRows dense_rows(std::span<const i64> ids, u64 num_nodes) {
     DenseRows dense{{}, 0};
     dense.rows.reserve(ids.size());
     for (const i64 id : ids) {
-        if (static_cast<u64>(id) >= num_nodes) {
-            throw std::out_of_range("row " + std::to_string(id) + " of " + std::to_string(num_nodes));
-        }
+        if (static_cast<u64>(id) >= num_nodes) refuse<std::out_of_range>("row ", id, " of ", num_nodes);
         auto& given = number[static_cast<size_t>(id)];
         if (given == none) given = dense.num_rows++;
         dense.rows.push_back(given);
@@ -158,16 +146,13 @@ void check(const AccessTrace& trace) {
     const auto& begins = trace.begins;
     check_offsets(begins, trace.rows.size(), "the mini-batches' accesses");
     if (begins.size() >= none || trace.num_rows == none) throw std::invalid_argument("the trace is too large");
-    if (std::ranges::any_of(trace.rows, [&](u32 row) { return row >= trace.num_rows; })) {
+    if (std::ranges::any_of(trace.rows, [&](u32 row) { return row >= trace.num_rows; }))
         throw std::invalid_argument("a row is out of range");
-    }
     std::vector<u32> seen(trace.num_rows, none);
     for (u32 batch = 0; batch < trace.num_batches(); ++batch) {
-        for (auto i = begins[batch]; i < begins[batch + 1]; ++i) {
-            if (std::exchange(seen[trace.rows[static_cast<size_t>(i)]], batch) == batch) {
+        for (auto i = begins[batch]; i < begins[batch + 1]; ++i)
+            if (std::exchange(seen[trace.rows[static_cast<size_t>(i)]], batch) == batch)
                 throw std::invalid_argument("a row occurs twice in a mini-batch");
-            }
-        }
     }
 }
 
@@ -183,9 +168,8 @@ std::vector<u64> lru_hits(const AccessTrace& trace) {
             now = 0;
             std::vector<u32> order;
             order.reserve(trace.num_rows);
-            for (size_t at = 0; at < window; ++at) {
+            for (size_t at = 0; at < window; ++at)
                 if (live.has(at)) order.push_back(row_at[at]);
-            }
             live.reset();
             for (const u32 kept : order) {
                 live.set(now);
@@ -262,8 +246,8 @@ std::vector<i64> policy_misses(Policy policy, const AccessTrace& trace, std::spa
         }
         return misses;
     }
-    parallel(static_cast<i64>(sizes.size()), 1, threads, [&](i64 begin, i64 end, int) {
-        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+    parallel(static_cast<i64>(sizes.size()), 1, threads, [&](size_t begin, size_t end, int) {
+        for (size_t i = begin; i < end; ++i) {
             const auto size = static_cast<u64>(std::max<i64>(0, sizes[i]));
             misses[i] = static_cast<i64>(demand_misses(policy, trace, size));
         }

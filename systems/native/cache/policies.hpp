@@ -19,7 +19,7 @@ struct AccessTrace {
     size_t num_batches() const { return begins.size() - 1; }
 };
 
-enum class Policy { belady, lru, fifo, lfu, clock, sieve, s3fifo };
+enum class Policy { belady, lru, fifo, lfu, clock, sieve, s3fifo };  // in the order of `policy_named`
 
 std::optional<Policy> policy_named(std::string_view name);
 

@@ -9,46 +9,26 @@
 #include <stdexcept>
 
 namespace outcore {
-namespace {
-
-constexpr size_t round_up(size_t bytes) { return up_to(bytes, 64); }
-
-}  // namespace
 
 SegmentPool::SegmentPool(u32 parties, u32 portion, u32 segment_rows, std::span<std::byte> memory, bool create)
     : parties_(parties), portion_(portion), segment_rows_(segment_rows) {
     if (parties == 0 || portion == 0 || segment_rows == 0)
         throw std::invalid_argument("a staging buffer needs a segment");
     if (parties > max_parties) throw std::invalid_argument("at most 256 processes share a staging buffer");
-    if (memory.size() < bytes(parties, portion, segment_rows) ||
-        reinterpret_cast<std::uintptr_t>(memory.data()) % 64 != 0) {
-        throw std::invalid_argument("the shared memory is too small or not aligned to 64 bytes");
-    }
+    SharedArrays arrays(memory, bytes(parties, portion, segment_rows));
     if (create) new (memory.data()) Head;
-    lay_out(memory.data());
+    head_ = std::launder(arrays.take<Head>(1).data());
+    segments_ = arrays.take<Segment>(segments());
+    const u32 rows = segments() * segment_rows;
+    const auto table = arrays.take<u32>(SlotTable::entries(rows));
+    nodes_ = {table, arrays.take<i64>(rows)};
     if (create) {
         nodes_.clear();
-        for (Segment& segment : segments_) segment = Segment{};
+        std::ranges::fill(segments_, Segment{});
         head_->segments = segments();
     } else if (head_->segments != segments()) {
         throw std::invalid_argument("the shared staging buffer has another number of segments");
     }
-}
-
-void SegmentPool::lay_out(std::byte* memory) {
-    head_ = std::launder(reinterpret_cast<Head*>(memory));
-    size_t at = round_up(sizeof(Head));
-    const auto place = [&]<typename T>(std::span<T>& array, size_t count) {
-        array = {reinterpret_cast<T*>(memory + at), count};
-        at += round_up(count * sizeof(T));
-    };
-    const u32 rows = segments() * segment_rows_;
-    std::span<u32> table;
-    std::span<i64> node_of;
-    place(segments_, segments());
-    place(table, SlotTable::entries(rows));
-    place(node_of, rows);
-    nodes_ = {table, node_of};
 }
 
 u64 SegmentPool::bytes(u32 parties, u32 portion, u32 segment_rows) {
@@ -56,8 +36,8 @@ u64 SegmentPool::bytes(u32 parties, u32 portion, u32 segment_rows) {
     const size_t rows = segments * segment_rows;
     if (segments >= SlotTable::nil / 2 || rows >= SlotTable::nil / 2)
         throw std::invalid_argument("a shared staging buffer has at most 2^31 rows");
-    return round_up(sizeof(Head)) + round_up(segments * sizeof(Segment)) +
-           round_up(SlotTable::entries(static_cast<u32>(rows)) * sizeof(u32)) + round_up(rows * sizeof(i64));
+    return SharedArrays::bytes<Head>(1) + SharedArrays::bytes<Segment>(segments) +
+           SharedArrays::bytes<u32>(SlotTable::entries(static_cast<u32>(rows))) + SharedArrays::bytes<i64>(rows);
 }
 
 bool SegmentPool::may_take(u32 party, bool borrow, bool waited) const {
@@ -65,9 +45,8 @@ bool SegmentPool::may_take(u32 party, bool borrow, bool waited) const {
     if (!waited && own.waiting > 0) return false;
     if (own.held < portion_) return true;
     if (!borrow) return false;
-    for (u32 other = 0; other < parties_; ++other) {
+    for (u32 other = 0; other < parties_; ++other)
         if (other != party && head_->parties[other].waiting > 0) return false;
-    }
     return true;
 }
 
@@ -99,23 +78,19 @@ SegmentPool::State SegmentPool::acquire(u32 party, bool borrow, bool block, u32&
     if (segment == no_party) return State::none;
     segments_[segment].holder = party;
     if (++own.held > portion_) ++own.counts.borrowed;
-    for (u32 row = segment * segment_rows_; row < (segment + 1) * segment_rows_; ++row) {
+    for (u32 row = segment * segment_rows_; row < (segment + 1) * segment_rows_; ++row)
         if (nodes_.node_of(row) != SlotTable::no_node) nodes_.unmap(nodes_.node_of(row));
-    }
     return State::ok;
 }
 
 void SegmentPool::release(u32 party, u32 segment) {
-    {
-        const std::lock_guard lock(head_->mutex);
-        if (segment >= segments() || segments_[segment].holder != party) {
-            throw std::logic_error("released a segment that the party does not hold");
-        }
-        segments_[segment].holder = no_party;
-        segments_[segment].freed_at = ++head_->time;
-        --head_->parties[party].held;
-    }
-    head_->changed.notify_all();
+    const Notify notify(head_->changed);
+    const std::lock_guard lock(head_->mutex);
+    if (segment >= segments() || segments_[segment].holder != party)
+        throw std::logic_error("released a segment that the party does not hold");
+    segments_[segment].holder = no_party;
+    segments_[segment].freed_at = ++head_->time;
+    --head_->parties[party].held;
 }
 
 void SegmentPool::publish(u32 segment, std::span<const i64> nodes) {
@@ -132,18 +107,16 @@ std::vector<i64> SegmentPool::present(std::span<const i64> nodes) {
     std::vector<i64> found;
     found.reserve(nodes.size());
     const std::lock_guard lock(head_->mutex);
-    for (size_t i = 0; i < nodes.size(); ++i) {
+    for (size_t i = 0; i < nodes.size(); ++i)
         if (nodes_.find(nodes[i]) != SlotTable::nil) found.push_back(static_cast<i64>(i));
-    }
     return found;
 }
 
 std::vector<i64> SegmentPool::fetch(u32 party, u32 segment, std::span<const i64> nodes, std::span<std::byte> staging,
                                     u64 row_bytes) {
     if (party >= parties_ || segment >= segments()) throw std::out_of_range("there is no such party or segment");
-    if (staging.size() < u64{segments()} * segment_rows_ * row_bytes) {
+    if (staging.size() < u64{segments()} * segment_rows_ * row_bytes)
         throw std::invalid_argument("the staging buffer is smaller than its segments");
-    }
     std::vector<i64> positions;
     std::vector<u32> rows;
     std::vector<bool> pinned(segments());
@@ -167,21 +140,17 @@ std::vector<i64> SegmentPool::fetch(u32 party, u32 segment, std::span<const i64>
         std::memcpy(to, staging.data() + row * row_bytes, row_bytes);
         to += row_bytes;
     }
-    {
-        const std::lock_guard lock(head_->mutex);
-        for (u32 at = 0; at < segments(); ++at) segments_[at].pins -= pinned[at] ? 1 : 0;
-        head_->parties[party].counts.found += rows.size();
-    }
-    head_->changed.notify_all();
+    const Notify notify(head_->changed);
+    const std::lock_guard lock(head_->mutex);
+    for (u32 at = 0; at < segments(); ++at) segments_[at].pins -= pinned[at] ? 1 : 0;
+    head_->parties[party].counts.found += rows.size();
     return positions;
 }
 
 void SegmentPool::close() {
-    {
-        const std::lock_guard lock(head_->mutex);
-        head_->closed = true;
-    }
-    head_->changed.notify_all();
+    const Notify notify(head_->changed);
+    const std::lock_guard lock(head_->mutex);
+    head_->closed = true;
 }
 
 SegmentCounts SegmentPool::counts(u32 party) {

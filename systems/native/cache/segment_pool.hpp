@@ -77,7 +77,6 @@ private:
     bool closed() const { return head_->closed || head_->mutex.orphaned(); }
     bool may_take(u32 party, bool borrow, bool waited) const;
     u32 oldest_free() const;
-    void lay_out(std::byte* memory);
 
     u32 parties_;
     u32 portion_;

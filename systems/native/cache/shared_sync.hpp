@@ -11,7 +11,10 @@
 #include <chrono>
 #include <climits>
 #include <ctime>
+#include <span>
+#include <stdexcept>
 #include <system_error>
+#include <utility>
 
 #include "base/types.hpp"
 
@@ -82,6 +85,44 @@ public:
 private:
     std::atomic<u32> sequence_{0};
     static_assert(sizeof(std::atomic<u32>) == sizeof(u32));
+};
+
+// Wakes the waiters on every exit from the scope, after the locks taken behind it: work done before an exception may be
+// enough for them.
+class Notify {
+public:
+    explicit Notify(SharedCondition& condition) : condition_(condition) {}
+    Notify(const Notify&) = delete;
+    Notify& operator=(const Notify&) = delete;
+    ~Notify() { condition_.notify_all(); }
+
+private:
+    SharedCondition& condition_;
+};
+
+constexpr size_t shared_align = 64;
+
+// Memory that processes share, cut into arrays one behind the other.
+class SharedArrays {
+public:
+    // Throws std::invalid_argument unless the memory is aligned and has so many bytes.
+    SharedArrays(std::span<std::byte> memory, u64 bytes) : next_(memory.data()) {
+        if (memory.size() < bytes || reinterpret_cast<std::uintptr_t>(next_) % shared_align != 0)
+            throw std::invalid_argument("the shared memory is too small or not aligned to 64 bytes");
+    }
+
+    template <class T>
+    std::span<T> take(size_t count) {
+        return {reinterpret_cast<T*>(std::exchange(next_, next_ + bytes<T>(count))), count};
+    }
+
+    template <class T>
+    static constexpr size_t bytes(size_t count) {
+        return up_to(count * sizeof(T), shared_align);
+    }
+
+private:
+    std::byte* next_;
 };
 
 }  // namespace outcore

@@ -10,6 +10,7 @@
 
 #include "base/offsets.hpp"
 #include "base/radix.hpp"
+#include "base/refuse.hpp"
 #include "store/xxh3.hpp"
 
 namespace outcore {
@@ -71,13 +72,12 @@ u32 SlotPlanner::batch_of(u32 access) const {
 void SlotPlanner::plan(std::span<const u32> nodes, std::span<const i64> offsets, std::span<const i64> seeds) {
     check_offsets(offsets, nodes.size(), "the mini-batches' nodes");
     if (seeds.size() + 1 != offsets.size())
-        throw std::invalid_argument("there are " + std::to_string(seeds.size()) + " seed counts for " +
-                                    std::to_string(offsets.size() - 1) + " mini-batches");
+        refuse<std::invalid_argument>("there are ", seeds.size(), " seed counts for ", offsets.size() - 1,
+                                      " mini-batches");
     for (size_t b = 0; b < seeds.size(); ++b)
         if (seeds[b] < 0 || seeds[b] > offsets[b + 1] - offsets[b])
-            throw std::invalid_argument("mini-batch " + std::to_string(b) + " of " +
-                                        std::to_string(offsets[b + 1] - offsets[b]) + " nodes has " +
-                                        std::to_string(seeds[b]) + " seed nodes");
+            refuse<std::invalid_argument>("mini-batch ", b, " of ", offsets[b + 1] - offsets[b], " nodes has ",
+                                          seeds[b], " seed nodes");
     if (nodes.size() >= none - 16) throw std::invalid_argument("too many uses for one plan");
     nodes_ = nodes;
     offsets_.assign(offsets.begin(), offsets.end());
@@ -245,11 +245,9 @@ void SlotPlanner::decide() {
         for (i64 from = t - window + 1; from <= t; ++from)
             for (u32 to = static_cast<u32>(t) + 1; to < columns_; ++to) busy += pair(from, to);
         for (u32 f = static_cast<u32>(std::min<i64>(t + 1, window + 1)); f <= window_; ++f) busy += pinned[f];
-        if (busy > slots_) {
-            throw std::invalid_argument("mini-batches " + std::to_string(t - window + 1) + " to " + std::to_string(t) +
-                                        " use " + std::to_string(busy) + " rows at a time, there are " +
-                                        std::to_string(slots_) + " slots");
-        }
+        if (busy > slots_)
+            refuse<std::invalid_argument>("mini-batches ", t - window + 1, " to ", t, " use ", busy,
+                                          " rows at a time, there are ", slots_, " slots");
         total -= active[static_cast<size_t>(t)];
         active[static_cast<size_t>(t)] = 0;
         const i64 entering = t - window;
@@ -330,9 +328,7 @@ void SlotPlanner::assign() {
                 carried_ += until[slot] != none;
             }
             until[slot] = none;  // held by rows of this call from here on
-            if (!stays(t, next_[i], slot)) {
-                freed[t + window_].push_back(slot);
-            }
+            if (!stays(t, next_[i], slot)) freed[t + window_].push_back(slot);
             if (t + window_ > batches_) free_at_[slot] = t + window_ - batches_;
         }
         missed_begin_.push_back(missed_begin_.back() + last - static_cast<u32>(offsets_[t]) - (hits_ - hits_before));
@@ -372,8 +368,7 @@ std::vector<i64> SlotPlanner::miss_counts() const {
 }
 
 void SlotPlanner::copy_misses(std::span<u32> to) const {
-    if (to.size() != missed_.size())
-        throw std::invalid_argument("there are " + std::to_string(missed_.size()) + " rows to be read");
+    if (to.size() != missed_.size()) refuse<std::invalid_argument>("there are ", missed_.size(), " rows to be read");
     std::transform(missed_.begin(), missed_.end(), to.begin(), [&](auto access) { return nodes_[access]; });
 }
 

@@ -1,9 +1,8 @@
 // Bindings of out-of-core sampling; `systems/outcore/` adds the types.
-#include "sampling/external_sampler.hpp"
 #include "read/bind_counts.hpp"
+#include "sampling/external_sampler.hpp"
 
-template <>
-struct nanobind::detail::type_caster<outcore::ExternalFailure> : tuple_of_fields<outcore::ExternalFailure, 3> {};
+OUTCORE_TUPLE(ExternalFailure, 3)
 
 namespace outcore {
 

@@ -1,11 +1,9 @@
 // State of a mini-batch between two hops of out-of-core sampling, and working memory for relabelling it.
 #pragma once
 
-#include <array>
-#include <bit>
-#include <utility>
 #include <vector>
 
+#include "base/radix.hpp"
 #include "base/types.hpp"
 #include "sampling/external_sampler.hpp"
 
@@ -74,16 +72,7 @@ struct ExternalSampler::Labels {
 
     // Sorts `fresh` by ascending id.
     void sort(u64 num_nodes) {
-        constexpr int digit = 11;
-        other.resize(fresh.size());
-        for (int shift = 32; shift < 32 + static_cast<int>(std::bit_width(num_nodes)); shift += digit) {
-            std::array<u32, 1 << digit> begin{};
-            for (const auto value : fresh) ++begin[value >> shift & ((1U << digit) - 1)];
-            u32 sum = 0;
-            for (auto& count : begin) sum += std::exchange(count, sum);
-            for (const auto value : fresh) other[begin[value >> shift & ((1U << digit) - 1)]++] = value;
-            fresh.swap(other);
-        }
+        radix_sort(fresh, other, num_nodes, [](u64 value) { return value >> 32; });
     }
 };
 

@@ -2,6 +2,7 @@
 // the bucket of its piece of `indices`. Once no more edges can join a bucket, the wanted pages of its piece are read
 // and the neighbours copied to their mini-batches. Nothing is sorted: a mini-batch's nodes are a few ascending runs.
 #include "base/offsets.hpp"
+#include "base/refuse.hpp"
 #include "sampling/external_parts.hpp"
 
 #include <algorithm>
@@ -54,14 +55,18 @@ ExternalSampler::ExternalSampler(const GraphFile& indptr, const GraphFile& indic
     if (options_.piece_bytes > most_piece_bytes) throw std::invalid_argument("pieces have at most 512 MiB");
     for (const GraphFile& file : {indptr_, indices_})
         if (file.offset > most_file_bytes || file.items > most_file_bytes / 8)
-            throw std::invalid_argument(file.path + " cannot hold " + std::to_string(file.items) + " items from byte " +
-                                        std::to_string(file.offset) + " on");
+            refuse<std::invalid_argument>(file.path, " cannot hold ", file.items, " items from byte ", file.offset,
+                                          " on");
     if (options_.piece_bytes % page_bytes != 0 || options_.piece_bytes == 0 || options_.pieces < 2 ||
         options_.group_nodes == 0 || options_.threads == 0)
         throw std::invalid_argument("pieces are whole pages, and at least two of them are in memory");
     if (indptr_.item_bytes != 8 || (indices_.item_bytes != 4 && indices_.item_bytes != 8) || indptr_.offset % 8 != 0 ||
         indices_.offset % indices_.item_bytes != 0)
         throw std::invalid_argument("index pointers have 8 bytes, indices 4 or 8, at multiples of that");
+    open_files();
+}
+
+void ExternalSampler::open_files() {
     // One page more than a piece of index pointers: the end of the last node's list may lie in it.
     pointer_file_ = std::make_unique<PieceFile>(
         indptr_.path, file_options(indptr_, options_, page_bytes, std::max(2U, options_.pieces / 4)));
@@ -91,11 +96,7 @@ void ExternalSampler::begin(u64 epoch, std::span<const i64> numbers, std::span<c
         part.epoch = epoch;
         part.number = static_cast<u64>(numbers[p]);
         for (auto i = offsets[p]; i < offsets[p + 1]; ++i) {
-            const i64 node = seeds[static_cast<size_t>(i)];
-            if (node < 0 || static_cast<u64>(node) >= num_nodes_)
-                throw std::invalid_argument("seed node " + std::to_string(node) + " is not one of the graph's " +
-                                            std::to_string(num_nodes_) + " nodes");
-            part.nodes.push_back(static_cast<u32>(node));
+            part.nodes.push_back(static_cast<u32>(checked_seed(seeds[static_cast<size_t>(i)], num_nodes_)));
         }
         const auto count = static_cast<u32>(part.nodes.size());
         part.seed_order.resize(count);
@@ -103,11 +104,8 @@ void ExternalSampler::begin(u64 epoch, std::span<const i64> numbers, std::span<c
         std::sort(part.seed_order.begin(), part.seed_order.end(),
                   [&](auto a, auto b) { return part.nodes[a] < part.nodes[b]; });
         part.runs.push_back({0, count, 0, 0});
-        for (u32 i = 1; i < count; ++i) {
-            if (part.node(0, i - 1) == part.node(0, i))
-                throw std::invalid_argument("seed node " + std::to_string(part.node(0, i)) +
-                                            " stands twice in one batch");
-        }
+        for (u32 i = 1; i < count; ++i)
+            if (part.node(0, i - 1) == part.node(0, i)) refuse_repeated_seed(part.node(0, i));
     }
     parts_.reserve(parts_.size() + parts.size());
     begun_.push_back({parts.size()});
@@ -202,11 +200,7 @@ void ExternalSampler::divide() {
 }
 
 void ExternalSampler::run_pass() {
-    if (pointer_file_ == nullptr) {
-        pointer_file_ = std::make_unique<PieceFile>(
-            indptr_.path, file_options(indptr_, options_, page_bytes, std::max(2U, options_.pieces / 4)));
-        index_file_ = std::make_unique<PieceFile>(indices_.path, file_options(indices_, options_, 0, options_.pieces));
-    }
+    if (pointer_file_ == nullptr) open_files();
     for (Part& part : parts_) {
         const size_t count = part.nodes.size();
         const i64 fanout = options_.fanout[part.hop];
@@ -293,8 +287,7 @@ i64 ExternalSampler::list_end(u64 node, u64 base, const std::byte* pointers, i64
     std::memcpy(bounds, pointers + (indptr_.offset + 8 * node - base), sizeof bounds);
     start = bounds[0];
     if (start < 0 || bounds[1] < start || static_cast<u64>(bounds[1]) > indices_.items)
-        throw std::out_of_range("the neighbour list of node " + std::to_string(node) + " is [" + std::to_string(start) +
-                                ", " + std::to_string(bounds[1]) + ") of " + std::to_string(indices_.items) + " edges");
+        refuse_list(node, start, bounds[1], indices_.items);
     return bounds[1];
 }
 
@@ -441,9 +434,7 @@ void ExternalSampler::complete() {
                 id = narrow;
             }
             if (id >= num_nodes_)
-                throw std::out_of_range(
-                    "edge " + std::to_string((flight.read.base + wanted.at - indices_.offset) / indices_.item_bytes) +
-                    " comes from node " + std::to_string(id) + ", which is not one of " + std::to_string(num_nodes_));
+                refuse_source((flight.read.base + wanted.at - indices_.offset) / indices_.item_bytes, id, num_nodes_);
             parts_[wanted.part].arrived[wanted.place] = static_cast<u32>(id);
         }
     };

@@ -127,6 +127,7 @@ private:
         u32 hops = 0;
     };
 
+    void open_files();
     void run_pass();
     void divide();  // assigns mini-batches to threads
     void draw_range(u64 last, u64 held, u64 indptr_base, const std::byte* pointers);

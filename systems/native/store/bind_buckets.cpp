@@ -1,10 +1,178 @@
-// Bindings of partitions and edge buckets, used by `systems/mariusgnn/`.
+// Partitions and edge buckets, with their bindings, used by `systems/mariusgnn/`: assigns nodes to partitions, sorts edges
+// by bucket, and restores buffered lists.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "base/refuse.hpp"
+#include "base/team.hpp"
 #include "read/bind_counts.hpp"
 #include "store/edge_buckets.hpp"
+#include "store/splitmix.hpp"
 #include "store/spread.hpp"
 
 namespace outcore {
 namespace {
+
+// Fills the first partitions of `size` nodes with `first`, in that order, and assigns the other nodes at random: every
+// assignment is equally likely, and the seed determines it. Throws std::out_of_range for an invalid or repeated id.
+void assign_partitions(std::span<const i64> first, u64 size, u64 seed, std::span<u8> partition_of) {
+    const u64 nodes = partition_of.size();
+    if (size == 0 || (nodes + size - 1) / size > max_partitions)
+        refuse<std::out_of_range>("more than ", max_partitions, " partitions");
+    std::vector<bool> placed(nodes);
+    for (size_t i = 0; i < first.size(); ++i) {
+        const auto node = static_cast<u64>(first[i]);
+        if (node >= nodes || placed[node])
+            refuse<std::out_of_range>("node ", first[i], " is not one of ", nodes, ", or stands twice");
+        placed[node] = true;
+        partition_of[node] = static_cast<u8>(i / size);
+    }
+    // Shuffles the remaining places among the remaining nodes: Fisher-Yates over those nodes alone.
+    std::vector<u8> places(nodes - first.size());
+    for (size_t i = 0; i < places.size(); ++i) places[i] = static_cast<u8>((first.size() + i) / size);
+    SplitMix random(seed);
+    for (size_t left = places.size(), node = 0; left > 0; ++node) {
+        if (placed[node]) continue;
+        std::swap(places[left - 1], places[random.below(left)]);
+        partition_of[node] = places[--left];
+    }
+}
+
+// Adds the run's edges in bucket (i, j) to counts[i * partitions + j]. Throws std::out_of_range for an invalid source.
+template <class Index>
+void count_buckets(Ids indptr, i64 first_node, i64 first_edge, std::span<const Index> sources,
+                   std::span<const u8> partition_of, size_t partitions, std::span<i64> counts) {
+    if (partitions == 0 || partitions > max_partitions || counts.size() != partitions * partitions)
+        throw std::invalid_argument("counts is not [partitions^2]");
+    const auto partition = [&](size_t node) {
+        if (partition_of[node] >= partitions)
+            refuse<std::out_of_range>("a node is in partition ", partition_of[node], " of ", partitions);
+        return partition_of[node];
+    };
+    i64 edge = first_edge;
+    const EdgeRun<Index> run{indptr, first_node, first_edge, sources};
+    for_each_list(run, partition_of.size(), [&](size_t node, std::span<const Index> list) {
+        i64* row = counts.data() + partition(node) * partitions;
+        for (const Index source : list) {
+            if (static_cast<u64>(source) >= partition_of.size()) refuse_source(edge, source, partition_of.size());
+            ++row[partition(static_cast<size_t>(source))];
+            ++edge;
+        }
+    });
+}
+
+// Writes the list order, the partition of each source, to `order`. Throws std::out_of_range for an invalid source.
+template <class Index>
+void partitions_of(std::span<const Index> sources, std::span<const u8> partition_of, std::span<u8> order,
+                   unsigned threads) {
+    if (order.size() < sources.size()) throw std::out_of_range("no room for the order");
+    std::atomic<bool> wrong{false};
+    parallel(sources.size(), size_t{1} << 16, threads, [&](size_t begin, size_t end, int) {
+        for (size_t i = begin; i < end; ++i) {
+            const auto source = static_cast<u64>(sources[i]);
+            if (source >= partition_of.size()) {
+                wrong = true;
+                return;
+            }
+            order[i] = partition_of[source];
+        }
+    });
+    if (wrong) throw std::out_of_range("an edge comes from a node that the graph has not");
+}
+
+// Puts the edges of one destination partition into its buckets: the next edge from partition j at out[next[j]++].
+// Throws std::out_of_range for a place outside `out`.
+template <class Index>
+void place_edges(std::span<const Index> sources, std::span<const u8> order, std::span<i64> next, std::span<Index> out) {
+    if (order.size() < sources.size() || next.size() > max_partitions)
+        throw std::out_of_range("no order for the edges");
+    std::array<i64, max_partitions> at;
+    at.fill(-1);
+    std::copy(next.begin(), next.end(), at.begin());
+    for (size_t i = 0; i < sources.size(); ++i) {
+        const i64 place = at[order[i]]++;
+        if (static_cast<u64>(place) >= out.size()) throw std::out_of_range("more edges than were counted");
+        out[static_cast<size_t>(place)] = sources[i];
+    }
+    std::copy_n(at.begin(), next.size(), next.begin());
+}
+
+// Writes to indptr[node + 1] the number of edges of its list from buffered partitions, and the slots of these edges to
+// `kept`; returns the number of kept edges. Of one partition as a destination come its nodes, the lengths of their lists
+// and the list order. slot_of: [partitions], < 0 for a partition not buffered.
+// Throws std::out_of_range where the arrays contradict each other or `kept` is too small.
+size_t count_kept(Ids nodes, std::span<const u32> degrees, std::span<const u8> order, std::span<const i16> slot_of,
+                  std::span<i64> indptr, std::span<u8> kept) {
+    if (degrees.size() != nodes.size()) throw std::out_of_range("nodes and degrees differ in length");
+    std::array<i16, max_partitions> slots;
+    slots.fill(-1);
+    std::copy_n(slot_of.begin(), std::min(slot_of.size(), slots.size()), slots.begin());
+    size_t at = 0, edge = 0;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+        const auto node = static_cast<u64>(nodes[i]);
+        const size_t end = edge + degrees[i], before = at;
+        if (indptr.empty() || node >= indptr.size() - 1 || end > order.size())
+            throw std::out_of_range("the lists of the partition are longer than its order, or of no node");
+        if (kept.size() - at >= end - edge) {
+            // All of them would fit: writing each byte and then advancing only for a kept edge saves the branch.
+            for (; edge < end; ++edge) {
+                const i16 slot = slots[order[edge]];
+                kept[at] = static_cast<u8>(slot);
+                at += slot >= 0;
+            }
+        }
+        for (; edge < end; ++edge) {
+            const i16 slot = slots[order[edge]];
+            if (slot < 0) continue;
+            if (at == kept.size()) throw std::out_of_range("more edges are buffered than there is room for");
+            kept[at++] = static_cast<u8>(slot);
+        }
+        indptr[node + 1] = static_cast<i64>(at - before);
+    }
+    if (edge != order.size()) throw std::out_of_range("the order of the partition is longer than its lists");
+    return at;
+}
+
+// Fills the lists of `nodes`, whose bounds `indptr` holds, from the buckets of the slots: bucket s is
+// buckets[starts[s] .. starts[s] + lengths[s]). kept: the slots that count_kept wrote for these nodes.
+// Throws std::out_of_range where a bucket is not used up exactly.
+template <class Index>
+void fill_lists(std::span<const i64> nodes, std::span<const u8> kept, std::span<const i64> indptr,
+                std::span<const Index> buckets, std::span<const i64> starts, std::span<const i64> lengths,
+                std::span<Index> indices) {
+    if (starts.size() != lengths.size() || starts.size() > max_partitions)
+        throw std::out_of_range("starts and lengths differ in length");
+    std::array<i64, max_partitions> next{}, left{};
+    std::array<i64, max_partitions> used{};
+    for (size_t slot = 0; slot < starts.size(); ++slot) {
+        if (starts[slot] < 0 || lengths[slot] < 0 ||
+            static_cast<u64>(starts[slot]) + static_cast<u64>(lengths[slot]) > buckets.size())
+            throw std::out_of_range("a bucket lies outside what was read");
+        next[slot] = starts[slot];
+        left[slot] = lengths[slot];
+    }
+    // One check for all edges, so that the loop below needs none.
+    for (const u8 slot : kept) ++used[slot];
+    for (size_t slot = 0; slot < max_partitions; ++slot)
+        if (used[slot] != left[slot])
+            refuse<std::out_of_range>("a bucket has ", left[slot], " edges, the lists name ", used[slot]);
+    size_t edge = 0;
+    for (const i64 node : nodes) {
+        const auto index = static_cast<size_t>(node);
+        if (indptr.empty() || index >= indptr.size() - 1) throw std::out_of_range("a node that the graph has not");
+        const i64 begin = indptr[index], end = indptr[index + 1];
+        if (begin < 0 || end < begin || static_cast<u64>(end) > indices.size() ||
+            edge + static_cast<size_t>(end - begin) > kept.size())
+            throw std::out_of_range("the lists are longer than what was kept of them");
+        for (i64 at = begin; at < end; ++at)
+            indices[static_cast<size_t>(at)] = buckets[static_cast<size_t>(next[kept[edge++]]++)];
+    }
+    if (edge != kept.size()) throw std::out_of_range("edges were kept that no list has");
+}
 
 DirectWritersOptions writing(u32 buffer_bytes, u32 writers, const std::string& mode) {
     return {buffer_bytes, writers, IoChoice::named(mode)};
@@ -12,16 +180,8 @@ DirectWritersOptions writing(u32 buffer_bytes, u32 writers, const std::string& m
 
 template <class Index>
 void bind_for(nb::module_& m, nb::class_<Spread>& spread) {
-    m.def(
-        "count_buckets",
-        [](Ids indptr, i64 first_node, i64 first_edge, std::span<const Index> sources, std::span<const u8> partition_of,
-           size_t partitions, std::span<i64> counts) {
-            if (partitions == 0 || partitions > max_partitions || counts.size() != partitions * partitions)
-                throw std::invalid_argument("counts is not [partitions^2]");
-            count_buckets<Index>({indptr, first_node, first_edge, sources}, partition_of, partitions, counts);
-        },
-        "indptr"_a, "first_node"_a, "first_edge"_a, "sources"_a, "partition_of"_a, "partitions"_a, "counts"_a,
-        released());
+    m.def("count_buckets", &count_buckets<Index>, "indptr"_a, "first_node"_a, "first_edge"_a, "sources"_a,
+          "partition_of"_a, "partitions"_a, "counts"_a, released());
     m.def("partitions_of", &partitions_of<Index>, "sources"_a, "partition_of"_a, "order"_a, "threads"_a, released());
     m.def("place_edges", &place_edges<Index>, "sources"_a, "order"_a, "next"_a, "out"_a, released());
     m.def("fill_lists", &fill_lists<Index>, "nodes"_a, "kept"_a, "indptr"_a, "buckets"_a, "starts"_a, "lengths"_a,
@@ -66,12 +226,7 @@ void bind_buckets(nb::module_& m) {
             "regions"_a, "buffer_bytes"_a, "writers"_a);
     m.attr("MAX_PARTITIONS") = max_partitions;
     m.def("assign_partitions", &assign_partitions, "first"_a, "size"_a, "seed"_a, "partition_of"_a, released());
-    m.def(
-        "count_kept",
-        [](Ids nodes, std::span<const u32> degrees, std::span<const u8> order, std::span<const i16> slot_of,
-           std::span<i64> indptr,
-           std::span<u8> kept) { return count_kept({nodes, degrees, order}, slot_of, indptr, kept); },
-        "nodes"_a, "degrees"_a, "order"_a, "slot_of"_a, "indptr"_a, "kept"_a, released());
+    m.def("count_kept", &count_kept, "nodes"_a, "degrees"_a, "order"_a, "slot_of"_a, "indptr"_a, "kept"_a, released());
     bind_for<i32>(m, spread);
     bind_for<i64>(m, spread);
 }

@@ -3,19 +3,12 @@
 
 #include "read/bind_counts.hpp"
 #include "store/distribute.hpp"
-#include "store/minhash.hpp"
 #include "store/packing.hpp"
-#include "store/reorder.hpp"
 #include "store/xxh3.hpp"
 
-template <>
-struct nanobind::detail::type_caster<outcore::PackFailure> : tuple_of_fields<outcore::PackFailure, 4> {};
-template <>
-struct nanobind::detail::type_caster<outcore::DistributeFailure> : tuple_of_fields<outcore::DistributeFailure, 3> {};
-template <>
-struct nanobind::detail::type_caster<outcore::DistributeResult> : tuple_of_fields<outcore::DistributeResult, 5> {};
-template <>
-struct nanobind::detail::type_caster<outcore::Ascending> : tuple_of_fields<outcore::Ascending, 2> {};
+OUTCORE_TUPLE(PackFailure, 4)
+OUTCORE_TUPLE(DistributeFailure, 3)
+OUTCORE_TUPLE(DistributeResult, 5)
 
 namespace outcore {
 namespace {
@@ -73,19 +66,6 @@ DistributeResult distribute_rows(const std::string& path, u64 data_offset, u64 n
     });
 }
 
-template <class Id>
-void bind_edges(nb::module_& m) {
-    m.def(
-        "relocate_edges",
-        [](std::span<const Id> sources, Ids indptr, i64 first_target, i64 first_edge, Ids places, Ids new_indptr,
-           i64 first, std::span<Id> out, unsigned threads) {
-            if (new_indptr.size() != places.size() + 1) throw std::out_of_range("new_indptr is of another graph");
-            return relocate_edges(sources, indptr, first_target, first_edge, places, new_indptr, first, out, threads);
-        },
-        "sources"_a.noconvert(), "indptr"_a.noconvert(), "first_target"_a, "first_edge"_a, "places"_a.noconvert(),
-        "new_indptr"_a.noconvert(), "first"_a, "out"_a.noconvert(), "threads"_a, released());
-}
-
 }  // namespace
 
 void bind_store(nb::module_& m) {
@@ -93,24 +73,9 @@ void bind_store(nb::module_& m) {
           "chunks"_a, "ids"_a, "partition_rows"_a, "buffers"_a, "write_bytes"_a, "hold"_a, "threads"_a, "depth"_a,
           "request_bytes"_a, "mode"_a);
     m.def("partition_buffer_bytes", &partition_buffer_bytes, "partition_rows"_a, "row_bytes"_a);
-    m.def("ascending", &ascending, "ids"_a, released(), "Returns the ids in ascending order and their old positions.");
-    m.def("minhash_order", &minhash_order, "ids"_a, "offsets"_a, "hashes"_a, "seed"_a, released());
-    m.def("minhash_bytes", &minhash_bytes, "num_ids"_a, "num_lists"_a, "hashes"_a);
     m.def(
         "xxh3", [](std::span<const std::byte> data) { return xxh3(data); }, "data"_a, released(),
         "XXH3-64 of the bytes.");
-    m.def(
-        "scatter_rows",
-        [](Table rows, Ids places, i64 first, OutTable out, unsigned threads) {
-            if (rows.row_bytes != out.row_bytes || rows.row_bytes == 0)
-                throw std::invalid_argument("rows differ in size");
-            if (rows.num_rows < places.size()) throw std::out_of_range("fewer rows than places");
-            scatter_rows({rows.data, rows.num_rows * rows.row_bytes}, rows.row_bytes, places, first,
-                         {out.data, out.num_rows * out.row_bytes}, threads);
-        },
-        "rows"_a, "places"_a.noconvert(), "first"_a, "out"_a, "threads"_a, released());
-    bind_edges<i32>(m);
-    bind_edges<i64>(m);
     nb::class_<StopFlag>(m, "StopFlag").def(nb::init<>()).def("set", [](StopFlag& self) { self.value = true; });
     m.def("distribute", &distribute_rows, nb::kw_only(), "path"_a, "data_offset"_a, "num_rows"_a, "row_bytes"_a,
           "file"_a, "chunks"_a, "ids"_a, "region_bytes"_a, "regions"_a, "depth"_a, "gap_bytes"_a, "buffer_bytes"_a,

@@ -6,6 +6,7 @@
 #include <deque>
 #include <stdexcept>
 
+#include "base/refuse.hpp"
 #include "read/read_plan.hpp"
 #include "store/spread.hpp"
 

@@ -42,43 +42,4 @@ void for_each_list(const EdgeRun<Index>& run, size_t nodes, const Visit& visit) 
     }
 }
 
-// Fills the first partitions of `size` nodes with `first`, in that order, and assigns the other nodes at random: every
-// assignment is equally likely, and the seed determines it. Throws std::out_of_range for an invalid or repeated id.
-void assign_partitions(std::span<const i64> first, u64 size, u64 seed, std::span<u8> partition_of);
-
-// Adds the run's edges in bucket (i, j) to counts[i * partitions + j]. Throws std::out_of_range for an invalid source.
-template <class Index>
-void count_buckets(const EdgeRun<Index>& run, std::span<const u8> partition_of, size_t partitions,
-                   std::span<i64> counts);
-
-// Writes the list order, the partition of each source, to `order`. Throws std::out_of_range for an invalid source.
-template <class Index>
-void partitions_of(std::span<const Index> sources, std::span<const u8> partition_of, std::span<u8> order,
-                   unsigned threads);
-
-// Puts the edges of one destination partition into its buckets: the next edge from partition j at out[next[j]++].
-// Throws std::out_of_range for a place outside `out`.
-template <class Index>
-void place_edges(std::span<const Index> sources, std::span<const u8> order, std::span<i64> next, std::span<Index> out);
-
-// One partition as a destination: its nodes, the lengths of their lists, and the list order.
-struct PartitionLists {
-    std::span<const i64> nodes;
-    std::span<const u32> degrees;
-    std::span<const u8> order;
-};
-
-// Writes to indptr[node + 1] the number of edges of its list from buffered partitions, and the slots of these edges to
-// `kept`; returns the number of kept edges. slot_of: [partitions], < 0 for a partition not buffered.
-// Throws std::out_of_range where the arrays contradict each other or `kept` is too small.
-size_t count_kept(const PartitionLists& lists, std::span<const i16> slot_of, std::span<i64> indptr, std::span<u8> kept);
-
-// Fills the lists of `nodes`, whose bounds `indptr` holds, from the buckets of the slots: bucket s is
-// buckets[starts[s] .. starts[s] + lengths[s]). kept: the slots that count_kept wrote for these nodes.
-// Throws std::out_of_range where a bucket is not used up exactly.
-template <class Index>
-void fill_lists(std::span<const i64> nodes, std::span<const u8> kept, std::span<const i64> indptr,
-                std::span<const Index> buckets, std::span<const i64> starts, std::span<const i64> lengths,
-                std::span<Index> indices);
-
 }  // namespace outcore

@@ -360,31 +360,4 @@ PackResult pack_pass(const PackSource& source, std::span<const std::string> file
     return Pass(source, files, chunks, ids, fitting).run();
 }
 
-Ascending ascending(std::span<const i64> ids) {
-    if (ids.size() > UINT32_MAX) throw std::length_error("more than 2^32 rows in one list");
-    struct Entry {
-        u32 id, from;
-    };
-    std::vector<Entry> entries(ids.size());
-    u32 largest = 0;
-    bool ordered = true;
-    for (size_t i = 0; i < ids.size(); ++i) {
-        if (ids[i] < 0 || ids[i] > UINT32_MAX) throw std::out_of_range("row " + std::to_string(ids[i]));
-        entries[i] = {static_cast<u32>(ids[i]), static_cast<u32>(i)};
-        largest = std::max(largest, entries[i].id);
-        ordered = ordered && (i == 0 || ids[i - 1] <= ids[i]);
-    }
-    if (std::vector<Entry> other; !ordered)
-        radix_sort(entries, other, largest, [](const Entry& entry) { return entry.id; });
-    Ascending result;
-    auto& [sorted, from] = result;
-    sorted.resize(ids.size());
-    from.resize(ids.size());
-    for (size_t i = 0; i < ids.size(); ++i) {
-        sorted[i] = entries[i].id;
-        from[i] = entries[i].from;
-    }
-    return result;
-}
-
 }  // namespace outcore

@@ -66,11 +66,4 @@ u64 partition_buffer_bytes(u64 partition_rows, u64 row_bytes);
 PackResult pack_pass(const PackSource& source, std::span<const std::string> files, std::span<const PackChunk> chunks,
                      std::span<const u32> ids, const PackOptions& options);
 
-// Ids in ascending order and their old positions: sorted[k] = ids[from[k]]. Stable and linear (radix sort).
-struct Ascending {
-    std::vector<u32> sorted;
-    std::vector<u32> from;
-};
-Ascending ascending(std::span<const i64> ids);
-
 }  // namespace outcore
