@@ -32,13 +32,13 @@ void rows_reach_their_chunks(std::uint64_t row_bytes, std::uint32_t buffer_bytes
     const TestFile out(chunks * ((num_rows * row_bytes + 8191) / 4096) * 4096, 2);
     std::mt19937 random(3);
     std::vector<std::uint32_t> ids;
-    std::vector<DistributeChunk> wanted;
+    std::vector<PackChunk> wanted;
     std::uint64_t at = 0;
     for (std::uint64_t c = 0; c < chunks; ++c) {
         const std::uint64_t begin = ids.size();
         for (std::uint32_t row = 0; row < num_rows; ++row)
             if (c != 4 && random() % (c + 1) == 0) ids.push_back(row);
-        wanted.push_back({at, begin, ids.size()});
+        wanted.push_back({0, at, begin, ids.size()});
         at += ((ids.size() - begin) * row_bytes + 4095) / 4096 * 4096;
     }
     const std::atomic<bool> stop{false};
@@ -68,7 +68,7 @@ void rows_reach_their_chunks(std::uint64_t row_bytes, std::uint32_t buffer_bytes
     }
     CHECK(told);
     const auto cut =
-        distribute({table.path, offset, 2 * num_rows, row_bytes}, out.path, std::vector<DistributeChunk>{{0, 0, 1}},
+        distribute({table.path, offset, 2 * num_rows, row_bytes}, out.path, std::vector<PackChunk>{{0, 0, 0, 1}},
                    std::vector<std::uint32_t>{2 * num_rows - 1}, options, stop);
     CHECK(cut.failure && cut.failure->code == 0 && !cut.failure->writing);
 }
@@ -89,7 +89,7 @@ void a_write_that_fails_is_told(bool ring) {
     setrlimit(RLIMIT_FSIZE, &little);
     const std::atomic<bool> stop{false};
     const auto result = distribute({table.path, 0, num_rows, row_bytes}, out.path,
-                                   std::vector<DistributeChunk>{{0, 0, num_rows}}, ids, options, stop);
+                                   std::vector<PackChunk>{{0, 0, 0, num_rows}}, ids, options, stop);
     setrlimit(RLIMIT_FSIZE, &before);
     CHECK(result.failure && result.failure->writing && result.failure->code == EFBIG);
     CHECK(result.failure->offset == limit);

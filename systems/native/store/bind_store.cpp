@@ -17,8 +17,22 @@ struct StopFlag {
     std::atomic<bool> value{false};
 };
 
-// One row of four or three numbers for each chunk.
+// One row of numbers for each chunk: its file, where there are several, and offset, begin and end.
 using Chunks = RowsOf<const i64>;
+
+std::vector<PackChunk> chunks_of(const Chunks& rows, bool with_file) {
+    if (rows.row_bytes != (with_file ? 4U : 3U))
+        throw std::invalid_argument(with_file ? "chunks have four columns: file, offset, begin, end"
+                                              : "chunks have three columns: offset, begin, end");
+    std::vector<PackChunk> chunks(rows.num_rows);
+    for (size_t i = 0; i < chunks.size(); ++i) {
+        const i64* row = rows.row(i);
+        if (with_file && *row != static_cast<u32>(*row)) throw std::invalid_argument("a chunk lies outside its files");
+        const u32 file = with_file ? static_cast<u32>(*row++) : 0;
+        chunks[i] = {file, static_cast<u64>(row[0]), static_cast<u64>(row[1]), static_cast<u64>(row[2])};
+    }
+    return chunks;
+}
 
 using Packed = nb::typed<nb::tuple, nb::typed<nb::dict, nb::str, int>, Numpy<u64>, std::optional<PackFailure>>;
 
@@ -26,26 +40,17 @@ Packed pack(const std::string& path, u64 data_offset, u64 num_rows, u64 row_byte
             const std::vector<std::string>& files, Chunks chunks, std::span<const u32> ids, u64 partition_rows,
             u32 buffers, u64 write_bytes, bool hold, u32 threads, u32 depth, u32 request_bytes,
             const std::string& mode) {
-    if (chunks.row_bytes != 4) throw std::invalid_argument("chunks have four columns: file, offset, begin, end");
-    std::vector<PackChunk> list(chunks.num_rows);
-    for (size_t i = 0; i < list.size(); ++i) {
-        const i64* row = chunks.row(i);
-        if (row[0] < 0 || static_cast<size_t>(row[0]) >= files.size())
-            throw std::invalid_argument("a chunk lies outside its files");
-        list[i] = {static_cast<u32>(row[0]), static_cast<u64>(row[1]), static_cast<u64>(row[2]),
-                   static_cast<u64>(row[3])};
-    }
+    const auto list = chunks_of(chunks, true);
     const PackOptions options{partition_rows, buffers, write_bytes,
                               hold,           threads, {depth, request_bytes, IoChoice::named(mode)}};
     PackResult result = with_path(path, [&] {
         return unlocked([&] { return pack_pass({path, data_offset, num_rows, row_bytes}, files, list, ids, options); });
     });
-    nb::dict counts;
-    counts["partitions"] = result.partitions;
-    counts["reads"] = result.reads;
-    counts["bytes_read"] = result.bytes_read;
-    counts["writes"] = result.writes;
-    counts["bytes_written"] = result.bytes_written;
+    const nb::dict counts = as_dict({{"partitions", result.partitions},
+                                     {"reads", result.reads},
+                                     {"bytes_read", result.bytes_read},
+                                     {"writes", result.writes},
+                                     {"bytes_written", result.bytes_written}});
     return Packed(nb::make_tuple(counts, std::move(result.digests), result.failure));
 }
 
@@ -53,12 +58,7 @@ DistributeResult distribute_rows(const std::string& path, u64 data_offset, u64 n
                                  const std::string& file, Chunks chunks, std::span<const u32> ids, u32 region_bytes,
                                  u32 regions, u32 depth, u64 gap_bytes, u32 buffer_bytes, u32 writers,
                                  const std::string& mode, const StopFlag& stop) {
-    if (chunks.row_bytes != 3) throw std::invalid_argument("chunks have three columns: offset, begin, end");
-    std::vector<DistributeChunk> list(chunks.num_rows);
-    for (size_t i = 0; i < list.size(); ++i) {
-        const i64* row = chunks.row(i);
-        list[i] = {static_cast<u64>(row[0]), static_cast<u64>(row[1]), static_cast<u64>(row[2])};
-    }
+    const auto list = chunks_of(chunks, false);
     const DistributeOptions options{region_bytes,         regions, depth, gap_bytes, buffer_bytes, writers,
                                     IoChoice::named(mode)};
     return with_path(path, [&] {

@@ -7,14 +7,12 @@
 #include <stdexcept>
 
 #include "base/refuse.hpp"
-#include "read/read_plan.hpp"
 #include "store/spread.hpp"
 
 namespace outcore {
 namespace {
 
 constexpr u64 page_bytes = PieceFile::page_bytes;
-constexpr u64 most_file = u64{1} << 62;
 constexpr u64 most_region = u64{1} << 30;
 
 u64 padded(u64 bytes) { return up_to(bytes, page_bytes); }
@@ -43,27 +41,21 @@ u64 distribute_bytes(const DistributeOptions& options, u64 row_bytes, u64 chunks
            options.writers * (u64{128} << 10);
 }
 
-DistributeResult distribute(const DistributeTable& table, const std::string& file,
-                            std::span<const DistributeChunk> chunks, std::span<const u32> ids,
-                            const DistributeOptions& options, const std::atomic<bool>& stop) {
+DistributeResult distribute(const PackSource& table, const std::string& file, std::span<const PackChunk> chunks,
+                            std::span<const u32> ids, const DistributeOptions& options, const std::atomic<bool>& stop) {
     if (options.buffer_bytes == 0 || options.buffer_bytes % page_bytes != 0 || options.writers == 0 ||
         options.regions == 0 || table.row_bytes == 0)
         throw std::invalid_argument("buffers are whole pages; there are writers, regions and bytes in a row");
-    check_table(table.data_offset, table.num_rows, table.row_bytes);
+    check_chunks(table, 1, chunks, ids.size());
     if (region_memory(options, table.row_bytes) > most_region)
         throw std::invalid_argument("regions have at most 1 GiB");
     DistributeResult result;
     std::vector<Cursor> cursors;
     std::vector<Spread::Bounds> bounds;
     for (size_t c = 0; c < chunks.size(); ++c) {
-        const DistributeChunk& chunk = chunks[c];
-        if (chunk.offset > most_file || ids.size() > most_file / table.row_bytes || chunk.begin > chunk.end ||
-            chunk.end > ids.size() || chunk.offset % page_bytes != 0)
-            throw std::invalid_argument("a chunk lies outside its ids, or is not aligned");
+        const PackChunk& chunk = chunks[c];
         for (u64 i = chunk.begin; i < chunk.end; ++i) {
-            if (ids[i] >= table.num_rows)
-                throw std::out_of_range("row " + std::to_string(ids[i]) + " of a table of " +
-                                        std::to_string(table.num_rows) + " rows");
+            checked_row(ids[i], table.num_rows);
             if (i > chunk.begin && ids[i] <= ids[i - 1])
                 throw std::invalid_argument("the ids of a chunk do not ascend");
         }
@@ -71,9 +63,8 @@ DistributeResult distribute(const DistributeTable& table, const std::string& fil
         bounds.push_back({chunk.offset, chunk.offset + padded((chunk.end - chunk.begin) * table.row_bytes)});
     }
     const u64 rows = region_rows(options, table.row_bytes), memory = region_memory(options, table.row_bytes);
-    const auto row_at = [&](u64 row) { return table.data_offset + row * table.row_bytes; };
-    PieceFile source(table.path, {static_cast<u32>(memory), options.regions, options.depth, row_at(table.num_rows),
-                                  options.gap_bytes, options.choice, 0});
+    PieceFile source(table.path, {static_cast<u32>(memory), options.regions, options.depth,
+                                  table.row_offset(table.num_rows), options.gap_bytes, options.choice, 0});
     const u64 unit = source.unit_bytes();
     Spread spread(file, bounds, {options.buffer_bytes, options.writers, options.choice}, true);
     struct Asked {
@@ -94,11 +85,12 @@ DistributeResult distribute(const DistributeTable& table, const std::string& fil
                 break;
             }
             next = first / rows * rows;
-            const u64 last = std::min(table.num_rows, next + rows), base = row_at(next) / page_bytes * page_bytes;
+            const u64 last = std::min(table.num_rows, next + rows),
+                      base = table.row_offset(next) / page_bytes * page_bytes;
             std::fill(units.begin(), units.end(), 0);
             for (size_t c = 0; c < chunks.size(); ++c) {
                 for (u64& marked = cursors[c].marked; marked < chunks[c].end && ids[marked] < last; ++marked) {
-                    const u64 at = row_at(ids[marked]) - base;
+                    const u64 at = table.row_offset(ids[marked]) - base;
                     for (u64 u = at / unit; u <= (at + table.row_bytes - 1) / unit; ++u) PieceFile::mark(units, u);
                 }
             }
@@ -117,7 +109,7 @@ DistributeResult distribute(const DistributeTable& table, const std::string& fil
         if (spread.failure()) break;
         for (size_t c = 0; c < chunks.size(); ++c) {
             for (u64& copied = cursors[c].copied; copied < chunks[c].end && ids[copied] < region.last; ++copied) {
-                const std::byte* row = region.read.memory + (row_at(ids[copied]) - region.read.base);
+                const std::byte* row = region.read.memory + (table.row_offset(ids[copied]) - region.read.base);
                 spread.append(c, {row, table.row_bytes});
                 if (copied + 1 == chunks[c].end) spread.close(c);
             }
@@ -128,10 +120,8 @@ DistributeResult distribute(const DistributeTable& table, const std::string& fil
     result.writes = spread.writes();
     result.bytes_written = spread.bytes_written();
     if (failure && !result.failure) result.failure = DistributeFailure{failure->code, true, failure->offset};
-    for (size_t c = 0; c < chunks.size(); ++c) {
-        const bool empty = chunks[c].begin == chunks[c].end;
-        result.digests.push_back(empty || result.failure ? 0 : spread.digest(c));
-    }
+    for (size_t c = 0; c < chunks.size(); ++c)
+        result.digests.push_back(chunks[c].empty() || result.failure ? 0 : spread.digest(c));
     return result;
 }
 

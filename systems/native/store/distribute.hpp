@@ -11,20 +11,9 @@
 
 #include "base/types.hpp"
 #include "io/piece_file.hpp"
+#include "store/packing.hpp"
 
 namespace outcore {
-
-struct DistributeTable {
-    std::string path;
-    u64 data_offset;  // row i at data_offset + i * row_bytes
-    u64 num_rows;
-    u64 row_bytes;
-};
-
-// Chunk of the rows ids[begin, end), ascending, from page-aligned `offset` of the file on, padded with zeros to a page.
-struct DistributeChunk {
-    u64 offset, begin, end;
-};
 
 struct DistributeOptions {
     u32 region_bytes = 1 << 20;  // of the table, read as one piece
@@ -53,10 +42,9 @@ struct DistributeResult {
 // Returns the memory in bytes that a pass over `chunks` chunks takes, without the ids.
 u64 distribute_bytes(const DistributeOptions& options, u64 row_bytes, u64 chunks);
 
-// Runs the pass; `file` must exist and may be longer than the chunks. Throws std::out_of_range, std::invalid_argument,
+// Runs the pass; `file`, that of every chunk, must exist and may be longer. The ids of a chunk have no repeats. Throws std::out_of_range, std::invalid_argument,
 // std::system_error, and std::runtime_error once `stop` is true.
-DistributeResult distribute(const DistributeTable& table, const std::string& file,
-                            std::span<const DistributeChunk> chunks, std::span<const u32> ids,
-                            const DistributeOptions& options, const std::atomic<bool>& stop);
+DistributeResult distribute(const PackSource& table, const std::string& file, std::span<const PackChunk> chunks,
+                            std::span<const u32> ids, const DistributeOptions& options, const std::atomic<bool>& stop);
 
 }  // namespace outcore

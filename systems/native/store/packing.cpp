@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "base/aligned_memory.hpp"
-#include "base/radix.hpp"
+#include "base/refuse.hpp"
 #include "base/team.hpp"
 #include "read/read_plan.hpp"
 #include "store/xxh3.hpp"
@@ -113,10 +113,8 @@ public:
         result_.partitions = wanted_.size();
         result_.writes = writes_;
         result_.bytes_written = bytes_written_;
-        for (size_t c = 0; c < chunks_.size(); ++c) {
-            const bool empty = chunks_[c].begin == chunks_[c].end;
-            result_.digests.push_back(empty || result_.failure ? 0 : states_[c].digest.value());
-        }
+        for (size_t c = 0; c < chunks_.size(); ++c)
+            result_.digests.push_back(chunks_[c].empty() || result_.failure ? 0 : states_[c].digest.value());
         return std::move(result_);
     }
 
@@ -147,10 +145,7 @@ private:
             u32 previous = 0;
             for (u64 i = chunk.begin; i < chunk.end; ++i) {
                 const u32 id = ids_[i];
-                if (id >= source_.num_rows) {
-                    throw std::out_of_range("row " + std::to_string(id) + " of a table of " +
-                                            std::to_string(source_.num_rows) + " rows");
-                }
+                checked_row(id, source_.num_rows);
                 if (id < previous) throw std::invalid_argument("the ids of a chunk do not ascend");
                 if (partition == none || id >= stop) {
                     if (partition != none) all[partition].last_row = std::max<u64>(all[partition].last_row, previous);
@@ -162,15 +157,13 @@ private:
             }
             if (partition != none) all[partition].last_row = std::max<u64>(all[partition].last_row, previous);
         }
-        for (u64 p = 0; p < count; ++p) {
+        for (u64 p = 0; p < count; ++p)
             if (all[p].first_row != none) wanted_.push_back({p, all[p].first_row, all[p].last_row});
-        }
     }
 
     std::byte* partition_memory(size_t p) const { return memory_.data() + p % options_.buffers * partition_bytes_; }
-    u64 row_offset(u64 row) const { return source_.data_offset + row * source_.row_bytes; }
     u64 read_offset(size_t p) const {
-        return row_offset(wanted_[p].first_row) / queue_.block_bytes() * queue_.block_bytes();
+        return source_.row_offset(wanted_[p].first_row) / queue_.block_bytes() * queue_.block_bytes();
     }
 
     // Queues the read of the next partition: at the start, and after each release. Two releases may arrive in either
@@ -180,16 +173,15 @@ private:
         if (asked_ == wanted_.size()) return;
         const size_t p = asked_;
         const u64 begin = read_offset(p);
-        const u64 need = row_offset(wanted_[p].last_row + 1) - begin;
+        const u64 need = source_.row_offset(wanted_[p].last_row + 1) - begin;
         tickets_[p] = queue_.submit(begin, need, {partition_memory(p), partition_bytes_});
         ++asked_;
-        const u64 block = queue_.block_bytes();
-        result_.reads += (need + queue_.request_bytes() - 1) / queue_.request_bytes();
-        result_.bytes_read += (need + block - 1) / block * block;
+        result_.reads += up_to(need, queue_.request_bytes()) / queue_.request_bytes();
+        result_.bytes_read += up_to(need, queue_.block_bytes());
         changed_.notify_all();
     }
 
-    void fail(PackFailure failure) {
+    void fail(const std::optional<PackFailure>& failure = {}) {
         const std::lock_guard lock(mutex_);
         if (!result_.failure) result_.failure = failure;
         failed_ = true;
@@ -205,7 +197,7 @@ private:
         }
         const auto failure = queue_.wait(tickets_[p]).failure;
         if (failure) {
-            fail({failure->code, false, 0, failure->offset});
+            fail(PackFailure{failure->code, false, 0, failure->offset});
             return false;
         }
         const std::lock_guard lock(mutex_);
@@ -217,10 +209,7 @@ private:
     // Runs a step of a thread; `run` rethrows its exception.
     template <class Step>
     void attempt(const Step& step) noexcept {
-        if (error_.attempt(step)) return;
-        const std::lock_guard lock(mutex_);
-        failed_ = true;
-        changed_.notify_all();
+        if (!error_.attempt(step)) fail();
     }
 
     void work() noexcept {
@@ -263,7 +252,7 @@ private:
         if (!options_.hold) std::memcpy(out, state.held, fill);
         const size_t row_bytes = source_.row_bytes;
         while (state.cursor < chunk.end && ids_[state.cursor] < stop) {
-            const std::byte* row = base + (row_offset(ids_[state.cursor++]) - base_offset);
+            const std::byte* row = base + (source_.row_offset(ids_[state.cursor++]) - base_offset);
             if (fill + row_bytes <= room) {
                 std::memcpy(out + fill, row, row_bytes);
                 fill += row_bytes;
@@ -302,7 +291,7 @@ private:
         state.digest.update(data, bytes);
         const int code = files_[chunk.file].write(data, bytes, state.at);
         if (code != 0) {
-            fail({code, true, chunk.file, state.at});
+            fail(PackFailure{code, true, chunk.file, state.at});
             return false;
         }
         writes_.fetch_add(1, std::memory_order_relaxed);
@@ -339,7 +328,15 @@ private:
 }  // namespace
 
 u64 partition_buffer_bytes(u64 partition_rows, u64 row_bytes) {
-    return ((partition_rows * row_bytes + pack_page - 1) / pack_page + 2) * pack_page;
+    return padded(partition_rows * row_bytes) + 2 * pack_page;
+}
+
+void check_chunks(const PackSource& source, size_t files, std::span<const PackChunk> chunks, size_t ids) {
+    check_table(source.data_offset, source.num_rows, source.row_bytes);
+    for (const auto& chunk : chunks)
+        if (chunk.offset > most_bytes || ids > most_bytes / source.row_bytes || chunk.begin > chunk.end ||
+            chunk.end > ids || chunk.file >= files || chunk.offset % pack_page != 0)
+            throw std::invalid_argument("a chunk lies outside its ids or files, or is not aligned");
 }
 
 PackResult pack_pass(const PackSource& source, std::span<const std::string> files, std::span<const PackChunk> chunks,
@@ -348,13 +345,7 @@ PackResult pack_pass(const PackSource& source, std::span<const std::string> file
         throw std::invalid_argument("no rows, threads or buffers");
     if (options.write_bytes == 0 || options.write_bytes % pack_page != 0)
         throw std::invalid_argument("write_bytes is not a multiple of a page");
-    check_table(source.data_offset, source.num_rows, source.row_bytes);
-    for (const auto& chunk : chunks) {
-        if (chunk.offset > most_bytes || ids.size() > most_bytes / source.row_bytes || chunk.begin > chunk.end ||
-            chunk.end > ids.size() || chunk.file >= files.size() || chunk.offset % pack_page != 0) {
-            throw std::invalid_argument("a chunk lies outside its ids or files, or is not aligned");
-        }
-    }
+    check_chunks(source, files.size(), chunks, ids.size());
     PackOptions fitting = options;
     fitting.partition_rows = std::min(options.partition_rows, std::max<u64>(source.num_rows, 1));
     return Pass(source, files, chunks, ids, fitting).run();

@@ -14,12 +14,14 @@ namespace outcore {
 
 constexpr u64 pack_page = 4096;  // bytes; chunks begin at a page and are padded with zeros to the next
 
-// Feature table in a file: row i begins at byte data_offset + i * row_bytes.
+// Feature table in a file.
 struct PackSource {
     std::string path;
     u64 data_offset;
     u64 num_rows;
     u64 row_bytes;
+
+    u64 row_offset(u64 row) const { return data_offset + row * row_bytes; }
 };
 
 // Rows ids[begin, end) of the table, contiguous from byte `offset` of file `file`. The ids ascend (repeats allowed).
@@ -28,7 +30,12 @@ struct PackChunk {
     u64 offset;
     u64 begin;
     u64 end;
+
+    bool empty() const { return begin == end; }
 };
+
+// Throws std::invalid_argument for a table that no file can hold and for chunks outside their ids or `files` files.
+void check_chunks(const PackSource& source, size_t files, std::span<const PackChunk> chunks, size_t ids);
 
 struct PackOptions {
     u64 partition_rows;
