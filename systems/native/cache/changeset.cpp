@@ -36,11 +36,8 @@ ChangesetPlanner::ChangesetPlanner(u64 num_nodes, u64 capacity, std::span<const 
         starts_.push_back(starts_.back() + static_cast<u64>(size));
     }
     digests_.assign(batch_sizes.size(), 0);
-    if (narrow_) {
-        next_narrow_ = PageArray<u16>(starts_.back());
-    } else {
-        next_wide_ = PageArray<u32>(starts_.back());
-    }
+    if (narrow_) next_narrow_ = PageArray<u16>(starts_.back());
+    else next_wide_ = PageArray<u32>(starts_.back());
     of_node_ = PageArray<u32>(num_nodes);
     std::fill(of_node_.begin(), of_node_.end(), none);
     lanes_.resize(lane_count);
@@ -60,10 +57,9 @@ u64 ChangesetPlanner::bytes(u64 num_nodes, u64 capacity, u64 accesses, u64 batch
 
 u64 ChangesetPlanner::memory_bytes() const {
     u64 lanes = 0;
-    for (const Lane& lane : lanes_) {
+    for (const Lane& lane : lanes_)
         lanes += 4 * (lane.bucket.capacity() + lane.present.capacity() + lane.arriving.capacity() +
                       lane.incoming.capacity() + lane.freed.capacity());
-    }
     return next_narrow_.bytes() + next_wide_.bytes() + of_node_.bytes() + node_in_.bytes() + link_.bytes() +
            free_.bytes() + 8 * (starts_.capacity() + digests_.capacity()) + lanes;
 }
@@ -75,11 +71,8 @@ u32 ChangesetPlanner::next_use(u64 access) const {
 }
 
 void ChangesetPlanner::set_next_use(u64 access, u32 batch) {
-    if (narrow_) {
-        next_narrow_[access] = static_cast<u16>(batch);  // `none` becomes `none_narrow`
-    } else {
-        next_wide_[access] = batch;
-    }
+    if (narrow_) next_narrow_[access] = static_cast<u16>(batch);  // `none` becomes `none_narrow`
+    else next_wide_[access] = batch;
 }
 
 void ChangesetPlanner::check(Phase phase, u32 batch, std::span<const i64> nodes) const {

@@ -7,7 +7,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/offsets.hpp"
 #include "base/refuse.hpp"
 #include "base/team.hpp"
 

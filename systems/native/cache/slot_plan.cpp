@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "base/offsets.hpp"
 #include "base/radix.hpp"
 #include "base/refuse.hpp"
 #include "store/xxh3.hpp"

@@ -1,6 +1,7 @@
 // Buddy allocator of a bounce buffer for requests of any size, released in any order; no fragmentation outlives them.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <vector>
 
@@ -20,13 +21,10 @@ public:
           next_(units_, none),
           prev_(units_, none),
           free_order_(units_, used) {
-        u32 at = 0;
-        while (at < units_) {
-            const u32 largest = static_cast<u32>(std::bit_width(units_ - at)) - 1;
-            const u32 aligned = at == 0 ? largest : static_cast<u32>(std::countr_zero(at));
-            const u32 order = aligned < largest ? aligned : largest;
+        for (u32 at = 0, order = 0; at < units_; at += 1U << order) {
+            order = static_cast<u32>(std::bit_width(units_ - at)) - 1;
+            if (at > 0) order = std::min(order, static_cast<u32>(std::countr_zero(at)));
             push(at, order);
-            at += 1U << order;
         }
     }
 
@@ -79,11 +77,7 @@ private:
     }
     void remove(u32 at, u32 order) {
         free_order_[at] = used;
-        if (prev_[at] != none) {
-            next_[prev_[at]] = next_[at];
-        } else {
-            heads_[order] = next_[at];
-        }
+        (prev_[at] != none ? next_[prev_[at]] : heads_[order]) = next_[at];
         if (next_[at] != none) prev_[next_[at]] = prev_[at];
     }
 

@@ -52,7 +52,6 @@ public:
     bool has_room() const { return !free_.empty(); }
     u64 bytes() const { return memory_.size(); }
     u64 unit_bytes() const { return unit_; }
-    const std::string& mode() const { return queue_.mode(); }
 
     // Queues reads of the wanted units of the piece at byte `base` of the file, a multiple of the page.
     Read begin(u64 base, const Units& units, RequestCounts& reads) {

@@ -1,4 +1,6 @@
 // Bindings of the reader, the range queue and copies of rows; `systems/engine/io/reader.py` adds types and errors.
+#include <nanobind/stl/pair.h>
+
 #include <algorithm>
 #include <list>
 
@@ -78,16 +80,10 @@ void bind_readers(nb::module_& m) {
             [](Reader* self, const std::string& path, u64 data_offset, u64 num_rows, u64 row_bytes, u32 depth,
                u32 granularity, bool merge, u64 max_request_bytes, u64 merge_gap_bytes, const std::string& mode,
                u32 threads, bool register_buffers, u64 buffer_bytes) {
-                const ReaderOptions options{data_offset,
-                                            num_rows,
-                                            row_bytes,
-                                            depth,
-                                            granularity,
-                                            {merge, max_request_bytes, merge_gap_bytes},
-                                            IoChoice::named(mode),
-                                            register_buffers,
-                                            threads,
-                                            buffer_bytes};
+                const MergeRule rule{merge, max_request_bytes, merge_gap_bytes};
+                const ReaderOptions options{
+                    data_offset,           num_rows,         row_bytes, depth,       granularity, rule,
+                    IoChoice::named(mode), register_buffers, threads,   buffer_bytes};
                 with_path(path, [&] { new (self) Reader(path, options); });
             },
             "path"_a, nb::kw_only(), "data_offset"_a, "num_rows"_a, "row_bytes"_a, "depth"_a, "granularity"_a,
@@ -198,27 +194,9 @@ void bind_read(nb::module_& m) {
             return gather(table, rows, out.data, threads, in_order);
         },
         "table"_a, "rows"_a, "out"_a, "threads"_a, "in_order"_a = false, released());
-    m.def(
-        "scatter",
-        [](Table source, std::span<const i32> from, OutTable target, std::span<const i32> to, unsigned threads) {
-            if (source.row_bytes != target.row_bytes)
-                throw std::invalid_argument("the tables have rows of different sizes");
-            if (from.size() != to.size()) throw std::invalid_argument("as many rows to copy as places are wanted");
-            if (!scatter(source, from, target, to, threads))
-                throw std::out_of_range("a row that the table does not have");
-        },
-        "source"_a, "from_rows"_a, "target"_a, "to_rows"_a, "threads"_a, released());
-    m.def(
-        "split_rows",
-        [](Table source, std::span<const i32> to, size_t begin, i32 on_device, OutTable host, OutTable staging) {
-            if (source.row_bytes != host.row_bytes || source.row_bytes != staging.row_bytes)
-                throw std::invalid_argument("the tables have rows of different sizes");
-            std::vector<i64> staged;
-            staged.reserve(staging.num_rows);
-            const size_t end = split_rows(source, to, begin, {on_device, host, staging}, staged);
-            return std::tuple(end, std::move(staged));
-        },
-        "source"_a, "to_rows"_a, "begin"_a, "on_device"_a, "host"_a, "staging"_a, released());
+    m.def("scatter", &scatter, "source"_a, "from_rows"_a, "target"_a, "to_rows"_a, "threads"_a, released());
+    m.def("split_rows", &split_rows, "source"_a, "to_rows"_a, "begin"_a, "on_device"_a, "host"_a, "staging"_a,
+          released());
 }
 
 }  // namespace outcore

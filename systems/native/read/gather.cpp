@@ -112,49 +112,46 @@ i64 gather(const Table& table, std::span<const i64> rows, std::byte* out, unsign
     return fault.load();
 }
 
-bool scatter(const Table& source, std::span<const i32> from, const OutTable& target, std::span<const i32> to,
-             unsigned threads) {
-    if (from.size() != to.size()) return false;
+void scatter(Table source, std::span<const i32> from, OutTable target, std::span<const i32> to, unsigned threads) {
     const size_t row_bytes = source.row_bytes;
+    if (row_bytes != target.row_bytes) throw std::invalid_argument("the tables have rows of different sizes");
+    if (from.size() != to.size()) throw std::invalid_argument("as many rows to copy as places are wanted");
     const size_t chunk = std::max<size_t>(16, (size_t{128} << 10) / std::max<size_t>(row_bytes, 1));
-    std::atomic<bool> sound{true};
     parallel(from.size(), chunk, threads, [&](size_t begin, size_t end, int) {
         for (size_t i = begin; i < end; ++i) {
-            const auto row = static_cast<u64>(static_cast<u32>(from[i]));
-            const auto place = static_cast<u64>(static_cast<u32>(to[i]));
-            if (row >= source.num_rows || place >= target.num_rows) {
-                sound = false;
-                return;
-            }
+            const u64 row = static_cast<u32>(from[i]), place = static_cast<u32>(to[i]);
+            if (row >= source.num_rows || place >= target.num_rows)
+                throw std::out_of_range("a row that the table does not have");
             if (i + ahead < end) {
-                const auto soon = static_cast<u64>(static_cast<u32>(from[i + ahead]));
-                if (soon < source.num_rows) __builtin_prefetch(source.data + soon * row_bytes);
+                const u64 soon = static_cast<u32>(from[i + ahead]);
+                if (soon < source.num_rows) __builtin_prefetch(source.row(soon));
             }
             std::memcpy(target.row(place), source.row(row), row_bytes);
         }
     });
-    return sound;
 }
 
-size_t split_rows(const Table& source, std::span<const i32> to, size_t begin, const SplitTarget& target,
-                  std::vector<i64>& staged) {
-    if (to.size() > source.num_rows) throw std::out_of_range("there are more places than rows");
+std::pair<size_t, std::vector<i64>> split_rows(Table source, std::span<const i32> to, size_t begin, i32 on_device,
+                                               OutTable host, OutTable staging) {
     const size_t row_bytes = source.row_bytes;
-    staged.clear();
+    if (row_bytes != host.row_bytes || row_bytes != staging.row_bytes)
+        throw std::invalid_argument("the tables have rows of different sizes");
+    if (to.size() > source.num_rows) throw std::out_of_range("there are more places than rows");
+    std::vector<i64> staged;
+    staged.reserve(staging.num_rows);
     for (size_t i = begin; i < to.size(); ++i) {
-        const std::byte* row = source.row(i);
-        const auto place = static_cast<size_t>(to[i] - target.on_device);
-        if (to[i] < 0 || (to[i] >= target.on_device && place >= target.host.num_rows))
+        const auto place = static_cast<size_t>(to[i] - on_device);
+        if (to[i] < 0 || (to[i] >= on_device && place >= host.num_rows))
             refuse<std::out_of_range>("row ", to[i], " of a split table");
-        if (to[i] < target.on_device) {
-            if (staged.size() == target.staging.num_rows) return i;
-            std::memcpy(target.staging.row(staged.size()), row, row_bytes);
+        if (to[i] < on_device) {
+            if (staged.size() == staging.num_rows) return {i, std::move(staged)};
+            std::memcpy(staging.row(staged.size()), source.row(i), row_bytes);
             staged.push_back(to[i]);
-            continue;
+        } else {
+            std::memcpy(host.row(place), source.row(i), row_bytes);
         }
-        std::memcpy(target.host.row(place), row, row_bytes);
     }
-    return to.size();
+    return {to.size(), std::move(staged)};
 }
 
 }  // namespace outcore

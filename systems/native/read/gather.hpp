@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/types.hpp"
@@ -14,21 +15,14 @@ namespace outcore {
 // and faults once, and neighbouring pages are mapped together.
 i64 gather(const Table& table, std::span<const i64> rows, std::byte* out, unsigned threads, bool in_order = false);
 
-// Copies source[from[i]] to target[to[i]]. `to` has no row twice, the tables do not overlap. Returns false for an
-// invalid row or lengths that differ; some rows may be copied then.
-bool scatter(const Table& source, std::span<const i32> from, const OutTable& target, std::span<const i32> to,
-             unsigned threads);
+// Copies source[from[i]] to target[to[i]]. `to` has no row twice, the tables do not overlap. Throws std::invalid_argument
+// for lengths or rows of different sizes, and std::out_of_range for an invalid row; some rows may be copied then.
+void scatter(Table source, std::span<const i32> from, OutTable target, std::span<const i32> to, unsigned threads);
 
-// Table whose first rows lie on a device; rows for the device go to `staging`, one after the other.
-struct SplitTarget {
-    i32 on_device;  // number of rows on the device
-    OutTable host;  // the other rows
-    OutTable staging;
-};
-
-// Copies row i of `source` to row to[i], from i = `begin` until `staging` is full; returns the first i not copied.
-// `staged` becomes the device rows that `staging` holds. Throws std::out_of_range for an invalid row.
-size_t split_rows(const Table& source, std::span<const i32> to, size_t begin, const SplitTarget& target,
-                  std::vector<i64>& staged);
+// Copies row i of `source` to row to[i] of a table whose first `on_device` rows lie on a device, and the others in `host`,
+// from i = `begin` until `staging` is full of rows for the device. Returns the first i not copied, and the device rows
+// that `staging` holds. Throws std::out_of_range for an invalid row.
+std::pair<size_t, std::vector<i64>> split_rows(Table source, std::span<const i32> to, size_t begin, i32 on_device,
+                                               OutTable host, OutTable staging);
 
 }  // namespace outcore

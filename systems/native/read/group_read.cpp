@@ -13,7 +13,7 @@ constexpr u32 no_slice = UINT32_MAX;
 
 GroupRead::GroupRead(Reader& reader, std::span<const i64> ids, std::span<std::byte> staging, u32 group_rows,
                      bool own_slices)
-    : reader_(reader), claim_(std::in_place, reader), staging_(staging), group_rows_(group_rows) {
+    : reader_(reader), claim_(reader.claim()), staging_(staging), group_rows_(group_rows) {
     if (group_rows == 0) throw std::invalid_argument("group_rows must be positive");
     const u64 slices = slices_ = staging.size() / reader.layout_.row_bytes / group_rows;
     if (slices == 0) throw std::invalid_argument("the staging buffer holds less than one group");

@@ -42,7 +42,7 @@ private:
     bool none_ready() const { return handed_out_ == ready_.size(); }
 
     Reader& reader_;
-    std::optional<Reader::Claim> claim_;
+    Reader::Claim claim_;
     std::span<std::byte> staging_;
     u32 group_rows_;
     std::vector<u32> slice_of_group_;

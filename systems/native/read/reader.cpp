@@ -49,9 +49,10 @@ Reader::Reader(const std::string& path, const ReaderOptions& options) : options_
     window_.emplace(*backend_, bounce_, block, options.depth, block);
 }
 
-Reader::Claim::Claim(Reader& reader) : reader_(reader) {
-    if (reader_.busy_.exchange(true))
+Reader::Claim Reader::claim() {
+    if (busy_.exchange(true))
         throw std::logic_error("this reader is in use: give each thread its own, and finish one read before the next");
+    return Claim(&busy_);
 }
 
 bool Reader::direct_into(const std::byte* address, u64 bytes) const {
@@ -60,7 +61,7 @@ bool Reader::direct_into(const std::byte* address, u64 bytes) const {
 }
 
 ReadResult Reader::read(std::span<const i64> ids, OutTable out, std::span<const i64> out_rows) {
-    const Claim claim(*this);
+    const Claim held = claim();
     if (!out_rows.empty()) {
         if (out_rows.size() != ids.size()) throw std::invalid_argument("out_rows and ids differ in length");
         for (const auto row : out_rows)
@@ -106,7 +107,7 @@ ReadResult Reader::read_range(u64 offset, std::span<std::byte> out, u32 request_
 }
 
 ReadResult Reader::read_ranges(std::span<const FileRange> ranges, u32 request_bytes) {
-    const Claim claim(*this);
+    const Claim held = claim();
     const u64 block = layout_.block_bytes;
     if (ranges.size() > UINT32_MAX) throw std::length_error("more than 2^32 ranges in one read");
     // Longest piece that the bounce buffer holds twice, for pieces that must go through it.

@@ -73,16 +73,11 @@ private:
 
     bool direct_into(const std::byte* address, u64 bytes) const;
     // Claim of the reader for one read at a time; another thread may release it.
-    class Claim {
-    public:
-        explicit Claim(Reader& reader);
-        Claim(const Claim&) = delete;
-        Claim& operator=(const Claim&) = delete;
-        ~Claim() { reader_.busy_.store(false); }
-
-    private:
-        Reader& reader_;
+    struct Release {
+        void operator()(std::atomic<bool>* busy) const { busy->store(false); }
     };
+    using Claim = std::unique_ptr<std::atomic<bool>, Release>;
+    Claim claim();
 
     ReaderOptions options_;
     DirectFile file_;

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "base/offsets.hpp"
+#include "base/refuse.hpp"
 #include "sampling/external_parts.hpp"
 
 namespace outcore {

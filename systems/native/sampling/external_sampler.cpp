@@ -1,7 +1,6 @@
 // A pass walks `indptr` in pieces, draws positions for the nodes that mini-batches hold, and notes each drawn edge in
 // the bucket of its piece of `indices`. Once no more edges can join a bucket, the wanted pages of its piece are read
 // and the neighbours copied to their mini-batches. Nothing is sorted: a mini-batch's nodes are a few ascending runs.
-#include "base/offsets.hpp"
 #include "base/refuse.hpp"
 #include "sampling/external_parts.hpp"
 
@@ -167,16 +166,6 @@ void ExternalSampler::forget() {
     parts_.clear();
     begun_.clear();
     finished_.clear();
-}
-
-std::optional<ExternalFailure> ExternalSampler::sample(u64 epoch, std::span<const i64> numbers,
-                                                       std::span<const i64> seeds, std::span<const i64> offsets) {
-    forget();
-    begin(epoch, numbers, seeds, offsets);
-    for (size_t hop = 0; hop < options_.fanout.size(); ++hop)
-        if (const auto failure = pass()) return failure;
-    finish();
-    return std::nullopt;
 }
 
 // Divides mini-batches by draws, not by number: mini-batches at a later hop draw for more nodes.

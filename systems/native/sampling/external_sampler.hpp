@@ -78,9 +78,6 @@ public:
     void finish();
     // Drops all groups, the finished one included.
     void forget();
-    // Samples one group from begin to finish and drops all others.
-    std::optional<ExternalFailure> sample(u64 epoch, std::span<const i64> numbers, std::span<const i64> seeds,
-                                          std::span<const i64> offsets);
     // Relabels mini-batches of the finished group from `begin` on and lays each out once, one after the other in `to`,
     // and their nodes in `nodes` if given, until one does not fit. `labels` are the labels of the group's seed nodes.
     // Call it neither in two threads nor during a pass. Throws std::invalid_argument, std::runtime_error (stopped).

@@ -1,5 +1,8 @@
-// Partitions and edge buckets, with their bindings, used by `systems/mariusgnn/`: assigns nodes to partitions, sorts edges
-// by bucket, and restores buffered lists.
+// Graph cut into partitions of nodes and buckets of edges (MariusGNN), with the bindings: bucket (i, j) holds the edges
+// from nodes of partition j to nodes of partition i, so that the graph among buffered partitions is read without any
+// other edge. A bucket holds source nodes by (destination, position in its neighbour list). The list order, one byte an
+// in-edge, gives the bucket of each next edge of a list; so lists are restored exactly, and no edge stores its
+// destination.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -10,12 +13,13 @@
 #include "base/refuse.hpp"
 #include "base/team.hpp"
 #include "read/bind_counts.hpp"
-#include "store/edge_buckets.hpp"
 #include "store/splitmix.hpp"
 #include "store/spread.hpp"
 
 namespace outcore {
 namespace {
+
+constexpr size_t max_partitions = 256;
 
 // Fills the first partitions of `size` nodes with `first`, in that order, and assigns the other nodes at random: every
 // assignment is equally likely, and the seed determines it. Throws std::out_of_range for an invalid or repeated id.
@@ -54,15 +58,15 @@ void count_buckets(Ids indptr, i64 first_node, i64 first_edge, std::span<const I
         return partition_of[node];
     };
     i64 edge = first_edge;
-    const EdgeRun<Index> run{indptr, first_node, first_edge, sources};
-    for_each_list(run, partition_of.size(), [&](size_t node, std::span<const Index> list) {
+    const auto count = [&](size_t node, std::span<const Index> list) {
         i64* row = counts.data() + partition(node) * partitions;
         for (const Index source : list) {
             if (static_cast<u64>(source) >= partition_of.size()) refuse_source(edge, source, partition_of.size());
             ++row[partition(static_cast<size_t>(source))];
             ++edge;
         }
-    });
+    };
+    for_each_list(indptr, first_node, first_edge, sources, partition_of.size(), count);
 }
 
 // Writes the list order, the partition of each source, to `order`. Throws std::out_of_range for an invalid source.
@@ -186,11 +190,8 @@ void bind_for(nb::module_& m, nb::class_<Spread>& spread) {
     m.def("place_edges", &place_edges<Index>, "sources"_a, "order"_a, "next"_a, "out"_a, released());
     m.def("fill_lists", &fill_lists<Index>, "nodes"_a, "kept"_a, "indptr"_a, "buckets"_a, "starts"_a, "lengths"_a,
           "indices"_a, released());
-    spread.def(
-        "lists",
-        [](Spread& self, Ids indptr, i64 first_node, i64 first_edge, std::span<const Index> sources,
-           std::span<const u8> region_of) { self.lists<Index>({indptr, first_node, first_edge, sources}, region_of); },
-        "indptr"_a, "first_node"_a, "first_edge"_a, "sources"_a, "region_of"_a, released());
+    spread.def("lists", &Spread::lists<Index>, "indptr"_a, "first_node"_a, "first_edge"_a, "sources"_a, "region_of"_a,
+               released());
 }
 
 }  // namespace
@@ -208,12 +209,7 @@ void bind_buckets(nb::module_& m) {
             },
             "path"_a, "bounds"_a, nb::kw_only(), "buffer_bytes"_a, "writers"_a, "mode"_a)
         .def("append", &Spread::append, "region"_a, "data"_a, released())
-        .def(
-            "rows",
-            [](Spread& self, Table rows, std::span<const u8> regions) {
-                self.rows({rows.data, rows.num_rows * rows.row_bytes}, rows.row_bytes, regions);
-            },
-            "rows"_a, "regions"_a, released())
+        .def("rows", &Spread::rows, "rows"_a, "regions"_a, released())
         .def("finish", &Spread::finish, released())
         .def_prop_ro("failure", &Spread::failure)
         .def_prop_ro("writes", &Spread::writes)

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/arrays.hpp"
-#include "base/offsets.hpp"
 #include "base/radix.hpp"
 #include "base/refuse.hpp"
 #include "store/splitmix.hpp"

@@ -71,17 +71,9 @@ void Spread::append(size_t index, std::span<const std::byte> data) {
     }
 }
 
-void Spread::rows(std::span<const std::byte> data, u64 row_bytes, std::span<const u8> regions) {
-    if (row_bytes == 0 || data.size() != row_bytes * regions.size())
-        throw std::invalid_argument("a region for each row");
-    for (size_t i = 0; i < regions.size(); ++i) append(regions[i], data.subspan(i * row_bytes, row_bytes));
-}
-
-template <class Index>
-void Spread::lists(const EdgeRun<Index>& run, std::span<const u8> region_of) {
-    for_each_list(run, region_of.size(), [&](size_t node, std::span<const Index> sources) {
-        append(region_of[node], std::as_bytes(sources));
-    });
+void Spread::rows(Table rows, std::span<const u8> regions) {
+    if (rows.row_bytes == 0 || rows.num_rows != regions.size()) throw std::invalid_argument("a region for each row");
+    for (size_t i = 0; i < regions.size(); ++i) append(regions[i], {rows.row(i), rows.row_bytes});
 }
 
 void Spread::close(size_t index) {
@@ -96,8 +88,5 @@ std::optional<IoFailure> Spread::finish() {
     for (size_t k = 0; k < regions_.size(); ++k) close(k);
     return writers_.finish();
 }
-
-template void Spread::lists(const EdgeRun<i32>&, std::span<const u8>);
-template void Spread::lists(const EdgeRun<i64>&, std::span<const u8>);
 
 }  // namespace outcore

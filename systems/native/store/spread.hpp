@@ -2,17 +2,39 @@
 // through the region's buffer, and a full buffer is one long direct write.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "base/types.hpp"
 #include "io/direct_writers.hpp"
-#include "store/edge_buckets.hpp"
 #include "store/xxh3.hpp"
 
 namespace outcore {
+
+// Calls visit(node, part of its list inside the run) for each node in order. The run: edges [first_edge, first_edge +
+// sources.size()) of a graph in CSC, and the index pointers of nodes first_node, first_node + 1, …, with the end of the
+// last list. Throws std::out_of_range where the run does not fit a graph of `nodes` nodes.
+template <class Index, class Visit>
+void for_each_list(Ids indptr, i64 first_node, i64 first_edge, std::span<const Index> sources, size_t nodes,
+                   const Visit& visit) {
+    const auto end = first_edge + static_cast<i64>(sources.size());
+    if (indptr.empty() || first_node < 0 || static_cast<u64>(first_node) + indptr.size() - 1 > nodes)
+        throw std::out_of_range("the run has nodes that the graph has not");
+    if (indptr.front() > first_edge || indptr.back() < end)
+        throw std::out_of_range("the run has edges outside its nodes' lists");
+    for (size_t i = 0; i + 1 < indptr.size(); ++i) {
+        if (indptr[i + 1] < indptr[i])
+            throw std::out_of_range("neighbour lists do not follow one another: indptr descends");
+        const i64 from = std::max(indptr[i], first_edge), to = std::min(indptr[i + 1], end);
+        if (from < to)
+            visit(static_cast<size_t>(first_node) + i,
+                  sources.subspan(static_cast<size_t>(from - first_edge), static_cast<size_t>(to - from)));
+    }
+}
 
 class Spread {
 public:
@@ -35,10 +57,14 @@ public:
     // append, rows and lists throw std::out_of_range for a missing or full region; `finish` returns a failed write.
     void append(size_t region, std::span<const std::byte> data);
     // Appends row i to region regions[i].
-    void rows(std::span<const std::byte> data, u64 row_bytes, std::span<const u8> regions);
-    // Appends each neighbour list of the run to the region of its node.
+    void rows(Table rows, std::span<const u8> regions);
+    // Appends each neighbour list of a run (see `for_each_list`) to the region of its node.
     template <class Index>
-    void lists(const EdgeRun<Index>& run, std::span<const u8> region_of);
+    void lists(Ids indptr, i64 first_node, i64 first_edge, std::span<const Index> sources,
+               std::span<const u8> region_of) {
+        for_each_list(indptr, first_node, first_edge, sources, region_of.size(),
+                      [&](size_t node, std::span<const Index> list) { append(region_of[node], std::as_bytes(list)); });
+    }
     // Writes the rest of a region's buffer, padded with zeros to a page.
     void close(size_t region);
     // Writes the rest of the buffers, padded with zeros to a page, and waits; returns the first failure.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "base/philox_lanes.hpp"
+#include "base/philox.hpp"
 #include "base/simd.hpp"
 
 namespace outcore {

@@ -1,6 +1,7 @@
 // Refusals of input: exceptions whose messages are put together from text and numbers, out of the way of hot loops.
 #pragma once
 
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -55,6 +56,19 @@ u64 checked_source(Id source, u64 num_nodes) {
     if (static_cast<u64>(source) >= num_nodes)
         refuse<std::out_of_range>("an edge comes from node ", source, ", which is not one of ", num_nodes);
     return static_cast<u64>(source);
+}
+
+// Throws std::invalid_argument unless the offsets, which cut an array of `size` into lists, ascend from 0 to it; `whose`
+// names them in the message. Checked once on entry, so that no later code reads outside the array.
+inline void check_offsets(std::span<const i64> offsets, size_t size, const char* whose) {
+    if (offsets.empty()) refuse<std::invalid_argument>("there are no offsets of ", whose);
+    const auto fail = [&](size_t i, i64 wanted, const char* more) {
+        refuse<std::invalid_argument>("offset ", i, " of ", whose, " is ", offsets[i], ", not ", wanted, more);
+    };
+    if (offsets.front() != 0) fail(0, 0, "");
+    for (size_t i = 1; i < offsets.size(); ++i)
+        if (offsets[i] < offsets[i - 1]) fail(i, offsets[i - 1], " or more");
+    if (offsets.back() != static_cast<i64>(size)) fail(offsets.size() - 1, static_cast<i64>(size), ", where they end");
 }
 
 }  // namespace outcore

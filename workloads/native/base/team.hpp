@@ -61,8 +61,6 @@ size_t start_threads(std::vector<std::thread>& threads, size_t count, const Body
 class Team {
 public:
     explicit Team(int size, bool spin = true) : spin_(spin) { grow(size); }
-    Team(const Team&) = delete;
-    Team& operator=(const Team&) = delete;
     ~Team() {
         stop_.store(true, std::memory_order_relaxed);
         state_.fetch_add(kRound, std::memory_order_release);

@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <span>
 
-#include "base/types.hpp"
-
 namespace outcore {
 
 using std::size_t;

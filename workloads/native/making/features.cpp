@@ -6,7 +6,6 @@
 
 #include "base/arrays.hpp"
 #include "base/philox.hpp"
-#include "base/philox_lanes.hpp"
 #include "base/team.hpp"
 
 namespace outcore {

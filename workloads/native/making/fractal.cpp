@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/arrays.hpp"
-#include "base/philox_lanes.hpp"
+#include "base/philox.hpp"
 #include "base/team.hpp"
 #include "making/base_graph.hpp"
 #include "making/permutation.hpp"

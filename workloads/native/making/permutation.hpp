@@ -6,7 +6,6 @@
 #include <bit>
 
 #include "base/philox.hpp"
-#include "base/philox_lanes.hpp"
 #include "base/types.hpp"
 
 namespace outcore {

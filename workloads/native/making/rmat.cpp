@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/arrays.hpp"
-#include "base/philox_lanes.hpp"
+#include "base/philox.hpp"
 #include "base/refuse.hpp"
 #include "base/team.hpp"
 #include "making/permutation.hpp"

@@ -74,13 +74,7 @@ template <class Index, class Key, bool Plain>
 class SamplerOf final : public NeighborSampler {
 public:
     SamplerOf(const Topology<Index>& graph, u64 name_bound, SamplerOptions options)
-        : indptr_(graph.indptr),
-          indices_(graph.indices),
-          address_(graph.address),
-          lists_(graph.lists),
-          names_(graph.names),
-          name_bound_(name_bound),
-          options_(std::move(options)) {}
+        : graph_(graph), name_bound_(name_bound), options_(std::move(options)) {}
 
     Sample sample(u64 epoch, u64 batch, std::span<const i64> seeds) override {
         auto workspace = take();
@@ -101,13 +95,13 @@ public:
 private:
     using Space = Workspace<Key>;
 
-    u64 num_nodes() const noexcept { return indptr_.size() - 1; }
+    u64 num_nodes() const noexcept { return graph_.indptr.size() - 1; }
 
-    bool renumbered() const noexcept { return !Plain && !names_.empty(); }
+    bool renumbered() const noexcept { return !Plain && !graph_.names.empty(); }
 
     const Index* entry(u64 offset) const noexcept {
-        if constexpr (Plain) return indices_.data() + offset;
-        return ((offset & kCached) != 0 ? lists_.data() : indices_.data()) + (offset & ~kCached);
+        if constexpr (Plain) return graph_.indices.data() + offset;
+        return ((offset & kCached) != 0 ? graph_.lists.data() : graph_.indices.data()) + (offset & ~kCached);
     }
 
     std::unique_ptr<Space> take() {
@@ -171,7 +165,7 @@ private:
             if (!fresh) refuse_repeated_seed(node);
             space.table.value(slot) = static_cast<u32>(i);
             space.nodes[i] = node;
-            if (renumbered()) space.names[i] = names_[static_cast<size_t>(node)];
+            if (renumbered()) space.names[i] = graph_.names[static_cast<size_t>(node)];
         }
         return seeds.size();
     }
@@ -191,22 +185,22 @@ private:
             for (size_t i = first; i < last; ++i) {
                 if (i + kAhead < last) {
                     const auto ahead = static_cast<size_t>(nodes[i + kAhead]);
-                    __builtin_prefetch(&indptr_[ahead]);
-                    if (!Plain && !address_.empty()) __builtin_prefetch(&address_[ahead]);
+                    __builtin_prefetch(&graph_.indptr[ahead]);
+                    if (!Plain && !graph_.address.empty()) __builtin_prefetch(&graph_.address[ahead]);
                 }
                 const auto node = static_cast<size_t>(nodes[i]);
-                const i64 start = indptr_[node], end = indptr_[node + 1];
-                if (start < 0 || end < start || static_cast<u64>(end) > indices_.size())
-                    refuse_list(node, start, end, indices_.size());
+                const i64 start = graph_.indptr[node], end = graph_.indptr[node + 1];
+                if (start < 0 || end < start || static_cast<u64>(end) > graph_.indices.size())
+                    refuse_list(node, start, end, graph_.indices.size());
                 const auto degree = static_cast<u64>(end - start);
                 space.lists[i] = {static_cast<u64>(start), degree};
                 counts[i] = static_cast<i64>(PositionDrawer::count(degree, fanout, options_.replace));
                 lists += counts[i] > 0;
-                if (!Plain && !address_.empty() && address_[node] >= 0) {
-                    const auto cached = static_cast<u64>(address_[node]);
-                    if (cached + degree > lists_.size())
+                if (!Plain && !graph_.address.empty() && graph_.address[node] >= 0) {
+                    const auto cached = static_cast<u64>(graph_.address[node]);
+                    if (cached + degree > graph_.lists.size())
                         refuse<std::out_of_range>("the cached list of node ", node, " is [", cached, ", ",
-                                                  cached + degree, ") of ", lists_.size(), " cached edges");
+                                                  cached + degree, ") of ", graph_.lists.size(), " cached edges");
                     space.lists[i].start = cached | kCached;
                     hits += counts[i] > 0;
                 }
@@ -357,17 +351,13 @@ private:
         space.team.share(counts.size(), [&](size_t member) {
             Fresh<Key>* list = space.fresh[member].data();
             for (size_t i = 0; i < counts[member]; ++i) {
-                if (i + kAhead < counts[member]) __builtin_prefetch(&names_[list[i + kAhead].id]);
-                list[i].id = static_cast<Key>(names_[list[i].id]);
+                if (i + kAhead < counts[member]) __builtin_prefetch(&graph_.names[list[i + kAhead].id]);
+                list[i].id = static_cast<Key>(graph_.names[list[i].id]);
             }
         });
     }
 
-    std::span<const i64> indptr_;
-    std::span<const Index> indices_;
-    std::span<const i64> address_;
-    std::span<const Index> lists_;
-    std::span<const i64> names_;
+    Topology<Index> graph_;
     u64 name_bound_;
     SamplerOptions options_;
     std::mutex mutex_;
