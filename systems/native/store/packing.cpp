@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <mutex>
 #include <new>
 #include <stdexcept>
@@ -56,7 +57,6 @@ private:
 
 // Part of a partition from its first to its last wanted row.
 struct Wanted {
-    u64 index;
     u64 first_row;
     u64 last_row;
 };
@@ -138,7 +138,7 @@ private:
         const u64 rows = options_.partition_rows;
         const u64 count = (source_.num_rows + rows - 1) / rows;
         constexpr u64 none = UINT64_MAX;
-        std::vector<Wanted> all(count, {0, none, 0});
+        std::vector<Wanted> all(count, {none, 0});
         for (const auto& chunk : chunks_) {
             u64 partition = none;
             u64 stop = 0;
@@ -157,8 +157,7 @@ private:
             }
             if (partition != none) all[partition].last_row = std::max<u64>(all[partition].last_row, previous);
         }
-        for (u64 p = 0; p < count; ++p)
-            if (all[p].first_row != none) wanted_.push_back({p, all[p].first_row, all[p].last_row});
+        std::ranges::copy_if(all, std::back_inserter(wanted_), [](const Wanted& one) { return one.first_row != none; });
     }
 
     std::byte* partition_memory(size_t p) const { return memory_.data() + p % options_.buffers * partition_bytes_; }
