@@ -36,12 +36,14 @@ class Needs:
 
     Attributes:
         read_only, writable: folders and files, visible inside at the same paths.
+        guarded: folders and files that decide what the work's numbers are worth; read-only inside if visible at all.
         gpu: whether the work computes on a GPU.
         image: container image that contains the work; None for Outcore's own.
     """
 
     read_only: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()
+    guarded: tuple[Path, ...] = ()
     gpu: bool = False
     image: str | None = None
 

@@ -73,6 +73,14 @@ class Gathered:
     forgetful: list[DevicePool] = field(default_factory=list)
     _evict_s: list[float] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self._before = cold.identities(self.dataset)
+
+    def rewritten(self) -> list[str]:
+        """Return the names of the dataset's files that changed since the run began."""
+        now = cold.identities(self.dataset)
+        return sorted({path.name for path, _ in self._before ^ now})
+
     def take(self, event: Event, cap: Cap) -> bytes:
         """Store an event; at a gate, read counters and evict, and return the bytes to send after `go`.
 

@@ -162,7 +162,7 @@ class _Execution:
             try:
                 with (
                     during(self._progress, lambda: board.read(self._phase)),
-                    Worker(cap, spec, folder, folder / results.WORKER_LOG, board.name) as worker,
+                    Worker(cap, spec, folder, folder / results.WORKER_LOG, self._series.cache, board.name) as worker,
                 ):
                     self._seen.spawned = worker.started
                     recorder.start()
@@ -288,6 +288,7 @@ class _Execution:
             faithful=ending.status != "unsupported" and series.is_faithful(config),
             evictions=seen.evictions,
             gates=gates,
+            rewritten=seen.rewritten(),
             samples=guard.samples if guard else 0,
             outside=list(guard.outside.values()) if guard else [],
             limits=sorted(guard.limits) if guard else [],

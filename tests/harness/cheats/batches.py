@@ -22,6 +22,19 @@ class FewerMiniBatches(Act):
         return super().seeds(epoch)[:-1]
 
 
+@cheat("dataset_stayed_the_same", unconfined=True)
+class RewritesTheGraph(Act):
+    """Makes every neighbour node 0, so that mini-batches are small, and so is what they are compared with."""
+
+    def prepare(self) -> None:
+        """Write to the dataset, and sample from what is there then."""
+        workload = self.system.workload
+        indices = np.load(workload.dataset.file("indices"), mmap_mode="r+")
+        indices[:] = 0
+        indices.flush()
+        self.system.sampler = make_sampler(workload)
+
+
 @cheat(RULE)
 class RepeatedSeeds(Act):
     """Trains one mini-batch twice, the second time for nothing."""

@@ -90,14 +90,6 @@ def broken(record: Record) -> dict[str, str]:
     return {outcome.name: outcome.detail for outcome in record.verdict_rules if not outcome.ok}
 
 
-_READS = """
-import sys
-while True:
-    with open(sys.argv[1], "rb", 0) as file:
-        while file.read(1 << 20): pass
-"""
-
-
 @contextmanager
 def kept_warm(path: Path) -> Iterator[None]:
     """Another process reads a file through the page cache, again and again."""
@@ -173,6 +165,12 @@ def run(series: Series, cheat: str) -> Record:
     if cheat == "another_processes_memory":
         with served(np.asarray(dataset.load("features"))) as place:
             return execute(series, wanted(series, cheat, place), dataset)
+    if cheat == "rewrites_the_graph":
+        rewritten = make_tiny(series.data_root / "rewritten", nodes=20_000, edges=100_000, dim=DIM, train_fraction=0.5)
+        try:
+            return execute(series, wanted(series, cheat, dataset="rewritten"), rewritten)
+        finally:
+            shutil.rmtree(rewritten.path)
     if cheat == "huge_pages":
         with reserved_pages(dataset.feature_bytes):
             return execute(series, wanted(series, cheat), dataset)
@@ -221,10 +219,17 @@ def test_the_cheat_is_caught(series: Series, cheat: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.skipif(not processes.can_confine(), reason="this user cannot give a worker a view of its own")
-@pytest.mark.parametrize("cheat", ["escape", "raised_cap"])
-def test_a_worker_cannot_leave_its_cap_or_raise_it(series: Series, cheat: str) -> None:
+@pytest.mark.parametrize("cheat", ["escape", "raised_cap", "rewrites_the_graph"])
+def test_a_worker_cannot_leave_its_cap_or_raise_it_or_write_to_its_dataset(series: Series, cheat: str) -> None:
     record = run(series, cheat)
     assert record.status == "failed" and "Read-only file system" in record.reason
+
+
+@pytest.mark.skipif(not processes.can_confine(), reason="this user cannot give a worker a view of its own")
+def test_a_worker_can_write_to_nothing_that_judges_it(series: Series) -> None:
+    place = str(series.cache.folder.resolve())
+    record = execute(series, wanted(series, "opens_what_judges_it", place), table(series))
+    assert record.status == "ok", record.reason
 
 
 def test_seconds_of_digests_that_were_not_asked_for_stay_on_the_clock(series: Series) -> None:
