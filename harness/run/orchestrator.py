@@ -99,7 +99,7 @@ class _Execution:
     def __post_init__(self) -> None:
         self._run_id = new_run_id(self._config)
         folders = [self._series.artefacts(self._config.system)]
-        self._seen = Gathered(self._dataset, folders, self._series.disk_io, self._progress)
+        self._seen = Gathered(self._dataset, folders, self._series.disks, self._series.disk_io, self._progress)
         self._started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self._begin = time.monotonic()
 
