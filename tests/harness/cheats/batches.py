@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import torch
 
+from systems.interface import Batch
 from tests.harness.cheats.act import Act, Ids, cheat
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_sampler
@@ -33,6 +37,29 @@ class RewritesTheGraph(Act):
         indices[:] = 0
         indices.flush()
         self.system.sampler = make_sampler(workload)
+
+
+class _Shrinking(Batch):
+    """The whole mini-batch at the first looks, one without neighbours later."""
+
+    looks = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        """Count the looks at the structure."""
+        found = super().__getattribute__(name)
+        if name != "sampled":
+            return found
+        _Shrinking.looks += 1
+        return found if _Shrinking.looks % 8 < 4 else replace(found, blocks=())
+
+
+@cheat("")
+class ShrinksForTraining(Act):
+    """Shows the training step less than the digest."""
+
+    def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
+        """As a class of its own."""
+        return _Shrinking(sampled, torch.from_numpy(np.ascontiguousarray(rows)))
 
 
 @cheat(RULE)

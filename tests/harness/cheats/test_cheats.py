@@ -258,6 +258,11 @@ def test_a_worker_can_write_to_nothing_that_judges_it(series: Series) -> None:
     assert record.status == "ok", record.reason
 
 
+def test_a_mini_batch_that_could_look_otherwise_to_the_training_step_is_refused(series: Series) -> None:
+    record = run(series, "shrinks_for_training")
+    assert record.status == "failed" and "_Shrinking: a Batch itself is wanted" in record.reason
+
+
 def test_seconds_of_digests_that_were_not_asked_for_stay_on_the_clock(series: Series) -> None:
     record = run(series, "spends_time_on_checks")
     assert record.status == "ok", record.reason
