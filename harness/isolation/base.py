@@ -96,7 +96,7 @@ class IoStats:
     read_requests: int = 0
     write_bytes: int = 0
     write_requests: int = 0
-    by_disk: Mapping[str, IoStats] = field(default_factory=dict, compare=False, repr=False)
+    by_disk: Mapping[str, IoStats] = field(default_factory=dict, compare=False, repr=False, kw_only=True)
 
     @classmethod
     def over(cls, by_disk: Mapping[str, IoStats]) -> IoStats:
