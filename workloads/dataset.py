@@ -155,12 +155,14 @@ class Dataset:
             if size != entry.bytes:
                 verb = "truncated" if size < entry.bytes else "too long"
                 return f"{path} is {verb}: {size} bytes, {entry.bytes} expected"
-            dtype, shape, offset = read_header(path)
+            with path.open("rb") as file:
+                dtype, shape = read_header(file)
+                offset = file.tell()
         except FileNotFoundError:
             return f"{path} is missing"
         except OSError as error:
             return f"{path} cannot be read ({error.strerror})"
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             return f"{path} is corrupted: its npy header is not readable ({error})"
         if (dtype, shape, offset) != (np.dtype(entry.dtype), entry.shape, entry.data_offset):
             return (

@@ -9,8 +9,7 @@ import scipy.sparse as sp
 
 from workloads.dataset import Dataset, find_dataset
 from workloads.errors import BudgetError
-from workloads.importers import ImportOptions, guess_format, open_source
-from workloads.importers.source import FeatureSource
+from workloads.importers import ImportOptions, importer
 from workloads.kronecker import BaseGraph
 from workloads.making.csc import collect_csc
 from workloads.making.node_data import Progress
@@ -44,11 +43,14 @@ def load_base(base: str, data_root: Path, scratch: Path, max_memory: int, progre
     path = Path(base)
     if not path.is_file():
         return _of_dataset(find_dataset(base, data_root), max_memory)
-    graph = open_source(guess_format(path), path, ImportOptions(scratch, max_memory, progress=progress))
+    read = importer("npz" if path.suffix == ".npz" else "snap")
+    graph = read(path, ImportOptions(scratch, max_memory, progress=progress))
     indptr, indices = collect_csc(graph.edges, graph.num_nodes)
     features = None
     if graph.features is not None:
-        features = _sparse(graph.features)
+        # Sparse: dense bags of words would exceed the expansion's own buffers.
+        chunks = (sp.csr_matrix(chunk.astype(np.float32, copy=False)) for chunk in graph.features.chunks())
+        features = sp.csr_matrix(sp.vstack(list(chunks)))
     return BaseGraph(indptr, indices, graph.labels, features, graph.num_classes, path.name)
 
 
@@ -67,9 +69,3 @@ def _of_dataset(dataset: Dataset, max_memory: int) -> BaseGraph:
     return BaseGraph(
         dataset.load("indptr"), dataset.load("indices"), labels, features, dataset.num_classes, dataset.name
     )
-
-
-def _sparse(features: FeatureSource) -> sp.csr_matrix:
-    """Collect features as a sparse matrix: dense bags of words would exceed the expansion's own buffers."""
-    rows = [sp.csr_matrix(chunk.astype(np.float32, copy=False)) for chunk in features.chunks()]
-    return sp.csr_matrix(sp.vstack(rows))

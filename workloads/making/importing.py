@@ -13,7 +13,7 @@ import xxhash
 
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError
-from workloads.importers import IMPORTERS, ImportOptions, open_source
+from workloads.importers import ImportOptions, importer
 from workloads.importers.source import FeatureSource, GraphSource
 from workloads.making.csc import CscResult, build_csc
 from workloads.making.node_data import NodeDataSpec, make_labels, measure, write_generated_features
@@ -58,10 +58,7 @@ class ImportSpec:
         Raises:
             InputError: a setting is invalid; names the option and its valid values.
         """
-        if self.format not in IMPORTERS:
-            raise InputError(
-                f"--format is {self.format!r}, which is none of {', '.join(IMPORTERS)}", "choose one of them"
-            )
+        importer(self.format)
         if self.feature_dtype not in (None, "float32", "float16"):
             raise InputError(f"--dtype is {self.feature_dtype!r}", "choose float32 or float16")
         if self.labelled not in ("author", "loader"):
@@ -113,7 +110,7 @@ def import_dataset(
         raise DatasetError(f"there is nothing at {source}", "check the path")
     with DatasetWriter(target, recipe=spec.recipe(source), replace=replace) as writer:
         options = ImportOptions(writer.folder, max_memory, spec.classes, spec.labelled, progress)
-        graph = open_source(spec.format, source, options)
+        graph = importer(spec.format)(source, options)
         index_dtype = choose_index_dtype(spec.index_dtype, graph.num_nodes)
         symmetric = graph.symmetric if spec.symmetric is None else spec.symmetric
         result = build_csc(
