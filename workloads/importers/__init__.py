@@ -10,9 +10,9 @@ from workloads.importers.igb import open_igb
 from workloads.importers.npz import open_npz
 from workloads.importers.ogb import open_ogb
 from workloads.importers.snap import open_snap
-from workloads.importers.source import FeatureSource, GraphSource, ImportOptions
+from workloads.importers.source import GraphSource, ImportOptions
 
-__all__ = ["FeatureSource", "GraphSource", "ImportOptions", "importer"]
+__all__ = ["GraphSource", "ImportOptions", "importer"]
 
 _IMPORTERS: dict[str, Callable[[Path, ImportOptions], GraphSource]] = {
     "npz": open_npz,

@@ -24,7 +24,7 @@ FEATURE_BYTES_A_CHUNK = 16 << 20
 
 
 @dataclass(frozen=True)
-class FeatureSource:
+class FeatureRows:
     """A feature table [num_rows, dim] as a stream of row ranges.
 
     Attributes:
@@ -55,7 +55,7 @@ class GraphSource:
 
     num_nodes: int
     edges: Callable[[], Iterator[EdgeChunk]]
-    features: FeatureSource | None = None
+    features: FeatureRows | None = None
     labels: IntArray | None = None
     num_classes: int = 0
     splits: dict[str, IntArray] | None = None
@@ -119,19 +119,19 @@ def load_array(path: Path, what: str) -> npt.NDArray[Any]:
 
 def feature_source(
     shape: tuple[int, ...], dtype: npt.DTypeLike, read: Callable[[int], Iterable[npt.NDArray[Any]]]
-) -> FeatureSource:
+) -> FeatureRows:
     """Stream feature rows; float16 stays, other numbers become float32.
 
     `shape` and `dtype` are those of the source; `read(rows)` yields its rows in order, at most `rows` at a time.
     """
     kept = np.dtype(np.float16 if dtype == np.float16 else np.float32)
     rows = max(1, FEATURE_BYTES_A_CHUNK // (max(1, shape[1]) * max(np.dtype(dtype).itemsize, kept.itemsize)))
-    return FeatureSource(
+    return FeatureRows(
         shape[0], shape[1], kept, lambda: (np.ascontiguousarray(part, dtype=kept) for part in read(rows))
     )
 
 
-def table_source(table: npt.NDArray[Any], what: str) -> FeatureSource:
+def table_source(table: npt.NDArray[Any], what: str) -> FeatureRows:
     """Stream the feature rows of an array or memory map [N, D].
 
     Raises:

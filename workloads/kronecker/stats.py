@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads import _native
+from workloads.kronecker.spec import Int64
+from workloads.mapped import small_maps
 
 _CHUNK = 1 << 20
 _CLUSTERING_NODES = 2000
@@ -44,15 +46,11 @@ class GraphStats:
     homophily: float | None
     homophily_by_chance: float | None
 
-    def as_dict(self) -> dict[str, float | int | None]:
-        """Return the measures for a manifest."""
-        return asdict(self)
-
 
 def graph_stats(
-    indptr: npt.NDArray[np.int64],
+    indptr: Int64,
     indices: npt.NDArray[Any],
-    labels: npt.NDArray[np.int64] | None = None,
+    labels: Int64 | None = None,
     *,
     sources: bool = True,
     seed: int = 0,
@@ -93,6 +91,12 @@ def graph_stats(
     )
 
 
+def measure(indptr: Int64, indices: npt.NDArray[Any], labels: Int64 | None) -> dict[str, float | int | None]:
+    """Measure a graph for its manifest, as `graph_stats`."""
+    with small_maps(indptr, indices, labels):
+        return asdict(graph_stats(indptr, indices, labels))
+
+
 def degree_skew(histogram: npt.NDArray[Any]) -> tuple[float, float, int]:
     """Compute the top 1 % of nodes' edge share, the Gini coefficient and the largest degree from a histogram."""
     degrees = np.flatnonzero(histogram)
@@ -113,29 +117,21 @@ def degree_skew(histogram: npt.NDArray[Any]) -> tuple[float, float, int]:
     return float(share / total), float(1 - area), int(degrees[-1])
 
 
-def _degree_histogram(indptr: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _degree_histogram(indptr: Int64) -> Int64:
     histogram = np.zeros(1, dtype=np.int64)
     for start in range(0, indptr.shape[0] - 1, _CHUNK):
-        counted = np.bincount(np.diff(indptr[start : start + _CHUNK + 1]))
-        if counted.shape[0] > histogram.shape[0]:
-            counted[: histogram.shape[0]] += histogram
-            histogram = counted
-        else:
-            histogram[: counted.shape[0]] += counted
+        counted = np.bincount(np.diff(indptr[start : start + _CHUNK + 1]), minlength=histogram.shape[0])
+        counted[: histogram.shape[0]] += histogram
+        histogram = counted
     return histogram
 
 
-def _lists_ascend(indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any], sample: npt.NDArray[np.int64]) -> bool:
+def _lists_ascend(indptr: Int64, indices: npt.NDArray[Any], sample: Int64) -> bool:
     """Return whether the lists of all sampled nodes ascend, from which all lists are assumed to ascend."""
     return all(bool((np.diff(indices[indptr[v] : indptr[v + 1]]) >= 0).all()) for v in sample.tolist())
 
 
-def _agreement_by_chance(
-    indptr: npt.NDArray[np.int64],
-    indices: npt.NDArray[Any],
-    labels: npt.NDArray[np.int64],
-    sample: npt.NDArray[np.int64],
-) -> float | None:
+def _agreement_by_chance(indptr: Int64, indices: npt.NDArray[Any], labels: Int64, sample: Int64) -> float | None:
     """Sum over classes the product of their shares among targets and sources of the sampled nodes' edges."""
     some = sample[:: max(1, sample.shape[0] // 5000)]
     starts, ends = indptr[some], indptr[some + 1]
