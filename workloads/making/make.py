@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from workloads.dataset import Dataset, find_dataset
-from workloads.errors import BudgetError, InputError, check_choice
+from workloads.errors import BudgetError, InputError
 from workloads.importers import ImportOptions, importer
 from workloads.kronecker import BaseGraph, GenerateSpec, Kind, Progress, TopologyPlan, plan_topology
 from workloads.kronecker.stats import measure
@@ -76,7 +76,6 @@ class MakeSpec:
             near = difflib.get_close_matches(self.kind, kinds, n=1)
             fix = f"did you mean {near[0]}?" if near else f"choose {', '.join(kinds)}"
             raise InputError(f"--kind is {self.kind!r}, which is none of {', '.join(kinds)}", fix)
-        check_choice("--index-dtype", self.index_dtype, ("auto", "int32", "int64"))
         self.node_data.check()
         check_fractions(*self.fractions)
         self.generate_spec(None, 1 << 30)
@@ -85,12 +84,12 @@ class MakeSpec:
         """Return the settings of the topology."""
         return GenerateSpec(
             kind=cast(Kind, self.kind),
-            nodes=self.nodes or None,
-            edges=self.edges or None,
-            expand=self.expand or None,
+            nodes=self.nodes,
+            edges=self.edges,
+            expand=self.expand,
             seed=self.seed,
             max_memory=max_memory,
-            index_dtype=None if self.index_dtype == "auto" else self.index_dtype,
+            index_dtype=self.index_dtype,
             base=base,
             communities=self.node_data.classes if self.labels == "homophilous" else 0,
         )
