@@ -24,12 +24,29 @@ _CHECK_NODES = 1 << 24  # nodes whose splits are checked at a time
 
 
 class Dataset:
-    """A dataset on disk, opened read-only from the folder `path`; holds no file open and no array in memory."""
+    """A dataset on disk, opened read-only; holds no file open and no array in memory.
+
+    Attributes:
+        path, name: folder of the dataset, and the folder's name.
+        num_nodes, num_edges: numbers of nodes, N, and of directed edges, E.
+        dim: number of feature columns, D.
+        num_classes: number of classes: labels are in [0, num_classes), or -1 for an unlabelled node.
+        feature_dtype: element type of the feature rows, float32 or float16.
+        index_dtype: element type of the neighbour lists, int32 or int64.
+        feature_bytes, topology_bytes: bytes of the feature table and of the neighbour lists (the data of `indices`).
+        total_bytes: bytes of all `.npy` files.
+        fingerprint: digest of the content, 16 hexadecimal digits, equal for equal bytes under any name or path.
+    """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
-        self.path = path
-        self.name = path.name
-        self.manifest = manifest
+        self.path, self.name, self.manifest = path, path.name, manifest
+        self.num_nodes, self.num_edges, self.dim = manifest.num_nodes, manifest.num_edges, manifest.dim
+        self.num_classes, self.fingerprint = manifest.num_classes, manifest.fingerprint
+        self.feature_dtype: np.dtype[Any] = np.dtype(manifest.feature_dtype)
+        self.index_dtype: np.dtype[Any] = np.dtype(manifest.index_dtype)
+        self.feature_bytes = self.num_nodes * self.dim * self.feature_dtype.itemsize
+        self.topology_bytes = self.num_edges * self.index_dtype.itemsize
+        self.total_bytes = sum(entry.bytes for entry in manifest.files.values())
 
     @classmethod
     def open(cls, path: Path | str) -> Dataset:
@@ -46,56 +63,6 @@ class Dataset:
             if fault := dataset._cheap_fault(part):
                 raise DatasetError(fault, _MAKE_AGAIN)
         return dataset
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of nodes, N."""
-        return self.manifest.num_nodes
-
-    @property
-    def num_edges(self) -> int:
-        """Number of directed edges, E."""
-        return self.manifest.num_edges
-
-    @property
-    def dim(self) -> int:
-        """Number of feature columns, D."""
-        return self.manifest.dim
-
-    @property
-    def num_classes(self) -> int:
-        """Number of classes: labels are in [0, num_classes), or -1 for an unlabelled node."""
-        return self.manifest.num_classes
-
-    @property
-    def feature_dtype(self) -> np.dtype[Any]:
-        """Element type of the feature rows, float32 or float16."""
-        return np.dtype(self.manifest.feature_dtype)
-
-    @property
-    def index_dtype(self) -> np.dtype[Any]:
-        """Element type of the neighbour lists, int32 or int64."""
-        return np.dtype(self.manifest.index_dtype)
-
-    @property
-    def feature_bytes(self) -> int:
-        """Bytes of the feature table, N * D * itemsize."""
-        return self.num_nodes * self.dim * self.feature_dtype.itemsize
-
-    @property
-    def topology_bytes(self) -> int:
-        """Bytes of the neighbour lists (the data of `indices`)."""
-        return self.num_edges * self.index_dtype.itemsize
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of all `.npy` files."""
-        return sum(entry.bytes for entry in self.manifest.files.values())
-
-    @property
-    def fingerprint(self) -> str:
-        """Digest of the content, 16 hexadecimal digits, equal for datasets of equal bytes under any name or path."""
-        return self.manifest.fingerprint
 
     def file(self, part: Part) -> Path:
         """Return the path of the part's `.npy` file."""

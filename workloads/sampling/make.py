@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads.errors import InputError
+from workloads.sampling.batch import Int64, Lists
 from workloads.sampling.listing import find
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.sampling.seeds import PartitionPlan, SeedPlan
@@ -18,12 +19,12 @@ from workloads.workload import Workload
 def make_sampler(
     workload: Workload,
     *,
-    indptr: npt.NDArray[np.int64] | None = None,
-    indices: npt.NDArray[np.int32] | npt.NDArray[np.int64] | None = None,
-    labels: npt.NDArray[np.int64] | None = None,
+    indptr: Int64 | None = None,
+    indices: Lists | None = None,
+    labels: Int64 | None = None,
     threads: int = 1,
-    cached: tuple[npt.NDArray[np.int64], npt.NDArray[np.int32] | npt.NDArray[np.int64]] | None = None,
-    names: npt.NDArray[np.int64] | None = None,
+    cached: tuple[Int64, Lists] | None = None,
+    names: Int64 | None = None,
     hops: int | None = None,
 ) -> NeighborSampler:
     """Make the sampler that a workload names.
