@@ -31,23 +31,18 @@ class LaneSpan:
 
 
 class Event:
-    """Completion of a copy whose bytes have moved, at a moment that may lie ahead (emulated)."""
+    """Completion of a copy whose bytes have moved, at `ended_at` (monotonic seconds), which may be yet to come."""
 
     def __init__(self, ended_at: float) -> None:
-        self._ended_at = ended_at
+        self.ended_at = ended_at
 
     def wait(self) -> None:
         """Wait until the device may read the bytes and the caller may reuse the source."""
-        wait_until(self._ended_at)
+        wait_until(self.ended_at)
 
     def done(self) -> bool:
         """Return whether `wait` would return at once."""
-        return time.monotonic() >= self._ended_at
-
-    @property
-    def ended_at(self) -> float:
-        """Monotonic seconds at which the copy ended (emulated: will end); blocks until then on real devices."""
-        return self._ended_at
+        return time.monotonic() >= self.ended_at
 
 
 class Accelerator(ABC):

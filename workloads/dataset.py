@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ __all__ = ["PARTS", "Dataset", "Manifest", "Part", "find_dataset", "list_dataset
 
 Array = npt.NDArray[Any]
 _MAKE_AGAIN = "`outcore data verify` names every fault; make or import it again"
+_SPLITS: tuple[Part, ...] = ("train", "valid", "test")
 _CHECK_CHUNK = 1 << 20  # values at a time
 _CHECK_NODES = 1 << 24  # nodes whose splits are checked at a time
 
@@ -94,22 +96,18 @@ class Dataset:
 
         `progress` is called with the part's name and the fraction of bytes read. Returns one sentence for each fault.
         """
-        faults: list[str] = []
-        sound: set[Part] = set()
         found: dict[Part, str] = {}
-        done = 0
+        faults, done = [], 0
         for part in PARTS:
             if progress:
                 progress(part, done / max(1, self.total_bytes))
-            fault = self._cheap_fault(part)
-            if fault is None:
-                found[part] = file_digest(self.file(part))
-                if found[part] == self.manifest.files[part].xxh3:
-                    sound.add(part)
-            else:
+            if fault := self._cheap_fault(part):
                 faults.append(fault)
+            else:
+                found[part] = file_digest(self.file(part))
             done += self.manifest.files[part].bytes
-        faults += [self._digest_fault(part, found[part]) for part in PARTS if part in found and part not in sound]
+        sound = {part for part, digest in found.items() if digest == self.manifest.files[part].xxh3}
+        faults += [self._digest_fault(part, digest) for part, digest in found.items() if part not in sound]
         faults += self._content_faults(sound)
         if progress:
             progress("done", 1.0)
@@ -158,17 +156,12 @@ class Dataset:
                     at = start + int(np.argmax(chunk[1:] < chunk[:-1]))
                     faults.append(f"{self.file('indptr')} decreases after node {at}")
                     break
-        limits: dict[Part, tuple[int, int]] = {
-            "indices": (0, self.num_nodes),
-            "labels": (-1, self.num_classes),
-            "train": (0, self.num_nodes),
-            "valid": (0, self.num_nodes),
-            "test": (0, self.num_nodes),
-        }
-        for part, (low, high) in limits.items():
+        nodes = (0, self.num_nodes)
+        limits: dict[Part, tuple[int, int]] = {"indices": nodes, "labels": (-1, self.num_classes)}
+        for part, (low, high) in (limits | dict.fromkeys(_SPLITS, nodes)).items():
             if part in sound and (fault := self._range_fault(part, low, high)):
                 faults.append(fault)
-        if not faults and {"labels", "train", "valid", "test"} <= sound:
+        if not faults and {"labels", *_SPLITS} <= sound:
             faults += self._split_faults()
         return faults
 
@@ -184,17 +177,15 @@ class Dataset:
         return None
 
     def _split_faults(self) -> list[str]:
-        splits: tuple[Part, ...] = ("train", "valid", "test")
         twice: set[Part] = set()
         unlabelled: set[Part] = set()
         labels = self.memmap("labels")
-        ids_of = {part: self.memmap(part) for part in splits}
+        ids_of = {part: self.memmap(part) for part in _SPLITS}
         with small_maps(labels, *ids_of.values()):
             # By ranges of nodes, so that memory does not grow with the graph.
             for first in range(0, self.num_nodes, _CHECK_NODES):
                 taken = np.zeros(min(_CHECK_NODES, self.num_nodes - first), dtype=np.uint8)
-                for part in splits:
-                    values = ids_of[part]
+                for part, values in ids_of.items():
                     for start in range(0, values.shape[0], _CHECK_CHUNK):
                         chunk = values[start : start + _CHECK_CHUNK]
                         ids = chunk[(chunk >= first) & (chunk < first + len(taken))]
@@ -203,13 +194,8 @@ class Dataset:
                         taken[ids - first] = 1
                         if bool((labels[ids] < 0).any()):
                             unlabelled.add(part)
-        faults = []
-        for part in splits:
-            if part in twice:
-                faults.append(f"{self.file(part)} names a node twice, or one of another split")
-            if part in unlabelled:
-                faults.append(f"{self.file(part)} names a node without a label")
-        return faults
+        kinds = ((twice, "twice, or one of another split"), (unlabelled, "without a label"))
+        return [f"{self.file(part)} names a node {what}" for part in _SPLITS for parts, what in kinds if part in parts]
 
 
 def list_datasets(root: Path | str) -> list[Dataset]:
@@ -220,10 +206,8 @@ def list_datasets(root: Path | str) -> list[Dataset]:
     found = []
     for path in sorted(folder.iterdir()):
         if not path.name.startswith(".") and (path / MANIFEST_NAME).is_file():
-            try:
+            with suppress(DatasetError):
                 found.append(Dataset.open(path))
-            except DatasetError:
-                continue
     return found
 
 

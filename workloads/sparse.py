@@ -77,9 +77,8 @@ def _with_self_loops(block: Block) -> tuple[np.ndarray[Any, Any], np.ndarray[Any
     numbers = np.arange(block.num_dst, dtype=np.int32)
     destinations = np.repeat(numbers, np.diff(block.indptr))
     kept = block.indices != destinations
-    degrees = np.bincount(destinations[kept], minlength=block.num_dst) + 1
     indptr = np.zeros(block.num_dst + 1, dtype=np.int64)
-    np.cumsum(degrees, out=indptr[1:])
+    np.cumsum(np.bincount(destinations[kept], minlength=block.num_dst) + 1, out=indptr[1:])
     indices = np.empty(int(indptr[-1]), dtype=np.int32)
     last = np.zeros(indices.shape[0], dtype=bool)
     last[indptr[1:] - 1] = True

@@ -191,4 +191,3 @@ def test_measures_do_not_depend_on_threads_and_count_sources() -> None:
     assert one == two
     counts = np.bincount(graph.indices, minlength=120)
     assert one.top1_source_share == pytest.approx(np.sort(counts)[-2:].sum() / counts.sum())
-    assert graph_stats(graph.indptr, graph.indices, sources=False).top1_source_share is None

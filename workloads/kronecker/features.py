@@ -16,6 +16,7 @@ from workloads.mapped import small_maps
 _SWEEPS = 10
 # Length of the class centres in units of the noise: a single row reveals its class most of the time, not always.
 SIGNAL = 3.0
+_BASE_NOISE = 0.1
 _CENTRE_IDS = 1 << 62  # beyond any node's id, so that no node shares its draws with a centre
 _PROJECTION_IDS = 1 << 61
 _CHUNK_BYTES = 16 << 20
@@ -56,19 +57,16 @@ class FeatureSource:
         self._group, self._seed, self._noise, self._threads = group, seed, noise, max(1, threads)
 
     @classmethod
-    def of_classes(
-        cls, labels: Int64, num_classes: int, dim: int, *, signal: float = SIGNAL, **options: Any
-    ) -> FeatureSource:
+    def of_classes(cls, labels: Int64, num_classes: int, dim: int, **options: Any) -> FeatureSource:
         """Make rows of class centres plus noise; a node without label (negative) gets noise alone.
 
         Args:
             labels: int64 [N].
             num_classes: number of classes.
             dim: D.
-            signal: root-mean-square distance of a centre from the origin, in units of the noise, for any D.
-            options: `dtype`, `seed`, `noise`, `threads`.
+            options: `dtype`, `seed`, `threads`.
         """
-        centres = class_centres(num_classes, dim, int(options.get("seed", 0)), signal)
+        centres = class_centres(num_classes, dim, int(options.get("seed", 0)))
         with_none = np.concatenate([centres, np.zeros((1, dim), dtype=np.float32)])
 
         def group(ids: Int64) -> Int64:
@@ -78,9 +76,7 @@ class FeatureSource:
         return cls(labels.shape[0], with_none, group, **options)
 
     @classmethod
-    def of_base(
-        cls, base_features: Any, num_nodes: int, dim: int, *, noise: float = 0.1, **options: Any
-    ) -> FeatureSource:
+    def of_base(cls, base_features: Any, num_nodes: int, dim: int, **options: Any) -> FeatureSource:
         """Make rows of base rows plus a little noise; node v is a copy of base node `v % base nodes`.
 
         Args:
@@ -88,11 +84,10 @@ class FeatureSource:
                 signs, then scaled to a standard deviation of 1 over all entries.
             num_nodes: N.
             dim: D.
-            noise: standard deviation of the noise.
             options: `dtype`, `seed`, `threads`.
         """
         table = projected(base_features, dim, int(options.get("seed", 0)))
-        return cls(num_nodes, table, lambda ids: ids % table.shape[0], noise=noise, **options)
+        return cls(num_nodes, table, lambda ids: ids % table.shape[0], noise=_BASE_NOISE, **options)
 
     @classmethod
     def random(cls, num_nodes: int, dim: int, **options: Any) -> FeatureSource:
@@ -111,9 +106,9 @@ class FeatureSource:
             _native.feature_rows16(*arguments, out.view(np.uint16))
         return out
 
-    def chunks(self, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[npt.NDArray[Any]]:
-        """Yield all rows in order, in arrays of about `chunk_bytes`; the next chunk overwrites the last one."""
-        step = max(1, chunk_bytes // (self.dim * self.dtype.itemsize))
+    def chunks(self) -> Iterator[npt.NDArray[Any]]:
+        """Yield all rows in order, in arrays of about 16 MiB; the next chunk overwrites the last one."""
+        step = max(1, _CHUNK_BYTES // (self.dim * self.dtype.itemsize))
         buffer = np.empty((min(step, self.num_nodes), self.dim), dtype=self.dtype)
         for first in range(0, self.num_nodes, step):
             ids = np.arange(first, min(self.num_nodes, first + step), dtype=np.int64)
@@ -145,10 +140,10 @@ def random_labels(num_nodes: int, num_classes: int, seed: int, first: int = 0) -
     return out
 
 
-def class_centres(num_classes: int, dim: int, seed: int, signal: float = SIGNAL) -> npt.NDArray[np.float32]:
-    """Draw the class centres by counter, float32 [num_classes, dim], of length about `signal` for any `dim`."""
+def class_centres(num_classes: int, dim: int, seed: int) -> npt.NDArray[np.float32]:
+    """Draw the class centres by counter, float32 [num_classes, dim], of length about `SIGNAL` for any `dim`."""
     ids = _CENTRE_IDS + np.arange(num_classes, dtype=np.int64)
-    return _draws(ids, dim, seed) * np.float32(signal / np.sqrt(dim))
+    return _draws(ids, dim, seed) * np.float32(SIGNAL / np.sqrt(dim))
 
 
 def projected(features: Any, dim: int, seed: int) -> npt.NDArray[np.float32]:

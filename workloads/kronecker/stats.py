@@ -29,7 +29,7 @@ class GraphStats:
         top1_degree_share: share of all edges that lead into the 1 % of nodes of highest in-degree.
         gini: Gini coefficient of the in-degrees.
         top1_source_share: share of all edges from the 1 % of nodes of highest out-degree (an estimate of a cache's
-            hits); None: not counted.
+            hits).
         clustering: mean local clustering of sampled nodes, with links of either direction.
         homophily: share of sampled edges whose ends have the same label, None without labels.
         homophily_by_chance: the same share for labels spread over the edges' ends at random, None without labels.
@@ -41,44 +41,32 @@ class GraphStats:
     max_degree: int
     top1_degree_share: float
     gini: float
-    top1_source_share: float | None
+    top1_source_share: float
     clustering: float
     homophily: float | None
     homophily_by_chance: float | None
 
 
-def graph_stats(
-    indptr: Int64,
-    indices: npt.NDArray[Any],
-    labels: Int64 | None = None,
-    *,
-    sources: bool = True,
-    seed: int = 0,
-    threads: int = 0,
-) -> GraphStats:
-    """Measure a graph; the arrays may be memory-mapped.
+def graph_stats(indptr: Int64, indices: npt.NDArray[Any], labels: Int64 | None = None, threads: int = 0) -> GraphStats:
+    """Measure a graph; the arrays may be memory-mapped, all of `indices` is read, and 8 N bytes are taken.
 
     Args:
         indptr: int64 [N + 1].
         indices: int32 or int64 [E], in-neighbours.
         labels: int64 [N], negative for unlabelled nodes.
-        sources: whether to count out-degrees too (reads all of `indices`, takes 8 N bytes).
-        seed: seed of the samples.
         threads: number of threads; 0: one a processor.
     """
     threads = threads or len(os.sched_getaffinity(0))
     nodes, edges = indptr.shape[0] - 1, indices.shape[0]
     top1, gini, most = degree_skew(_degree_histogram(indptr))
-    source_share = None
-    if sources:
-        out_degrees = np.zeros(nodes, dtype=np.int64)
-        for start in range(0, edges, 16 * _CHUNK):
-            _native.count_sources(indices[start : start + 16 * _CHUNK], out_degrees, threads)
-        source_share = degree_skew(np.bincount(out_degrees))[0]
-    rng = np.random.Generator(np.random.Philox(key=seed))
+    out_degrees = np.zeros(nodes, dtype=np.int64)
+    for start in range(0, edges, 16 * _CHUNK):
+        _native.count_sources(indices[start : start + 16 * _CHUNK], out_degrees, threads)
+    source_share = degree_skew(np.bincount(out_degrees))[0]
+    rng = np.random.Generator(np.random.Philox(key=0))
     sample = np.sort(rng.choice(nodes, min(nodes, _CLUSTERING_NODES), replace=False)).astype(np.int64)
     clustering = _native.clustering(
-        indptr, indices, sample, _CLUSTERING_PAIRS, _lists_ascend(indptr, indices, sample), seed, threads
+        indptr, indices, sample, _CLUSTERING_PAIRS, _lists_ascend(indptr, indices, sample), 0, threads
     )
     agreeing, chance = None, None
     if labels is not None:

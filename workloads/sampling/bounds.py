@@ -14,7 +14,7 @@ import numpy.typing as npt
 from workloads.errors import InputError
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
-from workloads.sampling.seeds import PartitionPlan, SeedPlan, plan_bytes
+from workloads.sampling.seeds import plan_bytes
 from workloads.workload import Workload
 
 # The harness may have sampled fewer epochs than a run has: allow for larger mini-batches in the others.
@@ -71,13 +71,7 @@ def keep_bounds(workload: Workload, bounds: BatchBounds) -> None:
     _KEPT[_identity(workload)] = bounds
 
 
-def largest_batch(
-    workload: Workload,
-    *,
-    epochs: int = 1,
-    sampler: NeighborSampler | None = None,
-    plan: SeedPlan | PartitionPlan | None = None,
-) -> BatchBounds:
+def largest_batch(workload: Workload, *, epochs: int = 1, sampler: NeighborSampler | None = None) -> BatchBounds:
     """Compute exact bounds of the batches of epochs 0 to `epochs - 1`, by sampling all of them.
 
     Costs the sampling of those epochs and holds one batch at a time; the harness keeps the result with the workload.
@@ -85,7 +79,7 @@ def largest_batch(
     Args:
         workload: workload to sample.
         epochs: number of warm-up and measured epochs.
-        sampler, plan: sampler and seed plan of this workload; None: new ones.
+        sampler: sampler of this workload; None: a new one.
 
     Raises:
         InputError: there is no epoch.
@@ -95,7 +89,7 @@ def largest_batch(
     kept = _KEPT.get(_identity(workload))
     if kept is not None and len(kept.nodes_by_batch) >= epochs:
         return kept
-    plan = plan or make_seed_plan(workload)
+    plan = make_seed_plan(workload)
     sampler = sampler or make_sampler(workload)
     nodes, edges = (np.zeros((epochs, plan.num_batches), dtype=np.int64) for _ in range(2))
     max_nbytes = 0
