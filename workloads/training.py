@@ -62,8 +62,7 @@ class Trainer:
 
     Args:
         spec: model to train.
-        in_dim: width of a feature row.
-        num_classes: width of the output.
+        in_dim, num_classes: width of a feature row and of the output.
         accelerator: device of the training.
         seed: seed of the run, on which alone initial weights and dropout depend.
         group: ranks of the run, which take each step together with the mean of their gradients; None: one process.

@@ -88,10 +88,8 @@ def rmat_base(
     """Draw an R-MAT graph of exactly `edges` edges in memory, without duplicates and self-loops.
 
     Args:
-        nodes: N.
-        edges: E.
-        seed: seed of the draws.
-        threads: number of threads.
+        nodes, edges: N and E.
+        seed, threads: seed of the draws, and number of threads.
         permute: whether to relabel the nodes at random; else low ids have high degrees.
         communities: number of classes to plant, which become the labels.
 

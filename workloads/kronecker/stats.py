@@ -51,8 +51,7 @@ def graph_stats(indptr: Int64, indices: npt.NDArray[Any], labels: Int64 | None =
     """Measure a graph; the arrays may be memory-mapped, all of `indices` is read, and 8 N bytes are taken.
 
     Args:
-        indptr: int64 [N + 1].
-        indices: int32 or int64 [E], in-neighbours.
+        indptr, indices: in-neighbours of the graph.
         labels: int64 [N], negative for unlabelled nodes.
         threads: number of threads; 0: one a processor.
     """

@@ -49,7 +49,7 @@ def build_csc(
     Args:
         edges: yields all edges in chunks; called twice, with equal results.
         num_nodes: N; at most 3 * 10**9, since a pair of ids in a range must fit 63 bits.
-        writer: writer of `indptr` and `indices`; its folder holds the temporary files (8 bytes an edge).
+        writer: writer of the dataset; its folder holds the temporary files (8 bytes an edge).
         index_dtype: `int32` or `int64`.
         max_memory: most bytes for edges in memory. Degrees and `indptr` (16 bytes a node) come on top.
         symmetric: whether to take each edge in both directions.

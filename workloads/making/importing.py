@@ -93,10 +93,9 @@ def import_dataset(
 
     Args:
         source: file or folder of the graph.
-        target: folder of the dataset, which gives its name.
+        target, replace: as `path` and `replace` of `DatasetWriter`.
         spec: settings of the import.
         max_memory: most bytes for edges in memory; node arrays come on top.
-        replace: whether to replace an existing dataset.
         progress: called with the stage and its done fraction.
 
     Raises:

@@ -31,19 +31,13 @@ class MakeSpec:
     """Settings of a generated dataset; equal specifications give equal bytes.
 
     Attributes:
-        kind: `rmat`, `kronecker` or `fractal`.
-        nodes: number of nodes, N (0: as base and `expand` give).
-        edges: number of edges, E (0: the generator's default).
-        dim: number of feature columns.
-        dtype: `float32` or `float16`.
+        kind, nodes, edges, expand, seed, index_dtype: as in `GenerateSpec`.
+        dim, dtype: as in `NodeDataSpec`.
         classes: number of generated classes (0: 16); a base that has labels keeps its own.
         fractions: shares of train, valid and test among the labelled nodes.
         base: name of a dataset, path of one, or an `.npz` or SNAP file; empty: an R-MAT base is drawn.
-        expand: number of copies of the base's nodes (0: as `nodes` gives).
         labels: `homophilous` (the base's own, else communities) or `random`.
         features: `learnable` (the base's rows or the class's centre, plus noise) or `random`.
-        seed: seed of all draws.
-        index_dtype: `auto`, `int32` or `int64`.
     """
 
     kind: str

@@ -70,12 +70,10 @@ def write_generated_features(
     """Write `features` by counter, some rows at a time, so that memory does not grow with the graph.
 
     Args:
-        writer: writer of the dataset.
+        writer, progress: writer of the dataset, and a function that is called with the stage and its done fraction.
         spec: columns, dtype and kind.
-        labels: int64 [N], may be memory-mapped.
-        num_classes: number of classes.
+        labels, num_classes: int64 [N], may be memory-mapped, and number of classes.
         seed: seed of the draws.
-        progress: called with the stage and its done fraction.
         base_features: features of a base graph, for `FeatureSource.of_base`; None: class centres.
     """
     num_nodes = labels.shape[0]
