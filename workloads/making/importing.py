@@ -18,8 +18,14 @@ from workloads.importers.source import FeatureRows, GraphSource
 from workloads.kronecker import Progress
 from workloads.kronecker.stats import measure
 from workloads.making.csc import CscResult, build_csc
-from workloads.making.node_data import NodeDataSpec, make_labels, write_features, write_generated_features
-from workloads.making.splits import check_fractions, write_splits
+from workloads.making.node_data import (
+    NodeDataSpec,
+    check_fractions,
+    make_labels,
+    write_features,
+    write_generated_features,
+    write_splits,
+)
 from workloads.making.writer import DatasetWriter
 from workloads.npyfile import file_digest
 

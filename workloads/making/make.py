@@ -16,8 +16,13 @@ from workloads.importers import ImportOptions, importer
 from workloads.kronecker import BaseGraph, GenerateSpec, Kind, Progress, TopologyPlan, plan_topology
 from workloads.kronecker.stats import measure
 from workloads.making.csc import collect_csc
-from workloads.making.node_data import NodeDataSpec, make_labels, write_generated_features
-from workloads.making.splits import check_fractions, write_splits
+from workloads.making.node_data import (
+    NodeDataSpec,
+    check_fractions,
+    make_labels,
+    write_generated_features,
+    write_splits,
+)
 from workloads.making.writer import DatasetWriter
 from workloads.npyfile import file_digest
 from workloads.units import format_bytes
