@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 from workloads.sampling.batch import Block
 from workloads.sparse import Graph, attend, edge_softmax, neighbourhood, relu_
 from workloads.workload import ModelSpec
@@ -282,8 +282,7 @@ def make_model(spec: ModelSpec, in_dim: int, num_classes: int, seed: int = 0) ->
     Raises:
         InputError: the model is unknown, has no layer, or its heads do not divide its hidden width.
     """
-    if spec.layers < 1:
-        raise InputError(f"layers is {spec.layers}", "a model needs at least one")
+    require(spec.layers >= 1, f"layers is {spec.layers}", "a model needs at least one")
     generator = torch.Generator().manual_seed(seed)
     widths = layer_widths(spec, in_dim, num_classes)
     layers: list[Layer] = []

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from workloads.errors import DatasetError, InputError
+from workloads.errors import DatasetError, InputError, require
 from workloads.importers.source import (
     GraphSource,
     ImportOptions,
@@ -83,8 +83,7 @@ def _find(path: Path) -> Path:
     if len(found) > 1:
         names = ", ".join(folder.name for folder in found)
         raise InputError(f"{path} holds several sizes ({names})", "give the folder of one of them")
-    if not found:
-        raise InputError(f"{path} is not an IGB folder (it holds no processed/paper)", "give the folder of one size")
+    require(found, f"{path} is not an IGB folder (it holds no processed/paper)", "give the folder of one size")
     return found[0] / "processed"
 
 

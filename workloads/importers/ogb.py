@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from workloads.errors import DatasetError, InputError
+from workloads.errors import DatasetError, InputError, require
 from workloads.importers.source import (
     EDGES_A_CHUNK,
     EdgeChunk,
@@ -64,8 +64,7 @@ def _text_layout(folder: Path, options: ImportOptions) -> GraphSource:
 
     def edges() -> Iterator[EdgeChunk]:
         for frame in _frames(raw / "edge.csv.gz", EDGES_A_CHUNK, np.int64):
-            if frame.shape[1] != 2:
-                raise InputError(f"{raw / 'edge.csv.gz'} has {frame.shape[1]} columns, not 2")
+            require(frame.shape[1] == 2, f"{raw / 'edge.csv.gz'} has {frame.shape[1]} columns, not 2")
             yield frame[:, 0], frame[:, 1]
 
     features, feature_file = None, raw / "node-feat.csv.gz"
@@ -130,8 +129,7 @@ def _splits(folder: Path) -> tuple[dict[str, IntArray] | None, list[str]]:
     schemes = sorted(child for child in (folder / "split").glob("*") if child.is_dir())
     if not schemes:
         return None, []
-    if len(schemes) > 1:
-        raise InputError(f"{folder / 'split'} holds {len(schemes)} split schemes", "leave one of them there")
+    require(len(schemes) <= 1, f"{folder / 'split'} holds {len(schemes)} split schemes", "leave one of them there")
     if (schemes[0] / "split_dict.pt").is_file():
         return _load_splits(schemes[0] / "split_dict.pt"), [f"split {schemes[0].name}"]
     splits = {

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads import _native
-from workloads.errors import InputError
+from workloads.errors import require
 from workloads.kronecker.spec import Int64
 from workloads.mapped import small_maps
 
@@ -49,8 +49,7 @@ class FeatureSource:
             threads: number of threads that fill rows.
         """
         self.num_nodes, self.dim, self.dtype = num_nodes, int(centres.shape[1]), np.dtype(dtype)
-        if self.dtype not in (np.float32, np.float16):
-            raise InputError(f"features cannot be {self.dtype}", "use float32 or float16")
+        require(self.dtype in (np.float32, np.float16), f"features cannot be {self.dtype}", "use float32 or float16")
         self._centres = np.ascontiguousarray(centres, dtype=np.float32)
         self._group, self._seed, self._noise, self._threads = group, seed, noise, max(1, threads)
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads import _native
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 from workloads.kronecker.spec import DEFAULT_MEAN_DEGREE, BaseGraph, GenerateSpec, Progress, TopologyPlan, TopologySink
 from workloads.kronecker.stream import STREAM_BYTES, PartWriter
 
@@ -21,12 +21,10 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
         InputError: `nodes` is missing or above 2^32, or options of the expansions are given.
         BudgetError: `max_memory` does not hold `indptr` and the longest list.
     """
-    if not spec.nodes:
-        raise InputError("--kind rmat needs --nodes", "give for example --nodes 2M --edges 40M")
+    require(spec.nodes, "--kind rmat needs --nodes", "give for example --nodes 2M --edges 40M")
     if spec.base is not None or spec.expand:
         raise InputError("--kind rmat takes no --base and no --expand", "use --kind kronecker or fractal")
-    if spec.nodes > 1 << 32:
-        raise InputError(f"--kind rmat takes at most 2^32 nodes, {spec.nodes} asked", "use --kind kronecker")
+    require(spec.nodes <= 1 << 32, f"--kind rmat takes at most 2^32 nodes, {spec.nodes} asked", "use --kind kronecker")
     nodes = spec.nodes
     edges = spec.edges or DEFAULT_MEAN_DEGREE * nodes
     dtype = spec.dtype_for(nodes)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import xxhash
 
 from workloads.dataset import Dataset
-from workloads.errors import DatasetError, InputError, check_choice
+from workloads.errors import DatasetError, InputError, check_choice, require
 from workloads.importers import ImportOptions, importer
 from workloads.importers.source import FeatureRows, GraphSource
 from workloads.kronecker import Progress
@@ -72,8 +72,7 @@ class ImportSpec:
                 f"--labelled {self.labelled} is for IGB, whose loader counts padding; --format is {self.format}",
                 "leave it out",
             )
-        if self.classes < 0 or self.seed < 0:
-            raise InputError("--classes and --seed cannot be negative", "give 0 or more")
+        require(self.classes >= 0 and self.seed >= 0, "--classes and --seed cannot be negative", "give 0 or more")
         self.node_data.check()
         check_fractions(*self.fractions)
         choose_index_dtype(self.index_dtype, 1)
@@ -158,8 +157,7 @@ def choose_index_dtype(wanted: str, num_nodes: int) -> str:
     """
     check_choice("--index-dtype", wanted, ("auto", "int32", "int64"))
     fits = num_nodes <= np.iinfo(np.int32).max
-    if wanted == "int32" and not fits:
-        raise InputError(f"--index-dtype int32 cannot number {num_nodes} nodes", "choose int64")
+    require(wanted != "int32" or fits, f"--index-dtype int32 cannot number {num_nodes} nodes", "choose int64")
     return "int64" if wanted == "int64" or not fits else "int32"
 
 
@@ -213,8 +211,7 @@ def _write_given_splits(
         ids = np.unique(splits[part])
         if ids.shape[0] and (ids[0] < 0 or ids[-1] >= labels.shape[0]):
             raise InputError(f"the {part} split names node {ids[-1]} of {labels.shape[0]}", "check the source files")
-        if taken[ids].any():
-            raise InputError(f"the {part} split shares nodes with another one", "check the source files")
+        require(not taken[ids].any(), f"the {part} split shares nodes with another one", "check the source files")
         taken[ids] = True
         known = ids[labels[ids] >= 0]
         if known.shape[0] < ids.shape[0]:

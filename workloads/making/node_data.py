@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from workloads.errors import InputError, check_choice
+from workloads.errors import InputError, check_choice, require
 from workloads.kronecker import Progress
 from workloads.kronecker.features import FeatureSource, community_labels, random_labels
 from workloads.making.writer import DatasetWriter
@@ -45,10 +45,8 @@ class NodeDataSpec:
         Raises:
             InputError: a setting is invalid; names the option, its value and its valid values.
         """
-        if self.dim < 1:
-            raise InputError(f"--dim is {self.dim}", "give at least 1")
-        if not 1 <= self.classes <= 1 << 20:
-            raise InputError(f"--classes is {self.classes}", "give 1 to 1048576")
+        require(self.dim >= 1, f"--dim is {self.dim}", "give at least 1")
+        require(1 <= self.classes <= 1 << 20, f"--classes is {self.classes}", "give 1 to 1048576")
         check_choice("--dtype", self.dtype, ("float32", "float16"))
         check_choice("--labels", self.labels, ("homophilous", "random"))
         check_choice("--features", self.features, ("learnable", "random"))
@@ -110,8 +108,7 @@ def write_features(
                 raise InputError(f"there are more feature rows than the {num_nodes} nodes", "check the source files")
             stream.write(rows)
             progress("writing features", done / num_nodes)
-        if done < num_nodes:
-            raise InputError(f"there are {done} feature rows for {num_nodes} nodes", "check the source files")
+        require(done >= num_nodes, f"there are {done} feature rows for {num_nodes} nodes", "check the source files")
 
 
 def check_fractions(train: float, valid: float, test: float) -> None:
@@ -121,10 +118,8 @@ def check_fractions(train: float, valid: float, test: float) -> None:
         InputError: a share is outside [0, 1], train is 0, or they exceed 1 together.
     """
     for name, value in (("train", train), ("valid", valid), ("test", test)):
-        if not 0 <= value <= 1:
-            raise InputError(f"--{name}-fraction is {value}, which is not in [0, 1]", "give a share like 0.01")
-    if train == 0:
-        raise InputError("--train-fraction is 0, so that nothing could be trained", "give a share like 0.01")
+        require(0 <= value <= 1, f"--{name}-fraction is {value}, which is not in [0, 1]", "give a share like 0.01")
+    require(train != 0, "--train-fraction is 0, so that nothing could be trained", "give a share like 0.01")
     if train + valid + test > 1 + 1e-9:
         raise InputError(
             f"--train-fraction, --valid-fraction and --test-fraction are {train + valid + test:g} together",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from workloads.errors import InputError
+from workloads.errors import require
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.sampling.seeds import plan_bytes
@@ -84,8 +84,7 @@ def largest_batch(workload: Workload, *, epochs: int = 1, sampler: NeighborSampl
     Raises:
         InputError: there is no epoch.
     """
-    if epochs < 1:
-        raise InputError(f"epochs is {epochs}", "give at least 1")
+    require(epochs >= 1, f"epochs is {epochs}", "give at least 1")
     kept = _KEPT.get(_identity(workload))
     if kept is not None and len(kept.nodes_by_batch) >= epochs:
         return kept

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads import _native
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 
 
 def plan_bytes(num_train: int) -> int:
@@ -48,14 +48,10 @@ class SeedPlan:
     max_batches: int = 0
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise InputError(f"batch_size is {self.batch_size}", "give at least 1")
-        if self.max_batches < 0:
-            raise InputError(f"max_batches is {self.max_batches}", "give 0 for all batches, or how many")
-        if not 0 <= self.rank < self.world:
-            raise InputError(f"rank is {self.rank} of {self.world}", "give a rank from 0 to world - 1")
-        if not 0 <= self.seed < 1 << 64:
-            raise InputError(f"seed is {self.seed}", "give a whole number from 0 to 2^64 - 1")
+        require(self.batch_size >= 1, f"batch_size is {self.batch_size}", "give at least 1")
+        require(self.max_batches >= 0, f"max_batches is {self.max_batches}", "give 0 for all batches, or how many")
+        require(0 <= self.rank < self.world, f"rank is {self.rank} of {self.world}", "give a rank from 0 to world - 1")
+        require(0 <= self.seed < 1 << 64, f"seed is {self.seed}", "give a whole number from 0 to 2^64 - 1")
         nodes = len(self.train)
         if nodes < self.world:
             raise InputError(
@@ -69,8 +65,7 @@ class SeedPlan:
 
     def batches(self, epoch: int) -> list[npt.NDArray[np.int64]]:
         """Return the seed nodes of this rank's batches, in order: `num_batches` int64 arrays, each <= `batch_size`."""
-        if not 0 <= epoch < _native.MAX_EPOCH:
-            raise InputError(f"epoch is {epoch}", f"give a number from 0 to {_native.MAX_EPOCH - 1}")
+        require(0 <= epoch < _native.MAX_EPOCH, f"epoch is {epoch}", f"give a number from 0 to {_native.MAX_EPOCH - 1}")
         order = self.train.astype(np.int64)
         if self.shuffle:
             _native.shuffle(order, self.seed, epoch)
