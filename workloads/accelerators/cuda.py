@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from workloads.accelerator import Accelerator, Event, Kind, aligned_host_tensor
+from workloads.accelerators.pool import no_room
 from workloads.errors import BudgetError, HostError
 from workloads.feature_table import SplitTable, Table, gather_parts
 from workloads.units import format_bytes
@@ -64,11 +65,7 @@ class CudaAccelerator(Accelerator):
             assert self.memory_bytes is not None
             left = self.memory_bytes - self._used_bytes
             if nbytes > left:
-                raise BudgetError(
-                    f"device memory: a table needs {format_bytes(nbytes)}, {format_bytes(left)} is left of "
-                    f"{format_bytes(self.memory_bytes)}",
-                    "lower the device cache or raise --device-memory",
-                )
+                raise no_room(nbytes, left, self.memory_bytes)
             try:
                 table = torch.empty(rows, dim, dtype=dtype, device=self.torch_device)
             except torch.cuda.OutOfMemoryError as error:
@@ -144,8 +141,8 @@ class CudaAccelerator(Accelerator):
         self._copy_stream.synchronize()
         with self._lock:
             pinned, self._pinned = self._pinned, []
+        runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
         for buffer in pinned:
-            runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
             runtime.cudaHostUnregister(buffer.data_ptr())
 
 

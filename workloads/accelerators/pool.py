@@ -102,12 +102,7 @@ class DevicePool:
                     break
                 place = -(-(offset + used) // _ALIGNMENT) * _ALIGNMENT
             if nbytes > self.nbytes - place:
-                taken = sum(self._used.values())
-                raise BudgetError(
-                    f"device memory: a table needs {format_bytes(nbytes)}, {format_bytes(self.nbytes - taken)} is left "
-                    f"of {format_bytes(self.nbytes)}",
-                    "lower the device cache or raise --device-memory",
-                )
+                raise no_room(nbytes, self.nbytes - sum(self._used.values()), self.nbytes)
             if nbytes == 0 or memory is None:
                 return torch.empty(0, dtype=torch.uint8)
             self._used[place] = nbytes
@@ -169,6 +164,14 @@ class DevicePool:
         if self._descriptor < 0:
             raise ValueError("the device pool is closed")
         return self._memory
+
+
+def no_room(nbytes: int, left: int, total: int) -> BudgetError:
+    """Return the error of a table of `nbytes` for which a device tier of `total` bytes has `left`."""
+    return BudgetError(
+        f"device memory: a table needs {format_bytes(nbytes)}, {format_bytes(left)} is left of {format_bytes(total)}",
+        "lower the device cache or raise --device-memory",
+    )
 
 
 def _handed_over(path: Path) -> int:

@@ -21,6 +21,7 @@ from workloads.importers.source import (
     clean_labels,
     edge_array_source,
     feature_source,
+    folders,
     load_array,
     reading,
     table_source,
@@ -44,8 +45,7 @@ def open_ogb(path: Path, options: ImportOptions) -> GraphSource:
         DatasetError: files are missing, truncated or corrupted.
         InputError: the layout is none of these, or the task is not node classification on one graph.
     """
-    folders = [path, *sorted(child for child in path.iterdir() if child.is_dir())] if path.is_dir() else []
-    for folder in folders:
+    for folder in folders(path):
         if (folder / "raw" / "edge.csv.gz").is_file():
             return _text_layout(folder, options)
         if (folder / "raw" / "data.npz").is_file():

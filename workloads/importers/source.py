@@ -82,6 +82,11 @@ class ImportOptions:
     progress: Callable[[str, float], None] = lambda stage, fraction: None
 
 
+def folders(path: Path) -> list[Path]:
+    """Return the folder `path` and those in it; none if it is a file."""
+    return [path, *sorted(child for child in path.iterdir() if child.is_dir())] if path.is_dir() else []
+
+
 @contextmanager
 def reading(
     path: Path | str,

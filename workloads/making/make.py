@@ -81,17 +81,9 @@ class MakeSpec:
 
     def generate_spec(self, base: BaseGraph | None, max_memory: int) -> GenerateSpec:
         """Return the settings of the topology."""
-        return GenerateSpec(
-            kind=cast(Kind, self.kind),
-            nodes=self.nodes,
-            edges=self.edges,
-            expand=self.expand,
-            seed=self.seed,
-            max_memory=max_memory,
-            index_dtype=self.index_dtype,
-            base=base,
-            communities=self.node_data.classes if self.labels == "homophilous" else 0,
-        )
+        shared = {name: getattr(self, name) for name in ("kind", "nodes", "edges", "expand", "seed", "index_dtype")}
+        communities = self.node_data.classes if self.labels == "homophilous" else 0
+        return GenerateSpec(**shared, max_memory=max_memory, base=base, communities=communities)
 
     def recipe(self, data_root: Path) -> dict[str, Any]:
         """Return the manifest's recipe, with the digest of the base.

@@ -2,6 +2,8 @@
 
 The draws (GraphSAGE's fixed-size neighbourhood sampling, Hamilton, Ying and Leskovec 2017, section 3.1) are keyed by
 the run's seed and by (epoch, batch, hop, original node id); `workloads/native/base/draws.hpp` has the counter layout.
+The other samplers share its calls, counters and canonical order, so a system that treats sampling as a black box feeds
+their batches unchanged.
 """
 
 from __future__ import annotations

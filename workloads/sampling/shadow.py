@@ -1,8 +1,4 @@
-"""The ShaDow sampler, which draws one subgraph for a whole mini-batch and all layers.
-
-It shares the neighbour sampler's calls, counters (epoch, batch, hop, original node id) and canonical order, so a system
-that treats sampling as a black box feeds its batches unchanged.
-"""
+"""The ShaDow sampler, which draws one subgraph for a whole mini-batch and all layers."""
 
 from __future__ import annotations
 
