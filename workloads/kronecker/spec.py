@@ -34,11 +34,10 @@ class TopologySink(Protocol):
 
 @dataclass(frozen=True)
 class BaseGraph:
-    """A graph to expand.
+    """A graph to expand, in CSC by destination.
 
     Attributes:
-        indptr: int64 [N + 1].
-        indices: int32 or int64 [E], in-neighbours (CSC).
+        indptr, indices: int64 [N + 1]; int32 or int64 [E], in-neighbours.
         labels: int64 [N] or None; negative for an unlabelled node.
         features: [N, D0], a dense array or a scipy sparse matrix, or None.
         num_classes: number of classes; 0 without labels.

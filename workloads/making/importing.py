@@ -40,11 +40,9 @@ class ImportSpec:
         keep_duplicates: whether to keep repeated edges (default: one of each stays).
         index_dtype: `int32`, `int64`, or `auto` (int32 where ids fit).
         feature_dtype: `float32` or `float16` to convert given features; None: no conversion.
-        node_data: settings of generated features and labels, where the graph has none.
+        node_data, seed: settings and seed of generated features and labels, where the graph has none.
         fractions: shares of train, valid and test where the graph has no splits.
-        classes: number of classes, which chooses among several label files (IGB).
-        labelled: source of the count of labelled nodes, the dataset's `author` or its `loader` (IGB).
-        seed: seed of all draws.
+        classes, labelled: as in `ImportOptions`.
     """
 
     format: str

@@ -111,11 +111,10 @@ def make_dataset(
     """Generate the dataset `target`.
 
     Args:
-        target: folder of the dataset, which gives its name.
+        target, replace: as `path` and `replace` of `DatasetWriter`.
         spec: settings of the dataset.
         data_root: folder of the datasets in which `spec.base` is looked up by name.
         max_memory: most bytes of the generation, the interpreter not counted.
-        replace: whether to replace an existing dataset.
         progress: called with the stage and its done fraction.
 
     Raises:

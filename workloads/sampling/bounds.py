@@ -75,11 +75,7 @@ def largest_batch(workload: Workload, *, epochs: int = 1, sampler: NeighborSampl
     """Compute exact bounds of the batches of epochs 0 to `epochs - 1`, by sampling all of them.
 
     Costs the sampling of those epochs and holds one batch at a time; the harness keeps the result with the workload.
-
-    Args:
-        workload: workload to sample.
-        epochs: number of warm-up and measured epochs.
-        sampler: sampler of this workload; None: a new one.
+    `epochs` counts warm-up too; `sampler` is one of this workload, None: a new one.
 
     Raises:
         InputError: there is no epoch.

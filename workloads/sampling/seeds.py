@@ -86,12 +86,9 @@ class PartitionPlan:
     Every rank has as many mini-batches as the rank with the most nodes needs; each cuts its own nodes, shuffled anew
     every epoch, into that many parts as even as possible, so that no node is lost and all ranks step together.
 
-    Args:
-        train: [T], ids of the training nodes, distinct.
+    Args: as `SeedPlan`, but
         partition_of: [T], rank of each training node.
         batch_size: most seed nodes of a mini-batch.
-        max_batches: most mini-batches an epoch (0: all).
-        order: `seed` and `shuffle` of a `SeedPlan`.
 
     Raises:
         InputError: a rank has fewer training nodes than mini-batches, or a number is out of range.
