@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import numpy as np
 import numpy.typing as npt
 
@@ -66,17 +68,18 @@ def _column_ranges(
     """Cut the columns into ranges whose lists, and four bytes a column for fill marks, fit the rest of the bound."""
     nodes = indptr.shape[0] - 1
     room = spec.max_memory - fixed
-    ranges, first = [], 0
+    first = 0
+
+    def size(last: int) -> int:
+        return int(indptr[last] - indptr[first]) * itemsize + 4 * (last - first)
+
+    ranges = []
     while first < nodes:
-        low, high = first, nodes  # the last column whose range still fits
-        while low < high:
-            middle = (low + high + 1) // 2
-            size = int(indptr[middle] - indptr[first]) * itemsize + 4 * (middle - first)
-            low, high = (middle, high) if size <= room else (low, middle - 1)
-        if low == first:
-            spec.require("its longest list", fixed + int(indptr[first + 1] - indptr[first]) * itemsize + 4)
-        ranges.append((first, low))
-        first = low
+        last = bisect_right(range(nodes + 1), room, lo=first, key=size) - 1  # the last column whose range still fits
+        if last <= first:
+            spec.require("its longest list", fixed + size(first + 1))
+        ranges.append((first, last))
+        first = last
     return ranges
 
 
