@@ -5,11 +5,18 @@ from __future__ import annotations
 from bisect import bisect_right
 
 import numpy as np
-import numpy.typing as npt
 
 from workloads import _native
 from workloads.errors import InputError, require
-from workloads.kronecker.spec import DEFAULT_MEAN_DEGREE, BaseGraph, GenerateSpec, Progress, TopologyPlan, TopologySink
+from workloads.kronecker.spec import (
+    DEFAULT_MEAN_DEGREE,
+    BaseGraph,
+    GenerateSpec,
+    Int64,
+    Progress,
+    TopologyPlan,
+    TopologySink,
+)
 from workloads.kronecker.stream import STREAM_BYTES, PartWriter
 
 
@@ -35,7 +42,7 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
 
     graph = _native.Rmat(nodes, edges, spec.seed, True, spec.communities)
 
-    def labels(first: int, count: int) -> npt.NDArray[np.int64]:
+    def labels(first: int, count: int) -> Int64:
         out = np.empty(count, dtype=np.int64)
         graph.labels(first, out)
         return out
@@ -62,9 +69,7 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
     return TopologyPlan(nodes, edges, dtype, None, write, details, labels if spec.communities else None)
 
 
-def _column_ranges(
-    indptr: npt.NDArray[np.int64], spec: GenerateSpec, fixed: int, itemsize: int
-) -> list[tuple[int, int]]:
+def _column_ranges(indptr: Int64, spec: GenerateSpec, fixed: int, itemsize: int) -> list[tuple[int, int]]:
     """Cut the columns into ranges whose lists, and four bytes a column for fill marks, fit the rest of the bound."""
     nodes = indptr.shape[0] - 1
     room = spec.max_memory - fixed

@@ -14,7 +14,7 @@ import xxhash
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError, check_choice, require
 from workloads.importers import ImportOptions, importer
-from workloads.importers.source import FeatureRows, GraphSource
+from workloads.importers.source import FeatureRows, GraphSource, IntArray
 from workloads.kronecker import Progress
 from workloads.kronecker.stats import measure
 from workloads.making.csc import CscResult, build_csc
@@ -201,9 +201,7 @@ def _write_features(
         writer.describe(notes=[f"{infinite} feature values are not finite"])
 
 
-def _write_given_splits(
-    writer: DatasetWriter, splits: dict[str, npt.NDArray[np.int64]], labels: npt.NDArray[np.int64]
-) -> None:
+def _write_given_splits(writer: DatasetWriter, splits: dict[str, IntArray], labels: IntArray) -> None:
     taken = np.zeros(labels.shape[0], dtype=bool)
     for part in ("train", "valid", "test"):
         ids = np.unique(splits[part])

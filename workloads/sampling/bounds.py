@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from workloads.errors import require
+from workloads.sampling.batch import Int64
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.sampling.seeds import plan_bytes
@@ -39,8 +39,8 @@ class BatchBounds:
     max_edges: int
     max_nbytes: int
     largest: tuple[int, int]
-    nodes_by_batch: npt.NDArray[np.int64]
-    edges_by_batch: npt.NDArray[np.int64]
+    nodes_by_batch: Int64
+    edges_by_batch: Int64
     scratch_bytes: int
 
     def plain(self) -> dict[str, Any]:

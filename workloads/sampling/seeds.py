@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from workloads import _native
 from workloads.errors import InputError, require
+from workloads.sampling.batch import Int64
 
 
 def plan_bytes(num_train: int) -> int:
@@ -63,7 +64,7 @@ class SeedPlan:
         steps += rest >= self.world
         self.num_batches: int = min(steps, self.max_batches) if self.max_batches else steps
 
-    def batches(self, epoch: int) -> list[npt.NDArray[np.int64]]:
+    def batches(self, epoch: int) -> list[Int64]:
         """Return the seed nodes of this rank's batches, in order: `num_batches` int64 arrays, each <= `batch_size`."""
         require(0 <= epoch < _native.MAX_EPOCH, f"epoch is {epoch}", f"give a number from 0 to {_native.MAX_EPOCH - 1}")
         order = self.train.astype(np.int64)
@@ -122,7 +123,7 @@ class PartitionPlan:
         self.batch_size = batch_size
         self.num_batches: int = min(self._parts, max_batches) if max_batches else self._parts
 
-    def batches(self, epoch: int) -> list[npt.NDArray[np.int64]]:
+    def batches(self, epoch: int) -> list[Int64]:
         """Return the seed nodes of each batch of this rank, in order: `num_batches` int64 arrays."""
         (nodes,) = self._own.batches(epoch)
         return [part.copy() for part in np.array_split(nodes, self._parts)[: self.num_batches]]
