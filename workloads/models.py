@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 from workloads.sampling.batch import Block
 from workloads.sparse import Graph, attend, edge_softmax, neighbourhood, relu_
 from workloads.workload import ModelSpec
@@ -59,15 +59,16 @@ class SageLayer(Layer):
         graph = Graph.from_block(block, x.device)
         scale = 1.0 / graph.degrees.clamp(min=1).to(torch.float32)
         if _aggregate_first(block, self.in_dim, self.out_dim):
-            mean, own = neighbourhood(x, graph, rows, scale=scale)
-            return torch.addmm(torch.addmm(self.bias, mean, self.neighbour_weight.t()), own, self.root_weight.t())
+            return self._products(*neighbourhood(x, graph, rows, scale=scale))
         x = x if rows is None else torch.index_select(x, 0, rows)
         mean, _ = neighbourhood(x @ self.neighbour_weight.t(), graph, scale=scale)
         return torch.addmm(mean + self.bias, x[: block.num_dst], self.root_weight.t())
 
     def from_aggregated(self, x: torch.Tensor) -> torch.Tensor:
         """Compute nodes' new rows from [own row, mean over the neighbours]."""
-        own, mean = x[:, : self.in_dim], x[:, self.in_dim :]
+        return self._products(x[:, self.in_dim :], x[:, : self.in_dim])
+
+    def _products(self, mean: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
         return torch.addmm(torch.addmm(self.bias, mean, self.neighbour_weight.t()), own, self.root_weight.t())
 
 
@@ -93,7 +94,7 @@ class GcnLayer(Layer):
         scale = inverse_root[: block.num_dst]
         if _aggregate_first(block, self.in_dim, self.out_dim):
             total, _ = neighbourhood(x, graph, rows, weights=weights, scale=scale)
-            return torch.addmm(self.bias, total, self.weight.t())
+            return self.from_aggregated(total)
         x = x if rows is None else torch.index_select(x, 0, rows)
         total, _ = neighbourhood(x @ self.weight.t(), graph, weights=weights, scale=scale)
         return total + self.bias
@@ -157,46 +158,29 @@ class Model(nn.Module):
         """Compute the scores of the seed nodes, float32 [num_seeds, num_classes].
 
         Args:
-            table: float [slots, in_dim]; float16 rows are converted to float32 first.
-            blocks: one block a layer, input layer first.
-            rows: int64 [num_nodes], table row of each node; None: node i is row i.
+            table, rows, first_layer_aggregated: as for `Trainer.step`; float16 rows are converted to float32 first.
+            blocks: one block a layer, input layer first; from the second layer on where the first is aggregated.
             generator: generator of the dropout; None: no dropout (evaluation).
-            first_layer_aggregated: whether the rows, one for each node in order, hold the first layer's aggregates;
-                `blocks` then begin with the second layer's.
 
         Raises:
-            InputError: the number of blocks differs from the number of layers (one less with an aggregated first
-                layer).
+            InputError: the number of blocks is another one.
         """
-        if len(blocks) + first_layer_aggregated != len(self.layers):
-            raise InputError(
-                f"the model has {len(self.layers)} layers and the batch {len(blocks)} hops"
-                + (" beside the aggregated one" if first_layer_aggregated else ""),
-                "give as many fan-outs as layers",
-            )
+        check_hops(len(self.layers), blocks, first_layer_aggregated)
+        x = table
+        if rows is not None and (first_layer_aggregated or table.dtype != torch.float32):
+            x, rows = torch.index_select(table, 0, rows), None
+        if rows is None:
+            x = (x[: blocks[0].num_src] if blocks else x).float()
+        layers = list(self.layers)
         if first_layer_aggregated:
-            return self._from_aggregated(table if rows is None else table.index_select(0, rows), blocks, generator)
-        x = table if rows is not None else table[: blocks[0].num_src]
-        if table.dtype != torch.float32:
-            x = (x if rows is None else torch.index_select(table, 0, rows)).float()
-            rows = None
-        for number, (layer, block) in enumerate(zip(self.layers, blocks, strict=True)):
+            first = layers.pop(0)
+            assert isinstance(first, Layer)
+            x = first.from_aggregated(x)
+        for number, (layer, block) in enumerate(zip(layers, blocks, strict=True)):
+            if number or first_layer_aggregated:
+                x = self._activate(x, generator)
             x = layer(x, block, rows)
             rows = None
-            if number + 1 < len(self.layers):
-                x = self._activate(x, generator)
-        return x
-
-    def _from_aggregated(
-        self, x: torch.Tensor, blocks: Sequence[Block], generator: torch.Generator | None
-    ) -> torch.Tensor:
-        if blocks:
-            x = x[: blocks[0].num_src]
-        first = self.layers[0]
-        assert isinstance(first, Layer)
-        x = first.from_aggregated(x.float())
-        for layer, block in zip(self.layers[1:], blocks, strict=True):
-            x = layer(self._activate(x, generator), block)
         return x
 
     def _activate(self, x: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
@@ -205,6 +189,19 @@ class Model(nn.Module):
             keep = 1.0 - self.dropout
             x = x * torch.empty_like(x).bernoulli_(keep, generator=generator).div_(keep)
         return x
+
+
+def check_hops(layers: int, blocks: Sequence[Block], first_layer_aggregated: bool) -> None:
+    """Check that a batch has a hop for every layer but an aggregated one.
+
+    Raises:
+        InputError: it has not.
+    """
+    if len(blocks) + first_layer_aggregated != layers:
+        beside = " beside the aggregated one" if first_layer_aggregated else ""
+        raise InputError(
+            f"the model has {layers} layers and the batch {len(blocks)} hops{beside}", "give as many fan-outs as layers"
+        )
 
 
 def layer_widths(spec: ModelSpec, in_dim: int, num_classes: int) -> list[int]:
@@ -242,16 +239,12 @@ def first_layer_rows(
     The result is float32 [n, aggregated_width], summed in float64.
     GraphSAGE: [own row, mean over the neighbour list]; a repeated edge counts twice, an empty list gives 0. The first
     layer computes the same from a block with fan-out -1, so a `+pp` model equals the original model wherever its first
-    layer sees whole lists. GCN: the sum over the list and the node itself, weighted by `1 / sqrt(degree of source x
-    degree of node)`, where degrees are in-degrees in the whole graph plus one self-loop (an edge of a node to itself
-    counts as that loop). A GCN block counts degrees inside itself, where a source that is no destination has only its
-    loop; so both are equal where the block is the whole graph, and elsewhere the block approximates `+pp`.
+    layer sees whole lists. GCN: the sum over the list and the node itself, weighted as in `GcnLayer` with degrees of
+    the whole graph; equal to a block's where the block is the whole graph, else the block approximates `+pp`.
 
     Args:
         spec: model.
-        indptr: int64 [N + 1].
-        indices: [E].
-        features: [N, dim].
+        indptr, indices, features: the graph, [N + 1], [E] and [N, dim].
         nodes: int64 [n].
 
     Raises:
@@ -282,16 +275,14 @@ def make_model(spec: ModelSpec, in_dim: int, num_classes: int, seed: int = 0) ->
     """Make the model of `spec` on the processor.
 
     Args:
-        spec: name, layers, widths and dropout of the model.
-        in_dim: width of a feature row.
-        num_classes: width of the output.
+        spec: name, layers, hidden width, heads and dropout.
+        in_dim, num_classes: width of a feature row and of the output.
         seed: seed of the weights, on which alone they depend.
 
     Raises:
         InputError: the model is unknown, has no layer, or its heads do not divide its hidden width.
     """
-    if spec.layers < 1:
-        raise InputError(f"layers is {spec.layers}", "a model needs at least one")
+    require(spec.layers >= 1, f"layers is {spec.layers}", "a model needs at least one")
     generator = torch.Generator().manual_seed(seed)
     widths = layer_widths(spec, in_dim, num_classes)
     layers: list[Layer] = []

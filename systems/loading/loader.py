@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -40,7 +39,7 @@ from workloads.errors import InputError
 from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.listing import find
 from workloads.sampling.make import make_seed_plan
-from workloads.tempfolder import locked, remove_stale, temporary_prefix, try_lock
+from workloads.tempfolder import TemporaryFolder
 from workloads.units import parse_bytes
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
@@ -316,18 +315,11 @@ class _Held:
         """
         try:
             root.mkdir(parents=True, exist_ok=True)
-            with locked(root):
-                remove_stale(root)
-                made = Path(tempfile.mkdtemp(prefix=temporary_prefix("loader"), dir=root))
-                handle = os.open(made, os.O_RDONLY | os.O_DIRECTORY)
-                try_lock(handle)
+            return self.stack.enter_context(TemporaryFolder(root, "loader"))
         except OSError as error:
             raise InputError(
                 f"{root} cannot be written: {error.strerror}", "give artefacts=, a folder on the dataset's disk"
             ) from error
-        self.stack.callback(os.close, handle)
-        self.stack.callback(shutil.rmtree, made, True)
-        return made
 
     def close(self) -> None:
         """Close system, device and folders, in order of dependence; a no-op in a forked child, which owns none."""

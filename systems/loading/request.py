@@ -6,7 +6,7 @@ import difflib
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from systems.interface import Options, System
 from workloads.dataset import Dataset, find_dataset
 from workloads.errors import InputError
 from workloads.manifest import Part
-from workloads.sampling.make import BatchBounds, advise_random, keep_bounds, largest_batch, make_sampler, make_seed_plan
+from workloads.sampling.bounds import BatchBounds, keep_bounds, largest_batch
+from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
 from workloads.units import parse_bytes
 from workloads.workload import Workload
 
@@ -42,11 +43,8 @@ class SeedNodes(Dataset):
     def __init__(self, dataset: Dataset, nodes: Ids) -> None:
         super().__init__(dataset.path, dataset.manifest)
         self._nodes = nodes
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint that includes the seed nodes, since prepared artefacts depend on them."""
-        return xxhash.xxh3_64_hexdigest(super().fingerprint.encode() + self._nodes.tobytes())
+        # Includes the seed nodes, since prepared artefacts depend on them.
+        self.fingerprint = xxhash.xxh3_64_hexdigest(self.fingerprint.encode() + nodes.tobytes())
 
     def load(self, part: Part) -> npt.NDArray[Any]:
         """Load `part` of the dataset; `train` gives the seed nodes."""
@@ -180,16 +178,11 @@ def bounds_of(workload: Workload, folder: Path) -> BatchBounds:
         labels = workload.dataset.memmap("labels")
         advise_random(labels)
         sampler = make_sampler(workload, labels=labels)
-        found = _widened(largest_batch(workload, epochs=epochs, sampler=sampler), workload)
-        return {name: _plain(value) for name, value in asdict(found).items()}
+        return _widened(largest_batch(workload, epochs=epochs, sampler=sampler), workload).plain()
 
     key = identity(workload, layers=workload.model.layers, format=1)
-    content = dict(prepare(folder, "bounds", key, make).facts)
+    bounds = BatchBounds.of_plain(prepare(folder, "bounds", key, make).facts)
     give_back_free_memory()
-    content["largest"] = tuple(content["largest"])
-    for name in ("nodes_by_batch", "edges_by_batch"):
-        content[name] = np.asarray(content[name], dtype=np.int64)
-    bounds = BatchBounds(**content)
     keep_bounds(workload, bounds)
     return bounds
 
@@ -208,8 +201,3 @@ def _widened(exact: BatchBounds, workload: Workload) -> BatchBounds:
         max_nbytes=math.ceil(exact.max_nbytes * growth),
         scratch_bytes=math.ceil(exact.scratch_bytes * growth),
     )
-
-
-def _plain(content: Any) -> Any:
-    """Convert arrays to lists and numpy's numbers to Python's."""
-    return content.tolist() if hasattr(content, "tolist") else content

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from systems import _native
-from systems.engine.io.direct_files import io_failed, padded
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import Mode, ReadStats
+from workloads.direct_files import io_failed, padded
 
 Ids = npt.NDArray[np.int64]
 _ITEM = 8

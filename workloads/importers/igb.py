@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from workloads.errors import DatasetError, InputError
+from workloads.errors import DatasetError, InputError, require
 from workloads.importers.source import (
     GraphSource,
     ImportOptions,
     clean_labels,
     edge_array_source,
+    folders,
     load_array,
+    reading,
     table_source,
 )
 
@@ -75,28 +77,23 @@ def _labelled_note(counts: dict[str, int], whose: str) -> str:
 
 
 def _find(path: Path) -> Path:
-    candidates = [path, *sorted(child for child in path.iterdir() if child.is_dir())] if path.is_dir() else []
-    found = [folder for folder in candidates if (folder / "processed" / "paper").is_dir()]
-    if path.is_dir() and (path / "paper").is_dir():
+    if (path / "paper").is_dir():
         return path
+    found = [folder for folder in folders(path) if (folder / "processed" / "paper").is_dir()]
     if len(found) > 1:
         names = ", ".join(folder.name for folder in found)
         raise InputError(f"{path} holds several sizes ({names})", "give the folder of one of them")
-    if not found:
-        raise InputError(f"{path} is not an IGB folder (it holds no processed/paper)", "give the folder of one size")
+    require(found, f"{path} is not an IGB folder (it holds no processed/paper)", "give the folder of one size")
     return found[0] / "processed"
 
 
 def _table(path: Path, raw_dim: int) -> npt.NDArray[Any]:
     """Map a table with or without npy header; without one it is float32 with `raw_dim` columns (0: flat)."""
-    try:
-        with path.open("rb") as file:
-            has_header = file.read(6) == b"\x93NUMPY"
-        if has_header:
-            return load_array(path, path.name)
-        size = path.stat().st_size
-    except FileNotFoundError:
-        raise DatasetError(f"{path} is missing", "check that the download is whole") from None
+    with reading(path, "cannot be read", missing="check that the download is whole"), path.open("rb") as file:
+        has_header = file.read(6) == b"\x93NUMPY"
+    if has_header:
+        return load_array(path, path.name)
+    size = path.stat().st_size
     width = 4 * max(1, raw_dim)
     if size == 0 or size % width:
         raise DatasetError(f"{path} is truncated: {size} bytes are no whole rows of {width}", "download it again")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from bisect import bisect_right
 
 import numpy as np
-import numpy.typing as npt
 
 from workloads import _native
-from workloads.errors import InputError
-from workloads.kronecker.spec import BaseGraph, GenerateSpec, Progress, TopologyPlan, TopologySink
+from workloads.errors import InputError, require
+from workloads.kronecker.spec import (
+    DEFAULT_MEAN_DEGREE,
+    BaseGraph,
+    GenerateSpec,
+    Int64,
+    Progress,
+    TopologyPlan,
+    TopologySink,
+)
 from workloads.kronecker.stream import STREAM_BYTES, PartWriter
-
-DEFAULT_MEAN_DEGREE = 20
 
 
 def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
@@ -25,21 +30,19 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
         InputError: `nodes` is missing or above 2^32, or options of the expansions are given.
         BudgetError: `max_memory` does not hold `indptr` and the longest list.
     """
-    if spec.nodes is None:
-        raise InputError("--kind rmat needs --nodes", "give for example --nodes 2M --edges 40M")
-    if spec.base is not None or spec.expand is not None:
+    require(spec.nodes, "--kind rmat needs --nodes", "give for example --nodes 2M --edges 40M")
+    if spec.base is not None or spec.expand:
         raise InputError("--kind rmat takes no --base and no --expand", "use --kind kronecker or fractal")
-    if spec.nodes > 1 << 32:
-        raise InputError(f"--kind rmat takes at most 2^32 nodes, {spec.nodes} asked", "use --kind kronecker")
+    require(spec.nodes <= 1 << 32, f"--kind rmat takes at most 2^32 nodes, {spec.nodes} asked", "use --kind kronecker")
     nodes = spec.nodes
-    edges = DEFAULT_MEAN_DEGREE * nodes if spec.edges is None else spec.edges
+    edges = spec.edges or DEFAULT_MEAN_DEGREE * nodes
     dtype = spec.dtype_for(nodes)
     fixed = 8 * (nodes + 1) + STREAM_BYTES
     spec.require("the degrees of all nodes and the write buffers", fixed)
 
     graph = _native.Rmat(nodes, edges, spec.seed, True, spec.communities)
 
-    def labels(first: int, count: int) -> npt.NDArray[np.int64]:
+    def labels(first: int, count: int) -> Int64:
         out = np.empty(count, dtype=np.int64)
         graph.labels(first, out)
         return out
@@ -66,23 +69,22 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
     return TopologyPlan(nodes, edges, dtype, None, write, details, labels if spec.communities else None)
 
 
-def _column_ranges(
-    indptr: npt.NDArray[np.int64], spec: GenerateSpec, fixed: int, itemsize: int
-) -> list[tuple[int, int]]:
+def _column_ranges(indptr: Int64, spec: GenerateSpec, fixed: int, itemsize: int) -> list[tuple[int, int]]:
     """Cut the columns into ranges whose lists, and four bytes a column for fill marks, fit the rest of the bound."""
     nodes = indptr.shape[0] - 1
     room = spec.max_memory - fixed
-    ranges, first = [], 0
+    first = 0
+
+    def size(last: int) -> int:
+        return int(indptr[last] - indptr[first]) * itemsize + 4 * (last - first)
+
+    ranges = []
     while first < nodes:
-        low, high = first, nodes  # the last column whose range still fits
-        while low < high:
-            middle = (low + high + 1) // 2
-            size = int(indptr[middle] - indptr[first]) * itemsize + 4 * (middle - first)
-            low, high = (middle, high) if size <= room else (low, middle - 1)
-        if low == first:
-            spec.require("its longest list", fixed + int(indptr[first + 1] - indptr[first]) * itemsize + 4)
-        ranges.append((first, low))
-        first = low
+        last = bisect_right(range(nodes + 1), room, lo=first, key=size) - 1  # the last column whose range still fits
+        if last <= first:
+            spec.require("its longest list", fixed + size(first + 1))
+        ranges.append((first, last))
+        first = last
     return ranges
 
 
@@ -92,10 +94,8 @@ def rmat_base(
     """Draw an R-MAT graph of exactly `edges` edges in memory, without duplicates and self-loops.
 
     Args:
-        nodes: N.
-        edges: E.
-        seed: seed of the draws.
-        threads: number of threads.
+        nodes, edges: N and E.
+        seed, threads: seed of the draws, and number of threads.
         permute: whether to relabel the nodes at random; else low ids have high degrees.
         communities: number of classes to plant, which become the labels.
 
@@ -119,9 +119,8 @@ def rmat_base(
             labels = np.empty(nodes, dtype=np.int64) if communities else None
             if labels is not None:
                 graph.labels(0, labels)
-            return BaseGraph(
-                _indptr_of(target[keep], nodes), indices[keep], labels, num_classes=communities, name="rmat"
-            )
+            np.cumsum(np.bincount(target[keep], minlength=nodes), out=indptr[1:])
+            return BaseGraph(indptr, indices[keep], labels, num_classes=communities, name="rmat")
         draws = int(draws * 1.6)
     raise InputError(
         f"{nodes} nodes have no room for {edges} different R-MAT edges", "ask for fewer edges or more nodes"
@@ -131,9 +130,3 @@ def rmat_base(
 def rmat_base_bytes(nodes: int, edges: int) -> int:
     """Return the peak bytes of drawing a base graph."""
     return nodes * 24 + int(edges * 1.15) * 14
-
-
-def _indptr_of(target: npt.NDArray[Any], nodes: int) -> npt.NDArray[np.int64]:
-    indptr = np.zeros(nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(target, minlength=nodes), out=indptr[1:])
-    return indptr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads.errors import DatasetError
-from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk
+from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, IntArray
 from workloads.making.writer import DatasetWriter
 from workloads.npyfile import write_all
 
@@ -48,7 +49,7 @@ def build_csc(
     Args:
         edges: yields all edges in chunks; called twice, with equal results.
         num_nodes: N; at most 3 * 10**9, since a pair of ids in a range must fit 63 bits.
-        writer: writer of `indptr` and `indices`; its folder holds the temporary files (8 bytes an edge).
+        writer: writer of the dataset; its folder holds the temporary files (8 bytes an edge).
         index_dtype: `int32` or `int64`.
         max_memory: most bytes for edges in memory. Degrees and `indptr` (16 bytes a node) come on top.
         symmetric: whether to take each edge in both directions.
@@ -104,9 +105,7 @@ def build_csc(
     return CscResult(written, duplicates, self_loops)
 
 
-def collect_csc(
-    edges: Callable[[], Iterator[EdgeChunk]], num_nodes: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.integer]]:
+def collect_csc(edges: Callable[[], Iterator[EdgeChunk]], num_nodes: int) -> tuple[IntArray, npt.NDArray[np.integer]]:
     """Build the neighbour lists of a small graph in memory: `indptr` int64 [N + 1], `indices` [E] without duplicates.
 
     Raises:
@@ -118,8 +117,7 @@ def collect_csc(
         parts.append(target.astype(np.int64) * num_nodes + source)
     keys = np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
     target, source = np.divmod(keys, num_nodes)
-    indptr = np.zeros(num_nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(target, minlength=num_nodes), out=indptr[1:])
+    indptr = np.cumsum(np.bincount(target + 1, minlength=num_nodes + 1), dtype=np.int64)
     return indptr, source.astype(np.int32 if num_nodes <= np.iinfo(np.int32).max else np.int64)
 
 
@@ -137,7 +135,7 @@ def _check_range(source: npt.NDArray[np.integer], target: npt.NDArray[np.integer
             raise DatasetError(f"an edge names node {bad}, but there are {num_nodes} nodes", "check the source files")
 
 
-def _ranges(degrees: npt.NDArray[np.int64], edges_a_range: int) -> npt.NDArray[np.int64]:
+def _ranges(degrees: IntArray, edges_a_range: int) -> IntArray:
     """Cut the destinations into ranges of about `edges_a_range` edges at most: borders, int64 [ranges + 1]."""
     ends = np.cumsum(degrees)
     total = int(ends[-1])
@@ -149,7 +147,7 @@ def _ranges(degrees: npt.NDArray[np.int64], edges_a_range: int) -> npt.NDArray[n
 
 def _spill(
     edges: Iterator[EdgeChunk],
-    bounds: npt.NDArray[np.int64],
+    bounds: IntArray,
     num_nodes: int,
     folder: Path,
     total: int,
@@ -157,9 +155,9 @@ def _spill(
 ) -> list[Path]:
     """Append each edge, as one number (destination within its range, source), to the file of its range."""
     paths = [folder / f"range-{index}.tmp" for index in range(bounds.shape[0] - 1)]
-    files = [path.open("wb", buffering=0) for path in paths]
     done = 0
-    try:
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("wb", buffering=0)) for path in paths]
         for source, target in edges:
             wide = target.astype(np.int64)
             owner = np.searchsorted(bounds, wide, side="right") - 1
@@ -172,7 +170,4 @@ def _spill(
                     write_all(file, keys[borders[index] : borders[index + 1]])
             done += target.shape[0]
             progress("grouping edges", done / max(1, total))
-    finally:
-        for file in files:
-            file.close()
     return paths

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -21,7 +23,7 @@ import xxhash
 from workloads.errors import DataIOError, DatasetError, OutcoreError
 from workloads.manifest import ALIGNMENT, ALLOWED_DTYPES, PARTS, FileEntry, Manifest, Part
 from workloads.npyfile import file_digest, padded_header, write_all
-from workloads.tempfolder import free_bytes, locked, remove_stale, sync, temporary_prefix, try_lock
+from workloads.tempfolder import TemporaryFolder, free_bytes, locked, sync, temporary_prefix
 from workloads.units import format_bytes
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -31,38 +33,18 @@ _SPARE_BYTES = 1 << 20  # for the manifest and the file system's own blocks
 class PartStream:
     """Writer of one part from its first row to its last, hashed on the way, so that nothing is read back."""
 
-    def __init__(self, writer: DatasetWriter, part: Part, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
-        self._writer, self._part = writer, part
-        self._dtype = np.dtype(dtype)
-        path, offset = writer.begin(part, self._dtype, shape)
-        self._digest = xxhash.xxh3_64(padded_header(self._dtype, shape))
-        self._file = path.open("r+b", buffering=0)
-        self._file.seek(offset)
-        self._left = int(np.prod(shape, dtype=np.int64)) * self._dtype.itemsize
+    def __init__(self, file: io.FileIO, part: Part, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        self._file, self._part, self._dtype = file, part, dtype
+        self.digest = xxhash.xxh3_64(padded_header(dtype, shape))
+        self.left = _data_bytes(dtype, shape)
 
     def write(self, rows: npt.NDArray[Any]) -> None:
         """Append rows (of the part's dtype and width)."""
         rows = np.ascontiguousarray(rows, dtype=self._dtype)
-        if rows.nbytes > self._left:
-            raise ValueError(f"{self._part} gets {rows.nbytes - self._left} bytes more than announced")
-        self._left -= rows.nbytes
-        self._digest.update(write_all(self._file, rows))
-
-    def close(self) -> None:
-        """Finish the part; every announced row must have been written."""
-        if self._left:
-            raise ValueError(f"{self._part} lacks {self._left} bytes of what was announced")
-        self._file.close()
-        self._writer.finish(self._part, xxh3=self._digest.hexdigest())
-
-    def __enter__(self) -> PartStream:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            self.close()
-        else:
-            self._file.close()
+        if rows.nbytes > self.left:
+            raise ValueError(f"{self._part} gets {rows.nbytes - self.left} bytes more than announced")
+        self.left -= rows.nbytes
+        self.digest.update(write_all(self._file, rows))
 
 
 class DatasetWriter:
@@ -75,6 +57,9 @@ class DatasetWriter:
         path: folder of the dataset, which gives its name.
         recipe: settings of the dataset, for the manifest.
         replace: whether to replace an existing dataset (at the end, when the new one is whole).
+
+    Attributes:
+        folder: temporary folder, for scratch files too; every file in it but the parts is removed at the end.
 
     Raises:
         DatasetError: `path` exists; the disk is full (names needed and free bytes); the folder cannot be written.
@@ -89,17 +74,7 @@ class DatasetWriter:
         self._num_classes = 1
         self._notes: list[str] = []
         self._stats: dict[str, dict[str, float | int | None]] = {}
-        self._folder: Path | None = None
-        self._lock = -1
         self._needed = 0
-        self._handlers: dict[signal.Signals, Any] = {}
-
-    @property
-    def folder(self) -> Path:
-        """Temporary folder, for scratch files too; every file in it but the parts is removed at the end."""
-        if self._folder is None:
-            raise RuntimeError("DatasetWriter is not entered")
-        return self._folder
 
     def __enter__(self) -> DatasetWriter:
         root = self.path.parent
@@ -107,15 +82,13 @@ class DatasetWriter:
             root.mkdir(parents=True, exist_ok=True)
             if self.path.exists() and not self._replace:
                 raise _exists(self.path)
-            with locked(root):
-                remove_stale(root)
-                self._folder = Path(tempfile.mkdtemp(prefix=temporary_prefix(self.path.name), dir=root))
-                self._folder.chmod(0o755)
-                self._lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-                try_lock(self._lock)
+            with ExitStack() as stack:
+                stack.enter_context(_signals_raise())
+                self.folder = stack.enter_context(TemporaryFolder(root, self.path.name))
+                self.folder.chmod(0o755)
+                self._held = stack.pop_all()
         except OSError as error:
             self._translate(error)
-        self._catch_signals()
         return self
 
     def require_space(self, data_bytes: int) -> None:
@@ -175,9 +148,17 @@ class DatasetWriter:
             self._translate(error)
         self._files[part] = FileEntry(dtype=dtype.name, shape=shape, data_offset=ALIGNMENT, bytes=size, xxh3=digest)
 
-    def stream(self, part: Part, dtype: npt.DTypeLike, shape: int | tuple[int, ...]) -> PartStream:
-        """Write the part row by row, in order; use it in a `with` statement."""
-        return PartStream(self, part, dtype, (shape,) if isinstance(shape, int) else shape)
+    @contextmanager
+    def stream(self, part: Part, dtype: npt.DTypeLike, shape: int | tuple[int, ...]) -> Iterator[PartStream]:
+        """Write the part row by row, in order, within the block; every announced row must be written."""
+        path, offset = self.begin(part, dtype, shape)
+        with path.open("r+b", buffering=0) as file:
+            file.seek(offset)
+            stream = PartStream(file, part, *self._open[part])
+            yield stream
+        if stream.left:
+            raise ValueError(f"{part} lacks {stream.left} bytes of what was announced")
+        self.finish(part, xxh3=stream.digest.hexdigest())
 
     def write(self, part: Part, array: npt.NDArray[Any]) -> None:
         """Write the part from a whole array."""
@@ -213,8 +194,7 @@ class DatasetWriter:
         except OSError as failure:
             self._translate(failure)
         finally:
-            self._clean()
-            self._restore_signals()
+            self._held.close()
 
     def _commit(self) -> None:
         missing = [part for part in PARTS if part not in self._files]
@@ -242,25 +222,16 @@ class DatasetWriter:
         sync(self.folder / "dataset.json")
         sync(self.folder)
         with locked(self.path.parent):
+            old = None
             if self.path.exists():
                 if not self._replace:
                     raise _exists(self.path)
-                old = Path(tempfile.mkdtemp(prefix=temporary_prefix(self.path.name), dir=self.path.parent))
+                old = tempfile.mkdtemp(prefix=temporary_prefix(self.path.name), dir=self.path.parent)
                 self.path.rename(old)
-                self.folder.rename(self.path)
+            self.folder.rename(self.path)
+            if old:
                 shutil.rmtree(old)
-            else:
-                self.folder.rename(self.path)
             sync(self.path.parent)
-        self._folder = None
-
-    def _clean(self) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
 
     def _no_space(self, extra: int = 0) -> DatasetError:
         root = self.path.parent
@@ -281,19 +252,6 @@ class DatasetWriter:
             "choose a --data-root that can be written",
         ) from None
 
-    def _catch_signals(self) -> None:
-        """Turn SIGTERM and SIGHUP into an exception, so that the temporary folder is removed."""
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is signal.SIG_DFL:
-                self._handlers[number] = signal.signal(number, _raise_exit)
-
-    def _restore_signals(self) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-        self._handlers.clear()
-
 
 def _data_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
     return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -305,5 +263,20 @@ def _exists(path: Path) -> OutcoreError:
     )
 
 
-def _raise_exit(number: int, frame: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + number)
+@contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into an exception within the block, so that the temporary folder is removed."""
+
+    def leave(number: int, frame: FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    held: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                held[number] = signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number, handler in held.items():
+            signal.signal(number, handler)

@@ -2,6 +2,8 @@
 
 The draws (GraphSAGE's fixed-size neighbourhood sampling, Hamilton, Ying and Leskovec 2017, section 3.1) are keyed by
 the run's seed and by (epoch, batch, hop, original node id); `workloads/native/base/draws.hpp` has the counter layout.
+The other samplers share its calls, counters and canonical order, so a system that treats sampling as a black box feeds
+their batches unchanged.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads import _native
-from workloads.errors import DatasetError, InputError
-from workloads.sampling.batch import Block, SampledBatch
+from workloads.errors import DatasetError, InputError, require
+from workloads.sampling.batch import Block, Int64, Lists, SampledBatch
 from workloads.sampling.listing import SamplerKind
 
 
@@ -45,30 +47,31 @@ class NeighborSampler:
     """
 
     kind: ClassVar[str] = "neighbor"
+    replacement: ClassVar[bool] = True
 
     def __init__(
         self,
-        indptr: npt.NDArray[np.int64],
-        indices: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+        indptr: Int64,
+        indices: Lists,
         fanout: Sequence[int],
         *,
         seed: int,
         replace: bool = False,
         threads: int = 1,
-        labels: npt.NDArray[np.int64] | None = None,
-        cached: tuple[npt.NDArray[np.int64], npt.NDArray[np.int32] | npt.NDArray[np.int64]] | None = None,
-        names: npt.NDArray[np.int64] | None = None,
+        labels: Int64 | None = None,
+        cached: tuple[Int64, Lists] | None = None,
+        names: Int64 | None = None,
     ) -> None:
+        if replace and not self.replacement:
+            raise InputError(f"the {self.kind} sampler draws without replacement", "leave replace out")
         if indptr.ndim != 1 or indptr.dtype != np.int64 or len(indptr) < 1:
             raise InputError(f"indptr is {indptr.dtype} {list(indptr.shape)}", "give int64 [N + 1]")
         if indices.ndim != 1 or indices.dtype not in (np.int32, np.int64):
             raise InputError(f"indices are {indices.dtype} {list(indices.shape)}", "give int32 or int64 [E]")
         if not 1 <= len(fanout) < _native.MAX_HOPS or min(fanout) < -1:
             raise InputError(f"fan-out is {tuple(fanout)}", "give one number >= -1 for each hop, such as 10,10,10")
-        if not 0 <= seed < 1 << 64:
-            raise InputError(f"seed is {seed}", "give a whole number from 0 to 2^64 - 1")
-        if threads < 1:
-            raise InputError(f"threads is {threads}", "give at least 1")
+        require(0 <= seed < 1 << 64, f"seed is {seed}", "give a whole number from 0 to 2^64 - 1")
+        require(threads >= 1, f"threads is {threads}", "give at least 1")
         if int(indptr[0]) != 0 or int(indptr[-1]) != len(indices):
             raise DatasetError(
                 f"indptr runs from {indptr[0]} to {indptr[-1]} but there are {len(indices)} neighbours",
@@ -107,9 +110,7 @@ class NeighborSampler:
         except ValueError as error:
             raise InputError(str(error), "give each node its original id, from 0 to 2^48 - 1") from None
 
-    def sample(
-        self, epoch: int, batch: int, seeds: npt.NDArray[np.int64], *, local_seeds: npt.NDArray[np.int64] | None = None
-    ) -> SampledBatch:
+    def sample(self, epoch: int, batch: int, seeds: Int64, *, local_seeds: Int64 | None = None) -> SampledBatch:
         """Sample one mini-batch without the GIL; any number of threads may call at once.
 
         Args:

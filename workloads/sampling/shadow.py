@@ -1,20 +1,12 @@
-"""The ShaDow sampler, which draws one subgraph for a whole mini-batch and all layers.
-
-It shares the neighbour sampler's calls, counters (epoch, batch, hop, original node id) and canonical order, so a system
-that treats sampling as a black box feeds its batches unchanged.
-"""
+"""The ShaDow sampler, which draws one subgraph for a whole mini-batch and all layers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
-from workloads.errors import InputError
-from workloads.sampling.batch import SampledBatch
+from workloads.errors import require
+from workloads.sampling.batch import Int64, SampledBatch
 from workloads.sampling.listing import SamplerKind
 from workloads.sampling.neighbor import NeighborSampler
 
@@ -34,23 +26,12 @@ class ShadowSampler(NeighborSampler):
 
     kind: ClassVar[str] = "shadow"
 
-    def __init__(
-        self,
-        indptr: npt.NDArray[np.int64],
-        indices: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-        fanout: Sequence[int],
-        *,
-        layers: int,
-        **others: Any,
-    ) -> None:
-        if layers < 1:
-            raise InputError(f"layers is {layers}", "a model needs at least one")
-        super().__init__(indptr, indices, fanout, **others)
+    def __init__(self, *arguments: Any, layers: int, **others: Any) -> None:
+        require(layers >= 1, f"layers is {layers}", "a model needs at least one")
+        super().__init__(*arguments, **others)
         self._layers = layers
 
-    def sample(
-        self, epoch: int, batch: int, seeds: npt.NDArray[np.int64], *, local_seeds: npt.NDArray[np.int64] | None = None
-    ) -> SampledBatch:
+    def sample(self, epoch: int, batch: int, seeds: Int64, *, local_seeds: Int64 | None = None) -> SampledBatch:
         """Sample one mini-batch, as `NeighborSampler.sample`; all its blocks are the same one."""
         sampled = super().sample(epoch, batch, seeds, local_seeds=local_seeds)
         return replace(sampled, blocks=sampled.blocks * self._layers)

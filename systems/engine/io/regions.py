@@ -17,9 +17,9 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from systems.engine.io.direct_files import io_failed, open_direct, write_at
-from systems.engine.io.direct_files import padded as padded
 from systems.engine.io.memory import aligned_empty
+from workloads.direct_files import io_failed, open_direct, write_at
+from workloads.direct_files import padded as padded
 from workloads.errors import BudgetError, DataIOError
 from workloads.units import format_bytes
 

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from systems.engine.io.direct_files import PAGE, padded
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.host_features import HostFeatures, RowFile
 from systems.interface import MemoryBudget, PlanItem, Tier
 from workloads.accelerator import NO_ROWS, Accelerator
 from workloads.accelerators.emulated import EmulatedAccelerator
+from workloads.direct_files import PAGE, padded
 from workloads.errors import BudgetError, InputError
 from workloads.units import format_bytes, parse_bytes
 

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.io.arrays import Array, as_rows
-from systems.engine.io.direct_files import io_failed, open_direct, padded, read_at
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import Mode, ReadStats
 from systems.engine.store.packed_layout import (
@@ -37,6 +36,7 @@ from systems.engine.store.packed_layout import (
 )
 from systems.engine.store.packed_writer import PackedWriter
 from systems.engine.store.packing import PackStats, RowTable
+from workloads.direct_files import io_failed, open_direct, padded, read_at
 from workloads.errors import DataIOError, HostError, InputError
 
 __all__ = [

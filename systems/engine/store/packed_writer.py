@@ -15,7 +15,6 @@ import xxhash
 from numpy.typing import NDArray
 
 from systems.engine.io.arrays import Array, as_ids
-from systems.engine.io.direct_files import io_failed, open_direct, padded, write_at
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import Mode
 from systems.engine.store.packed_layout import VERSION, lay_out, piece_rows, rows_bytes
@@ -28,6 +27,7 @@ from systems.engine.store.packing import (
     pack_batched,
     pack_individually,
 )
+from workloads.direct_files import io_failed, open_direct, padded, write_at
 from workloads.errors import InputError
 
 _COLUMNS = ("offset", "num_rows", "structure_bytes", "structure_digest")

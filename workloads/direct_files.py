@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 from typing import TypeVar
@@ -43,12 +44,16 @@ def write_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> N
     Raises:
         DataIOError: the write failed; names file and offset.
     """
-    done = 0
+    done, buffered = 0, False
     while done < data.nbytes:
         try:
             wrote = os.pwrite(handle, data[done:].data, offset + done)
         except OSError as error:
-            raise io_failed(path, offset + done, error.errno or 0, writing=True) from error
+            if error.errno != errno.EINVAL or buffered:
+                raise io_failed(path, offset + done, error.errno or 0, writing=True) from error
+            buffered = True  # the file system accepted the flag and rejects the request
+            fcntl.fcntl(handle, fcntl.F_SETFL, fcntl.fcntl(handle, fcntl.F_GETFL) & ~os.O_DIRECT)
+            continue
         # A direct write must continue at a page: repeat a page that was written in part.
         whole = wrote if done + wrote == data.nbytes else wrote // PAGE * PAGE
         if whole == 0:
