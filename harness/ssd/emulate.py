@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 import pwd
@@ -18,6 +16,7 @@ from pathlib import Path
 from statistics import linear_regression
 from typing import Any, Literal
 
+from harness.cache import Cache, digest_of
 from harness.isolation.base import Cap, IoLimit, Isolation, Limits
 from harness.ssd.classes import DiskClass, parse_disk_class
 from harness.ssd.device import BlockDevice
@@ -162,13 +161,15 @@ def verified(
         HostError: the device is slower than the class (the fix has the factor that fits), or the limits do not hold.
     """
     limits = disk_class.limits(device)
-    key = json.dumps([device.numbers, device.model, isolation.name, [asdict(limit) for limit in limits]])
-    kept = cache / f"emulate-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json" if cache else None
-    checks = _load(kept)
-    if checks is None:
+    key = digest_of([device.numbers, device.model, isolation.name, [asdict(limit) for limit in limits]])
+    kept = Cache(cache).get("emulate", key, MAX_AGE_S) if cache else None
+    try:
+        checks = [Check(**check) for check in (kept or {})["checks"]]
+    except (KeyError, TypeError):  # missing or damaged
         checks = verify(isolation, limits, folder, progress=progress)
-        if kept and not problem(checks):
-            _save(kept, checks)
+        if cache and not problem(checks):
+            plain = {"measured_at": time.time(), "checks": [asdict(check) for check in checks]}
+            Cache(cache).put("emulate", key, plain)
     if said := problem(checks):
         fix = "run it on a quiet device"
         if any(check.error < -TOLERANCE for check in checks):
@@ -303,20 +304,3 @@ def run_limited(isolation: Isolation, limits: Sequence[IoLimit], command: Sequen
         finally:
             signal.signal(signal.SIGINT, before)
     return 128 - status if status < 0 else status
-
-
-def _load(path: Path | None) -> list[Check] | None:
-    try:
-        kept = json.loads(path.read_text()) if path else {}
-        if not 0 <= time.time() - kept["measured_at"] < MAX_AGE_S:
-            return None
-        return [Check(**check) for check in kept["checks"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _save(path: Path, checks: Sequence[Check]) -> None:
-    from harness.atomic import whole_file
-
-    with whole_file(path, "the check") as partial:
-        partial.write_text(json.dumps({"measured_at": time.time(), "checks": [asdict(check) for check in checks]}))
