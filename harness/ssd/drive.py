@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.atomic import whole_file
+from harness.ssd.fio import SteadyState
 from harness.ssd.identity import Identity
 from systems.readings import DiskPoint, DiskProfile
 from workloads.errors import InputError
@@ -47,16 +48,6 @@ class Point(_Part):
     def in_flight(self) -> int:
         """Requests in flight over all threads."""
         return self.depth * self.threads
-
-
-class SteadyState(_Part):
-    """Whether random 4 KiB reads became steady: no second at the end is further than `within` from their mean."""
-
-    attained: bool
-    within: float
-    deviation: float
-    seconds: float
-    iops: list[float] = Field(default_factory=list)
 
 
 class Condition(_Part):

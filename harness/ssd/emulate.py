@@ -247,17 +247,7 @@ def rate(counted: Sequence[tuple[float, int]]) -> float | None:
     return linear_regression(*zip(*middle, strict=True)).slope
 
 
-@dataclass(frozen=True)
-class Caller:
-    """User that runs the command."""
-
-    uid: int
-    gid: int
-    name: str
-    home: str
-
-
-def caller(user: str | None) -> Caller | None:
+def caller(user: str | None) -> pwd.struct_passwd | None:
     """Return the user that runs the command: `user` (name or uid), else the caller of sudo or pkexec. None where this
     process is not root, or `user` is root: there is no privilege to drop.
 
@@ -277,12 +267,14 @@ def caller(user: str | None) -> Caller | None:
         entry = pwd.getpwuid(int(user)) if user.isdigit() else pwd.getpwnam(user)
     except KeyError as error:
         if user.isdigit():
-            return Caller(int(user), int(os.environ.get("SUDO_GID", user)), user, "/")
+            return pwd.struct_passwd((user, "x", int(user), int(os.environ.get("SUDO_GID", user)), "", "/", ""))
         raise InputError(f"there is no user {user!r}", "name one of this host, by name or number") from error
-    return None if entry.pw_uid == 0 else Caller(entry.pw_uid, entry.pw_gid, entry.pw_name, entry.pw_dir)
+    return entry if entry.pw_uid else None
 
 
-def run_limited(isolation: Isolation, limits: Sequence[IoLimit], command: Sequence[str], who: Caller | None) -> int:
+def run_limited(
+    isolation: Isolation, limits: Sequence[IoLimit], command: Sequence[str], who: pwd.struct_passwd | None
+) -> int:
     """Run a command inside the limits on this process's own streams; return its exit status: 128 + n after signal n,
     127 with a message where the command cannot be started.
 
@@ -291,10 +283,10 @@ def run_limited(isolation: Isolation, limits: Sequence[IoLimit], command: Sequen
         who: user to run as; None keeps the present user.
     """
     program = [sys.executable, "-S", "-E", str(Path(__file__).parent / "programs" / "become.py")]
-    wrapped = [*program, *((str(who.uid), str(who.gid), who.name) if who else ("-", "-", "-")), "--", *command]
+    wrapped = [*program, *((str(who.pw_uid), str(who.pw_gid), who.pw_name) if who else ("-", "-", "-")), "--", *command]
     environment = dict(os.environ)
     if who is not None:
-        environment |= {"HOME": who.home, "USER": who.name, "LOGNAME": who.name}
+        environment |= {"HOME": who.pw_dir, "USER": who.pw_name, "LOGNAME": who.pw_name}
     with isolation.create("ssd-emulate", Limits(None, tuple(limits))) as cap:
         child = subprocess.Popen(cap.command(wrapped), env=environment)
         # Ctrl-C is for the command; this process stays to remove the cap.

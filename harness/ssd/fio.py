@@ -130,13 +130,21 @@ class FioJob(BaseModel):
         return [f"--rw={'randrw' if random else 'rw'}", f"--rwmixwrite={self.write_percent}"]
 
 
-@dataclass(frozen=True)
-class Steady:
-    """Whether a job became steady, the largest deviation of a second's rate from the mean (a share), and the rates."""
+class SteadyState(BaseModel):
+    """Whether a job's rate became steady: no second at the end is further than `within` from their mean.
+
+    Attributes:
+        deviation: largest deviation of a second's rate from the mean, as a share.
+        iops: the rates of these seconds.
+    """
+
+    model_config = ConfigDict(extra="forbid")
 
     attained: bool
+    within: float
     deviation: float
-    iops: tuple[float, ...]
+    seconds: float
+    iops: list[float] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -161,7 +169,7 @@ class FioResult:
     latency_s: dict[float, float] = field(default_factory=dict)
     version: str = ""
     write_iops: float = 0.0
-    steady: Steady | None = None
+    steady: SteadyState | None = None
 
     @property
     def cpu_seconds_per_request(self) -> float:
@@ -299,7 +307,7 @@ def parse_fio(output: str, jobs: Sequence[FioJob]) -> list[FioResult]:
             return []
         side = entry["write" if job.write_percent == 100 else "read"]
         latency = side.get("clat_ns", {})
-        iops = float(side["iops"])
+        iops, seconds = float(side["iops"]), float(side["runtime"]) / 1000
         results.append(
             FioResult(
                 job=job,
@@ -309,13 +317,13 @@ def parse_fio(output: str, jobs: Sequence[FioJob]) -> list[FioResult]:
                 bytes_per_s=iops * job.block_bytes,
                 requests=int(side["total_ios"]),
                 bytes_read=int(side["io_bytes"]),
-                seconds=float(side["runtime"]) / 1000,
+                seconds=seconds,
                 mean_latency_s=float(latency.get("mean", 0.0)) * _NS,
                 cpu=(float(entry["usr_cpu"]) + float(entry["sys_cpu"])) / 100,
                 latency_s={float(key): value * _NS for key, value in latency.get("percentile", {}).items()},
                 version=str(report.get("fio version", "")),
                 write_iops=float(entry["write"]["iops"]) if 0 < job.write_percent < 100 else 0.0,
-                steady=_steady(entry.get("steadystate")) if job.steady else None,
+                steady=_steady(job.steady, entry.get("steadystate") or {}, seconds) if job.steady else None,
             )
         )
     return results
@@ -334,11 +342,13 @@ def _report(output: str) -> dict[str, Any]:
     return {}
 
 
-def _steady(entry: dict[str, Any] | None) -> Steady | None:
-    if not entry:
-        return None
+def _steady(rule: SteadyRule, entry: dict[str, Any], seconds: float) -> SteadyState:
     data = entry.get("data") or {}
-    rates = tuple(float(rate) for rate in data.get("iops", []) if rate)
     mean = float(data.get("iops_mean") or 0)
-    deviation = float(entry.get("max_deviation", 0.0)) / mean if mean else 1.0
-    return Steady(bool(entry.get("attained")), deviation, rates)
+    return SteadyState(
+        attained=bool(entry.get("attained")),
+        within=rule.within,
+        deviation=float(entry.get("max_deviation", 0.0)) / mean if mean else 1.0,
+        seconds=seconds,
+        iops=[round(float(rate), 1) for rate in data.get("iops", []) if rate],
+    )

@@ -20,7 +20,7 @@ from harness.ssd import grid
 from harness.ssd.device import block_device
 from harness.ssd.drive import drive_path, read_drive, save_drive
 from harness.ssd.fio import FioJob, SteadyRule, best_engine, fio_path, parse_fio, run_fio
-from harness.ssd.measure import Wanted, _settings, precondition
+from harness.ssd.measure import Wanted, precondition
 from harness.ssd.testfile import check_folder, one_at_a_time, own_file, sweep
 from tests.harness.cap_tools import MIB, cold_file, on_disk
 from tests.harness.ssd.drives import make_drive
@@ -106,7 +106,7 @@ def test_a_stopped_profile_of_another_fio_is_not_gone_on_with(tmp_path: Path, mo
     found = []
     for version in ((3, 35), (3, 36)):
         monkeypatch.setattr("harness.ssd.fio.fio_version", lambda path, version=version: version)
-        found.append(_settings(Wanted(tmp_path), make_drive("mine").identity))
+        found.append(Wanted(tmp_path).settings(make_drive("mine").identity))
     assert found[0] != found[1]
 
 
