@@ -16,10 +16,11 @@ FILE_BYTES: dict[Mode, int] = {"quick": 1 << 30, "full": 4 << 30}
 POINT_S: dict[Mode, float] = {"quick": 0.8, "full": 2.5}
 STEADY_S: dict[Mode, float] = {"quick": 8.0, "full": 60.0}
 STEADY_WITHIN = 0.1
-# Seconds of fio's start and end, and of a job's ramp.
-_SETUP_S = 0.5
 _RAMP_S = 0.2
 PERCENTILES = ("50.000000", "90.000000", "99.000000", "99.900000", "99.990000")
+# Fields of a point with the names that they have in the job and in its result.
+_OF_JOB = ("pattern", "block_bytes", "depth", "threads", "direct", "write_percent")
+_OF_RESULT = ("iops", "bytes_per_s", "write_iops", "requests", "seconds", "mean_latency_s")
 
 _ALL_DEPTHS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 _ALL_BLOCKS = [512, 1 * KIB, 2 * KIB, 4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB]
@@ -62,12 +63,6 @@ def steady_job(mode: Mode, file: Path, seconds: float) -> FioJob:
     )
 
 
-def estimate_s(mode: Mode, seconds: float, file_bytes: int) -> float:
-    """Estimate the seconds of a profile on a drive that writes 300 MB/s."""
-    count = len(jobs(mode, Path("/"), 512, seconds))
-    return count * (seconds + _RAMP_S + _SETUP_S) + STEADY_S[mode] + 2 + file_bytes / 300e6
-
-
 def key_of(job: FioJob) -> str:
     """Return a key that identifies a point within a profile."""
     return (
@@ -81,19 +76,9 @@ def point_of(result: FioResult) -> Point:
     job = result.job
     kept = {name.rstrip("0").rstrip("."): float(name) for name in PERCENTILES}
     return Point(
-        pattern=job.pattern,
-        block_bytes=job.block_bytes,
-        depth=job.depth,
-        threads=job.threads,
+        **job.model_dump(include=set(_OF_JOB)),
+        **{name: getattr(result, name) for name in _OF_RESULT},
         engine="sync" if job.engine == "psync" else "async",
-        direct=job.direct,
-        write_percent=job.write_percent,
-        iops=result.iops,
-        bytes_per_s=result.bytes_per_s,
-        write_iops=result.write_iops,
-        requests=result.requests,
-        seconds=result.seconds,
-        mean_latency_s=result.mean_latency_s,
         latency_s={name: result.latency_s[value] for name, value in kept.items() if value in result.latency_s},
         cpu_s_per_request=result.cpu_seconds_per_request,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.isolation.blocks import layer_below
+from harness.isolation.blocks import chain
 from harness.isolation.mounts import mount_of
 from harness.ssd.device import BlockDevice, block_device
 from harness.ssd.device import first_text as _first
@@ -88,14 +88,7 @@ def identify(
 
 def layers(number: str, sys: Path = Path("/sys")) -> list[str]:
     """Return every block device from `major:minor` down to the disks, as `name (kind)`."""
-    link = sys / "dev/block" / number
-    if not link.exists():
-        return []
-    folder = link.resolve()
-    found = [f"{folder.name} ({_kind(folder)})"]
-    for below in layer_below(folder):
-        found += [name for name in layers(below, sys) if name not in found]
-    return found
+    return [f"{folder.name} ({_kind(folder)})" for folder in chain(number, sys)]
 
 
 def _kind(folder: Path) -> str:
