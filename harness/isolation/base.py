@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from harness.isolation.owner import start_time
 
@@ -20,6 +20,19 @@ class IoLimit:
     read_bytes_per_s: int | None = None
     write_iops: int | None = None
     write_bytes_per_s: int | None = None
+
+    def named(self, interface: Literal["v1", "v2", "systemd", "docker"]) -> dict[str, int | None]:
+        """Return the limits by the names that an interface has for them."""
+        values = (self.read_iops, self.read_bytes_per_s, self.write_iops, self.write_bytes_per_s)
+        return dict(zip(_RATES[interface].split(), values, strict=True))
+
+
+_RATES = {
+    "v1": "read_iops_device read_bps_device write_iops_device write_bps_device",
+    "v2": "riops rbps wiops wbps",
+    "systemd": "IOReadIOPSMax IOReadBandwidthMax IOWriteIOPSMax IOWriteBandwidthMax",
+    "docker": "device_read_iops device_read_bps device_write_iops device_write_bps",
+}
 
 
 @dataclass(frozen=True)

@@ -37,12 +37,6 @@ _MEMORY_FILES = (
     "memory.oom_control"
 ).split()
 _IO_FILES = ("blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_serviced_recursive")
-_THROTTLES = (
-    ("read_iops", "read_iops_device"),
-    ("read_bytes_per_s", "read_bps_device"),
-    ("write_iops", "write_iops_device"),
-    ("write_bytes_per_s", "write_bps_device"),
-)
 
 
 def parse_blkio(data: bytes) -> tuple[int, int]:
@@ -57,7 +51,7 @@ def parse_blkio(data: bytes) -> tuple[int, int]:
 
 def throttle_lines(limit: IoLimit) -> list[tuple[str, str]]:
     """Return (control file, line) pairs that set `limit`. 0 means no limit, and makes the kernel count the device."""
-    return [(f"blkio.throttle.{file}", f"{limit.device} {getattr(limit, field) or 0}") for field, file in _THROTTLES]
+    return [(f"blkio.throttle.{file}", f"{limit.device} {value or 0}") for file, value in limit.named("v1").items()]
 
 
 class V1Readings(Readings):

@@ -21,7 +21,6 @@ from workloads.errors import HostError
 _FILES = (
     "memory.stat memory.current memory.max memory.events memory.swap.current memory.pressure io.stat io.pressure"
 ).split()
-_KEYS = (("read_bytes_per_s", "rbps"), ("write_bytes_per_s", "wbps"), ("read_iops", "riops"), ("write_iops", "wiops"))
 
 
 def parse_memory(
@@ -67,8 +66,8 @@ def parse_io_stat(data: bytes) -> IoStats:
 
 def io_max_line(limit: IoLimit) -> str:
     """Return the line of `io.max` that sets `limit`."""
-    values = ((key, getattr(limit, field)) for field, key in _KEYS)
-    return " ".join([limit.device, *(f"{key}={'max' if value is None else value}" for key, value in values)])
+    values = [f"{key}={'max' if value is None else value}" for key, value in limit.named("v2").items()]
+    return " ".join([limit.device, *values])
 
 
 class V2Readings(Readings):

@@ -71,7 +71,7 @@ def test_pressure_is_the_total_of_some() -> None:
 
 def test_limits_are_written_as_each_kernel_interface_wants_them() -> None:
     limit = IoLimit("259:0", read_iops=39062, read_bytes_per_s=187_500_000)
-    assert cgroup2.io_max_line(limit) == "259:0 rbps=187500000 wbps=max riops=39062 wiops=max"
+    assert cgroup2.io_max_line(limit) == "259:0 riops=39062 rbps=187500000 wiops=max wbps=max"
     assert cgroup1.throttle_lines(limit) == [
         ("blkio.throttle.read_iops_device", "259:0 39062"),
         ("blkio.throttle.read_bps_device", "259:0 187500000"),
@@ -118,7 +118,7 @@ def test_a_v2_cap_writes_every_limit_and_reads_every_counter(group: Path) -> Non
     assert written["memory.max"].startswith("268435456")
     assert written["memory.swap.max"].startswith("0")
     assert written["memory.oom.group"].startswith("1")
-    assert written["io.max"] == "259:0 rbps=max wbps=max riops=5 wiops=max"
+    assert written["io.max"] == "259:0 riops=5 rbps=max wiops=max wbps=max"
     assert cap.memory().oom_kills == 3 and cap.memory().peak == 170_000_000
     assert cap.io() == IoStats(413696, 101, 8192, 2)
     assert cap.pressure() == (123456, 123456)
@@ -215,8 +215,9 @@ def test_a_v2_group_that_gives_no_memory_is_passed_over_for_the_one_above(tmp_pa
     assert not (tmp_path / "outcore").exists()
 
 
-def test_systemd_starts_the_work_in_a_scope_of_the_caps_slice() -> None:
-    command = systemd.scope_command("user", "run_1_2_3_x.abc", ["python", "work.py"])
+def test_systemd_starts_the_work_in_a_scope_of_the_caps_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    command = systemd.scope_command("run_1_2_3_x.abc", ["python", "work.py"])
     assert command[:4] == ["systemd-run", "--user", "--scope", "--quiet"]
     assert "--slice=outcore-run_1_2_3_x.abc.slice" in command
     assert command[command.index("--") + 1 :] == ["python", "work.py"]

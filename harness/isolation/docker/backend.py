@@ -67,12 +67,10 @@ class Docker(Isolation):
             trial = _trial(wanted())
         except OutcoreError as error:
             return Availability(False, error.message, error.fix)
-        engine = trial.engine
-        if not engine["memory_limit"]:
-            return Availability(
-                False, "the engine cannot limit memory on this kernel", "boot with cgroup_enable=memory"
-            )
-        return Availability(True, trial.io_uring, "", engine["io_limits"], True)
+        if not trial.engine["memory_limit"]:
+            why = "the engine cannot limit memory on this kernel"
+            return Availability(False, why, "boot with cgroup_enable=memory")
+        return Availability(True, trial.io_uring, "", trial.engine["io_limits"], True)
 
     def create(self, run_id: str, limits: Limits) -> DockerCap:
         """Create a cap; its container starts with the first command.
@@ -164,17 +162,16 @@ def _trial(image: str) -> Trial:
     # The trial runs Python, which a third party's image may lack and the host's image always has.
     tried = found if found.worker == () else find(client, HOST_IMAGE)
     lock = _lock(client, tried)
-    given = docker_seccomp.from_environment()
-    if given is not None:
+    if (given := docker_seccomp.from_environment()) is not None:
         return Trial(found, given, "OUTCORE_SECCOMP", _ring(client, tried, given)[0], lock, engine)
     reason, default = _ring(client, tried, None)
-    if not reason:
-        return Trial(found, None, "the engine's default", "", lock, engine)
-    if isinstance(default, HostError):
-        return Trial(found, None, "the engine's default", f"{reason}; {default.message}: {default.fix}", lock, engine)
-    derived = json.dumps(docker_seccomp.with_io_uring(default))
-    left, _ = _ring(client, tried, derived)
-    return Trial(found, derived, "the engine's default, with io_uring allowed", left, lock, engine)
+    if reason and not isinstance(default, HostError):
+        derived = json.dumps(docker_seccomp.with_io_uring(default))
+        left, _ = _ring(client, tried, derived)
+        return Trial(found, derived, "the engine's default, with io_uring allowed", left, lock, engine)
+    if reason:
+        reason = f"{reason}; {default.message}: {default.fix}"
+    return Trial(found, None, "the engine's default", reason, lock, engine)
 
 
 def _maps_users(info: dict[str, Any]) -> str:

@@ -33,15 +33,11 @@ def run(container: str, folder: str, argv: list[str]) -> int:
     except docker.errors.APIError as error:
         print(f"outcore: cannot join {container[:12]}: {error.explanation}", file=sys.stderr)
         return _GONE
-    threading.Thread(target=_feed, args=(_plain(stream),), daemon=True).start()
+    threading.Thread(target=_feed, args=(getattr(stream, "_sock", stream),), daemon=True).start()
     for kind, data in frames_iter(stream, tty=False):
-        _write(2 if kind == 2 else 1, data)
+        while data:
+            data = data[os.write(2 if kind == 2 else 1, data) :]
     return _status(api, container, work)
-
-
-def _plain(stream: Any) -> socket.socket:
-    found: socket.socket = getattr(stream, "_sock", stream)
-    return found
 
 
 def _feed(target: socket.socket) -> None:
@@ -53,11 +49,6 @@ def _feed(target: socket.socket) -> None:
         target.shutdown(socket.SHUT_WR)
     except OSError:
         return  # the command has ended, and reads no more
-
-
-def _write(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]
 
 
 def _status(api: Any, container: str, work: str) -> int:

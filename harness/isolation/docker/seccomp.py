@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,8 @@ def engine_default(pid: int, proc: Path = Path("/proc")) -> dict[str, Any]:
     Raises:
         HostError: this user may not read it (root may), or the engine uses no profile.
     """
-    parent = next(
-        (line.split()[1] for line in read_text(proc / str(pid) / "status").splitlines() if line.startswith("PPid:")),
-        "0",
-    )
+    status = re.search(r"^PPid:\s*(\d+)", read_text(proc / str(pid) / "status"), re.MULTILINE)
+    parent = status[1] if status else "0"
     try:
         specification = json.loads((proc / parent / "cwd" / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -74,17 +73,13 @@ def allows(profile: dict[str, Any], call: str) -> bool:
     return named or profile["defaultAction"] == _ALLOW
 
 
-def with_io_uring(profile: dict[str, Any]) -> dict[str, Any]:
-    """Return `profile` with io_uring's calls allowed, and nothing else changed."""
-    return {**profile, "syscalls": [*_others(profile), {"names": list(CALLS), "action": _ALLOW}]}
+def with_io_uring(profile: dict[str, Any], action: str = _ALLOW) -> dict[str, Any]:
+    """Return `profile` with io_uring's calls allowed, or under another `action`, and nothing else changed."""
+    rules = [{**rule, "names": [name for name in rule["names"] if name not in CALLS]} for rule in profile["syscalls"]]
+    own = {"names": list(CALLS), "action": action}
+    return {**profile, "syscalls": [*(rule for rule in rules if rule["names"]), own]}
 
 
 def without_io_uring(profile: dict[str, Any]) -> dict[str, Any]:
     """Return `profile` with io_uring's calls denied (EPERM), as in engines from 25 on, to test runs without rings."""
-    denied = {"names": list(CALLS), "action": "SCMP_ACT_ERRNO"}
-    return {**profile, "syscalls": [*_others(profile), denied]}
-
-
-def _others(profile: dict[str, Any]) -> list[dict[str, Any]]:
-    rules = [{**rule, "names": [name for name in rule["names"] if name not in CALLS]} for rule in profile["syscalls"]]
-    return [rule for rule in rules if rule["names"]]
+    return with_io_uring(profile, "SCMP_ACT_ERRNO")
