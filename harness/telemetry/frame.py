@@ -24,6 +24,8 @@ COLUMNS = tuple(
     gpu_memory_bytes progress
     """.split()
 )
+_MEMORY = ("usage", "anon", "page_cache", "shmem")
+_DISK = ("reads", "read_sectors", "read_ms", "queue_ms")
 _SECTOR = 512
 
 
@@ -34,37 +36,28 @@ def to_frame(samples: Sequence[Sample]) -> pd.DataFrame:
     if not samples:
         return pd.DataFrame({column: pd.Series(dtype="float64") for column in COLUMNS})
     when = np.array([sample.monotonic for sample in samples])
-    disk = [sample.disk for sample in samples]
-    memory = [sample.memory for sample in samples]
+    disk = {name: _step(_column([s.disk for s in samples], name)) for name in _DISK}
+    memory = {name: _column([s.memory for s in samples], name) for name in (*_MEMORY, "major_faults")}
     seconds = _step(when)
     cpu = np.stack([sample.cpu for sample in samples]).astype(np.float64)
     busy, waiting, total = (_step(cpu[:, :, field]) for field in range(3))
     with np.errstate(divide="ignore", invalid="ignore"):
         # Between two samples closer than a clock tick no time is accounted: unknown, not idle.
         busy, waiting = (np.where(total > 0, 100 * part / total, np.nan) for part in (busy, waiting))
-        reads = _column(disk, "reads")
-        read_count = _step(reads)
-        read_ms = _step(_column(disk, "read_ms"))
-        queue_ms = _step(_column(disk, "queue_ms"))
-        latency = np.where(read_count > 0, read_ms / 1e3 / read_count, np.nan)
         frame = {
             "t": when - when[0],
             "epoch": np.full(len(samples), -1, np.int64),
             "monotonic": when,
             "cpu_percent": busy[:, 0],
             "iowait_percent": waiting[:, 0],
-            "ctx_switches": _step(np.array([float(s.switches) for s in samples])),
-            "major_faults": _step(_column(memory, "major_faults")),
-            "mem_usage": _column(memory, "usage"),
-            "mem_anon": _column(memory, "anon"),
-            "mem_page_cache": _column(memory, "page_cache"),
-            "mem_shmem": _column(memory, "shmem"),
-            "psi_io": _step(_column(samples, "psi_io")) / seconds / 1e4,
-            "psi_memory": _step(_column(samples, "psi_memory")) / seconds / 1e4,
-            "disk_read_bytes": _step(_column(disk, "read_sectors")) * _SECTOR,
-            "disk_read_requests": read_count,
-            "disk_queue": queue_ms / 1e3 / seconds,
-            "disk_latency_s": latency,
+            "ctx_switches": _step(_column(samples, "switches")),
+            "major_faults": _step(memory["major_faults"]),
+            **{f"mem_{name}": memory[name] for name in _MEMORY},
+            **{name: _step(_column(samples, name)) / seconds / 1e4 for name in ("psi_io", "psi_memory")},
+            "disk_read_bytes": disk["read_sectors"] * _SECTOR,
+            "disk_read_requests": disk["reads"],
+            "disk_queue": disk["queue_ms"] / 1e3 / seconds,
+            "disk_latency_s": np.where(disk["reads"] > 0, disk["read_ms"] / 1e3 / disk["reads"], np.nan),
             "gpu_percent": _column(samples, "gpu_percent"),
             "gpu_memory_bytes": _column(samples, "gpu_memory"),
             "progress": _column(samples, "progress"),
