@@ -104,8 +104,7 @@ def latencies(device: Device, depth: int) -> dict[str, float]:
         p
         for p in device.drive.points
         if (p.block_bytes, p.pattern, p.engine, p.threads) == (4096, "random", "async", 1)
-        and p.direct
-        and not p.write_percent
+        and p.reads_directly
         and p.depth <= depth
     ]
     return max(points, key=lambda p: p.depth).latency_s if points else {}

@@ -100,7 +100,10 @@ def load_classes(user_file: Path | None = None) -> dict[str, DiskClass]:
             try:
                 found[str(name)] = DiskClass(name=str(name), **values)
             except (ValidationError, TypeError) as error:
-                raise InputError(f"{path}: {name}: {_first(error)}", f"keys are {', '.join(_keys())}") from error
+                first = error.errors()[0] if isinstance(error, ValidationError) else None
+                said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
+                keys = [key for key in DiskClass.model_fields if key not in ("name", "divided_by")]
+                raise InputError(f"{path}: {name}: {said}", f"keys are {', '.join(keys)}") from error
     return found
 
 
@@ -121,14 +124,3 @@ def parse_disk_class(text: str, user_file: Path | None = None) -> DiskClass | No
     if match is None or (match.group(2) is not None and float(match.group(2)) <= 0):
         raise InputError(f"disk class is {text!r}, and k is not a number above 0", f"write it like {name}/16")
     return classes[name].divided(float(match.group(2))) if match.group(2) else classes[name]
-
-
-def _keys() -> list[str]:
-    return [key for key in DiskClass.model_fields if key not in ("name", "divided_by")]
-
-
-def _first(error: ValidationError | TypeError) -> str:
-    if isinstance(error, ValidationError):
-        what = error.errors()[0]
-        return f"{'.'.join(map(str, what['loc']))}: {what['msg']}"
-    return str(error)

@@ -49,6 +49,11 @@ class Point(_Part):
         """Requests in flight over all threads."""
         return self.depth * self.threads
 
+    @property
+    def reads_directly(self) -> bool:
+        """Whether the job only read, past the page cache."""
+        return self.direct and not self.write_percent
+
 
 class Condition(_Part):
     """State of the drive while it was measured.
@@ -100,7 +105,7 @@ class Drive(_Part):
             points=tuple(
                 DiskPoint(p.block_bytes, p.depth, p.iops, p.bytes_per_s, p.pattern)
                 for p in self.points
-                if p.direct and p.engine == "async" and not p.write_percent
+                if p.reads_directly and p.engine == "async"
             ),
             logical_block_bytes=self.identity.logical_block_bytes,
             tool=self.fio,
@@ -108,16 +113,9 @@ class Drive(_Part):
 
     def best(self, block_bytes: int, pattern: str = "random") -> Point | None:
         """Return the fastest direct read point of a block size and pattern; None without any."""
-        found = [
-            p
-            for p in self.points
-            if p.block_bytes == block_bytes and p.pattern == pattern and p.direct and not p.write_percent
-        ]
+        kind = (block_bytes, pattern)
+        found = (p for p in self.points if (p.block_bytes, p.pattern) == kind and p.reads_directly)
         return max(found, key=lambda p: p.iops, default=None)
-
-    def point(self, **wanted: Any) -> Point | None:
-        """Return the first point with these field values; None without any."""
-        return next((p for p in self.points if all(getattr(p, key) == value for key, value in wanted.items())), None)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data with the keys of the file."""

@@ -76,11 +76,27 @@ class FioJob(BaseModel):
         """Return the job as fio's command line."""
         # fio runs in another folder, and splits file names at colons.
         file = str(self.file.absolute()).replace("\\", "\\\\").replace(":", "\\:")
-        arguments = [
+        mixed, random = 0 < self.write_percent < 100, self.pattern == "random"
+        side = "rw" if mixed else "write" if self.write_percent else "read"
+        ring = "--fixedbufs --registerfiles --nonvectored=1"
+        together = f"--iodepth_batch_submit={self.batch} --iodepth_batch_complete_min={self.batch}"
+        optional = {
+            "--readonly": not self.write_percent,
+            f"--rwmixwrite={self.write_percent}": mixed,
+            ring: self.registered and self.engine == "io_uring",
+            f"{together} --iodepth_batch_complete_max={self.batch}": self.batch > 0,
+            "--time_based": not self.once,
+            f"--size={self.region_bytes}": self.region_bytes > 0,
+            "--end_fsync=1": self.sync,
+        }
+        if rule := self.steady:
+            held = f"--steadystate=iops:{100 * rule.within:g}% --steadystate_duration={rule.seconds}s"
+            optional[f"{held} --steadystate_ramp_time={rule.ramp_seconds}s"] = True
+        return [
             f"--name={name}",
             "--stonewall",
             f"--filename={file}",
-            *self._access(),
+            f"--rw={'rand' if random else ''}{side}",
             f"--bs={self.block_bytes}",
             f"--iodepth={self.depth}",
             f"--ioengine={self.engine}",
@@ -96,38 +112,8 @@ class FioJob(BaseModel):
             "--invalidate=1",
             f"--iomem_align={_HUGE_PAGE}",
             f"--gtod_reduce={int(not self.exact_latency)}",
-            *self._handed_in(),
+            *(word for words, wanted in optional.items() if wanted for word in words.split()),
         ]
-        arguments += [] if self.once else ["--time_based"]
-        arguments += [f"--size={self.region_bytes}"] if self.region_bytes else []
-        arguments += ["--end_fsync=1"] if self.sync else []
-        if self.steady:
-            arguments += [
-                f"--steadystate=iops:{100 * self.steady.within:g}%",
-                f"--steadystate_duration={self.steady.seconds}s",
-                f"--steadystate_ramp_time={self.steady.ramp_seconds}s",
-            ]
-        return arguments
-
-    def _handed_in(self) -> list[str]:
-        found = []
-        if self.registered and self.engine == "io_uring":
-            found += ["--fixedbufs", "--registerfiles", "--nonvectored=1"]
-        if self.batch:
-            found += [
-                f"--iodepth_batch_submit={self.batch}",
-                f"--iodepth_batch_complete_min={self.batch}",
-                f"--iodepth_batch_complete_max={self.batch}",
-            ]
-        return found
-
-    def _access(self) -> list[str]:
-        random = self.pattern == "random"
-        if not self.write_percent:
-            return ["--readonly", f"--rw={'randread' if random else 'read'}"]
-        if self.write_percent == 100:
-            return [f"--rw={'randwrite' if random else 'write'}"]
-        return [f"--rw={'randrw' if random else 'rw'}", f"--rwmixwrite={self.write_percent}"]
 
 
 class SteadyState(BaseModel):
@@ -207,18 +193,11 @@ def fio_version(path: str) -> tuple[int, int] | None:
 def best_engine() -> Literal["io_uring", "libaio", "psync"]:
     """Return the fastest engine that fio can use here: io_uring may be forbidden (seccomp, sysctl)."""
     for engine in ("io_uring", "libaio"):
-        job = [
-            "--name=try",
-            "--readonly",
-            f"--ioengine={engine}",
-            "--filename=/proc/self/exe",
-            "--rw=read",
-            "--bs=4096",
-            "--size=4096",
-            "--output-format=json",
-        ]
+        job = f"--name=try --readonly --ioengine={engine} --filename=/proc/self/exe --rw=read --bs=4096 --size=4096"
         try:
-            done = subprocess.run(["fio", *job], capture_output=True, timeout=20, check=False)
+            done = subprocess.run(
+                ["fio", *job.split(), "--output-format=json"], capture_output=True, timeout=20, check=False
+            )
         except (OSError, subprocess.TimeoutExpired):
             continue
         if done.returncode == 0:
