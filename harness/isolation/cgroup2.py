@@ -188,7 +188,18 @@ class Cgroup2(Isolation):
         hierarchy = mounts.v2()
         if hierarchy is None:
             return Availability(False, "cgroup v2 is not mounted", "mount -t cgroup2 none /sys/fs/cgroup")
-        return _availability(hierarchy)
+        if "memory" not in hierarchy.controllers:
+            return Availability(
+                False,
+                "cgroup v2 is mounted without the memory controller (cgroup v1 holds it)",
+                "use cgroup1, or boot with systemd.unified_cgroup_hierarchy=1",
+            )
+        parent, reason = _parent(hierarchy)
+        if parent is None:
+            return Availability(False, reason, "run as root, or use --isolation systemd")
+        io = "io" in read_text(parent / "cgroup.subtree_control").split()
+        remove_if_empty(parent)
+        return Availability(True, "" if io else "the io controller is not delegated", "", io, True)
 
     def create(self, run_id: str, limits: Limits) -> Cgroup2Cap:
         """Create a cap; where the io controller is not delegated, without its I/O limits and with a caveat.
@@ -200,48 +211,20 @@ class Cgroup2(Isolation):
         parent, reason = _parent(hierarchy) if hierarchy else (None, "cgroup v2 is not mounted")
         if parent is None:
             raise HostError(reason, "run as root, or use --isolation systemd")
-        return create_in(parent, cap_name(run_id), limits, self.caveats)
+        group = parent / cap_name(run_id)
+        try:
+            group.mkdir()
+        except OSError as error:
+            raise HostError(f"{group} cannot be made ({error.strerror})", "run as root") from error
+        cap = Cgroup2Cap(group, self.caveats)
+        cap.restrict(limits)
+        return cap
 
     @classmethod
     def sweep(cls) -> list[str]:
         """Kill and remove caps of dead orchestrators; return their names."""
         hierarchy = mounts.v2()
         return sweep_below(hierarchy.mount) if hierarchy else []
-
-
-def create_in(parent: Path, name: str, limits: Limits, caveats: Sequence[str] = ()) -> Cgroup2Cap:
-    """Create a cap in a new group.
-
-    Args:
-        parent, name: group whose children have the memory controller, and name of the new group in it.
-        limits, caveats: limits to set, and caveats that the cap starts with.
-
-    Raises:
-        HostError: the group cannot be made, or the kernel refuses a limit.
-    """
-    group = parent / name
-    try:
-        group.mkdir()
-    except OSError as error:
-        raise HostError(f"{group} cannot be made ({error.strerror})", "run as root") from error
-    cap = Cgroup2Cap(group, caveats)
-    cap.restrict(limits)
-    return cap
-
-
-def _availability(hierarchy: mounts.Hierarchy) -> Availability:
-    if "memory" not in hierarchy.controllers:
-        return Availability(
-            False,
-            "cgroup v2 is mounted without the memory controller (cgroup v1 holds it)",
-            "use cgroup1, or boot with systemd.unified_cgroup_hierarchy=1",
-        )
-    parent, reason = _parent(hierarchy)
-    if parent is None:
-        return Availability(False, reason, "run as root, or use --isolation systemd")
-    io = "io" in read_text(parent / "cgroup.subtree_control").split()
-    remove_if_empty(parent)
-    return Availability(True, "" if io else "the io controller is not delegated", "", io, True)
 
 
 def _parent(hierarchy: mounts.Hierarchy) -> tuple[Path | None, str]:

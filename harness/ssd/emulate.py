@@ -14,13 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import linear_regression
-from typing import Any, Literal
+from typing import Literal
 
 from harness.cache import Cache, digest_of
 from harness.isolation.base import Cap, IoLimit, Isolation, Limits
 from harness.ssd.classes import DiskClass, parse_disk_class
 from harness.ssd.device import BlockDevice
-from harness.ssd.fio import FioJob, FioResult, best_engine, run_fio
+from harness.ssd.fio import FioJob, best_engine, run_fio
 from harness.ssd.profile import shallow
 from harness.ssd.testfile import own_file
 from workloads.errors import HostError, InputError
@@ -38,11 +38,13 @@ _RAMP_S = 0.8
 # Seconds between two samples of a cgroup's counter during buffered reads; fewer samples give no rate.
 _LOOK_S = 0.02
 _LEAST_LOOKS = 8
-_DEPTH = 128
-# Small enough that few bytes are in flight (see `shallow`), large enough that bytes and not requests are the limit.
-_SEQUENTIAL_BYTES = 256 << 10
-_SEQUENTIAL_DEPTH = 32
-_JOBS = ("randread_4k_iops", "randread_512_iops", "seqread_bytes_per_s")
+# Bytes, depth and order of the direct reads by the name of their check. Reads in order are small enough that few bytes
+# are in flight (see `shallow`), large enough that bytes and not requests are the limit.
+_JOBS: dict[str, tuple[int, int, Literal["random", "sequential"]]] = {
+    "randread_4k_iops": (4096, 128, "random"),
+    "randread_512_iops": (512, 128, "random"),
+    "seqread_bytes_per_s": (256 << 10, 32, "sequential"),
+}
 
 Progress = Callable[[str], None]
 
@@ -192,29 +194,21 @@ def problem(checks: Sequence[Check]) -> str:
 
 
 def _direct(file: Path, cap: Cap | None, limits: Sequence[IoLimit], seconds: float) -> list[Check]:
-    shared: dict[str, Any] = {
-        "file": file,
-        "seconds": seconds,
-        "ramp_seconds": _RAMP_S,
-        "engine": best_engine(),
-        "exact_latency": False,
-    }
-    wanted: list[tuple[int, int, Literal["random", "sequential"]]] = [
-        (4096, _DEPTH, "random"),
-        (512, _DEPTH, "random"),
-        (_SEQUENTIAL_BYTES, _SEQUENTIAL_DEPTH, "sequential"),
-    ]
-    jobs = [
-        FioJob(block_bytes=size, depth=shallow(size, depth, limits, seconds), pattern=pattern, **shared)
-        for size, depth, pattern in wanted
-    ]
-    # One fio per job, so that the limiter's debt of one job does not slow the next.
-    results: list[FioResult] = [run_fio([job], cap)[0] for job in jobs]
     checks = []
-    for name, result in zip(_JOBS, results, strict=True):
-        factor = result.job.block_bytes if name.endswith("bytes_per_s") else 1
-        allowed = expected(limits, result.job.block_bytes) if limits else math.inf
-        checks.append(Check(name, result.iops * factor, allowed * factor))
+    for name, (size, depth, pattern) in _JOBS.items():
+        job = FioJob(
+            file=file,
+            block_bytes=size,
+            depth=shallow(size, depth, limits, seconds),
+            pattern=pattern,
+            seconds=seconds,
+            ramp_seconds=_RAMP_S,
+            engine=best_engine(),
+            exact_latency=False,
+        )
+        factor = size if name.endswith("bytes_per_s") else 1
+        # One fio per job, so that the limiter's debt of one job does not slow the next.
+        checks.append(Check(name, run_fio([job], cap)[0].iops * factor, expected(limits, size) * factor))
     return checks
 
 

@@ -200,8 +200,11 @@ def test_a_container_that_sees_part_of_the_hierarchy_finds_its_own_group(tmp_pat
     assert mounts.version(proc) == "v1"
 
 
-def test_a_v2_hierarchy_without_memory_is_passed_over_with_the_reason(tmp_path: Path) -> None:
-    found = cgroup2._availability(mounts.Hierarchy(tmp_path, tmp_path, ()))
+def test_a_v2_hierarchy_without_memory_is_passed_over_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mounts, "v2", lambda: mounts.Hierarchy(tmp_path, tmp_path, ()))
+    found = cgroup2.Cgroup2.available()
     assert not found.ok and "memory controller" in found.reason and found.fix
 
 
