@@ -36,31 +36,28 @@ def compare(
     names = [device.name for device in devices]
     if len(set(names)) < len(names):
         raise InputError(f"a drive is named twice: {', '.join(names)}", "name each once")
-    prices = prices or {}
-    sides = tuple(_side(device, price_of(prices, device.name, device.disk_class)) for device in devices)
+    sides = tuple(_side(device, price_of(prices or {}, device.name, device.disk_class)) for device in devices)
     runs, others = _workload(devices, records, dataset, memory)
-    cells = _cells(sides, runs)
+    found = (_cell(side, system, runs) for side in sides for system in dict.fromkeys(run.system for run in runs))
+    cells = tuple(cell for cell in found if cell is not None)
     from harness.figures.draw.style import ordered
 
     systems = tuple(ordered([cell.system for cell in cells]))
     workload = workload_name(runs[0]) if runs else ""
-    return DriveComparison(sides, tuple(cells), workload, systems, tuple(_notes(sides, cells, runs, others)))
+    return DriveComparison(sides, cells, workload, systems, tuple(_notes(sides, cells, runs, others)))
 
 
 def _side(device: Device, price: Price | None) -> DriveSide:
     profile = device.profile
     best = best_rates(profile)
-
-    def rate(size: int) -> float | None:
-        # A drive with larger sectors cannot read 512 bytes: its next larger size is used.
-        return next((iops for known, iops in best.items() if known >= size), None)
-
+    # A drive with larger sectors cannot read 512 bytes: its next larger size is used.
+    rates = {size: next((iops for known, iops in best.items() if known >= size), None) for size in (512, 4096, 65536)}
     shallow, queued = latencies(device, SHALLOW), latencies(device, DEEP)
     deep = device.drive.best(4096) if device.drive else None
     figures: dict[str, float | None] = {
-        "randread_512_iops": rate(512),
-        "randread_4k_iops": rate(4096),
-        "randread_64k_iops": rate(65536),
+        "randread_512_iops": rates[512],
+        "randread_4k_iops": rates[4096],
+        "randread_64k_iops": rates[65536],
         "seqread_bytes_per_s": profile.sequential_bytes_per_s() or None,
         "latency_1_p50_s": shallow.get("50"),
         "latency_1_p99_s": shallow.get("99"),
@@ -117,46 +114,34 @@ def _without_ablations(records: Sequence[Record]) -> list[Record]:
     return [record for record, rank in zip(records, ranks, strict=True) if rank == chosen[record.system]]
 
 
-def _cells(sides: Sequence[DriveSide], records: Sequence[Record]) -> list[DriveCell]:
-    found = []
-    for side in sides:
-        for system in dict.fromkeys(record.system for record in records):
-            group = [record for record in records if record.system == system]
-            here = [record for record in group if ran_on(record, side.device)]
-            found.append(_measured(side, system, here) if here else _predicted(side, system, group))
-    return [cell for cell in found if cell is not None]
-
-
-def _measured(side: DriveSide, system: str, records: Sequence[Record]) -> DriveCell | None:
-    epochs = [epoch for record in records for epoch in record.measured]
-    if not epochs:
-        return None
-    took = spread([epoch.seconds for epoch in epochs])
-    seconds = sum(epoch.seconds for epoch in epochs)
-    reads = sum(epoch.device_requests or 0 for epoch in epochs)
-    moved = sum(epoch.device_bytes or 0 for epoch in epochs)
-    size = moved / reads if reads else None
-    possible = 1.0 / side.device.profile.request_seconds(round(size)) if size and side.device.profile.points else None
-    amplification = [value for record in records if (value := record.summary.read_amplification) is not None]
-    return DriveCell(
-        device=side.device.name,
-        system=system,
-        epoch_s=took.median,
-        low=took.interval[0],
-        high=took.interval[1],
-        read_amplification=statistics.median(amplification) if amplification else None,
-        reads_per_s=reads / seconds,
-        bytes_per_s=moved / seconds,
-        request_bytes=size,
-        device_share=reads / seconds / possible if possible else None,
-        per_price=side.epochs_per_price(took.median),
-        verdict="/".join(dict.fromkeys(record.verdict for record in records)),
-        runs=tuple(record.run_id for record in records),
-    )
-
-
-def _predicted(side: DriveSide, system: str, records: Sequence[Record]) -> DriveCell | None:
-    counted = [record for record in records if counts_for(record, side.device)]
+def _cell(side: DriveSide, system: str, records: Sequence[Record]) -> DriveCell | None:
+    """Return the epoch of a system on a drive, measured or else predicted; None where the runs give neither."""
+    group = [record for record in records if record.system == system]
+    here = [record for record in group if ran_on(record, side.device)]
+    epochs = [epoch for record in here for epoch in record.measured]
+    if epochs:
+        took = spread([epoch.seconds for epoch in epochs])
+        seconds = sum(epoch.seconds for epoch in epochs)
+        reads = sum(epoch.device_requests or 0 for epoch in epochs)
+        moved = sum(epoch.device_bytes or 0 for epoch in epochs)
+        size, profile = moved / reads if reads else None, side.device.profile
+        amplification = [value for record in here if (value := record.summary.read_amplification) is not None]
+        return DriveCell(
+            device=side.device.name,
+            system=system,
+            epoch_s=took.median,
+            low=took.interval[0],
+            high=took.interval[1],
+            read_amplification=statistics.median(amplification) if amplification else None,
+            reads_per_s=reads / seconds,
+            bytes_per_s=moved / seconds,
+            request_bytes=size,
+            device_share=reads / seconds * profile.request_seconds(round(size)) if size and profile.points else None,
+            per_price=side.epochs_per_price(took.median),
+            verdict="/".join(dict.fromkeys(record.verdict for record in here)),
+            runs=tuple(record.run_id for record in here),
+        )
+    counted = [] if here else [record for record in group if counts_for(record, side.device)]
     made = [entry for record in counted for entry in predict_record(record, side.device.profile)]
     if not made:
         return None

@@ -36,16 +36,15 @@ class DriveTable:
 
 def tables(comparison: DriveComparison) -> list[DriveTable]:
     """Return the table of drives by fio and, where epochs exist, the table of systems on drives."""
-    found = [_table_of("Drives, by fio", _DRIVES, comparison.sides)]
-    if comparison.cells:
-        found.append(_table_of("Systems on drives", _CELLS, comparison.cells))
-    return found
-
-
-def _table_of(title: str, columns: Mapping[str, Callable[[Any], str]], entries: Sequence[Any]) -> DriveTable:
-    return DriveTable(
-        title, tuple(columns), tuple(tuple(text(entry) for text in columns.values()) for entry in entries)
-    )
+    parts: list[tuple[str, Mapping[str, Callable[[Any], str]], Sequence[Any]]] = [
+        ("Drives, by fio", _DRIVES, comparison.sides),
+        ("Systems on drives", _CELLS, comparison.cells),
+    ]
+    return [
+        DriveTable(title, tuple(columns), tuple(tuple(text(entry) for text in columns.values()) for entry in entries))
+        for title, columns, entries in parts
+        if entries
+    ]
 
 
 def matrix(comparison: DriveComparison) -> DriveTable:
