@@ -76,11 +76,8 @@ def sentences(comparison: DriveComparison) -> list[str]:
 
 
 def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
-    """Write `ssd-report.html`, `.pdf`, `.json`, and `.png`, `.svg`, `.csv` of each panel; return their paths.
-
-    Raises:
-        DataIOError: the folder cannot be written; no file is left half-written.
-    """
+    """Write `ssd-report.html`, `.pdf`, `.json`, and `.png`, `.svg`, `.csv` of each panel; return their paths. Raises
+    DataIOError: the folder cannot be written; no file is left half-written."""
     import matplotlib
 
     matplotlib.use("Agg")

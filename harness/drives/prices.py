@@ -42,10 +42,8 @@ class Price(Strict):
 
 def load_prices(path: Path) -> dict[str, Price]:
     """Read name -> price from a `.csv` file (columns `device`, `price_per_gb`, …) or YAML (`name: {price_per_gb: …}`).
-
-    Raises:
-        InputError: the file is missing or has no such table; a key is unknown, a value invalid, a drive named twice.
-    """
+    Raises InputError: the file is missing or has no such table; a key is unknown, a value invalid, a drive named
+    twice."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

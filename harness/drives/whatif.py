@@ -72,11 +72,8 @@ class EpochForecast:
 
 
 def device_of(text: str, results_root: Path) -> Device:
-    """Return a device by the name of a saved profile, the path of a profile's file, or a class `NAME[/k]`.
-
-    Raises:
-        InputError: `text` is none of these.
-    """
+    """Return a device by the name of a saved profile, the path of a profile's file, or a class `NAME[/k]`. Raises
+    InputError: `text` is none of these."""
     path = Path(text)
     if path.suffix == ".json" and path.is_file():
         return device_from(read_drive(path))

@@ -169,11 +169,8 @@ class Cap(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Kill remaining processes and remove the cap with everything it made.
-
-        Raises:
-            HostError: the cap cannot be removed, since a process inside does not end.
-        """
+        """Kill remaining processes and remove the cap with everything it made. Raises HostError: the cap cannot be
+        removed, since a process inside does not end."""
 
     def __enter__(self) -> Self:
         return self
@@ -196,11 +193,7 @@ class Isolation(ABC):
 
     @abstractmethod
     def create(self, run_id: str, limits: Limits) -> Cap:
-        """Create a cap.
-
-        Raises:
-            HostError: the kernel refuses; the fix has the necessary change.
-        """
+        """Create a cap. Raises HostError: the kernel refuses; the fix has the necessary change."""
 
     def holder_cap(self) -> Cap | None:
         """Return the cap for the holder of runs' library pages; None: the holder runs beside the orchestrator."""

@@ -116,11 +116,8 @@ class Cgroup1Cap(V1Readings, GroupCap):
         return strays(self.folders, pids)
 
     def set_memory(self, limit_bytes: int | None) -> None:
-        """Limit memory, and memory with swap to 2 MiB more, which swappiness 0 keeps unused.
-
-        Raises:
-            HostError: the cap holds more than the limit and the kernel cannot reclaim it.
-        """
+        """Limit memory, and memory with swap to 2 MiB more, which swappiness 0 keeps unused. Raises HostError: the cap
+        holds more than the limit and the kernel cannot reclaim it."""
         both = {
             "memory.limit_in_bytes": -1 if limit_bytes is None else limit_bytes,
             "memory.memsw.limit_in_bytes": -1 if limit_bytes is None else limit_bytes + SWAP_SLACK,
@@ -134,11 +131,8 @@ class Cgroup1Cap(V1Readings, GroupCap):
                     write_text(self._memory / name, str(both[name]))
 
     def set_io(self, limits: Sequence[IoLimit]) -> None:
-        """Set device limits; a limit without numbers only makes the kernel count the device.
-
-        Raises:
-            HostError: the kernel does not know the device.
-        """
+        """Set device limits; a limit without numbers only makes the kernel count the device. Raises HostError: the
+        kernel does not know the device."""
         if self._blkio is None:
             return
         for file, line in [pair for limit in limits for pair in throttle_lines(limit)]:
@@ -187,11 +181,8 @@ class Cgroup1(Isolation):
         return Availability(True, "" if blkio else "no writable blkio cgroup", "", blkio is not None, True)
 
     def create(self, run_id: str, limits: Limits) -> Cgroup1Cap:
-        """Create a cap; where the host has no blkio cgroup, without its I/O limits and with a caveat.
-
-        Raises:
-            HostError: no writable memory cgroup, or the kernel refuses a limit.
-        """
+        """Create a cap; where the host has no blkio cgroup, without its I/O limits and with a caveat. Raises HostError:
+        no writable memory cgroup, or the kernel refuses a limit."""
         name = cap_name(run_id)
         memory = _make("memory", name)
         if memory is None:

@@ -127,22 +127,14 @@ class Cgroup2Cap(V2Readings, GroupCap):
         self.caveats = list(caveats)
 
     def set_memory(self, limit_bytes: int | None) -> None:
-        """Set `memory.max` and forbid swap.
-
-        Raises:
-            HostError: the kernel refuses.
-        """
+        """Set `memory.max` and forbid swap. Raises HostError: the kernel refuses."""
         with refused(f"a memory limit of {limit_bytes} bytes", "raise memory"):
             write_text(self.group / "memory.max", "max" if limit_bytes is None else str(limit_bytes))
             if (self.group / "memory.swap.max").exists():
                 write_text(self.group / "memory.swap.max", "0")
 
     def set_io(self, limits: Sequence[IoLimit]) -> None:
-        """Set device limits.
-
-        Raises:
-            HostError: the kernel does not know the device.
-        """
+        """Set device limits. Raises HostError: the kernel does not know the device."""
         for line in map(io_max_line, limits):
             with refused(f"{line!r} in io.max", "name a whole disk, not a partition"):
                 write_text(self.group / "io.max", line)
@@ -155,11 +147,7 @@ class Cgroup2Cap(V2Readings, GroupCap):
             self.caveats.append("the kernel has no memory.oom.group (before 4.19): on OOM it ends one process only")
 
     def restrict(self, limits: Limits) -> None:
-        """Set all limits of a new cap, and close it where one is refused.
-
-        Raises:
-            HostError: a limit is refused.
-        """
+        """Set all limits of a new cap, and close it where one is refused. Raises HostError: a limit is refused."""
         try:
             self.set_memory(limits.memory_bytes)
             self.end_together()
@@ -202,11 +190,8 @@ class Cgroup2(Isolation):
         return Availability(True, "" if io else "the io controller is not delegated", "", io, True)
 
     def create(self, run_id: str, limits: Limits) -> Cgroup2Cap:
-        """Create a cap; where the io controller is not delegated, without its I/O limits and with a caveat.
-
-        Raises:
-            HostError: no place for a group, or the kernel refuses a limit.
-        """
+        """Create a cap; where the io controller is not delegated, without its I/O limits and with a caveat. Raises
+        HostError: no place for a group, or the kernel refuses a limit."""
         hierarchy = mounts.v2()
         parent, reason = _parent(hierarchy) if hierarchy else (None, "cgroup v2 is not mounted")
         if parent is None:

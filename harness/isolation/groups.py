@@ -92,11 +92,7 @@ class GroupCap(Readings, Cap):
 
     @abstractmethod
     def set_io(self, limits: Sequence[IoLimit]) -> None:
-        """Set device limits.
-
-        Raises:
-            HostError: the kernel does not know the device.
-        """
+        """Set device limits. Raises HostError: the kernel does not know the device."""
 
     def kill(self) -> None:
         """Kill every process inside with SIGKILL and wait."""

@@ -89,11 +89,7 @@ class NoCap(Cap):
         kill_all(self.pids)
 
     def close(self) -> None:
-        """Kill remaining processes.
-
-        Raises:
-            HostError: a process does not end.
-        """
+        """Kill remaining processes. Raises HostError: a process does not end."""
         if not kill_all(self.pids):
             raise HostError(f"a process of {self.name} does not end", "reboot the host")
 

@@ -53,10 +53,7 @@ class ProbeResult:
 
 def probe(isolation: Isolation, folder: Path, gpu: bool = False) -> ProbeResult:
     """Try to break a small cap of `isolation`, with a file of 96 MiB made in `folder` (on a disk) and removed again.
-
-    Raises:
-        HostError: the probe itself cannot run (no space, a file system in memory).
-    """
+    Raises HostError: the probe itself cannot run (no space, a file system in memory)."""
     begin = time.monotonic()
     escapes: list[str] = []
     read = _reads(isolation, folder, escapes)

@@ -56,11 +56,7 @@ def scope_command(name: str, argv: Sequence[str]) -> list[str]:
 
 
 def systemctl(*arguments: str) -> str:
-    """Run `systemctl`; return its output.
-
-    Raises:
-        HostError: it fails; its message is passed on.
-    """
+    """Run `systemctl`; return its output. Raises HostError: it fails; its message is passed on."""
     command = ["systemctl", _manager(), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
@@ -124,11 +120,8 @@ class Systemd(Isolation):
         return Availability(True, "" if io else "the io controller is not delegated to this user", "", io, True)
 
     def create(self, run_id: str, limits: Limits) -> SystemdCap:
-        """Start a new slice under the limits.
-
-        Raises:
-            HostError: no manager, no memory controller, or a limit is refused.
-        """
+        """Start a new slice under the limits. Raises HostError: no manager, no memory controller, or a limit is
+        refused."""
         name = cap_name(run_id)
         hierarchy = mounts.v2()
         if hierarchy is None:

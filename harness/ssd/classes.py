@@ -78,10 +78,7 @@ class DiskClass(BaseModel):
 
 def load_classes(user_file: Path | None = None) -> dict[str, DiskClass]:
     """Read the built-in classes and those of `user_file` (default: $OUTCORE_DISK_CLASSES), which replace equal names.
-
-    Raises:
-        InputError: the file is missing, is not YAML, or has an unknown key or an invalid value.
-    """
+    Raises InputError: the file is missing, is not YAML, or has an unknown key or an invalid value."""
     if user_file is None and os.environ.get(USER_FILE):
         user_file = Path(os.environ[USER_FILE])
     found: dict[str, DiskClass] = {}
@@ -108,11 +105,8 @@ def load_classes(user_file: Path | None = None) -> dict[str, DiskClass]:
 
 
 def parse_disk_class(text: str, user_file: Path | None = None) -> DiskClass | None:
-    """Return the class named by `text`, like `aws-nvme/16`; None for `none`.
-
-    Raises:
-        InputError: the name is unknown (the nearest is suggested), or k is not a number above 0.
-    """
+    """Return the class named by `text`, like `aws-nvme/16`; None for `none`. Raises InputError: the name is unknown
+    (the nearest is suggested), or k is not a number above 0."""
     if text == "none":
         return None
     classes = load_classes(user_file)

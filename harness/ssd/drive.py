@@ -128,11 +128,8 @@ def drive_path(results_root: Path, name: str) -> Path:
 
 
 def slug(name: str) -> str:
-    """Return a name as a file name: `aws-nvme/16` as `aws-nvme-16`.
-
-    Raises:
-        InputError: no character of the name is usable.
-    """
+    """Return a name as a file name: `aws-nvme/16` as `aws-nvme-16`. Raises InputError: no character of the name is
+    usable."""
     text = re.sub(r"[^A-Za-z0-9._+]+", "-", name).strip("-.")[:80]
     if not text:
         raise InputError(f"profile name is {name!r}", "give letters and digits, like --name my-drive")
@@ -140,11 +137,7 @@ def slug(name: str) -> str:
 
 
 def save_drive(results_root: Path, drive: Drive) -> Path:
-    """Write a profile whole or not at all; return its path.
-
-    Raises:
-        DataIOError: no space or no permission.
-    """
+    """Write a profile whole or not at all; return its path. Raises DataIOError: no space or no permission."""
     out = drive_path(results_root, drive.name)
     with whole_file(out, "the profile") as partial:
         partial.write_text(json.dumps(drive.to_json(), indent=1) + "\n")
@@ -152,11 +145,8 @@ def save_drive(results_root: Path, drive: Drive) -> Path:
 
 
 def read_drive(path: Path) -> Drive:
-    """Read a profile, made on this host or another.
-
-    Raises:
-        InputError: the file is missing, damaged, or of a newer schema.
-    """
+    """Read a profile, made on this host or another. Raises InputError: the file is missing, damaged, or of a newer
+    schema."""
     try:
         content = json.loads(path.read_text())
     except OSError as error:

@@ -128,10 +128,7 @@ def fitting_factor(disk_class: DiskClass, bare: dict[str, float]) -> int:
 
 def resolve_class(text: str, folder: Path, *, progress: Progress = lambda text: None) -> DiskClass:
     """Return `aws-nvme/16` as a class; for `aws-nvme/auto` measure the device and divide by the factor that fits.
-
-    Raises:
-        InputError: the class is unknown, or `none`.
-    """
+    Raises InputError: the class is unknown, or `none`."""
     name, _, factor = text.partition("/")
     found = parse_disk_class(name if factor == AUTO else text)
     if found is None:
@@ -243,11 +240,8 @@ def rate(counted: Sequence[tuple[float, int]]) -> float | None:
 
 def caller(user: str | None) -> pwd.struct_passwd | None:
     """Return the user that runs the command: `user` (name or uid), else the caller of sudo or pkexec. None where this
-    process is not root, or `user` is root: there is no privilege to drop.
-
-    Raises:
-        InputError: the user does not exist, or root logged in directly and gave no user.
-    """
+    process is not root, or `user` is root: there is no privilege to drop. Raises InputError: the user does not exist,
+    or root logged in directly and gave no user."""
     if os.geteuid() != 0:
         return None
     if user is None:

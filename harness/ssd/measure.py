@@ -203,11 +203,8 @@ def _check_free(results_root: Path, name: str, identity: Identity) -> None:
 
 
 def limiting() -> Isolation:
-    """Return a backend that can limit devices here; remove leftovers of killed processes first.
-
-    Raises:
-        HostError: no backend of this host limits devices.
-    """
+    """Return a backend that can limit devices here; remove leftovers of killed processes first. Raises HostError: no
+    backend of this host limits devices."""
     sweep_all()
     chosen = select()
     if not chosen.availability.io_limits:

@@ -60,11 +60,8 @@ def check_folder(folder: Path, proc: Path = Path("/proc")) -> BlockDevice:
 
 @contextmanager
 def one_at_a_time(device: BlockDevice) -> Iterator[None]:
-    """Hold a device, since two concurrent profiles would measure each other.
-
-    Raises:
-        HostError: another process measures the device.
-    """
+    """Hold a device, since two concurrent profiles would measure each other. Raises HostError: another process measures
+    the device."""
     # An abstract socket, not a file: the kernel removes it when its process ends, for any reason.
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
@@ -124,11 +121,8 @@ def sweep(folder: Path) -> list[str]:
 
 
 def write_file(file: Path, size: int, fix: str = "free some space, or give another folder") -> None:
-    """Write a new file of `size` incompressible bytes, on the disk and out of the page cache.
-
-    Raises:
-        DataIOError: the file cannot be written; the error carries `fix`.
-    """
+    """Write a new file of `size` incompressible bytes, on the disk and out of the page cache. Raises DataIOError: the
+    file cannot be written; the error carries `fix`."""
     import numpy as np
 
     rng = np.random.default_rng()

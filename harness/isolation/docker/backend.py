@@ -73,11 +73,7 @@ class Docker(Isolation):
         return Availability(True, trial.io_uring, "", trial.engine["io_limits"], True)
 
     def create(self, run_id: str, limits: Limits) -> DockerCap:
-        """Create a cap; its container starts with the first command.
-
-        Raises:
-            HostError: no engine, no image.
-        """
+        """Create a cap; its container starts with the first command. Raises HostError: no engine, no image."""
         trial = _trial(wanted())
         caveats = list(self.caveats)
         if trial.io_uring:
@@ -134,11 +130,8 @@ class Docker(Isolation):
 
 @functools.cache
 def _trial(image: str) -> Trial:
-    """Start a container as runs do and inspect it, once per process.
-
-    Raises:
-        OutcoreError: any obstacle to running a container here.
-    """
+    """Start a container as runs do and inspect it, once per process. Raises OutcoreError: any obstacle to running a
+    container here."""
     client = connect()
     found = find(client, image)
     with asking("say what it is"):

@@ -53,11 +53,8 @@ class DockerCap(Cap):
         return int(self._container.attrs["State"]["Pid"])
 
     def bring(self, needs: Needs) -> None:
-        """Declare the parts of the host that the work needs, before the first command.
-
-        Raises:
-            HostError: the image that contains the work is missing.
-        """
+        """Declare the parts of the host that the work needs, before the first command. Raises HostError: the image that
+        contains the work is missing."""
         self._wanted.needs = needs
         if needs.image:
             self._wanted.image = find(self._client, needs.image)
@@ -95,11 +92,7 @@ class DockerCap(Cap):
         return [] if self._groups is None else [pid for pid in self._groups.pids() if pid != self.first_pid]
 
     def set_memory(self, limit_bytes: int | None) -> None:
-        """Change the limit of memory, and of memory with swap.
-
-        Raises:
-            HostError: the engine refuses.
-        """
+        """Change the limit of memory, and of memory with swap. Raises HostError: the engine refuses."""
         self._wanted.limits = Limits(limit_bytes, self._wanted.limits.io)
         if self._container is not None:
             with asking(f"limit memory to {limit_bytes} bytes"):
@@ -124,11 +117,8 @@ class DockerCap(Cap):
         return f"its container was ended from outside (exit code {code})"
 
     def close(self) -> None:
-        """End and remove the container; the last readings stay readable.
-
-        Raises:
-            HostError: the engine cannot remove it.
-        """
+        """End and remove the container; the last readings stay readable. Raises HostError: the engine cannot remove
+        it."""
         import docker.errors
 
         with self._lock:
@@ -219,10 +209,7 @@ class DockerCap(Cap):
 
 def readings_of(pid: int, proc: Path = Path("/proc")) -> Readings:
     """Return the counters of the container with host process `pid`. Only resetting a peak needs a privilege: root.
-
-    Raises:
-        HostError: the container's cgroup is not visible here.
-    """
+    Raises HostError: the container's cgroup is not visible here."""
     own = mounts.groups_of(proc, pid)
     memory, blkio, unified = mounts.v1("memory", proc), mounts.v1("blkio", proc), mounts.v2(proc)
     if memory is not None:

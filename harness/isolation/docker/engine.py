@@ -21,11 +21,8 @@ _INSTALL = "install one, like `apt-get install docker.io`, or set DOCKER_HOST to
 
 
 def connect() -> Any:
-    """Return a `docker.DockerClient` for `$DOCKER_HOST`, or the host's usual socket.
-
-    Raises:
-        HostError: no package, no engine, no permission for its socket, or an engine that is not on this host.
-    """
+    """Return a `docker.DockerClient` for `$DOCKER_HOST`, or the host's usual socket. Raises HostError: no package, no
+    engine, no permission for its socket, or an engine that is not on this host."""
     try:
         import docker
     except ImportError as error:
@@ -78,11 +75,8 @@ def _os_error(error: BaseException | None) -> OSError | None:
 
 @contextmanager
 def asking(what: str) -> Iterator[None]:
-    """Turn docker-py's errors while the engine is asked to do `what` into a HostError.
-
-    Raises:
-        HostError: the engine's own message, and a fix where the cause is known.
-    """
+    """Turn docker-py's errors while the engine is asked to do `what` into a HostError, with the engine's own message and
+    a fix where the cause is known."""
     import docker.errors
     import requests.exceptions
 

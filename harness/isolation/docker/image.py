@@ -122,11 +122,8 @@ def _make_host_image(client: Any) -> str:
 
 
 def _host_archive() -> bytes:
-    """Return an archive of empty folders with the host's links into /usr.
-
-    Raises:
-        HostError: the host keeps /bin and /lib apart from /usr.
-    """
+    """Return an archive of empty folders with the host's links into /usr. Raises HostError: the host keeps /bin and
+    /lib apart from /usr."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name in _FOLDERS:

@@ -116,11 +116,8 @@ class Wanted:
         return any(path.is_relative_to(shown) for shown, _ in self.mounts())
 
     def mounts(self) -> list[tuple[Path, bool]]:
-        """Return (path, read-only) of every mount, at the same path inside; writable wins.
-
-        Raises:
-            InputError: a path is missing.
-        """
+        """Return (path, read-only) of every mount, at the same path inside; writable wins. Raises InputError: a path is
+        missing."""
         found: dict[Path, bool] = dict.fromkeys(self.image.mounts(), True)
         found |= dict.fromkeys((path.absolute() for path in self.needs.read_only), True)
         # The targets of the dataset's links are needed as well.

@@ -24,11 +24,8 @@ _KEYS = ("defaultAction", "defaultErrnoRet", "architectures", "syscalls")
 
 
 def from_environment() -> str | None:
-    """Read the profile from the file named by `$OUTCORE_SECCOMP`; None where it names none.
-
-    Raises:
-        InputError: the file is missing, or is no profile.
-    """
+    """Read the profile from the file named by `$OUTCORE_SECCOMP`; None where it names none. Raises InputError: the file
+    is missing, or is no profile."""
     name = os.environ.get("OUTCORE_SECCOMP", "")
     if not name:
         return None
