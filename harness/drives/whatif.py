@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -115,12 +116,12 @@ def class_profile(disk_class: DiskClass, bare: DiskProfile | None = None) -> Dis
 def bare_of(records: Iterable[Record]) -> DiskProfile | None:
     """Return the device without limits, each point at its best rate over the records' profiles; None without any. A
     virtual device has slow moments, and a run's profile may have been taken in one."""
-    found = None
-    for record in records:
-        if points := (record.disk.get("bare") or {}).get("points", []):
-            profile = DiskProfile(tuple(DiskPoint(**point) for point in points))
-            found = profile if found is None else better_of(found, profile)
-    return found
+    profiles = [DiskProfile(points) for record in records if (points := _bare_points(record))]
+    return functools.reduce(better_of, profiles) if profiles else None
+
+
+def _bare_points(record: Record) -> tuple[DiskPoint, ...]:
+    return tuple(DiskPoint(**point) for point in (record.disk.get("bare") or {}).get("points", []))
 
 
 def behind(device: Device, records: Iterable[Record]) -> Device:
@@ -131,13 +132,9 @@ def behind(device: Device, records: Iterable[Record]) -> Device:
         return device
     hosts: dict[str, list[Record]] = {}
     for record in records:
-        if usable(record) and any(
-            (point["pattern"], point["depth"]) == ("random", 1)
-            for point in (record.disk.get("bare") or {}).get("points", [])
-        ):
+        if usable(record) and any((point.pattern, point.depth) == ("random", 1) for point in _bare_points(record)):
             hosts.setdefault(host_fingerprint(record.environment), []).append(record)
-    most = max(hosts, key=lambda host: len(hosts[host]), default=None)
-    bare = None if most is None else bare_of(hosts[most])
+    bare = bare_of(max(hosts.values(), key=len, default=[]))
     limits = parse_disk_class(device.disk_class)
     if bare is None or limits is None:
         return device
@@ -197,7 +194,7 @@ def train_seconds(record: Record, epoch: int) -> float | None:
 
 def predict_record(record: Record, profile: DiskProfile) -> list[Prediction]:
     """Predict each measured epoch of a run on a device with that profile."""
-    found: list[Prediction] = []
+    found = []
     first = record.facts.reads_in == ("data_prep",)
     faults = usable_processors(record)
     pages = at_depth(profile, faults) if faults else None

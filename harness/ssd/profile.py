@@ -205,11 +205,7 @@ def slower_than(bare: DiskProfile, limited: DiskProfile) -> bool:
     """Return whether the bare device was profiled in a slow moment: some size and pattern is faster under limits."""
 
     def best(profile: DiskProfile) -> dict[tuple[int, str], float]:
-        found: dict[tuple[int, str], float] = {}
-        for point in profile.points:
-            key = (point.block_bytes, point.pattern)
-            found[key] = max(found.get(key, 0.0), point.iops)
-        return found
+        return {(p.block_bytes, p.pattern): p.iops for p in sorted(profile.points, key=lambda p: p.iops)}
 
     rates = best(bare)
     return any(key in rates and rate > _SLOW * rates[key] for key, rate in best(limited).items())

@@ -109,22 +109,15 @@ def at_peak(frame: pd.DataFrame) -> dict[str, float]:
 
 def _covered(spans: Sequence[tuple[float, float]], moments: np.ndarray) -> np.ndarray:
     """Return seconds before each moment in which at least one span was open."""
-    starts: list[float] = []
-    ends: list[float] = []
-    for start, end in sorted(spans):
-        if ends and start <= ends[-1]:
-            ends[-1] = max(ends[-1], end)
-        else:
-            starts.append(start)
-            ends.append(end)
-    if not starts:
+    if not spans:
         return np.zeros(len(moments))
-    first, last = np.array(starts), np.array(ends)
-    before = np.concatenate([[0.0], np.cumsum(last - first)])
-    index = np.searchsorted(first, moments, side="right")
-    # Of the span that began last, only the part before the moment counts.
-    overshoot = np.where(index > 0, np.maximum(0.0, last[index - 1] - moments), 0.0)
-    return np.asarray(before[index] - overshoot)
+    starts, ends = np.array(sorted(spans)).T
+    reach = np.maximum.accumulate(ends)
+    apart = starts[1:] > reach[:-1]
+    # Spans joined where they touch: the sum grows from the start to the end of each, and stays until the next.
+    first, last = starts[np.append(True, apart)], reach[np.append(apart, True)]
+    total = np.append(0.0, np.cumsum(last - first))
+    return np.interp(moments, np.stack([first, last], axis=1).ravel(), np.repeat(total, 2)[1:-1])
 
 
 def _step(values: np.ndarray) -> np.ndarray:

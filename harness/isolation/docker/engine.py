@@ -75,8 +75,8 @@ def _os_error(error: BaseException | None) -> OSError | None:
 
 @contextmanager
 def asking(what: str) -> Iterator[None]:
-    """Turn docker-py's errors while the engine is asked to do `what` into a HostError, with the engine's own message and
-    a fix where the cause is known."""
+    """Turn docker-py's errors while the engine is asked to do `what` into a HostError, with the engine's own message
+    and a fix where the cause is known."""
     import docker.errors
     import requests.exceptions
 
