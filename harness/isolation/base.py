@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from harness.isolation.owner import start_time
+from harness.isolation.processes import kill_all
 
 
 @dataclass(frozen=True)
@@ -163,9 +164,9 @@ class Cap(ABC):
         """Return why the cap ended without a request of this process; empty while it exists."""
         return ""
 
-    @abstractmethod
     def kill(self) -> None:
         """Kill every process inside with SIGKILL and wait until all are gone."""
+        kill_all(self.pids)
 
     @abstractmethod
     def close(self) -> None:

@@ -94,10 +94,6 @@ class GroupCap(Readings, Cap):
     def set_io(self, limits: Sequence[IoLimit]) -> None:
         """Set device limits. Raises HostError: the kernel does not know the device."""
 
-    def kill(self) -> None:
-        """Kill every process inside with SIGKILL and wait."""
-        kill_all(self.pids)
-
     def close(self) -> None:
         """Kill remaining processes and remove the group; the last readings stay readable."""
         if self._closed.is_set():

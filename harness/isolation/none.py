@@ -84,10 +84,6 @@ class NoCap(Cap):
         """Restart the peak."""
         self._peak = 0
 
-    def kill(self) -> None:
-        """Kill every process inside with SIGKILL and wait."""
-        kill_all(self.pids)
-
     def close(self) -> None:
         """Kill remaining processes. Raises HostError: a process does not end."""
         if not kill_all(self.pids):

@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -84,24 +84,40 @@ def load_classes(user_file: Path | None = None) -> dict[str, DiskClass]:
     found: dict[str, DiskClass] = {}
     for path in [_FILE, *([user_file] if user_file else [])]:
         try:
-            content = yaml.safe_load(path.read_text())
+            text = path.read_text()
         except OSError as error:
             raise InputError(f"{path} cannot be read ({error.strerror})", "give a YAML file of disk classes") from error
-        except yaml.YAMLError as error:
-            raise InputError(f"{path} is not YAML ({str(error).splitlines()[0]})", "mend the file") from error
-        if not isinstance(content, dict):
-            raise InputError(f"{path} has no disk classes", "write `name: {read_iops: …, source: …}`")
-        for name, values in content.items():
-            if not isinstance(values, dict):
-                raise InputError(f"{path}: {name} is not a mapping", "write `name: {read_iops: …, source: …}`")
+        for name, values in named_mappings(text, path, "disk classes", "name: {read_iops: …, source: …}").items():
             try:
-                found[str(name)] = DiskClass(name=str(name), **values)
+                found[name] = DiskClass(name=name, **values)
             except (ValidationError, TypeError) as error:
                 first = error.errors()[0] if isinstance(error, ValidationError) else None
                 said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
                 keys = [key for key in DiskClass.model_fields if key not in ("name", "divided_by")]
                 raise InputError(f"{path}: {name}: {said}", f"keys are {', '.join(keys)}") from error
     return found
+
+
+def named_mappings(text: str, path: Path, what: str, example: str) -> dict[str, dict[str, Any]]:
+    """Parse YAML of names, each with a mapping.
+
+    Args:
+        text, path: content of a file, and its path for messages.
+        what, example: kind of the entries, and how one is written, for messages.
+
+    Raises:
+        InputError: the text is no YAML, or has another form.
+    """
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{path} is not YAML ({str(error).splitlines()[0]})", "mend the file") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path} has no {what}", f"write `{example}`")
+    for name, values in content.items():
+        if not isinstance(values, dict):
+            raise InputError(f"{path}: {name} is not a mapping", f"write `{example}`")
+    return {str(name): values for name, values in content.items()}
 
 
 def parse_disk_class(text: str, user_file: Path | None = None) -> DiskClass | None:

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -117,14 +118,10 @@ class Docker(Isolation):
         removed = []
         for container in found:
             name = container.labels.get(f"{LABEL}.cap", "")
-            if not is_left_over(name):
-                continue
-            try:
-                with asking("remove a container"):
+            if is_left_over(name):
+                with suppress(HostError), asking("remove a container"):  # another orchestrator sweeps too
                     container.remove(force=True, v=True)
-            except HostError:
-                continue  # another orchestrator sweeps too
-            removed.append(name)
+                    removed.append(name)
         return sorted(removed)
 
 
