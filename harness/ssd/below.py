@@ -10,9 +10,8 @@ import random
 import statistics
 import time
 from pathlib import Path
-from typing import Any
 
-from harness.ssd.fio import FioJob, best_engine, run_fio
+from harness.ssd.fio import FioJob, run_fio
 from systems.readings import DiskPoint, DiskProfile
 
 # Least gain of second reads that shows a cache.
@@ -55,8 +54,9 @@ def _median_s(fd: int, buffer: mmap.mmap, blocks: list[int]) -> float:
 
 def read_once(file: Path, seconds: float = _WARM_S) -> int:
     """Read the file once from its beginning, for at most `seconds`; return the number of bytes read."""
-    how: dict[str, Any] = {"depth": 32, "pattern": "sequential", "engine": best_engine(), "exact_latency": False}
-    job = FioJob(file=file, block_bytes=1 << 20, once=True, seconds=seconds, **how)
+    job = FioJob(
+        file=file, block_bytes=1 << 20, depth=32, pattern="sequential", once=True, seconds=seconds, exact_latency=False
+    )
     return min(file.stat().st_size, run_fio([job])[0].bytes_read)
 
 

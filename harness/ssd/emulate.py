@@ -20,7 +20,7 @@ from harness.cache import Cache, digest_of
 from harness.isolation.base import Cap, IoLimit, Isolation, Limits
 from harness.ssd.classes import DiskClass, parse_disk_class
 from harness.ssd.device import BlockDevice
-from harness.ssd.fio import FioJob, best_engine, run_fio
+from harness.ssd.fio import FioJob, run_fio
 from harness.ssd.profile import shallow
 from harness.ssd.testfile import own_file
 from workloads.errors import HostError, InputError
@@ -200,7 +200,6 @@ def _direct(file: Path, cap: Cap | None, limits: Sequence[IoLimit], seconds: flo
             pattern=pattern,
             seconds=seconds,
             ramp_seconds=_RAMP_S,
-            engine=best_engine(),
             exact_latency=False,
         )
         factor = size if name.endswith("bytes_per_s") else 1

@@ -43,6 +43,7 @@ class FioJob(BaseModel):
 
     Attributes:
         depth: queue depth of each thread.
+        engine: by default the fastest that fio can use here.
         exact_latency: False spares fio its clock reads, so that the rate is the device's.
         batch: requests submitted, and waited for, at a time; 0: one by one.
         registered: register io_uring's buffers and file before the first read; `run_fio` falls back where that fails.
@@ -61,7 +62,7 @@ class FioJob(BaseModel):
     seconds: float = Field(default=1.0, gt=0)
     ramp_seconds: float = Field(default=0.0, ge=0)
     threads: int = Field(default=1, gt=0)
-    engine: Literal["io_uring", "libaio", "psync"] = "io_uring"
+    engine: Literal["io_uring", "libaio", "psync"] = Field(default_factory=lambda: best_engine())
     direct: bool = True
     exact_latency: bool = True
     write_percent: int = Field(default=0, ge=0, le=100)

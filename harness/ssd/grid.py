@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.isolation.base import IoLimit
 from harness.ssd.drive import Mode, Point
-from harness.ssd.fio import FioJob, FioResult, SteadyRule, best_engine
+from harness.ssd.fio import FioJob, FioResult, SteadyRule
 from harness.ssd.profile import LIMITED_RAMP_S, shallow
 
 KIB = 1 << 10
@@ -37,7 +37,7 @@ def jobs(mode: Mode, file: Path, least: int, seconds: float, limits: Sequence[Io
         limits: limits of an emulated class; low ones reduce the depth (`profile.shallow`), and equal points merge.
     """
     ramp = LIMITED_RAMP_S if limits else _RAMP_S
-    shared: dict[str, Any] = {"file": file, "seconds": seconds, "ramp_seconds": ramp, "engine": best_engine()}
+    shared: dict[str, Any] = {"file": file, "seconds": seconds, "ramp_seconds": ramp}
     found = [FioJob(**{**shared, **point}) for point in _points(mode)]
     unique = {}
     for job in found:
@@ -52,15 +52,7 @@ def steady_job(mode: Mode, file: Path, seconds: float) -> FioJob:
     """Return a job of random 4 KiB reads until the rate is steady; shorter where points are shorter than the mode's."""
     longest = max(3.0, STEADY_S[mode] * min(1.0, seconds / POINT_S[mode]))
     rule = SteadyRule(within=STEADY_WITHIN, seconds=max(2, round(longest / 3)), ramp_seconds=1 if longest > 4 else 0)
-    return FioJob(
-        file=file,
-        block_bytes=4 * KIB,
-        depth=64,
-        engine=best_engine(),
-        seconds=longest,
-        steady=rule,
-        exact_latency=False,
-    )
+    return FioJob(file=file, block_bytes=4 * KIB, depth=64, seconds=longest, steady=rule, exact_latency=False)
 
 
 def key_of(job: FioJob) -> str:

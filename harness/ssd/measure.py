@@ -21,7 +21,7 @@ from harness.ssd import grid
 from harness.ssd.classes import DiskClass
 from harness.ssd.device import direct_block_bytes
 from harness.ssd.drive import FOLDER, Condition, Drive, Mode, Point, drive_path, read_drive, save_drive, slug
-from harness.ssd.fio import FioJob, SteadyState, best_engine, fio_path, fio_tool, run_fio
+from harness.ssd.fio import FioJob, SteadyState, fio_path, fio_tool, run_fio
 from harness.ssd.identity import Identity, identify
 from harness.ssd.smart import health
 from harness.ssd.testfile import check_folder, one_at_a_time, own_file
@@ -218,15 +218,7 @@ def precondition(wanted: Wanted, file: Path, progress: Progress) -> int:
     progress("preconditioning: random 4 KiB writes over the file")
     rule = grid.steady_job(wanted.mode, file, wanted.point_s).steady
     longest = _PRECONDITION_S[wanted.mode] * min(1.0, wanted.point_s / grid.POINT_S[wanted.mode])
-    job = FioJob(
-        file=file,
-        block_bytes=4096,
-        depth=32,
-        engine=best_engine(),
-        seconds=max(3.0, longest),
-        write_percent=100,
-        steady=rule,
-    )
+    job = FioJob(file=file, block_bytes=4096, depth=32, seconds=max(3.0, longest), write_percent=100, steady=rule)
     return run_fio([job])[0].bytes_read
 
 
