@@ -23,35 +23,6 @@ _FILES = (
 ).split()
 
 
-def parse_memory(
-    stat: bytes, *, current: int | None, peak: int | None, limit: int | None, events: bytes, swap: int | None = None
-) -> MemoryStats:
-    """Parse the v2 control files into one reading; sizes are those of the group and everything below it.
-
-    Args:
-        stat, events: contents of `memory.stat` and `memory.events`.
-        current, peak, limit, swap: `memory.current`, `memory.peak`, `memory.max` and `memory.swap.current`.
-    """
-    values = flat_keyed(stat)
-    happened = flat_keyed(events)
-    shmem = values.get(b"shmem", 0)
-    # `kernel` came with 5.18; before it the parts are summed.
-    parts = sum(values.get(key, 0) for key in (b"kernel_stack", b"pagetables", b"percpu", b"slab"))
-    return MemoryStats(
-        usage=current or 0,
-        peak=peak or 0,
-        anon=values.get(b"anon", 0),
-        page_cache=max(0, values.get(b"file", 0) - shmem),
-        shmem=shmem,
-        kernel=values.get(b"kernel", parts) + values.get(b"sock", 0),
-        oom_kills=happened.get(b"oom_kill", 0),
-        reclaims=happened.get(b"max", 0),
-        limit=limit,
-        major_faults=values.get(b"pgmajfault", 0),
-        swap=swap or 0,
-    )
-
-
 def parse_io_stat(data: bytes) -> IoStats:
     """Parse `io.stat` into the sum over all disks."""
     totals = dict.fromkeys((b"rbytes", b"rios", b"wbytes", b"wios"), 0)
@@ -81,17 +52,26 @@ class V2Readings(Readings):
         self._highest = 0
 
     def _read_memory(self, stat: bytes) -> MemoryStats:
+        values, happened = flat_keyed(stat), flat_keyed(self._files["memory.events"].read())
         current = self._files["memory.current"].number() or 0
         # Without memory.peak the highest reading stands in: a lower bound, as exact as the sampling is dense.
         self._highest = max(self._highest, current)
         peak = as_number(os.pread(self._peak, 64, 0)) if self._peak >= 0 else None
-        return parse_memory(
-            stat,
-            current=current,
+        shmem = values.get(b"shmem", 0)
+        # `kernel` came with 5.18; before it the parts are summed.
+        parts = sum(values.get(key, 0) for key in (b"kernel_stack", b"pagetables", b"percpu", b"slab"))
+        return MemoryStats(
+            usage=current,
             peak=self._highest if peak is None else peak,
+            anon=values.get(b"anon", 0),
+            page_cache=max(0, values.get(b"file", 0) - shmem),
+            shmem=shmem,
+            kernel=values.get(b"kernel", parts) + values.get(b"sock", 0),
+            oom_kills=happened.get(b"oom_kill", 0),
+            reclaims=happened.get(b"max", 0),
             limit=self._files["memory.max"].number(),
-            events=self._files["memory.events"].read(),
-            swap=self._files["memory.swap.current"].number(),
+            major_faults=values.get(b"pgmajfault", 0),
+            swap=self._files["memory.swap.current"].number() or 0,
         )
 
     def _read_io(self) -> IoStats | None:

@@ -41,20 +41,6 @@ V1_BLKIO = b"254:0 Read 4096\n254:0 Write 512\n254:0 Sync 4608\n254:0 Total 4608
 PRESSURE = b"some avg10=1.50 avg60=0.20 avg300=0.05 total=123456\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=99\n"
 
 
-def test_v2_memory_tells_page_cache_from_shared_memory() -> None:
-    found = cgroup2.parse_memory(V2_STAT, current=162_000_000, peak=170_000_000, limit=1 << 28, events=V2_EVENTS)
-    assert (found.anon, found.page_cache, found.shmem) == (104857600, 52428800 - 10485760, 10485760)
-    assert found.kernel == 4194304 + 8192
-    assert (found.usage, found.peak, found.limit) == (162_000_000, 170_000_000, 1 << 28)
-    assert (found.oom_kills, found.reclaims, found.major_faults) == (3, 42, 1234)
-
-
-def test_v2_kernel_memory_is_summed_where_the_kernel_gives_no_total() -> None:
-    old = b"\n".join(line for line in V2_STAT.splitlines() if not line.startswith(b"kernel "))
-    found = cgroup2.parse_memory(old, current=1, peak=1, limit=None, events=b"")
-    assert found.kernel == 262144 + 1048576 + 4096 + 2097152 + 8192
-
-
 def test_v2_io_adds_up_the_devices() -> None:
     assert cgroup2.parse_io_stat(V2_IO) == IoStats(413696, 101, 8192, 2)
     assert cgroup2.parse_io_stat(b"") == IoStats()
@@ -104,6 +90,21 @@ def group(tmp_path: Path) -> Path:
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     return tmp_path
+
+
+def test_v2_memory_tells_page_cache_from_shared_memory(group: Path) -> None:
+    (group / "memory.max").write_text(f"{1 << 28}\n")
+    found = cgroup2.V2Readings(group).memory()
+    assert (found.anon, found.page_cache, found.shmem) == (104857600, 52428800 - 10485760, 10485760)
+    assert found.kernel == 4194304 + 8192
+    assert (found.usage, found.peak, found.limit) == (162_000_000, 170_000_000, 1 << 28)
+    assert (found.oom_kills, found.reclaims, found.major_faults) == (3, 42, 1234)
+
+
+def test_v2_kernel_memory_is_summed_where_the_kernel_gives_no_total(group: Path) -> None:
+    old = b"\n".join(line for line in V2_STAT.splitlines() if not line.startswith(b"kernel "))
+    (group / "memory.stat").write_bytes(old)
+    assert cgroup2.V2Readings(group).memory().kernel == 262144 + 1048576 + 4096 + 2097152 + 8192
 
 
 def test_a_v2_cap_writes_every_limit_and_reads_every_counter(group: Path) -> None:
