@@ -151,9 +151,9 @@ def compare(
     also: Annotated[list[Path] | None, typer.Option("--from", help="another results root with runs")] = None,
 ) -> None:
     """Drives side by side: fio's figures, epochs measured or predicted, use of the drive, latency, price."""
+    from harness.drives.compare import as_dict
     from harness.drives.compare import compare as side_by_side
     from harness.drives.prices import load_prices
-    from harness.drives.sides import as_dict
     from harness.drives.whatif import behind, device_of, read_records
 
     costs = load_prices(prices) if prices else {}

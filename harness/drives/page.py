@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.atomic import whole_file
+from harness.drives.compare import DriveCell, DriveComparison, DriveSide, as_dict
 from harness.drives.panels import panels_of
-from harness.drives.sides import DriveCell, DriveComparison, DriveSide, as_dict
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:

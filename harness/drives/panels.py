@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.drives.sides import DEEP, DriveComparison, best_rates, latencies
+from harness.drives.compare import DEEP, DriveComparison, best_rates, latencies
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.curves import draw_curves
