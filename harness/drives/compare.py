@@ -291,13 +291,12 @@ def _notes(sides: Sequence[DriveSide], cells: Sequence[DriveCell], records: Sequ
         notes.append(
             f"PREDICTED, not measured, on {where}: from the counters of runs under {counted} and the drive's profile"
         )
-    if limits := [side.device.name for side in sides if side.device.source == "limits"]:
-        notes.append(f"of {', '.join(limits)} only the class's limits are known: no latency, no curve of its own")
-    if few := [side.device.name for side in sides if side.device.source == "limits, runs"]:
-        notes.append(
-            f"of {', '.join(few)} only the class's limits are known: few reads in flight are taken to be as slow as on "
-            "the device that runs were made on"
-        )
+    for source, why in (
+        ("limits", "no latency, no curve of its own"),
+        ("limits, runs", "few reads in flight are taken to be as slow as on the device that runs were made on"),
+    ):
+        if known := [side.device.name for side in sides if side.device.source == source]:
+            notes.append(f"of {', '.join(known)} only the class's limits are known: {why}")
     shown = {(cell.device, cell.system) for cell in cells}
     systems = dict.fromkeys(cell.system for cell in cells)
     for side in sides:
@@ -309,8 +308,8 @@ def _notes(sides: Sequence[DriveSide], cells: Sequence[DriveCell], records: Sequ
     if emulated := [side.device.name for side in sides if side.device.disk_class not in ("", "none")]:
         notes.append(f"{', '.join(emulated)}: EMULATED by limiting IOPS and bandwidth of another device")
     for side in sides:
-        condition = side.device.drive.condition if side.device.drive else None
-        if condition is not None:
+        if side.device.drive:
+            condition = side.device.drive.condition
             steady = "settled" if condition.steady and condition.steady.attained else "did not settle"
             pre = "preconditioned" if condition.preconditioned else "not preconditioned"
             notes.append(f"{side.device.name}: {pre}, file system {condition.fill:.0%} full, 4 KiB reads {steady}")
