@@ -139,13 +139,6 @@ class Cgroup1Cap(V1Readings, GroupCap):
             with refused(f"{line!r} in {file}", "name a whole disk, not a partition"):
                 write_text(self._blkio / file, line)
 
-    def count_disks(self, sys: Path = Path("/sys")) -> None:
-        """Make the kernel count this cap's I/O: v1 counts a disk only once some limit was written for it."""
-        for disk in disks(sys) if self._blkio else []:
-            # A disk may have no queue to throttle.
-            line = f"{read_text(disk / 'dev').strip()} 0"
-            write_if_possible(self.folders[-1] / "blkio.throttle.read_iops_device", line)
-
     def release(self, oom_kills: int = 0) -> None:
         """Close the files and end the watcher; the last readings stay."""
         super().release(oom_kills)
@@ -198,7 +191,9 @@ class Cgroup1(Isolation):
             write_if_possible(memory / "memory.swappiness", "0")  # a kernel without swap has no such file
             if limits.memory_bytes is not None:
                 cap.set_memory(limits.memory_bytes)
-            cap.count_disks()
+            # v1 counts a disk only once some limit was written for it; a disk may have no queue to throttle.
+            for number in [read_text(disk / "dev").strip() for disk in disks()] if blkio else []:
+                write_if_possible(cap.folders[-1] / "blkio.throttle.read_iops_device", f"{number} 0")
             cap.set_io(limits.io)
         except HostError:
             cap.close()

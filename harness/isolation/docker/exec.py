@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 _GONE = 125
@@ -58,11 +59,15 @@ def _status(api: Any, container: str, work: str) -> int:
 
     deadline = time.monotonic() + _NOTE_S
     while time.monotonic() < deadline:
-        up = _is_up(api, container)
-        try:
+        up = True
+        state: dict[str, Any] = {"Running": True}
+        with suppress(docker.errors.APIError):  # a busy engine that fails to answer is asked again
+            try:
+                up = bool(api.inspect_container(container)["State"]["Running"])
+            except docker.errors.NotFound:
+                up = False
+        with suppress(docker.errors.APIError):
             state = api.exec_inspect(work)
-        except docker.errors.APIError:
-            state = {"Running": True}
         if not state["Running"] and state["ExitCode"] is not None:
             return int(state["ExitCode"])
         if not up:
@@ -70,18 +75,6 @@ def _status(api: Any, container: str, work: str) -> int:
         time.sleep(0.02)
     print(f"outcore: the container engine has not told in {_NOTE_S:.0f} s how a command ended", file=sys.stderr)
     return _GONE
-
-
-def _is_up(api: Any, container: str) -> bool:
-    """Return whether the container runs; a busy engine that fails to answer is taken for yes."""
-    import docker.errors
-
-    try:
-        return bool(api.inspect_container(container)["State"]["Running"])
-    except docker.errors.NotFound:
-        return False
-    except docker.errors.APIError:
-        return True
 
 
 def main() -> None:
