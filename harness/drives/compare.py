@@ -36,15 +36,9 @@ class DriveSide:
 
 @dataclass(frozen=True)
 class DriveCell:
-    """One system on one drive.
-
-    Attributes:
-        predicted: whether the epoch is predicted by the model, not measured.
-        reads_per_s, bytes_per_s: device rates over the epoch, counted by the kernel; None where predicted.
-        request_bytes: mean size of a device read.
-        device_share: used share of the device's own rate at the mean read size.
-        per_price: epochs per hour, divided by the price of 1 TB of the drive.
-    """
+    """One system on one drive: its epoch, measured or predicted; where measured, the device's rates by the kernel's
+    count, the mean size of a device read, and the used share of the device's own rate at that size. `per_price`: epochs
+    per hour, divided by the price of 1 TB of the drive."""
 
     device: str
     system: str

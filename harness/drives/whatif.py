@@ -27,13 +27,8 @@ _CLASS_SIZES = (512, 4096, 16384, 65536, 262144, 1 << 20)
 
 @dataclass(frozen=True)
 class Device:
-    """Drive as predictions use it.
-
-    Attributes:
-        source: origin of the rates: `profile` (fio), `limits` (of a class, so without latency), `limits, runs` (of a
-            class; few reads in flight as on the device of the runs, see `behind`).
-        drive: saved profile of the drive, None for limits.
-    """
+    """Drive as predictions use it. `source` of the rates: `profile` (fio), `limits` (of a class, so without latency) or
+    `limits, runs` (of a class; few reads in flight as on the device of the runs, see `behind`)."""
 
     name: str
     profile: DiskProfile
@@ -44,15 +39,9 @@ class Device:
 
 @dataclass(frozen=True)
 class EpochForecast:
-    """Predicted epoch of one system on a device.
-
-    Attributes:
-        seconds: predicted epoch time, the median over the epochs with counters.
-        device_s, train_s: seconds of the device and of training alone, in the epoch nearest to the median.
-        bound: resource that the epoch waits for.
-        runs, counted_on: ids and disk classes of the runs whose counters were used.
-        measured_s: median epoch time of runs on this very class, None without any.
-    """
+    """Predicted epoch of one system on a device: the median over the epochs with counters; device, training and the
+    `bound` that the epoch waits for are of the epoch nearest to it. `runs` and `counted_on`: ids and disk classes of
+    the runs whose counters were used. `measured_s`: median epoch of runs on this very class, None without any."""
 
     system: str
     workload: str

@@ -82,13 +82,9 @@ def align(frame: pd.DataFrame, zero: float, epochs: Iterable[tuple[int, float, f
 def with_busy_lanes(
     frame: pd.DataFrame, spans: Sequence[tuple[float, float]], memory_bytes: int | None = None
 ) -> pd.DataFrame:
-    """Return the frame with `gpu_percent` as the share of each interval in which at least one span was open, for
-    emulated accelerators, whose lanes are known only afterwards (methodology rule 20).
-
-    Args:
-        spans: (start, end) of every busy span of every lane, monotonic seconds, in any order.
-        memory_bytes: device memory in use, where known.
-    """
+    """Return the frame with `gpu_percent` as the share of each interval in which at least one of the `spans` (start,
+    end) of any lane was open, and the device memory in use where known. For emulated accelerators, whose lanes are
+    known only afterwards (methodology rule 20); seconds are monotonic."""
     filled = frame.copy()
     ends = filled["monotonic"].to_numpy(dtype=np.float64)
     covered = _covered(spans, ends)

@@ -35,15 +35,9 @@ _TRIAL_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Trial:
-    """Findings from a first container.
-
-    Attributes:
-        seccomp: profile to give to runs, None for the engine's own.
-        seccomp_from: origin of the seccomp profile, for the record.
-        io_uring: reason why a container gets no rings; empty where it gets them.
-        lock: method by which runs lock memory.
-        engine: versions and settings of the engine, for the record.
-    """
+    """Findings from a first container: `seccomp`, the profile to give to runs (None for the engine's own), its origin,
+    the reason why a container gets no io_uring rings (empty where it gets them), how runs lock memory, and the engine's
+    versions and settings, for the record."""
 
     image: Image
     seccomp: str | None
