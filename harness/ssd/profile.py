@@ -50,7 +50,6 @@ def quick_profile(
     isolation: Isolation | None = None,
     cache: Path | None = None,
     seconds: float = 1.0,
-    max_age_s: float = MAX_AGE_S,
     held: DiskProfile | None = None,
 ) -> DiskProfile:
     """Measure direct reads of the device under `path`: random 512 B, 4 KiB (one in flight too), 64 KiB; 1 MiB in order.
@@ -77,7 +76,7 @@ def quick_profile(
     device = block_device(path)
     kept_in, key = Cache(cache) if cache else None, _key(device, limits, depths)
     io = limits.io if limits else ()
-    if held is None and kept_in and (kept := _kept(kept_in, key, max_age_s)):
+    if held is None and kept_in and (kept := _kept(kept_in, key)):
         return replace(kept, limited=_limited(io))
     block = direct_block_bytes(path)
     if block is None:
@@ -99,19 +98,14 @@ def quick_profile(
     profile = replace(profile, logical_block_bytes=block, limited=_limited(io))
     if held is not None:
         profile = better_of(held, profile)
-    if kept_in and (_is_quiet(profile) or _kept(kept_in, key, max_age_s) is None):
+    if kept_in and (_is_quiet(profile) or _kept(kept_in, key) is None):
         kept_in.put("profile", key, {"measured_at": time.time(), **asdict(profile)})
     return profile
 
 
-def forget(path: Path, cache: Path, depths: Sequence[int] = DEPTHS, limits: Limits | None = None) -> None:
-    """Remove a kept profile that was found wrong, so that the next series measures.
-
-    Args:
-        path, depths, limits: arguments of the `quick_profile` call that made it.
-        cache: folder of kept profiles.
-    """
-    key = _key(block_device(path.resolve()), limits, depths)
+def forget(path: Path, cache: Path, depths: Sequence[int] = DEPTHS) -> None:
+    """Remove the bare device's kept profile, made by `quick_profile` with these arguments, that was found wrong."""
+    key = _key(block_device(path.resolve()), None, depths)
     Cache(cache).path("profile", key).unlink(missing_ok=True)
 
 
@@ -253,13 +247,13 @@ def _is_quiet(profile: DiskProfile) -> bool:
     return all(is_quiet(point) for point in profile.points)
 
 
-def _kept(cache: Cache, key: str, max_age_s: float) -> DiskProfile | None:
+def _kept(cache: Cache, key: str) -> DiskProfile | None:
     """Return a kept profile; None where it is too old, damaged or missing."""
-    kept = cache.get("profile", key, max_age_s)
+    kept = cache.get("profile", key, MAX_AGE_S)
     try:
         found = DiskProfile.from_plain(kept or {})
     except ValueError:
         return None
     if not _is_quiet(found):
-        kept = cache.get("profile", key, min(max_age_s, DISTURBED_AGE_S))
+        kept = cache.get("profile", key, DISTURBED_AGE_S)
     return found if kept and found.points else None

@@ -18,7 +18,7 @@ from harness.isolation.files import read_text
 from workloads.errors import HostError, InputError
 
 CALLS = ("io_uring_setup", "io_uring_enter", "io_uring_register")
-_ALLOW = "SCMP_ACT_ALLOW"
+ALLOW, DENY = "SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO"
 # Keys that a runtime's specification and an engine's profile share; other keys do not belong in a profile.
 _KEYS = ("defaultAction", "defaultErrnoRet", "architectures", "syscalls")
 
@@ -62,21 +62,9 @@ def engine_default(pid: int, proc: Path = Path("/proc")) -> dict[str, Any]:
     return {key: profile[key] for key in _KEYS if key in profile}
 
 
-def allows(profile: dict[str, Any], call: str) -> bool:
-    """Return whether a system call is allowed without conditions on its arguments."""
-    if any(call in rule["names"] and rule["action"] != _ALLOW for rule in profile["syscalls"]):
-        return False
-    named = any(call in rule["names"] and not rule.get("args") for rule in profile["syscalls"])
-    return named or profile["defaultAction"] == _ALLOW
-
-
-def with_io_uring(profile: dict[str, Any], action: str = _ALLOW) -> dict[str, Any]:
-    """Return `profile` with io_uring's calls allowed, or under another `action`, and nothing else changed."""
+def with_io_uring(profile: dict[str, Any], action: str = ALLOW) -> dict[str, Any]:
+    """Return `profile` with io_uring's calls allowed, or denied (EPERM) as in engines from 25 on; nothing else
+    changes."""
     rules = [{**rule, "names": [name for name in rule["names"] if name not in CALLS]} for rule in profile["syscalls"]]
     own = {"names": list(CALLS), "action": action}
     return {**profile, "syscalls": [*(rule for rule in rules if rule["names"]), own]}
-
-
-def without_io_uring(profile: dict[str, Any]) -> dict[str, Any]:
-    """Return `profile` with io_uring's calls denied (EPERM), as in engines from 25 on, to test runs without rings."""
-    return with_io_uring(profile, "SCMP_ACT_ERRNO")
