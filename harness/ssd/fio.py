@@ -27,6 +27,22 @@ INSTALL = "install fio (apt-get install fio)"
 OLDEST, REGISTERS = (3, 0), (3, 20)
 
 
+@functools.cache
+def best_engine() -> Literal["io_uring", "libaio", "psync"]:
+    """Return the fastest engine that fio can use here: io_uring may be forbidden (seccomp, sysctl)."""
+    for engine in ("io_uring", "libaio"):
+        job = f"--name=try --readonly --ioengine={engine} --filename=/proc/self/exe --rw=read --bs=4096 --size=4096"
+        try:
+            done = subprocess.run(
+                ["fio", *job.split(), "--output-format=json"], capture_output=True, timeout=20, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0:
+            return "io_uring" if engine == "io_uring" else "libaio"
+    return "psync"
+
+
 class SteadyRule(BaseModel):
     """Rule for a steady rate: over the last `seconds`, no second's rate deviates from the mean by more than `within`. A
     job with a rule ends once the rule holds, at the latest after the job's own `seconds`."""
@@ -62,7 +78,7 @@ class FioJob(BaseModel):
     seconds: float = Field(default=1.0, gt=0)
     ramp_seconds: float = Field(default=0.0, ge=0)
     threads: int = Field(default=1, gt=0)
-    engine: Literal["io_uring", "libaio", "psync"] = Field(default_factory=lambda: best_engine())
+    engine: Literal["io_uring", "libaio", "psync"] = Field(default_factory=best_engine)
     direct: bool = True
     exact_latency: bool = True
     write_percent: int = Field(default=0, ge=0, le=100)
@@ -188,22 +204,6 @@ def fio_version(path: str) -> tuple[int, int] | None:
         return None
     match = re.search(r"fio-(\d+)\.(\d+)", done.stdout)
     return (int(match.group(1)), int(match.group(2))) if match else None
-
-
-@functools.cache
-def best_engine() -> Literal["io_uring", "libaio", "psync"]:
-    """Return the fastest engine that fio can use here: io_uring may be forbidden (seccomp, sysctl)."""
-    for engine in ("io_uring", "libaio"):
-        job = f"--name=try --readonly --ioengine={engine} --filename=/proc/self/exe --rw=read --bs=4096 --size=4096"
-        try:
-            done = subprocess.run(
-                ["fio", *job.split(), "--output-format=json"], capture_output=True, timeout=20, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            continue
-        if done.returncode == 0:
-            return "io_uring" if engine == "io_uring" else "libaio"
-    return "psync"
 
 
 def fio_tool() -> str:
