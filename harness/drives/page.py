@@ -78,6 +78,7 @@ def sentences(comparison: DriveComparison) -> list[str]:
 def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
     """Write `ssd-report.html`, `.pdf`, `.json`, and `.png`, `.svg`, `.csv` of each panel; return their paths. Raises
     DataIOError: the folder cannot be written; no file is left half-written."""
+    import jinja2
     import matplotlib
 
     matplotlib.use("Agg")
@@ -86,8 +87,9 @@ def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
     from harness.figures.draw import style
 
     files: dict[str, bytes] = {}
+    panels = panels_of(comparison)
     with plt.rc_context(style.RC):
-        for name, draw in panels_of(comparison):
+        for name, draw in panels:
             canvas, axes = plt.subplots(figsize=(style.PAGE_INCHES / 2 + 0.6, 2.7), constrained_layout=True)
             data = draw(comparison, axes)
             files |= {f"ssd-{name}.{kind}": _picture(canvas, kind) for kind in ("png", "svg")}
@@ -96,7 +98,18 @@ def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
         page = _pdf(comparison)
         files[f"{NAME}.pdf"] = _picture(page, "pdf")
         plt.close(page)
-    files[f"{NAME}.html"] = _html(comparison, files).encode()
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    html = environment.get_template("page.html").render(
+        title=_title(comparison),
+        workload=comparison.workload,
+        sentences=sentences(comparison),
+        tables=tables(comparison),
+        pictures=[(name, base64.b64encode(files[f"ssd-{name}.png"]).decode()) for name, _ in panels],
+        notes=comparison.notes,
+    )
+    files[f"{NAME}.html"] = html.encode()
     files[f"{NAME}.json"] = json.dumps(as_dict(comparison), indent=1).encode()
     for name, content in files.items():
         with whole_file(folder / name, "the report") as partial:
@@ -162,23 +175,6 @@ def _picture(canvas: Canvas, kind: str) -> bytes:
     dates: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     canvas.savefig(buffer, format=kind, metadata=dates[kind])
     return buffer.getvalue()
-
-
-def _html(comparison: DriveComparison, files: Mapping[str, bytes]) -> str:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
-    pictures = [(name, base64.b64encode(files[f"ssd-{name}.png"]).decode()) for name, _ in panels_of(comparison)]
-    return environment.get_template("page.html").render(
-        title=_title(comparison),
-        workload=comparison.workload,
-        sentences=sentences(comparison),
-        tables=tables(comparison),
-        pictures=pictures,
-        notes=comparison.notes,
-    )
 
 
 def _title(comparison: DriveComparison) -> str:

@@ -130,14 +130,8 @@ class Cgroup1Cap(V1Readings, GroupCap):
                 with refused(f"a memory limit of {limit_bytes} bytes", "raise memory"):
                     write_text(self._memory / name, str(both[name]))
 
-    def set_io(self, limits: Sequence[IoLimit]) -> None:
-        """Set device limits; a limit without numbers only makes the kernel count the device. Raises HostError: the
-        kernel does not know the device."""
-        if self._blkio is None:
-            return
-        for file, line in [pair for limit in limits for pair in throttle_lines(limit)]:
-            with refused(f"{line!r} in {file}", "name a whole disk, not a partition"):
-                write_text(self._blkio / file, line)
+    def _io_lines(self, limit: IoLimit) -> list[tuple[Path, str]]:
+        return [(self._blkio / file, line) for file, line in throttle_lines(limit)] if self._blkio else []
 
     def release(self, oom_kills: int = 0) -> None:
         """Close the files and end the watcher; the last readings stay."""

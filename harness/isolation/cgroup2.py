@@ -113,11 +113,8 @@ class Cgroup2Cap(V2Readings, GroupCap):
             if (self.group / "memory.swap.max").exists():
                 write_text(self.group / "memory.swap.max", "0")
 
-    def set_io(self, limits: Sequence[IoLimit]) -> None:
-        """Set device limits. Raises HostError: the kernel does not know the device."""
-        for line in map(io_max_line, limits):
-            with refused(f"{line!r} in io.max", "name a whole disk, not a partition"):
-                write_text(self.group / "io.max", line)
+    def _io_lines(self, limit: IoLimit) -> list[tuple[Path, str]]:
+        return [(self.group / "io.max", io_max_line(limit))]
 
     def end_together(self) -> None:
         """Make the kernel kill every process of the group on OOM."""

@@ -118,7 +118,10 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
     if fio_path() is None:
         run_fio([])  # raises
     identity = identify(wanted.folder, serial=wanted.serial, device=device)
-    name = wanted.name or default_name(identity, wanted.disk_class)
+    # A virtual disk has no model of its own, so the kernel's name goes with it.
+    model = identity.model or "disk"
+    own = model if identity.firmware or identity.vendor else f"{model}-{identity.name}"
+    name = wanted.name or (wanted.disk_class.name if wanted.disk_class else own)
     _check_free(results_root, name, identity)
     limits = wanted.disk_class.limits(device) if wanted.disk_class else ()
     with (
@@ -177,14 +180,6 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
         path = save_drive(results_root, drive)
         part_path.unlink(missing_ok=True)
         return drive, path
-
-
-def default_name(identity: Identity, disk_class: DiskClass | None) -> str:
-    """Return the class's name, else the model's, with the kernel's name where a virtual disk has no own model."""
-    if disk_class is not None:
-        return disk_class.name
-    model = identity.model or "disk"
-    return model if identity.firmware or identity.vendor else f"{model}-{identity.name}"
 
 
 def _check_free(results_root: Path, name: str, identity: Identity) -> None:
