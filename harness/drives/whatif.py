@@ -123,7 +123,8 @@ def behind(device: Device, records: Iterable[Record]) -> Device:
     for record in records:
         if usable(record) and any((point.pattern, point.depth) == ("random", 1) for point in _bare_points(record)):
             hosts.setdefault(host_fingerprint(record.environment), []).append(record)
-    bare = bare_of(max(hosts.values(), key=len, default=[]))
+    most = max(hosts, key=lambda host: len(hosts[host]), default="")
+    bare = bare_of(hosts.get(most, []))
     limits = parse_disk_class(device.disk_class)
     if bare is None or limits is None:
         return device

@@ -29,7 +29,8 @@ WAITS_S = (1.0, 3.0)
 
 class Meter:
     """Context manager around a child process that reads; `shares` then returns the shares that others took. The child
-    runs in `cap`, or without one, and must have ended and been waited for when the block ends."""
+    runs in `cap`, or without one, and must have ended and been waited for when the block ends. `grew`: growth of the
+    counters that `_read` lists, within the block."""
 
     def __init__(self, disks: Sequence[str], cap: Cap | None = None) -> None:
         self._disks = disks
@@ -40,12 +41,12 @@ class Meter:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._grew = [after - before for before, after in zip(self._before, self._read(), strict=True)]
+        self.grew = [after - before for before, after in zip(self._before, self._read(), strict=True)]
 
     def shares(self, block_bytes: int) -> tuple[float | None, float]:
         """Return the shares of the disk's traffic (None: unknown) and of the processors that others took. Traffic
         counts in requests of `block_bytes`, the child's size, or in bytes where they cost more."""
-        seconds, all_requests, all_bytes, own, own_user_s, user_s, stolen_s = self._grew
+        seconds, all_requests, all_bytes, own, own_user_s, user_s, stolen_s = self.grew
         seconds = max(seconds, 1e-9)
         processors = max(0.0, user_s - own_user_s + stolen_s) / (seconds * (os.cpu_count() or 1))
         if math.isnan(own) or not self._disks:

@@ -113,7 +113,8 @@ def _covered(spans: Sequence[tuple[float, float]], moments: np.ndarray) -> np.nd
     # Spans joined where they touch: the sum grows from the start to the end of each, and stays until the next.
     first, last = starts[np.append(True, apart)], reach[np.append(apart, True)]
     total = np.append(0.0, np.cumsum(last - first))
-    return np.interp(moments, np.stack([first, last], axis=1).ravel(), np.repeat(total, 2)[1:-1])
+    knots = np.stack([first, last], axis=1).ravel()
+    return np.asarray(np.interp(moments, knots, np.repeat(total, 2)[1:-1]))
 
 
 def _step(values: np.ndarray) -> np.ndarray:
