@@ -6,7 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.atomic import whole_file
-from harness.isolation.base import Isolation, Limits
+from harness.isolation.base import Cap, IoLimit, Isolation, Limits
 from harness.isolation.select import select, sweep_all
 from harness.ssd import grid
 from harness.ssd.classes import DiskClass
@@ -124,10 +124,7 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
     name = wanted.name or (wanted.disk_class.name if wanted.disk_class else own)
     _check_free(results_root, name, identity)
     limits = wanted.disk_class.limits(device) if wanted.disk_class else ()
-    with (
-        one_at_a_time(device),
-        limiting().create("ssd-profile", Limits(None, limits)) if limits else nullcontext() as cap,
-    ):
+    with one_at_a_time(device), _class_cap(limits) as cap:
         part_path = results_root / FOLDER / f"{slug(name)}.part"
         part = _part(part_path, wanted, identity, progress)
         before, missing = health(device.name)
@@ -195,6 +192,10 @@ def _check_free(results_root: Path, name: str, identity: Identity) -> None:
         raise InputError(
             f"{path} is the profile of another drive ({other.model or other.name})", "give this one another --name"
         )
+
+
+def _class_cap(limits: tuple[IoLimit, ...]) -> AbstractContextManager[Cap | None]:
+    return limiting().create("ssd-profile", Limits(None, limits)) if limits else nullcontext()
 
 
 def limiting() -> Isolation:
