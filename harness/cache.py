@@ -24,11 +24,11 @@ class Cache:
     """Small JSON files in a folder, by kind and fingerprint; a damaged file counts as missing."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def path(self, kind: str, key: str) -> Path:
         """Return the file of an entry."""
-        return self._folder / f"{kind}-{key}.json"
+        return self.folder / f"{kind}-{key}.json"
 
     def get(self, kind: str, key: str, max_age_s: float = math.inf) -> dict[str, Any] | None:
         """Return an entry's content; None where it is missing, damaged or, by its `measured_at`, `max_age_s` old."""
