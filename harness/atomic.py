@@ -12,11 +12,8 @@ from workloads.errors import DataIOError
 
 @contextmanager
 def whole_file(out: Path, what: str) -> Iterator[Path]:
-    """Yield a temporary path; rename it to `out` if the body succeeds, else remove it. Make the folder of `out`.
-
-    Raises:
-        DataIOError: the file cannot be written (no space, no permission); the message calls it `what` (`the trace`).
-    """
+    """Yield a temporary path; rename it to `out` if the body succeeds, else remove it. Make the folder of `out`. Raises
+    DataIOError: the file cannot be written (no space, no permission); the message calls it `what` (`the trace`)."""
     partial = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -139,8 +139,13 @@ def _direct(root: Path) -> Found:
 
 
 def _page_cache(root: Path) -> Found:
-    with _sample_file(root) as file:
-        cold = _evicted(file)
+    with _sample_file(root) as file, file.open("rb", buffering=0) as handle:
+        os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        try:
+            # A read with `RWF_NOWAIT` finds no cached page of an evicted file.
+            cold = os.preadv(handle.fileno(), [bytearray(4096)], 0, os.RWF_NOWAIT) == 0
+        except OSError as error:  # else the file system has no RWF_NOWAIT, or is itself memory
+            cold = isinstance(error, BlockingIOError)
     if not cold:
         return "missing", "a file stays cached after POSIX_FADV_DONTNEED", "keep the data on ext4 or xfs"
     whole = os.access("/proc/sys/vm/drop_caches", os.W_OK)
@@ -213,17 +218,3 @@ def _sample_file(root: Path) -> Iterator[Path]:
         file.flush()
         os.fsync(file.fileno())
         yield Path(file.name)
-
-
-def _evicted(file: Path) -> bool:
-    """Return whether the file can be evicted: a read with `RWF_NOWAIT` then finds no cached page."""
-    with file.open("rb", buffering=0) as handle:
-        fd = handle.fileno()
-        os.fsync(fd)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        try:
-            return os.preadv(fd, [bytearray(4096)], 0, os.RWF_NOWAIT) == 0
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False  # the file system has no RWF_NOWAIT, or is itself memory

@@ -29,7 +29,7 @@ def profile(
 ) -> None:
     """Measure the drive under a folder with fio: 512 B to 64 KiB, depths, threads, buffered, sequential, mixed."""
     from harness.ssd.classes import parse_disk_class
-    from harness.ssd.measure import Wanted, measure, precondition_bytes
+    from harness.ssd.measure import Wanted, measure
     from workloads.units import format_bytes, parse_bytes
 
     wanted = Wanted(
@@ -44,7 +44,7 @@ def profile(
         fresh=fresh,
     )
     if precondition:
-        amount = format_bytes(precondition_bytes(wanted))
+        amount = format_bytes(wanted.precondition_bytes)
         warning = f"--precondition writes up to about {amount} at random to a file in {path}, which wears the drive"
         print(f"outcore: warning: {warning}", file=sys.stderr)
         if not yes and sys.stdin.isatty():
@@ -151,9 +151,9 @@ def compare(
     also: Annotated[list[Path] | None, typer.Option("--from", help="another results root with runs")] = None,
 ) -> None:
     """Drives side by side: fio's figures, epochs measured or predicted, use of the drive, latency, price."""
+    from harness.drives.compare import as_dict
     from harness.drives.compare import compare as side_by_side
     from harness.drives.prices import load_prices
-    from harness.drives.sides import as_dict
     from harness.drives.whatif import behind, device_of, read_records
 
     costs = load_prices(prices) if prices else {}

@@ -12,7 +12,7 @@ from harness.table import number
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:
-    from harness.drives.sides import DriveComparison
+    from harness.drives.compare import DriveComparison
     from harness.drives.whatif import Device, EpochForecast
     from harness.ssd.classes import DiskClass
     from harness.ssd.drive import Drive, Point

@@ -5,14 +5,132 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from harness.compare.comparable import differing_options, workload_key
 from harness.drives.prices import Price, price_of
-from harness.drives.sides import DEEP, SHALLOW, DriveCell, DriveComparison, DriveSide, best_rates, latencies
 from harness.drives.whatif import Device, counts_for, predict_record, typical, usable, workload_name
 from harness.records.hosts import host_fingerprint
 from harness.records.record import Record, spread
+from systems.readings import DiskProfile
 from workloads.errors import InputError
+
+SHALLOW, DEEP = 1, 64
+
+
+@dataclass(frozen=True)
+class DriveSide:
+    """One drive: price, and figures by fio (None where not measured): `randread_512_iops`, `randread_4k_iops`,
+    `randread_64k_iops`, `seqread_bytes_per_s`, and for 4 KiB reads `latency_1_p50_s`, `latency_1_p99_s` (one in
+    flight), `latency_64_p50_s`, `latency_64_p99_s`, `latency_64_p999_s` (64 in flight), `cpu_s_per_read`."""
+
+    device: Device
+    figures: dict[str, float | None]
+    price: Price | None = None
+
+    def epochs_per_price(self, epoch_s: float) -> float | None:
+        """Return epochs an hour, divided by the price of 1 TB of the drive; None without a price."""
+        return 3600.0 / epoch_s / self.price.per_tb if self.price else None
+
+
+@dataclass(frozen=True)
+class DriveCell:
+    """One system on one drive: its epoch, measured or predicted; where measured, the device's rates by the kernel's
+    count, the mean size of a device read, and the used share of the device's own rate at that size. `per_price`: epochs
+    per hour, divided by the price of 1 TB of the drive."""
+
+    device: str
+    system: str
+    epoch_s: float
+    low: float | None = None
+    high: float | None = None
+    predicted: bool = False
+    bound: str = ""
+    read_amplification: float | None = None
+    reads_per_s: float | None = None
+    bytes_per_s: float | None = None
+    request_bytes: float | None = None
+    device_share: float | None = None
+    per_price: float | None = None
+    verdict: str = ""
+    runs: tuple[str, ...] = ()
+
+
+class Growth(NamedTuple):
+    """Ratio of a system's slowest epoch to its fastest, and the drives of the two."""
+
+    system: str
+    ratio: float
+    fastest: str
+    slowest: str
+
+
+@dataclass(frozen=True)
+class DriveComparison:
+    """Comparison of drives on one `workload` (in words; empty without a usable run); `systems` are in drawing order."""
+
+    sides: tuple[DriveSide, ...]
+    cells: tuple[DriveCell, ...]
+    workload: str
+    systems: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def cell(self, device: str, system: str) -> DriveCell | None:
+        """Return the cell of a drive and a system; None without one."""
+        return next((cell for cell in self.cells if (cell.device, cell.system) == (device, system)), None)
+
+    def growth(self) -> list[Growth]:
+        """Return the growth of each system with epochs on two drives or more, the smallest first."""
+        found = []
+        for system in self.systems:
+            mine = sorted((cell for cell in self.cells if cell.system == system), key=lambda cell: cell.epoch_s)
+            if len(mine) > 1:
+                found.append(Growth(system, mine[-1].epoch_s / mine[0].epoch_s, mine[0].device, mine[-1].device))
+        return sorted(found, key=lambda growth: growth.ratio)
+
+
+def best_rates(profile: DiskProfile) -> dict[int, float]:
+    """Return bytes -> greatest rate of random reads of that size, ascending."""
+    points = [(point.block_bytes, point.iops) for point in profile.points if point.pattern == "random"]
+    return dict(sorted(points))
+
+
+def latencies(device: Device, depth: int) -> dict[str, float]:
+    """Return percentile -> seconds of direct random 4 KiB reads with `depth` in flight; empty where not measured. The
+    deepest point up to `depth` is used: on a class with few IOPS a deeper queue would only wait for the limiter."""
+    if device.drive is None:
+        return {}
+    points = [
+        p
+        for p in device.drive.points
+        if (p.block_bytes, p.pattern, p.engine, p.threads) == (4096, "random", "async", 1)
+        and p.reads_directly
+        and p.depth <= depth
+    ]
+    return max(points, key=lambda p: p.depth).latency_s if points else {}
+
+
+def as_dict(comparison: DriveComparison) -> dict[str, Any]:
+    """Return plain data for `--json` and files."""
+    return {
+        "workload": comparison.workload,
+        "drives": [
+            {
+                "name": side.device.name,
+                "source": side.device.source,
+                "disk_class": side.device.disk_class,
+                "figures": side.figures,
+                "price_per_tb": side.price.per_tb if side.price else None,
+                "currency": side.price.currency if side.price else None,
+                "identity": side.device.drive.identity.model_dump(mode="json") if side.device.drive else None,
+            }
+            for side in comparison.sides
+        ],
+        "epochs": [{**vars(cell), "runs": list(cell.runs)} for cell in comparison.cells],
+        "growth": [growth._asdict() for growth in comparison.growth()],
+        "notes": list(comparison.notes),
+    }
 
 
 def compare(
@@ -36,31 +154,28 @@ def compare(
     names = [device.name for device in devices]
     if len(set(names)) < len(names):
         raise InputError(f"a drive is named twice: {', '.join(names)}", "name each once")
-    prices = prices or {}
-    sides = tuple(_side(device, price_of(prices, device.name, device.disk_class)) for device in devices)
+    sides = tuple(_side(device, price_of(prices or {}, device.name, device.disk_class)) for device in devices)
     runs, others = _workload(devices, records, dataset, memory)
-    cells = _cells(sides, runs)
+    found = (_cell(side, system, runs) for side in sides for system in dict.fromkeys(run.system for run in runs))
+    cells = tuple(cell for cell in found if cell is not None)
     from harness.figures.draw.style import ordered
 
     systems = tuple(ordered([cell.system for cell in cells]))
     workload = workload_name(runs[0]) if runs else ""
-    return DriveComparison(sides, tuple(cells), workload, systems, tuple(_notes(sides, cells, runs, others)))
+    return DriveComparison(sides, cells, workload, systems, tuple(_notes(sides, cells, runs, others)))
 
 
 def _side(device: Device, price: Price | None) -> DriveSide:
     profile = device.profile
     best = best_rates(profile)
-
-    def rate(size: int) -> float | None:
-        # A drive with larger sectors cannot read 512 bytes: its next larger size is used.
-        return next((iops for known, iops in best.items() if known >= size), None)
-
+    # A drive with larger sectors cannot read 512 bytes: its next larger size is used.
+    rates = {size: next((iops for known, iops in best.items() if known >= size), None) for size in (512, 4096, 65536)}
     shallow, queued = latencies(device, SHALLOW), latencies(device, DEEP)
     deep = device.drive.best(4096) if device.drive else None
     figures: dict[str, float | None] = {
-        "randread_512_iops": rate(512),
-        "randread_4k_iops": rate(4096),
-        "randread_64k_iops": rate(65536),
+        "randread_512_iops": rates[512],
+        "randread_4k_iops": rates[4096],
+        "randread_64k_iops": rates[65536],
         "seqread_bytes_per_s": profile.sequential_bytes_per_s() or None,
         "latency_1_p50_s": shallow.get("50"),
         "latency_1_p99_s": shallow.get("99"),
@@ -117,46 +232,34 @@ def _without_ablations(records: Sequence[Record]) -> list[Record]:
     return [record for record, rank in zip(records, ranks, strict=True) if rank == chosen[record.system]]
 
 
-def _cells(sides: Sequence[DriveSide], records: Sequence[Record]) -> list[DriveCell]:
-    found = []
-    for side in sides:
-        for system in dict.fromkeys(record.system for record in records):
-            group = [record for record in records if record.system == system]
-            here = [record for record in group if ran_on(record, side.device)]
-            found.append(_measured(side, system, here) if here else _predicted(side, system, group))
-    return [cell for cell in found if cell is not None]
-
-
-def _measured(side: DriveSide, system: str, records: Sequence[Record]) -> DriveCell | None:
-    epochs = [epoch for record in records for epoch in record.measured]
-    if not epochs:
-        return None
-    took = spread([epoch.seconds for epoch in epochs])
-    seconds = sum(epoch.seconds for epoch in epochs)
-    reads = sum(epoch.device_requests or 0 for epoch in epochs)
-    moved = sum(epoch.device_bytes or 0 for epoch in epochs)
-    size = moved / reads if reads else None
-    possible = 1.0 / side.device.profile.request_seconds(round(size)) if size and side.device.profile.points else None
-    amplification = [value for record in records if (value := record.summary.read_amplification) is not None]
-    return DriveCell(
-        device=side.device.name,
-        system=system,
-        epoch_s=took.median,
-        low=took.interval[0],
-        high=took.interval[1],
-        read_amplification=statistics.median(amplification) if amplification else None,
-        reads_per_s=reads / seconds,
-        bytes_per_s=moved / seconds,
-        request_bytes=size,
-        device_share=reads / seconds / possible if possible else None,
-        per_price=side.epochs_per_price(took.median),
-        verdict="/".join(dict.fromkeys(record.verdict for record in records)),
-        runs=tuple(record.run_id for record in records),
-    )
-
-
-def _predicted(side: DriveSide, system: str, records: Sequence[Record]) -> DriveCell | None:
-    counted = [record for record in records if counts_for(record, side.device)]
+def _cell(side: DriveSide, system: str, records: Sequence[Record]) -> DriveCell | None:
+    """Return the epoch of a system on a drive, measured or else predicted; None where the runs give neither."""
+    group = [record for record in records if record.system == system]
+    here = [record for record in group if ran_on(record, side.device)]
+    epochs = [epoch for record in here for epoch in record.measured]
+    if epochs:
+        took = spread([epoch.seconds for epoch in epochs])
+        seconds = sum(epoch.seconds for epoch in epochs)
+        reads = sum(epoch.device_requests or 0 for epoch in epochs)
+        moved = sum(epoch.device_bytes or 0 for epoch in epochs)
+        size, profile = moved / reads if reads else None, side.device.profile
+        amplification = [value for record in here if (value := record.summary.read_amplification) is not None]
+        return DriveCell(
+            device=side.device.name,
+            system=system,
+            epoch_s=took.median,
+            low=took.interval[0],
+            high=took.interval[1],
+            read_amplification=statistics.median(amplification) if amplification else None,
+            reads_per_s=reads / seconds,
+            bytes_per_s=moved / seconds,
+            request_bytes=size,
+            device_share=reads / seconds * profile.request_seconds(round(size)) if size and profile.points else None,
+            per_price=side.epochs_per_price(took.median),
+            verdict="/".join(dict.fromkeys(record.verdict for record in here)),
+            runs=tuple(record.run_id for record in here),
+        )
+    counted = [] if here else [record for record in group if counts_for(record, side.device)]
     made = [entry for record in counted for entry in predict_record(record, side.device.profile)]
     if not made:
         return None
@@ -182,13 +285,12 @@ def _notes(sides: Sequence[DriveSide], cells: Sequence[DriveCell], records: Sequ
         notes.append(
             f"PREDICTED, not measured, on {where}: from the counters of runs under {counted} and the drive's profile"
         )
-    if limits := [side.device.name for side in sides if side.device.source == "limits"]:
-        notes.append(f"of {', '.join(limits)} only the class's limits are known: no latency, no curve of its own")
-    if few := [side.device.name for side in sides if side.device.source == "limits, runs"]:
-        notes.append(
-            f"of {', '.join(few)} only the class's limits are known: few reads in flight are taken to be as slow as on "
-            "the device that runs were made on"
-        )
+    for source, why in (
+        ("limits", "no latency, no curve of its own"),
+        ("limits, runs", "few reads in flight are taken to be as slow as on the device that runs were made on"),
+    ):
+        if known := [side.device.name for side in sides if side.device.source == source]:
+            notes.append(f"of {', '.join(known)} only the class's limits are known: {why}")
     shown = {(cell.device, cell.system) for cell in cells}
     systems = dict.fromkeys(cell.system for cell in cells)
     for side in sides:
@@ -200,8 +302,8 @@ def _notes(sides: Sequence[DriveSide], cells: Sequence[DriveCell], records: Sequ
     if emulated := [side.device.name for side in sides if side.device.disk_class not in ("", "none")]:
         notes.append(f"{', '.join(emulated)}: EMULATED by limiting IOPS and bandwidth of another device")
     for side in sides:
-        condition = side.device.drive.condition if side.device.drive else None
-        if condition is not None:
+        if side.device.drive:
+            condition = side.device.drive.condition
             steady = "settled" if condition.steady and condition.steady.attained else "did not settle"
             pre = "preconditioned" if condition.preconditioned else "not preconditioned"
             notes.append(f"{side.device.name}: {pre}, file system {condition.fill:.0%} full, 4 KiB reads {steady}")

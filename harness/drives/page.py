@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.atomic import whole_file
+from harness.drives.compare import DriveCell, DriveComparison, DriveSide, as_dict
 from harness.drives.panels import panels_of
-from harness.drives.sides import DriveCell, DriveComparison, DriveSide, as_dict
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:
@@ -36,16 +36,15 @@ class DriveTable:
 
 def tables(comparison: DriveComparison) -> list[DriveTable]:
     """Return the table of drives by fio and, where epochs exist, the table of systems on drives."""
-    found = [_table_of("Drives, by fio", _DRIVES, comparison.sides)]
-    if comparison.cells:
-        found.append(_table_of("Systems on drives", _CELLS, comparison.cells))
-    return found
-
-
-def _table_of(title: str, columns: Mapping[str, Callable[[Any], str]], entries: Sequence[Any]) -> DriveTable:
-    return DriveTable(
-        title, tuple(columns), tuple(tuple(text(entry) for text in columns.values()) for entry in entries)
-    )
+    parts: list[tuple[str, Mapping[str, Callable[[Any], str]], Sequence[Any]]] = [
+        ("Drives, by fio", _DRIVES, comparison.sides),
+        ("Systems on drives", _CELLS, comparison.cells),
+    ]
+    return [
+        DriveTable(title, tuple(columns), tuple(tuple(text(entry) for text in columns.values()) for entry in entries))
+        for title, columns, entries in parts
+        if entries
+    ]
 
 
 def matrix(comparison: DriveComparison) -> DriveTable:
@@ -77,11 +76,9 @@ def sentences(comparison: DriveComparison) -> list[str]:
 
 
 def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
-    """Write `ssd-report.html`, `.pdf`, `.json`, and `.png`, `.svg`, `.csv` of each panel; return their paths.
-
-    Raises:
-        DataIOError: the folder cannot be written; no file is left half-written.
-    """
+    """Write `ssd-report.html`, `.pdf`, `.json`, and `.png`, `.svg`, `.csv` of each panel; return their paths. Raises
+    DataIOError: the folder cannot be written; no file is left half-written."""
+    import jinja2
     import matplotlib
 
     matplotlib.use("Agg")
@@ -90,8 +87,9 @@ def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
     from harness.figures.draw import style
 
     files: dict[str, bytes] = {}
+    panels = panels_of(comparison)
     with plt.rc_context(style.RC):
-        for name, draw in panels_of(comparison):
+        for name, draw in panels:
             canvas, axes = plt.subplots(figsize=(style.PAGE_INCHES / 2 + 0.6, 2.7), constrained_layout=True)
             data = draw(comparison, axes)
             files |= {f"ssd-{name}.{kind}": _picture(canvas, kind) for kind in ("png", "svg")}
@@ -100,7 +98,18 @@ def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
         page = _pdf(comparison)
         files[f"{NAME}.pdf"] = _picture(page, "pdf")
         plt.close(page)
-    files[f"{NAME}.html"] = _html(comparison, files).encode()
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    html = environment.get_template("page.html").render(
+        title=_title(comparison),
+        workload=comparison.workload,
+        sentences=sentences(comparison),
+        tables=tables(comparison),
+        pictures=[(name, base64.b64encode(files[f"ssd-{name}.png"]).decode()) for name, _ in panels],
+        notes=comparison.notes,
+    )
+    files[f"{NAME}.html"] = html.encode()
     files[f"{NAME}.json"] = json.dumps(as_dict(comparison), indent=1).encode()
     for name, content in files.items():
         with whole_file(folder / name, "the report") as partial:
@@ -166,23 +175,6 @@ def _picture(canvas: Canvas, kind: str) -> bytes:
     dates: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     canvas.savefig(buffer, format=kind, metadata=dates[kind])
     return buffer.getvalue()
-
-
-def _html(comparison: DriveComparison, files: Mapping[str, bytes]) -> str:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
-    pictures = [(name, base64.b64encode(files[f"ssd-{name}.png"]).decode()) for name, _ in panels_of(comparison)]
-    return environment.get_template("page.html").render(
-        title=_title(comparison),
-        workload=comparison.workload,
-        sentences=sentences(comparison),
-        tables=tables(comparison),
-        pictures=pictures,
-        notes=comparison.notes,
-    )
 
 
 def _title(comparison: DriveComparison) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.drives.sides import DEEP, DriveComparison, best_rates, latencies
+from harness.drives.compare import DEEP, DriveComparison, best_rates, latencies
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.curves import draw_curves
@@ -24,14 +24,13 @@ _BELOW = {**_LEGEND, "loc": "upper left", "bbox_to_anchor": (-0.08, -0.2), "ncol
 
 def panels_of(comparison: DriveComparison) -> list[tuple[str, Panel]]:
     """Return (name, drawing function) of each panel that the comparison has data for, in order."""
-    found: list[tuple[str, Panel]] = [("rates", rates)]
-    if any(latencies(side.device, DEEP) for side in comparison.sides):
-        found.append(("latency", tails))
-    if comparison.cells:
-        found.append(("epochs", epochs))
-    if any(cell.per_price for cell in comparison.cells):
-        found.append(("price", per_price))
-    return found
+    found: list[tuple[str, Panel, bool]] = [
+        ("rates", rates, True),
+        ("latency", tails, any(latencies(side.device, DEEP) for side in comparison.sides)),
+        ("epochs", epochs, bool(comparison.cells)),
+        ("price", per_price, any(cell.per_price for cell in comparison.cells)),
+    ]
+    return [(name, panel) for name, panel, has_data in found if has_data]
 
 
 def rates(comparison: DriveComparison, axes: Any) -> pd.DataFrame:

@@ -6,10 +6,10 @@ import csv
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ConfigDict, Field, model_validator
 
 from harness.settings import Strict, strict
+from harness.ssd.classes import named_mappings
 from workloads.errors import InputError
 
 _GB_OF_A_TB = 1000.0
@@ -42,21 +42,17 @@ class Price(Strict):
 
 def load_prices(path: Path) -> dict[str, Price]:
     """Read name -> price from a `.csv` file (columns `device`, `price_per_gb`, …) or YAML (`name: {price_per_gb: …}`).
-
-    Raises:
-        InputError: the file is missing or has no such table; a key is unknown, a value invalid, a drive named twice.
-    """
+    Raises InputError: the file is missing or has no such table; a key is unknown, a value invalid, a drive named
+    twice."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"prices {path} cannot be read", "give a YAML or CSV file") from error
-    rows = _rows_of_csv(text, path) if path.suffix.lower() == ".csv" else _rows_of_yaml(text, path)
-    found: dict[str, Price] = {}
-    for name, values in rows:
-        if name in found:
-            raise InputError(f"{path}: {name} stands there twice", "keep one of them")
-        found[name] = strict(Price, values, f"{path}: {name}")
-    return found
+    if path.suffix.lower() == ".csv":
+        rows = _rows_of_csv(text, path)
+    else:
+        rows = named_mappings(text, path, "prices", "name: {price_per_gb: …, source: …}")
+    return {name: strict(Price, values, f"{path}: {name}") for name, values in rows.items()}
 
 
 def price_of(prices: dict[str, Price], *names: str) -> Price | None:
@@ -68,23 +64,15 @@ def price_of(prices: dict[str, Price], *names: str) -> Price | None:
     return None
 
 
-def _rows_of_csv(text: str, path: Path) -> list[tuple[str, dict[str, Any]]]:
+def _rows_of_csv(text: str, path: Path) -> dict[str, dict[str, Any]]:
     reader = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     if "device" not in (reader.fieldnames or []):
         raise InputError(f"{path} has no column `device`", "its first line is like device,price_per_gb,source")
-    rows = []
+    rows: dict[str, dict[str, Any]] = {}
     for row in reader:
         if None in row:
             raise InputError(f"{path}: line {reader.line_num} has more cells than the first", "quote commas")
-        rows.append((str(row.pop("device")), {key: value for key, value in row.items() if value}))
+        if (name := str(row.pop("device"))) in rows:
+            raise InputError(f"{path}: {name} stands there twice", "keep one of them")
+        rows[name] = {key: value for key, value in row.items() if value}
     return rows
-
-
-def _rows_of_yaml(text: str, path: Path) -> list[tuple[str, dict[str, Any]]]:
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"{path} is not YAML ({str(error).splitlines()[0]})", "mend the file") from error
-    if not isinstance(content, dict) or not all(isinstance(values, dict) for values in content.values()):
-        raise InputError(f"{path} has no prices", "write `name: {price_per_gb: …, source: …}`")
-    return [(str(name), values) for name, values in content.items()]

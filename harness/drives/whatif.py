@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -26,13 +27,8 @@ _CLASS_SIZES = (512, 4096, 16384, 65536, 262144, 1 << 20)
 
 @dataclass(frozen=True)
 class Device:
-    """Drive as predictions use it.
-
-    Attributes:
-        source: origin of the rates: `profile` (fio), `limits` (of a class, so without latency), `limits, runs` (of a
-            class; few reads in flight as on the device of the runs, see `behind`).
-        drive: saved profile of the drive, None for limits.
-    """
+    """Drive as predictions use it. `source` of the rates: `profile` (fio), `limits` (of a class, so without latency) or
+    `limits, runs` (of a class; few reads in flight as on the device of the runs, see `behind`)."""
 
     name: str
     profile: DiskProfile
@@ -43,15 +39,9 @@ class Device:
 
 @dataclass(frozen=True)
 class EpochForecast:
-    """Predicted epoch of one system on a device.
-
-    Attributes:
-        seconds: predicted epoch time, the median over the epochs with counters.
-        device_s, train_s: seconds of the device and of training alone, in the epoch nearest to the median.
-        bound: resource that the epoch waits for.
-        runs, counted_on: ids and disk classes of the runs whose counters were used.
-        measured_s: median epoch time of runs on this very class, None without any.
-    """
+    """Predicted epoch of one system on a device: the median over the epochs with counters; device, training and the
+    `bound` that the epoch waits for are of the epoch nearest to it. `runs` and `counted_on`: ids and disk classes of
+    the runs whose counters were used. `measured_s`: median epoch of runs on this very class, None without any."""
 
     system: str
     workload: str
@@ -72,11 +62,8 @@ class EpochForecast:
 
 
 def device_of(text: str, results_root: Path) -> Device:
-    """Return a device by the name of a saved profile, the path of a profile's file, or a class `NAME[/k]`.
-
-    Raises:
-        InputError: `text` is none of these.
-    """
+    """Return a device by the name of a saved profile, the path of a profile's file, or a class `NAME[/k]`. Raises
+    InputError: `text` is none of these."""
     path = Path(text)
     if path.suffix == ".json" and path.is_file():
         return device_from(read_drive(path))
@@ -118,12 +105,12 @@ def class_profile(disk_class: DiskClass, bare: DiskProfile | None = None) -> Dis
 def bare_of(records: Iterable[Record]) -> DiskProfile | None:
     """Return the device without limits, each point at its best rate over the records' profiles; None without any. A
     virtual device has slow moments, and a run's profile may have been taken in one."""
-    found = None
-    for record in records:
-        if points := (record.disk.get("bare") or {}).get("points", []):
-            profile = DiskProfile(tuple(DiskPoint(**point) for point in points))
-            found = profile if found is None else better_of(found, profile)
-    return found
+    profiles = [DiskProfile(points) for record in records if (points := _bare_points(record))]
+    return functools.reduce(better_of, profiles) if profiles else None
+
+
+def _bare_points(record: Record) -> tuple[DiskPoint, ...]:
+    return tuple(DiskPoint(**point) for point in (record.disk.get("bare") or {}).get("points", []))
 
 
 def behind(device: Device, records: Iterable[Record]) -> Device:
@@ -134,13 +121,10 @@ def behind(device: Device, records: Iterable[Record]) -> Device:
         return device
     hosts: dict[str, list[Record]] = {}
     for record in records:
-        if usable(record) and any(
-            (point["pattern"], point["depth"]) == ("random", 1)
-            for point in (record.disk.get("bare") or {}).get("points", [])
-        ):
+        if usable(record) and any((point.pattern, point.depth) == ("random", 1) for point in _bare_points(record)):
             hosts.setdefault(host_fingerprint(record.environment), []).append(record)
-    most = max(hosts, key=lambda host: len(hosts[host]), default=None)
-    bare = None if most is None else bare_of(hosts[most])
+    most = max(hosts, key=lambda host: len(hosts[host]), default="")
+    bare = bare_of(hosts.get(most, []))
     limits = parse_disk_class(device.disk_class)
     if bare is None or limits is None:
         return device
@@ -200,7 +184,7 @@ def train_seconds(record: Record, epoch: int) -> float | None:
 
 def predict_record(record: Record, profile: DiskProfile) -> list[Prediction]:
     """Predict each measured epoch of a run on a device with that profile."""
-    found: list[Prediction] = []
+    found = []
     first = record.facts.reads_in == ("data_prep",)
     faults = usable_processors(record)
     pages = at_depth(profile, faults) if faults else None

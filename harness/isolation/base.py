@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from harness.isolation.owner import start_time
+from harness.isolation.processes import kill_all
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,19 @@ class IoLimit:
     read_bytes_per_s: int | None = None
     write_iops: int | None = None
     write_bytes_per_s: int | None = None
+
+    def named(self, interface: Literal["v1", "v2", "systemd", "docker"]) -> dict[str, int | None]:
+        """Return the limits by the names that an interface has for them."""
+        values = (self.read_iops, self.read_bytes_per_s, self.write_iops, self.write_bytes_per_s)
+        return dict(zip(_RATES[interface].split(), values, strict=True))
+
+
+_RATES = {
+    "v1": "read_iops_device read_bps_device write_iops_device write_bps_device",
+    "v2": "riops rbps wiops wbps",
+    "systemd": "IOReadIOPSMax IOReadBandwidthMax IOWriteIOPSMax IOWriteBandwidthMax",
+    "docker": "device_read_iops device_read_bps device_write_iops device_write_bps",
+}
 
 
 @dataclass(frozen=True)
@@ -164,17 +178,14 @@ class Cap(ABC):
         """Return why the cap ended without a request of this process; empty while it exists."""
         return ""
 
-    @abstractmethod
     def kill(self) -> None:
         """Kill every process inside with SIGKILL and wait until all are gone."""
+        kill_all(self.pids)
 
     @abstractmethod
     def close(self) -> None:
-        """Kill remaining processes and remove the cap with everything it made.
-
-        Raises:
-            HostError: the cap cannot be removed, since a process inside does not end.
-        """
+        """Kill remaining processes and remove the cap with everything it made. Raises HostError: the cap cannot be
+        removed, since a process inside does not end."""
 
     def __enter__(self) -> Self:
         return self
@@ -197,11 +208,7 @@ class Isolation(ABC):
 
     @abstractmethod
     def create(self, run_id: str, limits: Limits) -> Cap:
-        """Create a cap.
-
-        Raises:
-            HostError: the kernel refuses; the fix has the necessary change.
-        """
+        """Create a cap. Raises HostError: the kernel refuses; the fix has the necessary change."""
 
     def holder_cap(self) -> Cap | None:
         """Return the cap for the holder of runs' library pages; None: the holder runs beside the orchestrator."""

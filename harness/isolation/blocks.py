@@ -34,6 +34,28 @@ def layer_below(folder: Path) -> list[str]:
     return [read_text(slave / "dev").strip() for slave in slaves]
 
 
+def chain(number: str, sys: Path = Path("/sys")) -> list[Path]:
+    """Return the /sys folders of the block device `major:minor` and of all devices below it, each after its upper."""
+    link = sys / "dev/block" / number
+    if not link.exists():
+        return []
+    found = [link.resolve()]
+    for below in layer_below(found[0]):
+        found += [folder for folder in chain(below, sys) if folder not in found]
+    return found
+
+
+def whole_disks(number: str, sys: Path = Path("/sys")) -> list[Path]:
+    """Return the /sys folders of the disks under `major:minor`: of a partition its disk, of a volume or an array its
+    members, of a loop the disk of its file; the device itself where nothing is known below it."""
+    by_number = sys / "dev/block"
+    return [
+        folder
+        for folder in chain(number, sys)
+        if not any((by_number / below).exists() for below in layer_below(folder))
+    ]
+
+
 def is_stacked(number: str, sys: Path = Path("/sys")) -> bool:
     """Return whether a block device keeps its data on another device, whose counters repeat its reads."""
     link = sys / "dev/block" / number

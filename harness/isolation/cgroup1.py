@@ -37,12 +37,6 @@ _MEMORY_FILES = (
     "memory.oom_control"
 ).split()
 _IO_FILES = ("blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_serviced_recursive")
-_THROTTLES = (
-    ("read_iops", "read_iops_device"),
-    ("read_bytes_per_s", "read_bps_device"),
-    ("write_iops", "write_iops_device"),
-    ("write_bytes_per_s", "write_bps_device"),
-)
 
 
 def parse_blkio(sizes: bytes, requests: bytes) -> IoStats:
@@ -59,7 +53,7 @@ def parse_blkio(sizes: bytes, requests: bytes) -> IoStats:
 
 def throttle_lines(limit: IoLimit) -> list[tuple[str, str]]:
     """Return (control file, line) pairs that set `limit`. 0 means no limit, and makes the kernel count the device."""
-    return [(f"blkio.throttle.{file}", f"{limit.device} {getattr(limit, field) or 0}") for field, file in _THROTTLES]
+    return [(f"blkio.throttle.{file}", f"{limit.device} {value or 0}") for file, value in limit.named("v1").items()]
 
 
 class V1Readings(Readings):
@@ -122,11 +116,8 @@ class Cgroup1Cap(V1Readings, GroupCap):
         return strays(self.folders, pids)
 
     def set_memory(self, limit_bytes: int | None) -> None:
-        """Limit memory, and memory with swap to 2 MiB more, which swappiness 0 keeps unused.
-
-        Raises:
-            HostError: the cap holds more than the limit and the kernel cannot reclaim it.
-        """
+        """Limit memory, and memory with swap to 2 MiB more, which swappiness 0 keeps unused. Raises HostError: the cap
+        holds more than the limit and the kernel cannot reclaim it."""
         both = {
             "memory.limit_in_bytes": -1 if limit_bytes is None else limit_bytes,
             "memory.memsw.limit_in_bytes": -1 if limit_bytes is None else limit_bytes + SWAP_SLACK,
@@ -139,24 +130,8 @@ class Cgroup1Cap(V1Readings, GroupCap):
                 with refused(f"a memory limit of {limit_bytes} bytes", "raise memory"):
                     write_text(self._memory / name, str(both[name]))
 
-    def set_io(self, limits: Sequence[IoLimit]) -> None:
-        """Set device limits; a limit without numbers only makes the kernel count the device.
-
-        Raises:
-            HostError: the kernel does not know the device.
-        """
-        if self._blkio is None:
-            return
-        for file, line in [pair for limit in limits for pair in throttle_lines(limit)]:
-            with refused(f"{line!r} in {file}", "name a whole disk, not a partition"):
-                write_text(self._blkio / file, line)
-
-    def count_disks(self, sys: Path = Path("/sys")) -> None:
-        """Make the kernel count this cap's I/O: v1 counts a disk only once some limit was written for it."""
-        for disk in disks(sys) if self._blkio else []:
-            # A disk may have no queue to throttle.
-            line = f"{read_text(disk / 'dev').strip()} 0"
-            write_if_possible(self.folders[-1] / "blkio.throttle.read_iops_device", line)
+    def _io_lines(self, limit: IoLimit) -> list[tuple[Path, str]]:
+        return [(self._blkio / file, line) for file, line in throttle_lines(limit)] if self._blkio else []
 
     def release(self, oom_kills: int = 0) -> None:
         """Close the files and end the watcher; the last readings stay."""
@@ -193,11 +168,8 @@ class Cgroup1(Isolation):
         return Availability(True, "" if blkio else "no writable blkio cgroup", "", blkio is not None, True)
 
     def create(self, run_id: str, limits: Limits) -> Cgroup1Cap:
-        """Create a cap; where the host has no blkio cgroup, without its I/O limits and with a caveat.
-
-        Raises:
-            HostError: no writable memory cgroup, or the kernel refuses a limit.
-        """
+        """Create a cap; where the host has no blkio cgroup, without its I/O limits and with a caveat. Raises HostError:
+        no writable memory cgroup, or the kernel refuses a limit."""
         name = cap_name(run_id)
         memory = _make("memory", name)
         if memory is None:
@@ -213,7 +185,9 @@ class Cgroup1(Isolation):
             write_if_possible(memory / "memory.swappiness", "0")  # a kernel without swap has no such file
             if limits.memory_bytes is not None:
                 cap.set_memory(limits.memory_bytes)
-            cap.count_disks()
+            # v1 counts a disk only once some limit was written for it; a disk may have no queue to throttle.
+            for number in [read_text(disk / "dev").strip() for disk in disks()] if blkio else []:
+                write_if_possible(cap.folders[-1] / "blkio.throttle.read_iops_device", f"{number} 0")
             cap.set_io(limits.io)
         except HostError:
             cap.close()

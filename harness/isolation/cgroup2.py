@@ -21,36 +21,6 @@ from workloads.errors import HostError
 _FILES = (
     "memory.stat memory.current memory.max memory.events memory.swap.current memory.pressure io.stat io.pressure"
 ).split()
-_KEYS = (("read_bytes_per_s", "rbps"), ("write_bytes_per_s", "wbps"), ("read_iops", "riops"), ("write_iops", "wiops"))
-
-
-def parse_memory(
-    stat: bytes, *, current: int | None, peak: int | None, limit: int | None, events: bytes, swap: int | None = None
-) -> MemoryStats:
-    """Parse the v2 control files into one reading; sizes are those of the group and everything below it.
-
-    Args:
-        stat, events: contents of `memory.stat` and `memory.events`.
-        current, peak, limit, swap: `memory.current`, `memory.peak`, `memory.max` and `memory.swap.current`.
-    """
-    values = flat_keyed(stat)
-    happened = flat_keyed(events)
-    shmem = values.get(b"shmem", 0)
-    # `kernel` came with 5.18; before it the parts are summed.
-    parts = sum(values.get(key, 0) for key in (b"kernel_stack", b"pagetables", b"percpu", b"slab"))
-    return MemoryStats(
-        usage=current or 0,
-        peak=peak or 0,
-        anon=values.get(b"anon", 0),
-        page_cache=max(0, values.get(b"file", 0) - shmem),
-        shmem=shmem,
-        kernel=values.get(b"kernel", parts) + values.get(b"sock", 0),
-        oom_kills=happened.get(b"oom_kill", 0),
-        reclaims=happened.get(b"max", 0),
-        limit=limit,
-        major_faults=values.get(b"pgmajfault", 0),
-        swap=swap or 0,
-    )
 
 
 def parse_io_stat(data: bytes) -> IoStats:
@@ -67,8 +37,8 @@ def parse_io_stat(data: bytes) -> IoStats:
 
 def io_max_line(limit: IoLimit) -> str:
     """Return the line of `io.max` that sets `limit`."""
-    values = ((key, getattr(limit, field)) for field, key in _KEYS)
-    return " ".join([limit.device, *(f"{key}={'max' if value is None else value}" for key, value in values)])
+    values = [f"{key}={'max' if value is None else value}" for key, value in limit.named("v2").items()]
+    return " ".join([limit.device, *values])
 
 
 class V2Readings(Readings):
@@ -82,17 +52,26 @@ class V2Readings(Readings):
         self._highest = 0
 
     def _read_memory(self, stat: bytes) -> MemoryStats:
+        values, happened = flat_keyed(stat), flat_keyed(self._files["memory.events"].read())
         current = self._files["memory.current"].number() or 0
         # Without memory.peak the highest reading stands in: a lower bound, as exact as the sampling is dense.
         self._highest = max(self._highest, current)
         peak = as_number(os.pread(self._peak, 64, 0)) if self._peak >= 0 else None
-        return parse_memory(
-            stat,
-            current=current,
+        shmem = values.get(b"shmem", 0)
+        # `kernel` came with 5.18; before it the parts are summed.
+        parts = sum(values.get(key, 0) for key in (b"kernel_stack", b"pagetables", b"percpu", b"slab"))
+        return MemoryStats(
+            usage=current,
             peak=self._highest if peak is None else peak,
+            anon=values.get(b"anon", 0),
+            page_cache=max(0, values.get(b"file", 0) - shmem),
+            shmem=shmem,
+            kernel=values.get(b"kernel", parts) + values.get(b"sock", 0),
+            oom_kills=happened.get(b"oom_kill", 0),
+            reclaims=happened.get(b"max", 0),
             limit=self._files["memory.max"].number(),
-            events=self._files["memory.events"].read(),
-            swap=self._files["memory.swap.current"].number(),
+            major_faults=values.get(b"pgmajfault", 0),
+            swap=self._files["memory.swap.current"].number() or 0,
         )
 
     def _read_io(self) -> IoStats | None:
@@ -128,25 +107,14 @@ class Cgroup2Cap(V2Readings, GroupCap):
         self.caveats = list(caveats)
 
     def set_memory(self, limit_bytes: int | None) -> None:
-        """Set `memory.max` and forbid swap.
-
-        Raises:
-            HostError: the kernel refuses.
-        """
+        """Set `memory.max` and forbid swap. Raises HostError: the kernel refuses."""
         with refused(f"a memory limit of {limit_bytes} bytes", "raise memory"):
             write_text(self.group / "memory.max", "max" if limit_bytes is None else str(limit_bytes))
             if (self.group / "memory.swap.max").exists():
                 write_text(self.group / "memory.swap.max", "0")
 
-    def set_io(self, limits: Sequence[IoLimit]) -> None:
-        """Set device limits.
-
-        Raises:
-            HostError: the kernel does not know the device.
-        """
-        for line in map(io_max_line, limits):
-            with refused(f"{line!r} in io.max", "name a whole disk, not a partition"):
-                write_text(self.group / "io.max", line)
+    def _io_lines(self, limit: IoLimit) -> list[tuple[Path, str]]:
+        return [(self.group / "io.max", io_max_line(limit))]
 
     def end_together(self) -> None:
         """Make the kernel kill every process of the group on OOM."""
@@ -156,11 +124,7 @@ class Cgroup2Cap(V2Readings, GroupCap):
             self.caveats.append("the kernel has no memory.oom.group (before 4.19): on OOM it ends one process only")
 
     def restrict(self, limits: Limits) -> None:
-        """Set all limits of a new cap, and close it where one is refused.
-
-        Raises:
-            HostError: a limit is refused.
-        """
+        """Set all limits of a new cap, and close it where one is refused. Raises HostError: a limit is refused."""
         try:
             self.set_memory(limits.memory_bytes)
             self.end_together()
@@ -189,60 +153,40 @@ class Cgroup2(Isolation):
         hierarchy = mounts.v2()
         if hierarchy is None:
             return Availability(False, "cgroup v2 is not mounted", "mount -t cgroup2 none /sys/fs/cgroup")
-        return _availability(hierarchy)
+        if "memory" not in hierarchy.controllers:
+            return Availability(
+                False,
+                "cgroup v2 is mounted without the memory controller (cgroup v1 holds it)",
+                "use cgroup1, or boot with systemd.unified_cgroup_hierarchy=1",
+            )
+        parent, reason = _parent(hierarchy)
+        if parent is None:
+            return Availability(False, reason, "run as root, or use --isolation systemd")
+        io = "io" in read_text(parent / "cgroup.subtree_control").split()
+        remove_if_empty(parent)
+        return Availability(True, "" if io else "the io controller is not delegated", "", io, True)
 
     def create(self, run_id: str, limits: Limits) -> Cgroup2Cap:
-        """Create a cap; where the io controller is not delegated, without its I/O limits and with a caveat.
-
-        Raises:
-            HostError: no place for a group, or the kernel refuses a limit.
-        """
+        """Create a cap; where the io controller is not delegated, without its I/O limits and with a caveat. Raises
+        HostError: no place for a group, or the kernel refuses a limit."""
         hierarchy = mounts.v2()
         parent, reason = _parent(hierarchy) if hierarchy else (None, "cgroup v2 is not mounted")
         if parent is None:
             raise HostError(reason, "run as root, or use --isolation systemd")
-        return create_in(parent, cap_name(run_id), limits, self.caveats)
+        group = parent / cap_name(run_id)
+        try:
+            group.mkdir()
+        except OSError as error:
+            raise HostError(f"{group} cannot be made ({error.strerror})", "run as root") from error
+        cap = Cgroup2Cap(group, self.caveats)
+        cap.restrict(limits)
+        return cap
 
     @classmethod
     def sweep(cls) -> list[str]:
         """Kill and remove caps of dead orchestrators; return their names."""
         hierarchy = mounts.v2()
         return sweep_below(hierarchy.mount) if hierarchy else []
-
-
-def create_in(parent: Path, name: str, limits: Limits, caveats: Sequence[str] = ()) -> Cgroup2Cap:
-    """Create a cap in a new group.
-
-    Args:
-        parent, name: group whose children have the memory controller, and name of the new group in it.
-        limits, caveats: limits to set, and caveats that the cap starts with.
-
-    Raises:
-        HostError: the group cannot be made, or the kernel refuses a limit.
-    """
-    group = parent / name
-    try:
-        group.mkdir()
-    except OSError as error:
-        raise HostError(f"{group} cannot be made ({error.strerror})", "run as root") from error
-    cap = Cgroup2Cap(group, caveats)
-    cap.restrict(limits)
-    return cap
-
-
-def _availability(hierarchy: mounts.Hierarchy) -> Availability:
-    if "memory" not in hierarchy.controllers:
-        return Availability(
-            False,
-            "cgroup v2 is mounted without the memory controller (cgroup v1 holds it)",
-            "use cgroup1, or boot with systemd.unified_cgroup_hierarchy=1",
-        )
-    parent, reason = _parent(hierarchy)
-    if parent is None:
-        return Availability(False, reason, "run as root, or use --isolation systemd")
-    io = "io" in read_text(parent / "cgroup.subtree_control").split()
-    remove_if_empty(parent)
-    return Availability(True, "" if io else "the io controller is not delegated", "", io, True)
 
 
 def _parent(hierarchy: mounts.Hierarchy) -> tuple[Path | None, str]:

@@ -68,11 +68,8 @@ def read_text(path: Path) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write one value to a control file in a single call, as the kernel requires.
-
-    Raises:
-        OSError: the kernel refuses the value or the caller.
-    """
+    """Write one value to a control file in a single call, as the kernel requires. Raises OSError: the kernel refuses
+    the value or the caller."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(fd, text.encode())

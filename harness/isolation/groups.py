@@ -99,17 +99,15 @@ class GroupCap(Readings, Cap):
         """Return `argv` as `command` does, for root with a read-only view of the cgroups and of the dataset."""
         return self.command(confined(argv, self._read_only))
 
-    @abstractmethod
     def set_io(self, limits: Sequence[IoLimit]) -> None:
-        """Set device limits.
+        """Set device limits. Raises HostError: the kernel does not know the device."""
+        for file, line in [pair for limit in limits for pair in self._io_lines(limit)]:
+            with refused(f"{line!r} in {file.name}", "name a whole disk, not a partition"):
+                write_text(file, line)
 
-        Raises:
-            HostError: the kernel does not know the device.
-        """
-
-    def kill(self) -> None:
-        """Kill every process inside with SIGKILL and wait."""
-        kill_all(self.pids)
+    @abstractmethod
+    def _io_lines(self, limit: IoLimit) -> list[tuple[Path, str]]:
+        """Return (control file, line) pairs that set a limit; empty where the group has no such files."""
 
     def close(self) -> None:
         """Kill remaining processes and remove the group; the last readings stay readable."""

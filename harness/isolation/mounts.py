@@ -9,6 +9,9 @@ from pathlib import Path
 
 from harness.isolation.files import read_text
 
+# File systems whose files are memory.
+IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
+
 
 @dataclass(frozen=True)
 class Mount:

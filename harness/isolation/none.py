@@ -53,21 +53,18 @@ class NoCap(Cap):
                 self._known = marked(self.name)
                 now = time.monotonic()
                 self._scan_at = now + max(_RESCAN_SECONDS, _RESCAN_SHARE * (now - begin))
-            anon = shmem = 0
+            sizes = {"RssAnon": 0, "RssShmem": 0}
             for pid in self._known:
                 status = read_text(Path(f"/proc/{pid}/status"))
-                sizes = {
-                    name: int(kib) * 1024 for name, kib in re.findall(r"^(Rss\w+):\s*(\d+) kB", status, re.MULTILINE)
-                }
-                anon += sizes.get("RssAnon", 0)
-                shmem += sizes.get("RssShmem", 0)
+                for name, kib in re.findall(r"^(RssAnon|RssShmem):\s*(\d+) kB", status, re.MULTILINE):
+                    sizes[name] += int(kib) * 1024
                 stat = read_text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
                 if len(stat) > 9:
                     self._faults[pid] = int(stat[9])
+            anon, shmem = sizes.values()
             self._peak = max(self._peak, anon + shmem)
-            return MemoryStats(
-                usage=anon + shmem, peak=self._peak, anon=anon, shmem=shmem, major_faults=sum(self._faults.values())
-            )
+            faults = sum(self._faults.values())
+            return MemoryStats(usage=anon + shmem, peak=self._peak, anon=anon, shmem=shmem, major_faults=faults)
 
     def io(self) -> IoStats | None:
         """Return None: I/O is known only from the device's own counters."""
@@ -84,16 +81,8 @@ class NoCap(Cap):
         """Restart the peak."""
         self._peak = 0
 
-    def kill(self) -> None:
-        """Kill every process inside with SIGKILL and wait."""
-        kill_all(self.pids)
-
     def close(self) -> None:
-        """Kill remaining processes.
-
-        Raises:
-            HostError: a process does not end.
-        """
+        """Kill remaining processes. Raises HostError: a process does not end."""
         if not kill_all(self.pids):
             raise HostError(f"a process of {self.name} does not end", "reboot the host")
 

@@ -8,18 +8,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.isolation.base import Cap, Isolation, Limits, Needs
-from harness.isolation.mounts import mount_of
+from harness.isolation.mounts import IN_MEMORY, mount_of
 from workloads.errors import HostError
 
 CAP_BYTES = 48 << 20
 FILE_BYTES = 96 << 20
 _CHILD = Path(__file__).with_name("probe_child.py")
-_MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs", "devtmpfs")
 _TIMEOUT_S = 60.0
 
 
@@ -52,10 +53,7 @@ class ProbeResult:
 
 def probe(isolation: Isolation, folder: Path, gpu: bool = False) -> ProbeResult:
     """Try to break a small cap of `isolation`, with a file of 96 MiB made in `folder` (on a disk) and removed again.
-
-    Raises:
-        HostError: the probe itself cannot run (no space, a file system in memory).
-    """
+    Raises HostError: the probe itself cannot run (no space, a file system in memory)."""
     begin = time.monotonic()
     escapes: list[str] = []
     read = _reads(isolation, folder, escapes)
@@ -65,20 +63,13 @@ def probe(isolation: Isolation, folder: Path, gpu: bool = False) -> ProbeResult:
 
 
 def _reads(isolation: Isolation, folder: Path, escapes: list[str]) -> bool:
-    if (mount := mount_of(folder)).kind in _MEMORY_FILE_SYSTEMS:
+    if (mount := mount_of(folder)).kind in IN_MEMORY:
         raise HostError(f"{folder} is on {mount.kind}, whose pages are memory", "give a folder on a disk")
-    file = _cold_file(folder)
-    try:
-        with isolation.create("probe-read", Limits(CAP_BYTES)) as cap:
-            cap.bring(Needs(read_only=(file, _CHILD)))
-            child = _start(cap, "read", str(file))
-            try:
-                said = _line(child)
-                now = cap.memory()
-            finally:
-                _end(child)
-    finally:
-        file.unlink(missing_ok=True)
+    with _cold_file(folder) as file, isolation.create("probe-read", Limits(CAP_BYTES)) as cap:
+        cap.bring(Needs(read_only=(file, _CHILD)))
+        with _started(cap, "read", str(file)) as child:
+            said = _line(child)
+            now = cap.memory()
     if not said.startswith("read"):
         escapes.append("reading a file inside the cap did not end well")
         return False
@@ -93,8 +84,8 @@ def _allocates(isolation: Isolation, escapes: list[str]) -> bool:
     with isolation.create("probe-allocate", Limits(CAP_BYTES)) as cap:
         cap.bring(Needs(read_only=(_CHILD,)))
         # A child that is not stopped takes no more than twice the cap from the host.
-        child = _start(cap, "allocate", str(2 * CAP_BYTES))
-        output = _output(child)
+        with _started(cap, "allocate", str(2 * CAP_BYTES)) as child:
+            output = _output(child)
         kills = cap.memory().oom_kills
     stopped = b"escaped" not in output and child.returncode < 0 and kills > 0
     if not stopped:
@@ -108,29 +99,27 @@ def _pins(isolation: Isolation, escapes: list[str]) -> bool | None:
     for kind in ("pinned", "managed"):
         with isolation.create(f"probe-{kind}", Limits()) as cap:
             cap.bring(Needs(read_only=(_CHILD,), gpu=True))
-            child = _start(cap, kind, str(1 << 30))
-            if not _line(child).startswith("ready"):
-                _end(child)
-                return None  # no CUDA device after all
-            cap.set_memory(cap.memory().usage + (256 << 20))
-            assert child.stdin is not None
-            child.stdin.write(b"g")
-            child.stdin.flush()
-            output = _output(child)
-            # A refusal with an error counts as stopped: the bytes were not allocated.
-            results[kind] = b"escaped" not in output
+            with _started(cap, kind, str(1 << 30)) as child:
+                if not _line(child).startswith("ready"):
+                    return None  # no CUDA device after all
+                cap.set_memory(cap.memory().usage + (256 << 20))
+                # A refusal with an error counts as stopped: the bytes were not allocated.
+                results[kind] = b"escaped" not in _output(child, b"g")
             if not results[kind]:
                 escapes.append(f"{kind} CUDA memory: it is not charged to the cap on this host")
     return results["pinned"]
 
 
-def _start(cap: Cap, *arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        cap.command([sys.executable, "-S", "-E", str(_CHILD), *arguments]),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
+@contextmanager
+def _started(cap: Cap, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Yield the program that runs in the cap; kill it at the end."""
+    command = cap.command([sys.executable, "-S", "-E", str(_CHILD), *arguments])
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
 
 
 def _line(child: subprocess.Popen[bytes]) -> str:
@@ -138,35 +127,26 @@ def _line(child: subprocess.Popen[bytes]) -> str:
     return child.stdout.readline().decode().strip()
 
 
-def _output(child: subprocess.Popen[bytes]) -> bytes:
-    """Return the child's output up to its end; a child that hangs (an OOM killer turned off) was not stopped."""
+def _output(child: subprocess.Popen[bytes], said: bytes | None = None) -> bytes:
+    """Tell the child `said`; return its output up to its end. One that hangs (no OOM killer) was not stopped."""
     try:
-        return child.communicate(timeout=_TIMEOUT_S)[0]
+        return child.communicate(said, timeout=_TIMEOUT_S)[0]
     except subprocess.TimeoutExpired:
-        _end(child)
         return b"escaped"
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    child.kill()
-    child.communicate()
-
-
-def _cold_file(folder: Path) -> Path:
-    """Write a file that is not in the page cache: pages that another cgroup holds would not be charged."""
+@contextmanager
+def _cold_file(folder: Path) -> Iterator[Path]:
+    """Yield a file that is not in the page cache: pages that another cgroup holds would not be charged."""
     folder.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".outcore-probe-", dir=folder)
-    try:
-        block = b"\1" * (1 << 20)
-        for _ in range(FILE_BYTES >> 20):
-            os.write(handle, block)
-        os.fsync(handle)
-        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-    except OSError as error:
-        Path(name).unlink(missing_ok=True)
-        raise HostError(
-            f"the probe cannot write {FILE_BYTES >> 20} MiB in {folder} ({error.strerror})", "free some space"
-        ) from error
-    finally:
-        os.close(handle)
-    return Path(name)
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(tempfile.NamedTemporaryFile(prefix=".outcore-probe-", dir=folder, buffering=0))
+            for _ in range(FILE_BYTES >> 20):
+                file.write(b"\1" * (1 << 20))
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        except OSError as error:
+            said = f"the probe cannot write {FILE_BYTES >> 20} MiB in {folder} ({error.strerror})"
+            raise HostError(said, "free some space") from error
+        yield Path(file.name)

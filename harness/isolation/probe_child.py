@@ -39,10 +39,7 @@ def allocate(total: int) -> None:
 
 def pin(total: int, managed: bool) -> None:
     """Pin `total` bytes in pieces, or with `managed` allocate them as CUDA managed memory and touch them from the host.
-
-    Raises:
-        SystemExit: no CUDA device or context.
-    """
+    Raises SystemExit: no CUDA device or context."""
     cuda = ctypes.CDLL("libcuda.so.1")
     context, device = ctypes.c_void_p(), ctypes.c_int()
     for code in (cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0)):

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from harness.isolation import mounts
 from harness.isolation.base import Availability, IoLimit, Isolation, Limits
@@ -20,15 +20,8 @@ from harness.isolation.cgroup2 import Cgroup2Cap
 from harness.isolation.owner import PARENT, cap_name, is_left_over
 from workloads.errors import HostError
 
-Manager = Literal["user", "system"]
 # Folder of a host that systemd runs.
 _RUNNING = Path("/run/systemd/system")
-_PROPERTIES = (
-    ("read_iops", "IOReadIOPSMax"),
-    ("read_bytes_per_s", "IOReadBandwidthMax"),
-    ("write_iops", "IOWriteIOPSMax"),
-    ("write_bytes_per_s", "IOWriteBandwidthMax"),
-)
 
 
 def slice_name(name: str) -> str:
@@ -46,27 +39,27 @@ def io_properties(limits: Sequence[IoLimit]) -> list[str]:
     return [
         f"{name}=/dev/block/{limit.device} {value}"
         for limit in limits
-        for field, name in _PROPERTIES
-        if (value := getattr(limit, field)) is not None
+        for name, value in limit.named("systemd").items()
+        if value is not None
     ]
 
 
-def scope_command(manager: Manager, name: str, argv: Sequence[str]) -> list[str]:
+def _manager() -> str:
+    """Return the option for the system's manager as root, for the user's own otherwise."""
+    return "--system" if os.geteuid() == 0 else "--user"
+
+
+def scope_command(name: str, argv: Sequence[str]) -> list[str]:
     """Return `argv` started in a scope of the slice; it keeps its descriptors, and the pid becomes the work's."""
     options = ["--scope", "--quiet", "--collect", f"--slice={slice_name(name)}", "-p", "MemorySwapMax=0"]
-    return ["systemd-run", f"--{manager}", *options, "--", *argv]
+    return ["systemd-run", _manager(), *options, "--", *argv]
 
 
-def systemctl(manager: Manager, *arguments: str) -> str:
-    """Run `systemctl`; return its output.
-
-    Raises:
-        HostError: it fails; its message is passed on.
-    """
+def systemctl(*arguments: str) -> str:
+    """Run `systemctl`; return its output. Raises HostError: it fails; its message is passed on."""
+    command = ["systemctl", _manager(), *arguments]
     try:
-        done = subprocess.run(
-            ["systemctl", f"--{manager}", *arguments], capture_output=True, text=True, timeout=20, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(f"systemctl {arguments[0]} did not work ({error})", "use --isolation none") from error
     if done.returncode:
@@ -75,34 +68,34 @@ def systemctl(manager: Manager, *arguments: str) -> str:
     return done.stdout
 
 
+def set_properties(name: str, *properties: str) -> None:
+    """Change a running slice until the next boot at most."""
+    systemctl("set-property", "--runtime", slice_name(name), *properties)
+
+
 class SystemdCap(Cgroup2Cap):
     """Cap of a slice: a v2 group, changed through systemd, which would undo a direct write."""
 
-    def __init__(self, manager: Manager, name: str, group: Path, caveats: Sequence[str] = ()) -> None:
+    def __init__(self, name: str, group: Path, caveats: Sequence[str] = ()) -> None:
         super().__init__(group, caveats)
-        self._manager, self._name = manager, name
+        self._name = name
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """Return `argv` in a scope of the slice."""
-        return scope_command(self._manager, self._name, argv)
+        return scope_command(self._name, argv)
 
     def set_memory(self, limit_bytes: int | None) -> None:
         """Set `MemoryMax=` of the slice."""
-        set_properties(self._manager, self._name, memory_properties(limit_bytes))
+        set_properties(self._name, *memory_properties(limit_bytes))
 
     def set_io(self, limits: Sequence[IoLimit]) -> None:
         """Set the device limits of the slice."""
         if properties := io_properties(limits):
-            set_properties(self._manager, self._name, properties)
+            set_properties(self._name, *properties)
 
     def _remove(self) -> bool:
-        systemctl(self._manager, "stop", slice_name(self._name))
+        systemctl("stop", slice_name(self._name))
         return not self.group.exists()
-
-
-def set_properties(manager: Manager, name: str, properties: Sequence[str]) -> None:
-    """Change a running slice until the next boot at most."""
-    systemctl(manager, "set-property", "--runtime", slice_name(name), *properties)
 
 
 class Systemd(Isolation):
@@ -127,21 +120,18 @@ class Systemd(Isolation):
         return Availability(True, "" if io else "the io controller is not delegated to this user", "", io, True)
 
     def create(self, run_id: str, limits: Limits) -> SystemdCap:
-        """Start a new slice under the limits.
-
-        Raises:
-            HostError: no manager, no memory controller, or a limit is refused.
-        """
-        manager, name = manager_here(), cap_name(run_id)
+        """Start a new slice under the limits. Raises HostError: no manager, no memory controller, or a limit is
+        refused."""
+        name = cap_name(run_id)
         hierarchy = mounts.v2()
         if hierarchy is None:
             raise HostError("cgroup v2 is not mounted", "use --isolation cgroup1 as root")
-        systemctl(manager, "start", slice_name(name))
+        systemctl("start", slice_name(name))
         # The group appears with the first accounting property; until then the slice has no controller.
-        set_properties(manager, name, ["MemoryAccounting=yes", "IOAccounting=yes", *memory_properties(None)])
-        control = systemctl(manager, "show", "-p", "ControlGroup", "--value", slice_name(name)).strip()
+        set_properties(name, "MemoryAccounting=yes", "IOAccounting=yes", *memory_properties(None))
+        control = systemctl("show", "-p", "ControlGroup", "--value", slice_name(name)).strip()
         group = hierarchy.mount / control.lstrip("/")
-        cap = SystemdCap(manager, name, group, self.caveats)
+        cap = SystemdCap(name, group, self.caveats)
         if not (group / "memory.max").exists():
             cap.close()
             raise HostError("systemd does not delegate the memory controller to this user", "run as root")
@@ -153,22 +143,16 @@ class Systemd(Isolation):
         """Stop the slices of dead orchestrators; return the names of their caps."""
         if not _RUNNING.is_dir():
             return []
-        manager = manager_here()
         try:
-            listing = systemctl(manager, "list-units", "--plain", "--no-legend", "--type=slice", f"{PARENT}-*.slice")
+            listing = systemctl("list-units", "--plain", "--no-legend", "--type=slice", f"{PARENT}-*.slice")
         except HostError:
             return []
         removed = []
         for name in left_over_slices(listing):
             with suppress(HostError):  # a process in it may not end
-                systemctl(manager, "stop", slice_name(name))
+                systemctl("stop", slice_name(name))
                 removed.append(name)
         return removed
-
-
-def manager_here() -> Manager:
-    """Return `system` for root, `user` for other users."""
-    return "system" if os.geteuid() == 0 else "user"
 
 
 def left_over_slices(listing: str) -> list[str]:

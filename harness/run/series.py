@@ -56,7 +56,7 @@ class Series:
         self._selection = select(isolation)
         self.isolation: Isolation = self._selection.backend
         self.availability: Availability = self._selection.availability
-        self.cache = Cache(results_root)
+        self.cache = Cache(results_root / "cache")
         self.probe: ProbeResult | None = None
         self.bare_profile: DiskProfile | None = None
         self._profiles: dict[tuple[IoLimit, ...], DiskProfile] = {}

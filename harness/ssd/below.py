@@ -11,7 +11,7 @@ import statistics
 import time
 from pathlib import Path
 
-from harness.ssd.fio import FioJob, best_engine, run_fio
+from harness.ssd.fio import FioJob, run_fio
 from systems.readings import DiskPoint, DiskProfile
 
 # Least gain of second reads that shows a cache.
@@ -55,29 +55,18 @@ def _median_s(fd: int, buffer: mmap.mmap, blocks: list[int]) -> float:
 def read_once(file: Path, seconds: float = _WARM_S) -> int:
     """Read the file once from its beginning, for at most `seconds`; return the number of bytes read."""
     job = FioJob(
-        file=file,
-        block_bytes=1 << 20,
-        depth=32,
-        pattern="sequential",
-        once=True,
-        seconds=seconds,
-        engine=best_engine(),
-        exact_latency=False,
+        file=file, block_bytes=1 << 20, depth=32, pattern="sequential", once=True, seconds=seconds, exact_latency=False
     )
     return min(file.stat().st_size, run_fio([job])[0].bytes_read)
 
 
 def gain_of(profile: DiskProfile) -> tuple[float, DiskPoint | None, DiskPoint | None]:
     """Return the largest gain of second over first reads in a profile, and both points; (1, None, None) without one."""
-    best: tuple[float, DiskPoint | None, DiskPoint | None] = (1.0, None, None)
-    for first in profile.first_read:
-        same = [
-            point
-            for point in profile.points
-            if (point.block_bytes, point.pattern) == (first.block_bytes, first.pattern)
-            and (point.depth == 1) == (first.depth == 1)
-        ]
-        for again in same:
-            if first.iops > 0 and again.iops / first.iops > best[0]:
-                best = (again.iops / first.iops, first, again)
-    return best
+    pairs = (
+        (again.iops / first.iops, first, again)
+        for first in profile.first_read
+        for again in profile.points
+        if (again.block_bytes, again.pattern, again.depth == 1) == (first.block_bytes, first.pattern, first.depth == 1)
+        and again.iops > first.iops > 0
+    )
+    return max(pairs, key=lambda pair: pair[0], default=(1.0, None, None))

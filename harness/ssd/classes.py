@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -78,38 +78,51 @@ class DiskClass(BaseModel):
 
 def load_classes(user_file: Path | None = None) -> dict[str, DiskClass]:
     """Read the built-in classes and those of `user_file` (default: $OUTCORE_DISK_CLASSES), which replace equal names.
-
-    Raises:
-        InputError: the file is missing, is not YAML, or has an unknown key or an invalid value.
-    """
+    Raises InputError: the file is missing, is not YAML, or has an unknown key or an invalid value."""
     if user_file is None and os.environ.get(USER_FILE):
         user_file = Path(os.environ[USER_FILE])
     found: dict[str, DiskClass] = {}
     for path in [_FILE, *([user_file] if user_file else [])]:
         try:
-            content = yaml.safe_load(path.read_text())
+            text = path.read_text()
         except OSError as error:
             raise InputError(f"{path} cannot be read ({error.strerror})", "give a YAML file of disk classes") from error
-        except yaml.YAMLError as error:
-            raise InputError(f"{path} is not YAML ({str(error).splitlines()[0]})", "mend the file") from error
-        if not isinstance(content, dict):
-            raise InputError(f"{path} has no disk classes", "write `name: {read_iops: …, source: …}`")
-        for name, values in content.items():
-            if not isinstance(values, dict):
-                raise InputError(f"{path}: {name} is not a mapping", "write `name: {read_iops: …, source: …}`")
+        for name, values in named_mappings(text, path, "disk classes", "name: {read_iops: …, source: …}").items():
             try:
-                found[str(name)] = DiskClass(name=str(name), **values)
+                found[name] = DiskClass(name=name, **values)
             except (ValidationError, TypeError) as error:
-                raise InputError(f"{path}: {name}: {_first(error)}", f"keys are {', '.join(_keys())}") from error
+                first = error.errors()[0] if isinstance(error, ValidationError) else None
+                said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
+                keys = [key for key in DiskClass.model_fields if key not in ("name", "divided_by")]
+                raise InputError(f"{path}: {name}: {said}", f"keys are {', '.join(keys)}") from error
     return found
 
 
-def parse_disk_class(text: str, user_file: Path | None = None) -> DiskClass | None:
-    """Return the class named by `text`, like `aws-nvme/16`; None for `none`.
+def named_mappings(text: str, path: Path, what: str, example: str) -> dict[str, dict[str, Any]]:
+    """Parse YAML of names, each with a mapping.
+
+    Args:
+        text, path: content of a file, and its path for messages.
+        what, example: kind of the entries, and how one is written, for messages.
 
     Raises:
-        InputError: the name is unknown (the nearest is suggested), or k is not a number above 0.
+        InputError: the text is no YAML, or has another form.
     """
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{path} is not YAML ({str(error).splitlines()[0]})", "mend the file") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path} has no {what}", f"write `{example}`")
+    for name, values in content.items():
+        if not isinstance(values, dict):
+            raise InputError(f"{path}: {name} is not a mapping", f"write `{example}`")
+    return {str(name): values for name, values in content.items()}
+
+
+def parse_disk_class(text: str, user_file: Path | None = None) -> DiskClass | None:
+    """Return the class named by `text`, like `aws-nvme/16`; None for `none`. Raises InputError: the name is unknown
+    (the nearest is suggested), or k is not a number above 0."""
     if text == "none":
         return None
     classes = load_classes(user_file)
@@ -121,14 +134,3 @@ def parse_disk_class(text: str, user_file: Path | None = None) -> DiskClass | No
     if match is None or (match.group(2) is not None and float(match.group(2)) <= 0):
         raise InputError(f"disk class is {text!r}, and k is not a number above 0", f"write it like {name}/16")
     return classes[name].divided(float(match.group(2))) if match.group(2) else classes[name]
-
-
-def _keys() -> list[str]:
-    return [key for key in DiskClass.model_fields if key not in ("name", "divided_by")]
-
-
-def _first(error: ValidationError | TypeError) -> str:
-    if isinstance(error, ValidationError):
-        what = error.errors()[0]
-        return f"{'.'.join(map(str, what['loc']))}: {what['msg']}"
-    return str(error)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.isolation.blocks import layer_below
+from harness.isolation.blocks import chain, whole_disks
 from harness.isolation.files import read_text
 from harness.isolation.mounts import Mount, mount_of
 
@@ -59,9 +59,10 @@ def block_device(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc"
         # btrfs and some others show an anonymous device, for the file as well; the mount's source is the real one.
         number = Path(mount.source).stat().st_rdev
         holder = f"{os.major(number)}:{os.minor(number)}"
-    found = [_whole_disks(member, sys) for member in _members(mount, sys) or [holder]]
-    disks = list(dict.fromkeys(disk for own, _ in found for disk in own))
-    page_cached = [loop for _, own in found for loop in own]
+    members = _members(mount, sys) or [holder]
+    disks = list(dict.fromkeys(disk for member in members for disk in whole_disks(member, sys)))
+    chains = dict.fromkeys(folder for member in members for folder in chain(member, sys))
+    loops = [folder for folder in chains if (folder / "loop/dio").exists()]
     numbers = tuple(first_text(disk, "dev") for disk in disks)
 
     def read(name: str, default: str = "0") -> str:
@@ -83,7 +84,7 @@ def block_device(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc"
         rotational=read("rotational") == "1",
         size_bytes=int(first_text(disks[0], "size")) * 512 if disks else 0,
         max_request_kib=int(read("max_sectors_kb")),
-        page_cached=tuple(page_cached),
+        page_cached=tuple(loop.name for loop in loops if first_text(loop, "loop/dio") != "1"),
     )
 
 
@@ -117,24 +118,6 @@ def _members(mount: Mount, sys: Path) -> list[str]:
         if (folder / name).exists()
         for member in sorted(folder.iterdir())
     ]
-
-
-def _whole_disks(number: str, sys: Path) -> tuple[list[Path], list[str]]:
-    """Return /sys folders of the whole disks under `major:minor`, and loops above them that read through the page
-    cache. A partition leads to its disk, a volume or an array to its members, a loop to the disk of its file."""
-    link = sys / "dev/block" / number
-    if not link.exists():
-        return [], []
-    folder = link.resolve()
-    found: list[Path] = []
-    cached: list[str] = []
-    for below in layer_below(folder):
-        disks, loops = _whole_disks(below, sys)
-        found += [disk for disk in disks if disk not in found]
-        cached += loops
-    if (folder / "loop/dio").exists() and read_text(folder / "loop/dio").strip() != "1":
-        cached.append(folder.name)
-    return found or [folder], cached
 
 
 def _model(disk: Path) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.atomic import whole_file
+from harness.ssd.fio import SteadyState
 from harness.ssd.identity import Identity
 from systems.readings import DiskPoint, DiskProfile
 from workloads.errors import InputError
@@ -48,15 +49,10 @@ class Point(_Part):
         """Requests in flight over all threads."""
         return self.depth * self.threads
 
-
-class SteadyState(_Part):
-    """Whether random 4 KiB reads became steady: no second at the end is further than `within` from their mean."""
-
-    attained: bool
-    within: float
-    deviation: float
-    seconds: float
-    iops: list[float] = Field(default_factory=list)
+    @property
+    def reads_directly(self) -> bool:
+        """Whether the job only read, past the page cache."""
+        return self.direct and not self.write_percent
 
 
 class Condition(_Part):
@@ -109,7 +105,7 @@ class Drive(_Part):
             points=tuple(
                 DiskPoint(p.block_bytes, p.depth, p.iops, p.bytes_per_s, p.pattern)
                 for p in self.points
-                if p.direct and p.engine == "async" and not p.write_percent
+                if p.reads_directly and p.engine == "async"
             ),
             logical_block_bytes=self.identity.logical_block_bytes,
             tool=self.fio,
@@ -117,16 +113,9 @@ class Drive(_Part):
 
     def best(self, block_bytes: int, pattern: str = "random") -> Point | None:
         """Return the fastest direct read point of a block size and pattern; None without any."""
-        found = [
-            p
-            for p in self.points
-            if p.block_bytes == block_bytes and p.pattern == pattern and p.direct and not p.write_percent
-        ]
+        kind = (block_bytes, pattern)
+        found = (p for p in self.points if (p.block_bytes, p.pattern) == kind and p.reads_directly)
         return max(found, key=lambda p: p.iops, default=None)
-
-    def point(self, **wanted: Any) -> Point | None:
-        """Return the first point with these field values; None without any."""
-        return next((p for p in self.points if all(getattr(p, key) == value for key, value in wanted.items())), None)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data with the keys of the file."""
@@ -139,11 +128,8 @@ def drive_path(results_root: Path, name: str) -> Path:
 
 
 def slug(name: str) -> str:
-    """Return a name as a file name: `aws-nvme/16` as `aws-nvme-16`.
-
-    Raises:
-        InputError: no character of the name is usable.
-    """
+    """Return a name as a file name: `aws-nvme/16` as `aws-nvme-16`. Raises InputError: no character of the name is
+    usable."""
     text = re.sub(r"[^A-Za-z0-9._+]+", "-", name).strip("-.")[:80]
     if not text:
         raise InputError(f"profile name is {name!r}", "give letters and digits, like --name my-drive")
@@ -151,11 +137,7 @@ def slug(name: str) -> str:
 
 
 def save_drive(results_root: Path, drive: Drive) -> Path:
-    """Write a profile whole or not at all; return its path.
-
-    Raises:
-        DataIOError: no space or no permission.
-    """
+    """Write a profile whole or not at all; return its path. Raises DataIOError: no space or no permission."""
     out = drive_path(results_root, drive.name)
     with whole_file(out, "the profile") as partial:
         partial.write_text(json.dumps(drive.to_json(), indent=1) + "\n")
@@ -163,11 +145,8 @@ def save_drive(results_root: Path, drive: Drive) -> Path:
 
 
 def read_drive(path: Path) -> Drive:
-    """Read a profile, made on this host or another.
-
-    Raises:
-        InputError: the file is missing, damaged, or of a newer schema.
-    """
+    """Read a profile, made on this host or another. Raises InputError: the file is missing, damaged, or of a newer
+    schema."""
     try:
         content = json.loads(path.read_text())
     except OSError as error:

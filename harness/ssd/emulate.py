@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 import pwd
@@ -16,12 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import linear_regression
-from typing import Any, Literal
+from typing import Literal
 
+from harness.cache import Cache, digest_of
 from harness.isolation.base import Cap, IoLimit, Isolation, Limits
 from harness.ssd.classes import DiskClass, parse_disk_class
 from harness.ssd.device import BlockDevice
-from harness.ssd.fio import FioJob, FioResult, best_engine, run_fio
+from harness.ssd.fio import FioJob, run_fio
 from harness.ssd.profile import shallow
 from harness.ssd.testfile import own_file
 from workloads.errors import HostError, InputError
@@ -39,11 +38,13 @@ _RAMP_S = 0.8
 # Seconds between two samples of a cgroup's counter during buffered reads; fewer samples give no rate.
 _LOOK_S = 0.02
 _LEAST_LOOKS = 8
-_DEPTH = 128
-# Small enough that few bytes are in flight (see `shallow`), large enough that bytes and not requests are the limit.
-_SEQUENTIAL_BYTES = 256 << 10
-_SEQUENTIAL_DEPTH = 32
-_JOBS = ("randread_4k_iops", "randread_512_iops", "seqread_bytes_per_s")
+# Bytes, depth and order of the direct reads by the name of their check. Reads in order are small enough that few bytes
+# are in flight (see `shallow`), large enough that bytes and not requests are the limit.
+_JOBS: dict[str, tuple[int, int, Literal["random", "sequential"]]] = {
+    "randread_4k_iops": (4096, 128, "random"),
+    "randread_512_iops": (512, 128, "random"),
+    "seqread_bytes_per_s": (256 << 10, 32, "sequential"),
+}
 
 Progress = Callable[[str], None]
 
@@ -127,10 +128,7 @@ def fitting_factor(disk_class: DiskClass, bare: dict[str, float]) -> int:
 
 def resolve_class(text: str, folder: Path, *, progress: Progress = lambda text: None) -> DiskClass:
     """Return `aws-nvme/16` as a class; for `aws-nvme/auto` measure the device and divide by the factor that fits.
-
-    Raises:
-        InputError: the class is unknown, or `none`.
-    """
+    Raises InputError: the class is unknown, or `none`."""
     name, _, factor = text.partition("/")
     found = parse_disk_class(name if factor == AUTO else text)
     if found is None:
@@ -162,13 +160,15 @@ def verified(
         HostError: the device is slower than the class (the fix has the factor that fits), or the limits do not hold.
     """
     limits = disk_class.limits(device)
-    key = json.dumps([device.numbers, device.model, isolation.name, [asdict(limit) for limit in limits]])
-    kept = cache / f"emulate-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json" if cache else None
-    checks = _load(kept)
-    if checks is None:
+    key = digest_of([device.numbers, device.model, isolation.name, [asdict(limit) for limit in limits]])
+    kept = Cache(cache).get("emulate", key, MAX_AGE_S) if cache else None
+    try:
+        checks = [Check(**check) for check in (kept or {})["checks"]]
+    except (KeyError, TypeError):  # missing or damaged
         checks = verify(isolation, limits, folder, progress=progress)
-        if kept and not problem(checks):
-            _save(kept, checks)
+        if cache and not problem(checks):
+            plain = {"measured_at": time.time(), "checks": [asdict(check) for check in checks]}
+            Cache(cache).put("emulate", key, plain)
     if said := problem(checks):
         fix = "run it on a quiet device"
         if any(check.error < -TOLERANCE for check in checks):
@@ -191,29 +191,20 @@ def problem(checks: Sequence[Check]) -> str:
 
 
 def _direct(file: Path, cap: Cap | None, limits: Sequence[IoLimit], seconds: float) -> list[Check]:
-    shared: dict[str, Any] = {
-        "file": file,
-        "seconds": seconds,
-        "ramp_seconds": _RAMP_S,
-        "engine": best_engine(),
-        "exact_latency": False,
-    }
-    wanted: list[tuple[int, int, Literal["random", "sequential"]]] = [
-        (4096, _DEPTH, "random"),
-        (512, _DEPTH, "random"),
-        (_SEQUENTIAL_BYTES, _SEQUENTIAL_DEPTH, "sequential"),
-    ]
-    jobs = [
-        FioJob(block_bytes=size, depth=shallow(size, depth, limits, seconds), pattern=pattern, **shared)
-        for size, depth, pattern in wanted
-    ]
-    # One fio per job, so that the limiter's debt of one job does not slow the next.
-    results: list[FioResult] = [run_fio([job], cap)[0] for job in jobs]
     checks = []
-    for name, result in zip(_JOBS, results, strict=True):
-        factor = result.job.block_bytes if name.endswith("bytes_per_s") else 1
-        allowed = expected(limits, result.job.block_bytes) if limits else math.inf
-        checks.append(Check(name, result.iops * factor, allowed * factor))
+    for name, (size, depth, pattern) in _JOBS.items():
+        job = FioJob(
+            file=file,
+            block_bytes=size,
+            depth=shallow(size, depth, limits, seconds),
+            pattern=pattern,
+            seconds=seconds,
+            ramp_seconds=_RAMP_S,
+            exact_latency=False,
+        )
+        factor = size if name.endswith("bytes_per_s") else 1
+        # One fio per job, so that the limiter's debt of one job does not slow the next.
+        checks.append(Check(name, run_fio([job], cap)[0].iops * factor, expected(limits, size) * factor))
     return checks
 
 
@@ -246,23 +237,10 @@ def rate(counted: Sequence[tuple[float, int]]) -> float | None:
     return linear_regression(*zip(*middle, strict=True)).slope
 
 
-@dataclass(frozen=True)
-class Caller:
-    """User that runs the command."""
-
-    uid: int
-    gid: int
-    name: str
-    home: str
-
-
-def caller(user: str | None) -> Caller | None:
+def caller(user: str | None) -> pwd.struct_passwd | None:
     """Return the user that runs the command: `user` (name or uid), else the caller of sudo or pkexec. None where this
-    process is not root, or `user` is root: there is no privilege to drop.
-
-    Raises:
-        InputError: the user does not exist, or root logged in directly and gave no user.
-    """
+    process is not root, or `user` is root: there is no privilege to drop. Raises InputError: the user does not exist,
+    or root logged in directly and gave no user."""
     if os.geteuid() != 0:
         return None
     if user is None:
@@ -276,12 +254,14 @@ def caller(user: str | None) -> Caller | None:
         entry = pwd.getpwuid(int(user)) if user.isdigit() else pwd.getpwnam(user)
     except KeyError as error:
         if user.isdigit():
-            return Caller(int(user), int(os.environ.get("SUDO_GID", user)), user, "/")
+            return pwd.struct_passwd((user, "x", int(user), int(os.environ.get("SUDO_GID", user)), "", "/", ""))
         raise InputError(f"there is no user {user!r}", "name one of this host, by name or number") from error
-    return None if entry.pw_uid == 0 else Caller(entry.pw_uid, entry.pw_gid, entry.pw_name, entry.pw_dir)
+    return entry if entry.pw_uid else None
 
 
-def run_limited(isolation: Isolation, limits: Sequence[IoLimit], command: Sequence[str], who: Caller | None) -> int:
+def run_limited(
+    isolation: Isolation, limits: Sequence[IoLimit], command: Sequence[str], who: pwd.struct_passwd | None
+) -> int:
     """Run a command inside the limits on this process's own streams; return its exit status: 128 + n after signal n,
     127 with a message where the command cannot be started.
 
@@ -290,10 +270,10 @@ def run_limited(isolation: Isolation, limits: Sequence[IoLimit], command: Sequen
         who: user to run as; None keeps the present user.
     """
     program = [sys.executable, "-S", "-E", str(Path(__file__).parent / "programs" / "become.py")]
-    wrapped = [*program, *((str(who.uid), str(who.gid), who.name) if who else ("-", "-", "-")), "--", *command]
+    wrapped = [*program, *((str(who.pw_uid), str(who.pw_gid), who.pw_name) if who else ("-", "-", "-")), "--", *command]
     environment = dict(os.environ)
     if who is not None:
-        environment |= {"HOME": who.home, "USER": who.name, "LOGNAME": who.name}
+        environment |= {"HOME": who.pw_dir, "USER": who.pw_name, "LOGNAME": who.pw_name}
     with isolation.create("ssd-emulate", Limits(None, tuple(limits))) as cap:
         child = subprocess.Popen(cap.command(wrapped), env=environment)
         # Ctrl-C is for the command; this process stays to remove the cap.
@@ -303,20 +283,3 @@ def run_limited(isolation: Isolation, limits: Sequence[IoLimit], command: Sequen
         finally:
             signal.signal(signal.SIGINT, before)
     return 128 - status if status < 0 else status
-
-
-def _load(path: Path | None) -> list[Check] | None:
-    try:
-        kept = json.loads(path.read_text()) if path else {}
-        if not 0 <= time.time() - kept["measured_at"] < MAX_AGE_S:
-            return None
-        return [Check(**check) for check in kept["checks"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _save(path: Path, checks: Sequence[Check]) -> None:
-    from harness.atomic import whole_file
-
-    with whole_file(path, "the check") as partial:
-        partial.write_text(json.dumps({"measured_at": time.time(), "checks": [asdict(check) for check in checks]}))

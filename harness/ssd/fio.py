@@ -27,6 +27,22 @@ INSTALL = "install fio (apt-get install fio)"
 OLDEST, REGISTERS = (3, 0), (3, 20)
 
 
+@functools.cache
+def best_engine() -> Literal["io_uring", "libaio", "psync"]:
+    """Return the fastest engine that fio can use here: io_uring may be forbidden (seccomp, sysctl)."""
+    for engine in ("io_uring", "libaio"):
+        job = f"--name=try --readonly --ioengine={engine} --filename=/proc/self/exe --rw=read --bs=4096 --size=4096"
+        try:
+            done = subprocess.run(
+                ["fio", *job.split(), "--output-format=json"], capture_output=True, timeout=20, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0:
+            return "io_uring" if engine == "io_uring" else "libaio"
+    return "psync"
+
+
 class SteadyRule(BaseModel):
     """Rule for a steady rate: over the last `seconds`, no second's rate deviates from the mean by more than `within`. A
     job with a rule ends once the rule holds, at the latest after the job's own `seconds`."""
@@ -43,6 +59,7 @@ class FioJob(BaseModel):
 
     Attributes:
         depth: queue depth of each thread.
+        engine: by default the fastest that fio can use here.
         exact_latency: False spares fio its clock reads, so that the rate is the device's.
         batch: requests submitted, and waited for, at a time; 0: one by one.
         registered: register io_uring's buffers and file before the first read; `run_fio` falls back where that fails.
@@ -61,7 +78,7 @@ class FioJob(BaseModel):
     seconds: float = Field(default=1.0, gt=0)
     ramp_seconds: float = Field(default=0.0, ge=0)
     threads: int = Field(default=1, gt=0)
-    engine: Literal["io_uring", "libaio", "psync"] = "io_uring"
+    engine: Literal["io_uring", "libaio", "psync"] = Field(default_factory=best_engine)
     direct: bool = True
     exact_latency: bool = True
     write_percent: int = Field(default=0, ge=0, le=100)
@@ -76,11 +93,27 @@ class FioJob(BaseModel):
         """Return the job as fio's command line."""
         # fio runs in another folder, and splits file names at colons.
         file = str(self.file.absolute()).replace("\\", "\\\\").replace(":", "\\:")
-        arguments = [
+        mixed, random = 0 < self.write_percent < 100, self.pattern == "random"
+        side = "rw" if mixed else "write" if self.write_percent else "read"
+        ring = "--fixedbufs --registerfiles --nonvectored=1"
+        together = f"--iodepth_batch_submit={self.batch} --iodepth_batch_complete_min={self.batch}"
+        optional = {
+            "--readonly": not self.write_percent,
+            f"--rwmixwrite={self.write_percent}": mixed,
+            ring: self.registered and self.engine == "io_uring",
+            f"{together} --iodepth_batch_complete_max={self.batch}": self.batch > 0,
+            "--time_based": not self.once,
+            f"--size={self.region_bytes}": self.region_bytes > 0,
+            "--end_fsync=1": self.sync,
+        }
+        if rule := self.steady:
+            held = f"--steadystate=iops:{100 * rule.within:g}% --steadystate_duration={rule.seconds}s"
+            optional[f"{held} --steadystate_ramp_time={rule.ramp_seconds}s"] = True
+        return [
             f"--name={name}",
             "--stonewall",
             f"--filename={file}",
-            *self._access(),
+            f"--rw={'rand' if random else ''}{side}",
             f"--bs={self.block_bytes}",
             f"--iodepth={self.depth}",
             f"--ioengine={self.engine}",
@@ -96,47 +129,25 @@ class FioJob(BaseModel):
             "--invalidate=1",
             f"--iomem_align={_HUGE_PAGE}",
             f"--gtod_reduce={int(not self.exact_latency)}",
-            *self._handed_in(),
+            *(word for words, wanted in optional.items() if wanted for word in words.split()),
         ]
-        arguments += [] if self.once else ["--time_based"]
-        arguments += [f"--size={self.region_bytes}"] if self.region_bytes else []
-        arguments += ["--end_fsync=1"] if self.sync else []
-        if self.steady:
-            arguments += [
-                f"--steadystate=iops:{100 * self.steady.within:g}%",
-                f"--steadystate_duration={self.steady.seconds}s",
-                f"--steadystate_ramp_time={self.steady.ramp_seconds}s",
-            ]
-        return arguments
-
-    def _handed_in(self) -> list[str]:
-        found = []
-        if self.registered and self.engine == "io_uring":
-            found += ["--fixedbufs", "--registerfiles", "--nonvectored=1"]
-        if self.batch:
-            found += [
-                f"--iodepth_batch_submit={self.batch}",
-                f"--iodepth_batch_complete_min={self.batch}",
-                f"--iodepth_batch_complete_max={self.batch}",
-            ]
-        return found
-
-    def _access(self) -> list[str]:
-        random = self.pattern == "random"
-        if not self.write_percent:
-            return ["--readonly", f"--rw={'randread' if random else 'read'}"]
-        if self.write_percent == 100:
-            return [f"--rw={'randwrite' if random else 'write'}"]
-        return [f"--rw={'randrw' if random else 'rw'}", f"--rwmixwrite={self.write_percent}"]
 
 
-@dataclass(frozen=True)
-class Steady:
-    """Whether a job became steady, the largest deviation of a second's rate from the mean (a share), and the rates."""
+class SteadyState(BaseModel):
+    """Whether a job's rate became steady: no second at the end is further than `within` from their mean.
+
+    Attributes:
+        deviation: largest deviation of a second's rate from the mean, as a share.
+        iops: the rates of these seconds.
+    """
+
+    model_config = ConfigDict(extra="forbid")
 
     attained: bool
+    within: float
     deviation: float
-    iops: tuple[float, ...]
+    seconds: float
+    iops: list[float] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -161,7 +172,7 @@ class FioResult:
     latency_s: dict[float, float] = field(default_factory=dict)
     version: str = ""
     write_iops: float = 0.0
-    steady: Steady | None = None
+    steady: SteadyState | None = None
 
     @property
     def cpu_seconds_per_request(self) -> float:
@@ -193,29 +204,6 @@ def fio_version(path: str) -> tuple[int, int] | None:
         return None
     match = re.search(r"fio-(\d+)\.(\d+)", done.stdout)
     return (int(match.group(1)), int(match.group(2))) if match else None
-
-
-@functools.cache
-def best_engine() -> Literal["io_uring", "libaio", "psync"]:
-    """Return the fastest engine that fio can use here: io_uring may be forbidden (seccomp, sysctl)."""
-    for engine in ("io_uring", "libaio"):
-        job = [
-            "--name=try",
-            "--readonly",
-            f"--ioengine={engine}",
-            "--filename=/proc/self/exe",
-            "--rw=read",
-            "--bs=4096",
-            "--size=4096",
-            "--output-format=json",
-        ]
-        try:
-            done = subprocess.run(["fio", *job], capture_output=True, timeout=20, check=False)
-        except (OSError, subprocess.TimeoutExpired):
-            continue
-        if done.returncode == 0:
-            return "io_uring" if engine == "io_uring" else "libaio"
-    return "psync"
 
 
 def fio_tool() -> str:
@@ -299,7 +287,7 @@ def parse_fio(output: str, jobs: Sequence[FioJob]) -> list[FioResult]:
             return []
         side = entry["write" if job.write_percent == 100 else "read"]
         latency = side.get("clat_ns", {})
-        iops = float(side["iops"])
+        iops, seconds = float(side["iops"]), float(side["runtime"]) / 1000
         results.append(
             FioResult(
                 job=job,
@@ -309,13 +297,13 @@ def parse_fio(output: str, jobs: Sequence[FioJob]) -> list[FioResult]:
                 bytes_per_s=iops * job.block_bytes,
                 requests=int(side["total_ios"]),
                 bytes_read=int(side["io_bytes"]),
-                seconds=float(side["runtime"]) / 1000,
+                seconds=seconds,
                 mean_latency_s=float(latency.get("mean", 0.0)) * _NS,
                 cpu=(float(entry["usr_cpu"]) + float(entry["sys_cpu"])) / 100,
                 latency_s={float(key): value * _NS for key, value in latency.get("percentile", {}).items()},
                 version=str(report.get("fio version", "")),
                 write_iops=float(entry["write"]["iops"]) if 0 < job.write_percent < 100 else 0.0,
-                steady=_steady(entry.get("steadystate")) if job.steady else None,
+                steady=_steady(job.steady, entry.get("steadystate") or {}, seconds) if job.steady else None,
             )
         )
     return results
@@ -334,11 +322,13 @@ def _report(output: str) -> dict[str, Any]:
     return {}
 
 
-def _steady(entry: dict[str, Any] | None) -> Steady | None:
-    if not entry:
-        return None
+def _steady(rule: SteadyRule, entry: dict[str, Any], seconds: float) -> SteadyState:
     data = entry.get("data") or {}
-    rates = tuple(float(rate) for rate in data.get("iops", []) if rate)
     mean = float(data.get("iops_mean") or 0)
-    deviation = float(entry.get("max_deviation", 0.0)) / mean if mean else 1.0
-    return Steady(bool(entry.get("attained")), deviation, rates)
+    return SteadyState(
+        attained=bool(entry.get("attained")),
+        within=rule.within,
+        deviation=float(entry.get("max_deviation", 0.0)) / mean if mean else 1.0,
+        seconds=seconds,
+        iops=[round(float(rate), 1) for rate in data.get("iops", []) if rate],
+    )

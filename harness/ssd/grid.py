@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.isolation.base import IoLimit
 from harness.ssd.drive import Mode, Point
-from harness.ssd.fio import FioJob, FioResult, SteadyRule, best_engine
+from harness.ssd.fio import FioJob, FioResult, SteadyRule
 from harness.ssd.profile import LIMITED_RAMP_S, shallow
 
 KIB = 1 << 10
@@ -16,10 +16,11 @@ FILE_BYTES: dict[Mode, int] = {"quick": 1 << 30, "full": 4 << 30}
 POINT_S: dict[Mode, float] = {"quick": 0.8, "full": 2.5}
 STEADY_S: dict[Mode, float] = {"quick": 8.0, "full": 60.0}
 STEADY_WITHIN = 0.1
-# Seconds of fio's start and end, and of a job's ramp.
-_SETUP_S = 0.5
 _RAMP_S = 0.2
 PERCENTILES = ("50.000000", "90.000000", "99.000000", "99.900000", "99.990000")
+# Fields of a point with the names that they have in the job and in its result.
+_OF_JOB = ("pattern", "block_bytes", "depth", "threads", "direct", "write_percent")
+_OF_RESULT = ("iops", "bytes_per_s", "write_iops", "requests", "seconds", "mean_latency_s")
 
 _ALL_DEPTHS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 _ALL_BLOCKS = [512, 1 * KIB, 2 * KIB, 4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB]
@@ -36,7 +37,7 @@ def jobs(mode: Mode, file: Path, least: int, seconds: float, limits: Sequence[Io
         limits: limits of an emulated class; low ones reduce the depth (`profile.shallow`), and equal points merge.
     """
     ramp = LIMITED_RAMP_S if limits else _RAMP_S
-    shared: dict[str, Any] = {"file": file, "seconds": seconds, "ramp_seconds": ramp, "engine": best_engine()}
+    shared: dict[str, Any] = {"file": file, "seconds": seconds, "ramp_seconds": ramp}
     found = [FioJob(**{**shared, **point}) for point in _points(mode)]
     unique = {}
     for job in found:
@@ -51,21 +52,7 @@ def steady_job(mode: Mode, file: Path, seconds: float) -> FioJob:
     """Return a job of random 4 KiB reads until the rate is steady; shorter where points are shorter than the mode's."""
     longest = max(3.0, STEADY_S[mode] * min(1.0, seconds / POINT_S[mode]))
     rule = SteadyRule(within=STEADY_WITHIN, seconds=max(2, round(longest / 3)), ramp_seconds=1 if longest > 4 else 0)
-    return FioJob(
-        file=file,
-        block_bytes=4 * KIB,
-        depth=64,
-        engine=best_engine(),
-        seconds=longest,
-        steady=rule,
-        exact_latency=False,
-    )
-
-
-def estimate_s(mode: Mode, seconds: float, file_bytes: int) -> float:
-    """Estimate the seconds of a profile on a drive that writes 300 MB/s."""
-    count = len(jobs(mode, Path("/"), 512, seconds))
-    return count * (seconds + _RAMP_S + _SETUP_S) + STEADY_S[mode] + 2 + file_bytes / 300e6
+    return FioJob(file=file, block_bytes=4 * KIB, depth=64, seconds=longest, steady=rule, exact_latency=False)
 
 
 def key_of(job: FioJob) -> str:
@@ -81,19 +68,9 @@ def point_of(result: FioResult) -> Point:
     job = result.job
     kept = {name.rstrip("0").rstrip("."): float(name) for name in PERCENTILES}
     return Point(
-        pattern=job.pattern,
-        block_bytes=job.block_bytes,
-        depth=job.depth,
-        threads=job.threads,
+        **job.model_dump(include=set(_OF_JOB)),
+        **{name: getattr(result, name) for name in _OF_RESULT},
         engine="sync" if job.engine == "psync" else "async",
-        direct=job.direct,
-        write_percent=job.write_percent,
-        iops=result.iops,
-        bytes_per_s=result.bytes_per_s,
-        write_iops=result.write_iops,
-        requests=result.requests,
-        seconds=result.seconds,
-        mean_latency_s=result.mean_latency_s,
         latency_s={name: result.latency_s[value] for name, value in kept.items() if value in result.latency_s},
         cpu_s_per_request=result.cpu_seconds_per_request,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.isolation.blocks import layer_below
+from harness.isolation.blocks import chain
 from harness.isolation.mounts import mount_of
 from harness.ssd.device import BlockDevice, block_device
 from harness.ssd.device import first_text as _first
@@ -70,17 +70,19 @@ def identify(
     """
     device = device or block_device(path, sys, proc)
     disk = sys / "block" / device.name
+    vendor, options = _first(disk, "device/vendor"), (device.mount_options or mount_of(path, proc).options).split(",")
     same = "name model rotational file_system scheduler read_ahead_kib logical_block_bytes physical_block_bytes".split()
     return Identity(
         **{field: getattr(device, field) for field in same},
-        vendor=_vendor(disk),
+        # A virtual or PCI device has a number here, which its model already covers.
+        vendor="" if vendor.startswith("0x") else vendor,
         firmware=_first(disk, "device/firmware_rev", "device/rev"),
         bus=_bus(disk),
         link=_link(disk, sys),
         capacity_bytes=device.size_bytes,
         disks=max(1, len(device.numbers)),
         layers=layers(device.holder, sys),
-        mount_options=_harmless(device.mount_options or mount_of(path, proc).options),
+        mount_options=",".join(dict.fromkeys(option for option in options if not _TELLTALE.match(option))),
         queue=_queue(disk),
         serial=_serial(disk) if serial else None,
     )
@@ -88,14 +90,7 @@ def identify(
 
 def layers(number: str, sys: Path = Path("/sys")) -> list[str]:
     """Return every block device from `major:minor` down to the disks, as `name (kind)`."""
-    link = sys / "dev/block" / number
-    if not link.exists():
-        return []
-    folder = link.resolve()
-    found = [f"{folder.name} ({_kind(folder)})"]
-    for below in layer_below(folder):
-        found += [name for name in layers(below, sys) if name not in found]
-    return found
+    return [f"{folder.name} ({_kind(folder)})" for folder in chain(number, sys)]
 
 
 def _kind(folder: Path) -> str:
@@ -109,12 +104,6 @@ def _kind(folder: Path) -> str:
     if (folder / "loop").is_dir():
         return "loop"
     return "disk"
-
-
-def _vendor(disk: Path) -> str:
-    text = _first(disk, "device/vendor")
-    # A virtual or PCI device has a number here, which its model already covers.
-    return "" if text.startswith("0x") else text
 
 
 def _bus(disk: Path) -> str:
@@ -161,7 +150,3 @@ def _serial(disk: Path) -> str | None:
     except OSError:
         return None
     return page[4:].decode("ascii", "replace").strip() or None
-
-
-def _harmless(options: str) -> str:
-    return ",".join(dict.fromkeys(option for option in options.split(",") if not _TELLTALE.match(option)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,19 +20,8 @@ from harness.isolation.select import select, sweep_all
 from harness.ssd import grid
 from harness.ssd.classes import DiskClass
 from harness.ssd.device import direct_block_bytes
-from harness.ssd.drive import (
-    FOLDER,
-    Condition,
-    Drive,
-    Mode,
-    Point,
-    SteadyState,
-    drive_path,
-    read_drive,
-    save_drive,
-    slug,
-)
-from harness.ssd.fio import FioJob, FioResult, best_engine, fio_path, fio_tool, run_fio
+from harness.ssd.drive import FOLDER, Condition, Drive, Mode, Point, drive_path, read_drive, save_drive, slug
+from harness.ssd.fio import FioJob, SteadyState, fio_path, fio_tool, run_fio
 from harness.ssd.identity import Identity, identify
 from harness.ssd.smart import health
 from harness.ssd.testfile import check_folder, one_at_a_time, own_file
@@ -78,6 +67,25 @@ class Wanted:
         """Seconds of a point."""
         return self.seconds or grid.POINT_S[self.mode]
 
+    @property
+    def precondition_bytes(self) -> int:
+        """Bytes that preconditioning may write beside the file itself, estimated as two passes at most."""
+        return 2 * self.size
+
+    def settings(self, identity: Identity) -> dict[str, Any]:
+        """Return all that a stopped profile must agree in to be resumed."""
+        return {
+            "mode": self.mode,
+            "class": self.disk_class.name if self.disk_class else "",
+            "file_bytes": self.size,
+            "seconds": self.point_s,
+            "precondition": self.precondition,
+            "model": identity.model,
+            "capacity_bytes": identity.capacity_bytes,
+            "name": identity.name,
+            "fio": fio_tool(),
+        }
+
 
 class _Part(BaseModel):
     """Profile in progress; it is resumed only where `settings` agree."""
@@ -90,6 +98,12 @@ class _Part(BaseModel):
     precondition_bytes: int = 0
     steady: SteadyState | None = None
     points: dict[str, Point] = Field(default_factory=dict)
+
+    def keep(self, path: Path) -> None:
+        """Write the profile in progress."""
+        self.saved_at = time.time()
+        with whole_file(path, "the profile") as partial:
+            partial.write_text(json.dumps(self.model_dump(mode="json")))
 
 
 def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text: None) -> tuple[Drive, Path]:
@@ -104,20 +118,41 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
     if fio_path() is None:
         run_fio([])  # raises
     identity = identify(wanted.folder, serial=wanted.serial, device=device)
-    name = wanted.name or default_name(identity, wanted.disk_class)
+    # A virtual disk has no model of its own, so the kernel's name goes with it.
+    model = identity.model or "disk"
+    own = model if identity.firmware or identity.vendor else f"{model}-{identity.name}"
+    name = wanted.name or (wanted.disk_class.name if wanted.disk_class else own)
     _check_free(results_root, name, identity)
     limits = wanted.disk_class.limits(device) if wanted.disk_class else ()
     with one_at_a_time(device), _class_cap(limits) as cap:
         part_path = results_root / FOLDER / f"{slug(name)}.part"
         part = _part(part_path, wanted, identity, progress)
-        before = health(device.name)
+        before, missing = health(device.name)
         began = time.monotonic()
         with own_file(wanted.folder, wanted.size, progress=progress) as file:
             if wanted.precondition and not part.precondition_bytes:
                 part.precondition_bytes = precondition(wanted, file, progress)
             part.seconds += time.monotonic() - began
-            _points(wanted, file, part, part_path, cap, limits, progress)
-        after = health(device.name)
+            least = direct_block_bytes(file) or 4096
+            jobs = grid.jobs(wanted.mode, file, least, wanted.point_s, limits)
+            left = [job for job in jobs if grid.key_of(job) not in part.points]
+            todo = [job for job in left if not job.write_percent]
+            todo += [grid.steady_job(wanted.mode, file, wanted.point_s)] if part.steady is None else []
+            todo += [job for job in left if job.write_percent]
+            done = len(jobs) - len(left)
+            for job in todo:
+                done += job.steady is None
+                said = "waiting until the rate has settled"
+                progress(said if job.steady else f"{done} of {len(jobs)}: {grid.words(job)}")
+                began = time.monotonic()
+                result = run_fio([job], cap)[0]
+                part.seconds += time.monotonic() - began
+                if job.steady:
+                    part.steady = result.steady
+                else:
+                    part.points[grid.key_of(job)] = grid.point_of(result)
+                part.keep(part_path)
+        usage = shutil.disk_usage(wanted.folder)
         drive = Drive(
             name=name,
             mode=wanted.mode,
@@ -126,20 +161,22 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
             seconds=part.seconds,
             fio=fio_tool(),
             identity=identity,
-            condition=_condition(wanted, part, before, after[0], identity),
+            condition=Condition(
+                fill=usage.used / usage.total if usage.total else 0.0,
+                file_bytes=wanted.size,
+                preconditioned=bool(part.precondition_bytes),
+                precondition_bytes=part.precondition_bytes,
+                discard="discard" in identity.mount_options.split(","),
+                steady=part.steady,
+                health=before,
+                health_after=health(device.name)[0],
+                health_missing=missing,
+            ),
             points=list(part.points.values()),
         )
         path = save_drive(results_root, drive)
         part_path.unlink(missing_ok=True)
         return drive, path
-
-
-def default_name(identity: Identity, disk_class: DiskClass | None) -> str:
-    """Return the class's name, else the model's, with the kernel's name where a virtual disk has no own model."""
-    if disk_class is not None:
-        return disk_class.name
-    model = identity.model or "disk"
-    return model if identity.firmware or identity.vendor else f"{model}-{identity.name}"
 
 
 def _check_free(results_root: Path, name: str, identity: Identity) -> None:
@@ -157,26 +194,13 @@ def _check_free(results_root: Path, name: str, identity: Identity) -> None:
         )
 
 
-def precondition_bytes(wanted: Wanted) -> int:
-    """Return the bytes that preconditioning may write beside the file itself, estimated as two passes at most."""
-    return 2 * wanted.size
-
-
-@contextmanager
-def _class_cap(limits: Sequence[IoLimit]) -> Iterator[Cap | None]:
-    if not limits:
-        yield None
-        return
-    with limiting().create("ssd-profile", Limits(None, tuple(limits))) as cap:
-        yield cap
+def _class_cap(limits: tuple[IoLimit, ...]) -> AbstractContextManager[Cap | None]:
+    return limiting().create("ssd-profile", Limits(None, limits)) if limits else nullcontext()
 
 
 def limiting() -> Isolation:
-    """Return a backend that can limit devices here; remove leftovers of killed processes first.
-
-    Raises:
-        HostError: no backend of this host limits devices.
-    """
+    """Return a backend that can limit devices here; remove leftovers of killed processes first. Raises HostError: no
+    backend of this host limits devices."""
     sweep_all()
     chosen = select()
     if not chosen.availability.io_limits:
@@ -185,109 +209,18 @@ def limiting() -> Isolation:
     return chosen.backend
 
 
-def _points(
-    wanted: Wanted,
-    file: Path,
-    part: _Part,
-    part_path: Path,
-    cap: Cap | None,
-    limits: Sequence[IoLimit],
-    progress: Progress,
-) -> None:
-    """Measure the points that the part lacks; save each at once."""
-    least = direct_block_bytes(file) or 4096
-    jobs = grid.jobs(wanted.mode, file, least, wanted.point_s, limits)
-    left = [job for job in jobs if grid.key_of(job) not in part.points]
-    reads = [job for job in left if not job.write_percent]
-    mixed = [job for job in left if job.write_percent]
-    done = len(jobs) - len(left)
-
-    def one(job: FioJob) -> None:
-        nonlocal done
-        done += 1
-        progress(f"{done} of {len(jobs)}: {grid.words(job)}")
-        began = time.monotonic()
-        result = run_fio([job], cap)[0]
-        part.seconds += time.monotonic() - began
-        part.points[grid.key_of(job)] = grid.point_of(result)
-        _keep(part_path, part)
-
-    for job in reads:
-        one(job)
-    if part.steady is None:
-        progress("waiting until the rate has settled")
-        began = time.monotonic()
-        result = run_fio([grid.steady_job(wanted.mode, file, wanted.point_s)], cap)[0]
-        part.seconds += time.monotonic() - began
-        part.steady = _steady(result)
-        _keep(part_path, part)
-    for job in mixed:
-        one(job)
-
-
-def _steady(result: FioResult) -> SteadyState:
-    found, rule = result.steady, result.job.steady
-    assert rule is not None
-    return SteadyState(
-        attained=bool(found and found.attained),
-        within=rule.within,
-        deviation=found.deviation if found else 1.0,
-        seconds=result.seconds,
-        iops=[round(rate, 1) for rate in found.iops] if found else [],
-    )
-
-
 def precondition(wanted: Wanted, file: Path, progress: Progress) -> int:
     """Write random 4 KiB blocks over the file until the rate is steady or the time is up; return the bytes written."""
     progress("preconditioning: random 4 KiB writes over the file")
     rule = grid.steady_job(wanted.mode, file, wanted.point_s).steady
     longest = _PRECONDITION_S[wanted.mode] * min(1.0, wanted.point_s / grid.POINT_S[wanted.mode])
-    job = FioJob(
-        file=file,
-        block_bytes=4096,
-        depth=32,
-        engine=best_engine(),
-        seconds=max(3.0, longest),
-        write_percent=100,
-        steady=rule,
-    )
+    job = FioJob(file=file, block_bytes=4096, depth=32, seconds=max(3.0, longest), write_percent=100, steady=rule)
     return run_fio([job])[0].bytes_read
-
-
-def _condition(
-    wanted: Wanted, part: _Part, before: tuple[dict[str, Any], str], after: dict[str, Any], identity: Identity
-) -> Condition:
-    usage = shutil.disk_usage(wanted.folder)
-    return Condition(
-        fill=usage.used / usage.total if usage.total else 0.0,
-        file_bytes=wanted.size,
-        preconditioned=bool(part.precondition_bytes),
-        precondition_bytes=part.precondition_bytes,
-        discard="discard" in identity.mount_options.split(","),
-        steady=part.steady,
-        health=before[0],
-        health_after=after,
-        health_missing=before[1],
-    )
-
-
-def _settings(wanted: Wanted, identity: Identity) -> dict[str, Any]:
-    return {
-        "mode": wanted.mode,
-        "class": wanted.disk_class.name if wanted.disk_class else "",
-        "file_bytes": wanted.size,
-        "seconds": wanted.point_s,
-        "precondition": wanted.precondition,
-        "model": identity.model,
-        "capacity_bytes": identity.capacity_bytes,
-        "name": identity.name,
-        "fio": fio_tool(),
-    }
 
 
 def _part(path: Path, wanted: Wanted, identity: Identity, progress: Progress) -> _Part:
     """Return the stopped profile with the same settings, else an empty one."""
-    settings = _settings(wanted, identity)
+    settings = wanted.settings(identity)
     empty = _Part(settings=settings)
     if wanted.fresh:
         return empty
@@ -301,9 +234,3 @@ def _part(path: Path, wanted: Wanted, identity: Identity, progress: Progress) ->
     found.precondition_bytes = 0
     progress(f"going on with a stopped profile: {len(found.points)} points are measured")
     return found
-
-
-def _keep(path: Path, part: _Part) -> None:
-    part.saved_at = time.time()
-    with whole_file(path, "the profile") as partial:
-        partial.write_text(json.dumps(part.model_dump(mode="json")))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import subprocess
 import sys
 import time
@@ -13,6 +11,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
+from harness.cache import Cache, digest_of
 from harness.isolation.base import Cap, IoLimit, Isolation, Limits, Needs
 from harness.ssd.below import SEEN, read_once, reread_gain
 from harness.ssd.device import BlockDevice, block_device, direct_block_bytes
@@ -36,11 +35,10 @@ _IN_FLIGHT = 0.02
 _LEAST_DEPTH = 4
 # A limit never makes a device faster, and fio's rates for one device differ by less than this.
 _SLOW = 1.1
-# More threads than this only compete for the interpreter.
+# More threads of Python than this only compete for the interpreter.
 _MAX_THREADS = 32
 _PLAIN_READS = Path(__file__).parent / "programs" / "plain_reads.py"
 IN_PROCESS = "in-process"
-IN_PROCESS_CAVEAT = "the device profile is a lower bound: fio is not installed, so it was measured by Python threads"
 _PAGE, _LARGE, _STREAM = 4096, 64 << 10, 1 << 20
 
 
@@ -52,7 +50,6 @@ def quick_profile(
     isolation: Isolation | None = None,
     cache: Path | None = None,
     seconds: float = 1.0,
-    max_age_s: float = MAX_AGE_S,
     held: DiskProfile | None = None,
 ) -> DiskProfile:
     """Measure direct reads of the device under `path`: random 512 B, 4 KiB (one in flight too), 64 KiB; 1 MiB in order.
@@ -77,51 +74,55 @@ def quick_profile(
     """
     path = path.resolve()
     device = block_device(path)
-    where = _cache_file(cache, device, limits, depths) if cache else None
-    limited = _limited(limits.io) if limits else None
-    if held is None and where and (kept := _load(where, max_age_s)) is not None:
-        return replace(kept, limited=limited)
+    kept_in, key = Cache(cache) if cache else None, _key(device, limits, depths)
+    io = limits.io if limits else ()
+    if held is None and kept_in and (kept := _kept(kept_in, key)):
+        return replace(kept, limited=_limited(io))
     block = direct_block_bytes(path)
     if block is None:
         raise HostError(f"{path} cannot be read with O_DIRECT on {device.file_system}", "move the data to ext4 or xfs")
-    cap = isolation.create("profile", Limits(None, limits.io)) if isolation and limits and limits.io else None
+    cap = isolation.create("profile", Limits(None, io)) if isolation and io else None
     if cap:
         cap.bring(Needs(read_only=(path, _PLAIN_READS)))
     try:
         if not fio_path():
-            profile = _by_threads(path, block, depths, seconds, limits, cap)
-        elif limits and limits.io:
-            profile = _under_limits(Reads(path, cap=cap), block, depths, seconds, limits.io)
+            profile = _by_threads(path, _points(path, block, min(_MAX_THREADS, max(depths))), seconds, io, cap)
+        elif io:
+            points = _points(path, block, min(256, max(depths)))
+            profile = _under_limits(Reads(path, cap=cap), points, seconds, io)
         else:
-            profile = _at_its_best(Reads(path, device.numbers), block, depths, seconds)
+            profile = _at_its_best(Reads(path, device.numbers), _points(path, block, max(depths)), depths, seconds)
     finally:
         if cap:
             cap.close()
-    profile = replace(profile, logical_block_bytes=block, limited=limited)
+    profile = replace(profile, logical_block_bytes=block, limited=_limited(io))
     if held is not None:
         profile = better_of(held, profile)
-    if where and (_is_quiet(profile) or _load(where, max_age_s) is None):
-        _save(where, profile)
+    if kept_in and (_is_quiet(profile) or _kept(kept_in, key) is None):
+        kept_in.put("profile", key, {"measured_at": time.time(), **asdict(profile)})
     return profile
 
 
-def forget(path: Path, cache: Path, depths: Sequence[int] = DEPTHS, limits: Limits | None = None) -> None:
-    """Remove a kept profile that was found wrong, so that the next series measures.
-
-    Args:
-        path, depths, limits: arguments of the `quick_profile` call that made it.
-        cache: folder of kept profiles.
-    """
-    _cache_file(cache, block_device(path.resolve()), limits, depths).unlink(missing_ok=True)
+def forget(path: Path, cache: Path, depths: Sequence[int] = DEPTHS) -> None:
+    """Remove the bare device's kept profile, made by `quick_profile` with these arguments, that was found wrong."""
+    key = _key(block_device(path.resolve()), None, depths)
+    Cache(cache).path("profile", key).unlink(missing_ok=True)
 
 
-def _sizes(path: Path, block: int) -> list[int]:
-    return [size for size in sorted({max(512, block), _PAGE, _LARGE}) if block <= size <= path.stat().st_size]
+def _points(file: Path, block: int, depth: int) -> list[tuple[int, int, bool]]:
+    """Return (bytes, depth, in order) of the reads of a profile: random ones at `depth`, 4 KiB one in flight, 1 MiB."""
+    nbytes = file.stat().st_size
+    sizes = [size for size in sorted({max(512, block), _PAGE, _LARGE}) if block <= size <= nbytes]
+    found = [(size, depth, False) for size in sizes]
+    found += [(_PAGE, 1, False)] if _PAGE in sizes and depth > 1 else []
+    return found + ([(_STREAM, _SEQUENTIAL_DEPTH, True)] if nbytes >= _STREAM else [])
 
 
-def _at_its_best(reads: Reads, block: int, depths: Sequence[int], seconds: float) -> DiskProfile:
+def _at_its_best(
+    reads: Reads, wanted: Sequence[tuple[int, int, bool]], depths: Sequence[int], seconds: float
+) -> DiskProfile:
     short = 0.3 * seconds
-    sizes = _sizes(reads.file, block)
+    sizes = list(dict.fromkeys(size for size, _, in_order in wanted if not in_order))
     first: tuple[DiskPoint, ...] = ()
     if _PAGE in sizes and reread_gain(reads.file) > SEEN:
         first = tuple(reads.measure(_PAGE, way, short, 0.0) for way in (Way(1), Way(max(depths))))
@@ -136,15 +137,12 @@ def _at_its_best(reads: Reads, block: int, depths: Sequence[int], seconds: float
             tried += found
             ways[size] = way_of(found[0])
     pages = ways[min(_PAGE, sizes[-1])]
-    wanted = [(size, ways.get(size, pages), False) for size in sizes]
-    wanted += [(_PAGE, Way(1), False)] if _PAGE in sizes else []
-    wanted += [(_STREAM, Way(_SEQUENTIAL_DEPTH), True)] if reads.file.stat().st_size >= _STREAM else []
     waits = list(WAITS_S)
-    points = [
-        quietly(partial(reads.measure, size, way, seconds, _RAMP_S, sequential=order), waits)
-        for size, way, order in wanted
-    ]
-    points = [_or_tried(point, tried) for point in points]
+    points = []
+    for size, depth, in_order in wanted:
+        way = Way(depth) if in_order or depth == 1 else ways.get(size, pages)
+        one = partial(reads.measure, size, way, seconds, _RAMP_S, sequential=in_order)
+        points.append(_or_tried(quietly(one, waits), tried))
     return DiskProfile(
         tuple(points), tool=fio_tool(), tried=tuple(tried), first_read=first, region_bytes=reads.region_bytes
     )
@@ -161,16 +159,13 @@ def _or_tried(point: DiskPoint, tried: Sequence[DiskPoint]) -> DiskPoint:
 
 
 def _under_limits(
-    reads: Reads, block: int, depths: Sequence[int], seconds: float, limits: Sequence[IoLimit]
+    reads: Reads, wanted: Sequence[tuple[int, int, bool]], seconds: float, limits: Sequence[IoLimit]
 ) -> DiskProfile:
     """Profile the device inside a cap with limits: no search, and few reads in flight."""
-    wanted = [(size, min(256, max(depths)), False) for size in _sizes(reads.file, block)]
-    wanted += [(_PAGE, 1, False)] if reads.file.stat().st_size >= _PAGE >= block else []
-    wanted += [(_STREAM, _SEQUENTIAL_DEPTH, True)] if reads.file.stat().st_size >= _STREAM else []
     points = []
-    for size, depth, order in wanted:
-        way = Way(shallow(size, depth, limits, seconds) if depth > 1 else 1)
-        points.append(reads.measure(size, way, seconds, LIMITED_RAMP_S, sequential=order))
+    for size, depth, in_order in wanted:
+        way = Way(shallow(size, depth, limits, seconds))
+        points.append(reads.measure(size, way, seconds, LIMITED_RAMP_S, sequential=in_order))
     return DiskProfile(tuple(points), tool=fio_tool())
 
 
@@ -204,11 +199,7 @@ def slower_than(bare: DiskProfile, limited: DiskProfile) -> bool:
     """Return whether the bare device was profiled in a slow moment: some size and pattern is faster under limits."""
 
     def best(profile: DiskProfile) -> dict[tuple[int, str], float]:
-        found: dict[tuple[int, str], float] = {}
-        for point in profile.points:
-            key = (point.block_bytes, point.pattern)
-            found[key] = max(found.get(key, 0.0), point.iops)
-        return found
+        return {(p.block_bytes, p.pattern): p.iops for p in sorted(profile.points, key=lambda p: p.iops)}
 
     rates = best(bare)
     return any(key in rates and rate > _SLOW * rates[key] for key, rate in best(limited).items())
@@ -229,67 +220,40 @@ def shallow(block_bytes: int, depth: int, limits: Sequence[IoLimit], seconds: fl
 
 
 def _by_threads(
-    path: Path, block: int, depths: Sequence[int], seconds: float, limits: Limits | None, cap: Cap | None
+    path: Path, wanted: Sequence[tuple[int, int, bool]], seconds: float, limits: Sequence[IoLimit], cap: Cap | None
 ) -> DiskProfile:
     """Profile without fio: direct reads by threads of Python, a lower bound."""
-    depth = min(_MAX_THREADS, max(depths))
-    wanted = [(size, depth, "random") for size in _sizes(path, block)]
-    wanted += [(_PAGE, 1, "random")] if depth > 1 and path.stat().st_size >= _PAGE >= block else []
-    wanted += [(_STREAM, _MAX_THREADS, "sequential")] if path.stat().st_size >= _STREAM else []
-    if limits and limits.io:
-        wanted = [(size, shallow(size, depth, limits.io, seconds), order) for size, depth, order in wanted]
-    asked = [f"{size}:{depth}:{order}" for size, depth, order in wanted]
+    held = [(size, shallow(size, depth, limits, seconds), in_order) for size, depth, in_order in wanted]
+    asked = [f"{size}:{depth}:{'sequential' if in_order else 'random'}" for size, depth, in_order in held]
     command = [sys.executable, "-S", "-E", str(_PLAIN_READS), str(path), str(seconds), *asked]
     done = subprocess.run(cap.command(command) if cap else command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise HostError(f"the device could not be measured ({said})", "install fio")
     points = [
-        DiskPoint(size, depth, result["iops"], result["bytes_per_s"], "random" if order == "random" else "sequential")
-        for (size, depth, order), result in zip(wanted, json.loads(done.stdout), strict=True)
+        DiskPoint(size, depth, result["iops"], result["bytes_per_s"], "sequential" if in_order else "random")
+        for (size, depth, in_order), result in zip(held, json.loads(done.stdout), strict=True)
     ]
     return DiskProfile(tuple(points), tool=IN_PROCESS)
 
 
-def _cache_file(folder: Path, device: BlockDevice, limits: Limits | None, depths: Sequence[int]) -> Path:
-    key = json.dumps(
-        [
-            device.numbers,
-            device.holder,
-            device.model,
-            device.file_system,
-            device.mount_options,
-            device.scheduler,
-            [asdict(limit) for limit in limits.io] if limits else [],
-            sorted(depths),
-            bool(fio_path()),
-        ]
-    )
-    return folder / f"profile-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+def _key(device: BlockDevice, limits: Limits | None, depths: Sequence[int]) -> str:
+    io = [asdict(limit) for limit in limits.io] if limits else []
+    where = [device.numbers, device.holder, device.model, device.file_system, device.mount_options, device.scheduler]
+    return digest_of([*where, io, sorted(depths), bool(fio_path())])
 
 
 def _is_quiet(profile: DiskProfile) -> bool:
     return all(is_quiet(point) for point in profile.points)
 
 
-def _load(where: Path, max_age_s: float) -> DiskProfile | None:
+def _kept(cache: Cache, key: str) -> DiskProfile | None:
+    """Return a kept profile; None where it is too old, damaged or missing."""
+    kept = cache.get("profile", key, MAX_AGE_S)
     try:
-        kept = json.loads(where.read_text())
-        found = DiskProfile.from_plain(kept)
-        age, most = time.time() - kept["measured_at"], max_age_s
-        if not _is_quiet(found):
-            most = min(most, DISTURBED_AGE_S)
-        return found if found.points and 0 <= age < most else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # missing or truncated: measure again
-
-
-def _save(where: Path, profile: DiskProfile) -> None:
-    content = json.dumps({"measured_at": time.time(), **asdict(profile)}, indent=1)
-    where.parent.mkdir(parents=True, exist_ok=True)
-    temporary = where.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        temporary.write_text(content)
-        temporary.replace(where)
-    except OSError:
-        temporary.unlink(missing_ok=True)  # a full disk costs a profile, not the run
+        found = DiskProfile.from_plain(kept or {})
+    except ValueError:
+        return None
+    if not _is_quiet(found):
+        kept = cache.get("profile", key, DISTURBED_AGE_S)
+    return found if kept and found.points else None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from harness.isolation.base import Cap
@@ -26,22 +27,10 @@ _MOST_SLACK = 3.0
 WAITS_S = (1.0, 3.0)
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """Counters at one moment: disks, the cap or child processes, processors."""
-
-    at: float
-    requests: int
-    nbytes: int
-    own_bytes: int | None
-    own_user_s: float
-    host_user_s: float
-    stolen_s: float
-
-
 class Meter:
     """Context manager around a child process that reads; `shares` then returns the shares that others took. The child
-    runs in `cap`, or without one, and must have ended and been waited for when the block ends."""
+    runs in `cap`, or without one, and must have ended and been waited for when the block ends. `grew`: growth of the
+    counters that `_read` lists, within the block."""
 
     def __init__(self, disks: Sequence[str], cap: Cap | None = None) -> None:
         self._disks = disks
@@ -52,34 +41,35 @@ class Meter:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._after = self._read()
+        self.grew = [after - before for before, after in zip(self._before, self._read(), strict=True)]
 
     def shares(self, block_bytes: int) -> tuple[float | None, float]:
         """Return the shares of the disk's traffic (None: unknown) and of the processors that others took. Traffic
         counts in requests of `block_bytes`, the child's size, or in bytes where they cost more."""
-        before, after = self._before, self._after
-        seconds = max(after.at - before.at, 1e-9)
-        user = (after.host_user_s - before.host_user_s) - (after.own_user_s - before.own_user_s)
-        stolen = after.stolen_s - before.stolen_s
-        processors = max(0.0, user + stolen) / (seconds * (os.cpu_count() or 1))
-        if before.own_bytes is None or after.own_bytes is None or not self._disks:
+        seconds, all_requests, all_bytes, own, own_user_s, user_s, stolen_s = self.grew
+        seconds = max(seconds, 1e-9)
+        processors = max(0.0, user_s - own_user_s + stolen_s) / (seconds * (os.cpu_count() or 1))
+        if math.isnan(own) or not self._disks:
             return None, processors
-        own = after.own_bytes - before.own_bytes
-        nbytes = max(0, after.nbytes - before.nbytes - own)
+        nbytes = max(0.0, all_bytes - own)
         # The kernel splits long requests, so a count above the child's own is no sign of other traffic.
-        asked = own / block_bytes if block_bytes <= _SPLIT_BYTES else after.requests - before.requests
-        requests = max(0.0, after.requests - before.requests - asked)
+        asked = own / block_bytes if block_bytes <= _SPLIT_BYTES else all_requests
+        requests = max(0.0, all_requests - asked)
         if requests < _BREATH_REQUESTS * seconds and nbytes < _BREATH_BYTES * seconds:
             return 0.0, processors
         theirs = max(requests, nbytes / _WORTH_BYTES)
         return theirs / (theirs + max(own / block_bytes, own / _WORTH_BYTES)), processors
 
-    def _read(self) -> _Reading:
-        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    def _read(self) -> list[float]:
+        """Read the time; the disks' requests and bytes; the child's bytes (NaN: unknown) and seconds in user mode; all
+        processors' seconds in user mode, and those that a hypervisor took away."""
+        import psutil
+
+        children, times = resource.getrusage(resource.RUSAGE_CHILDREN), psutil.cpu_times()
         cap_io = self._cap.io() if self._cap else None
-        requests, nbytes = traffic(self._disks)
-        own = children.ru_inblock * 512 if self._cap is None else cap_io.read_bytes if cap_io else None
-        return _Reading(time.monotonic(), requests, nbytes, own, children.ru_utime, *_processors())
+        own = children.ru_inblock * 512 if self._cap is None else cap_io.read_bytes if cap_io else math.nan
+        user_s, stolen_s = times.user + getattr(times, "nice", 0.0), getattr(times, "steal", 0.0)
+        return [time.monotonic(), *traffic(self._disks), own, children.ru_utime, user_s, stolen_s]
 
 
 def traffic(disks: Sequence[str], sys: Path = Path("/sys")) -> tuple[int, int]:
@@ -91,14 +81,6 @@ def traffic(disks: Sequence[str], sys: Path = Path("/sys")) -> tuple[int, int]:
             requests += int(row[0]) + int(row[4])
             sectors += int(row[2]) + int(row[6])
     return requests, 512 * sectors
-
-
-def _processors() -> tuple[float, float]:
-    """Return seconds since boot of all processors in user mode, and seconds that a hypervisor took away."""
-    import psutil
-
-    times = psutil.cpu_times()
-    return float(times.user + getattr(times, "nice", 0.0)), float(getattr(times, "steal", 0.0))
 
 
 def is_quiet(point: DiskPoint) -> bool:

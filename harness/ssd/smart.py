@@ -10,8 +10,9 @@ from typing import Any
 Plain = dict[str, Any]
 _TIMEOUT_S = 15
 _ZERO_CELSIUS = 273
-# SATA attributes by number.
-_ATTRIBUTES = {231: "life_left", 241: "written_lbas", 242: "read_lbas"}
+# SATA attributes that count blocks, by number, and the number of the percentage of life that is left.
+_BLOCKS = {241: "data_written_bytes", 242: "data_read_bytes"}
+_LIFE_LEFT = 231
 
 
 def health(disk: str) -> tuple[Plain, str]:
@@ -45,17 +46,8 @@ def parse_nvme(text: str) -> Plain:
     log = _object(text)
     if "data_units_read" not in log:
         return {}
-    # The standard counts units of a thousand blocks of 512 bytes.
-    found = {
-        "temperature_c": log["temperature"] - _ZERO_CELSIUS if log.get("temperature") else None,
-        "percentage_used": log.get("percent_used", log.get("percentage_used")),
-        "available_spare_percent": log.get("avail_spare"),
-        "data_read_bytes": int(log["data_units_read"]) * 512_000,
-        "data_written_bytes": int(log.get("data_units_written", 0)) * 512_000,
-        "power_on_hours": log.get("power_on_hours"),
-        "media_errors": log.get("media_errors"),
-    }
-    return {key: value for key, value in found.items() if value is not None}
+    temperature = log["temperature"] - _ZERO_CELSIUS if log.get("temperature") else None
+    return _known({"temperature_c": temperature, "power_on_hours": log.get("power_on_hours"), **_of_nvme(log)})
 
 
 def parse_smartctl(text: str) -> Plain:
@@ -66,23 +58,31 @@ def parse_smartctl(text: str) -> Plain:
         "temperature_c": (report.get("temperature") or {}).get("current"),
         "power_on_hours": (report.get("power_on_time") or {}).get("hours"),
     }
-    log = report.get("nvme_smart_health_information_log") or {}
-    if log:
-        found |= {
-            "percentage_used": log.get("percentage_used"),
-            "available_spare_percent": log.get("available_spare"),
-            "data_read_bytes": int(log.get("data_units_read", 0)) * 512_000,
-            "data_written_bytes": int(log.get("data_units_written", 0)) * 512_000,
-            "media_errors": log.get("media_errors"),
-        }
+    if log := report.get("nvme_smart_health_information_log"):
+        found |= _of_nvme(log)
     block = int(report.get("logical_block_size") or 512)
     for entry in (report.get("ata_smart_attributes") or {}).get("table", []):
-        name = _ATTRIBUTES.get(entry.get("id"))
         raw = (entry.get("raw") or {}).get("value")
-        if name in ("written_lbas", "read_lbas") and raw is not None:
-            found["data_written_bytes" if name == "written_lbas" else "data_read_bytes"] = int(raw) * block
-        elif name == "life_left":
+        if entry.get("id") in _BLOCKS and raw is not None:
+            found[_BLOCKS[entry["id"]]] = int(raw) * block
+        elif entry.get("id") == _LIFE_LEFT:
             found["percentage_used"] = 100 - int(entry.get("value", 100))
+    return _known(found)
+
+
+def _of_nvme(log: Plain) -> Plain:
+    """Return what both tools report of an NVMe drive's health log, under slightly different names."""
+    return {
+        "percentage_used": log.get("percent_used", log.get("percentage_used")),
+        "available_spare_percent": log.get("avail_spare", log.get("available_spare")),
+        # The standard counts units of a thousand blocks of 512 bytes.
+        "data_read_bytes": int(log.get("data_units_read", 0)) * 512_000,
+        "data_written_bytes": int(log.get("data_units_written", 0)) * 512_000,
+        "media_errors": log.get("media_errors"),
+    }
+
+
+def _known(found: Plain) -> Plain:
     return {key: value for key, value in found.items() if value is not None}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from harness.isolation.mounts import mount_of
+from harness.isolation.mounts import IN_MEMORY, mount_of
 from harness.isolation.owner import cap_name, is_left_over
 from harness.ssd.device import BlockDevice, block_device, direct_block_bytes
 from workloads.errors import DataIOError, HostError, InputError
@@ -19,7 +19,6 @@ _PREFIX = ".outcore-ssd-"
 _CHUNK = 8 << 20
 # Space left free, so that a test does not fill the file system.
 _SPARE = 64 << 20
-_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 _NETWORK = tuple(
     """
     nfs nfs4 cifs smb3 smbfs 9p ceph glusterfs lustre afs fuse.sshfs virtiofs beegfs fuse.s3fs fuse.rclone
@@ -39,7 +38,7 @@ def check_folder(folder: Path, proc: Path = Path("/proc")) -> BlockDevice:
         fix = "give the folder, not the device" if folder.is_block_device() else "give an existing folder on the drive"
         raise InputError(f"{folder} is not a folder", fix)
     kind = mount_of(folder, proc).kind
-    if kind in _MEMORY:
+    if kind in IN_MEMORY:
         raise HostError(f"{folder} is on {kind}, which is memory and no drive", "give a folder on the drive")
     if kind in _NETWORK:
         raise HostError(
@@ -61,11 +60,8 @@ def check_folder(folder: Path, proc: Path = Path("/proc")) -> BlockDevice:
 
 @contextmanager
 def one_at_a_time(device: BlockDevice) -> Iterator[None]:
-    """Hold a device, since two concurrent profiles would measure each other.
-
-    Raises:
-        HostError: another process measures the device.
-    """
+    """Hold a device, since two concurrent profiles would measure each other. Raises HostError: another process measures
+    the device."""
     # An abstract socket, not a file: the kernel removes it when its process ends, for any reason.
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
@@ -125,11 +121,8 @@ def sweep(folder: Path) -> list[str]:
 
 
 def write_file(file: Path, size: int, fix: str = "free some space, or give another folder") -> None:
-    """Write a new file of `size` incompressible bytes, on the disk and out of the page cache.
-
-    Raises:
-        DataIOError: the file cannot be written; the error carries `fix`.
-    """
+    """Write a new file of `size` incompressible bytes, on the disk and out of the page cache. Raises DataIOError: the
+    file cannot be written; the error carries `fix`."""
     import numpy as np
 
     rng = np.random.default_rng()

@@ -61,7 +61,6 @@ class Reads:
             pattern="sequential" if sequential else "random",
             seconds=seconds,
             ramp_seconds=ramp_seconds,
-            engine=best_engine(),
             exact_latency=False,
             region_bytes=self.region_bytes,
         )

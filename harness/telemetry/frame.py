@@ -24,6 +24,8 @@ COLUMNS = tuple(
     gpu_memory_bytes progress
     """.split()
 )
+_MEMORY = ("usage", "anon", "page_cache", "shmem")
+_DISK = ("reads", "read_sectors", "read_ms", "queue_ms")
 _SECTOR = 512
 
 
@@ -34,37 +36,28 @@ def to_frame(samples: Sequence[Sample]) -> pd.DataFrame:
     if not samples:
         return pd.DataFrame({column: pd.Series(dtype="float64") for column in COLUMNS})
     when = np.array([sample.monotonic for sample in samples])
-    disk = [sample.disk for sample in samples]
-    memory = [sample.memory for sample in samples]
+    disk = {name: _step(_column([s.disk for s in samples], name)) for name in _DISK}
+    memory = {name: _column([s.memory for s in samples], name) for name in (*_MEMORY, "major_faults")}
     seconds = _step(when)
     cpu = np.stack([sample.cpu for sample in samples]).astype(np.float64)
     busy, waiting, total = (_step(cpu[:, :, field]) for field in range(3))
     with np.errstate(divide="ignore", invalid="ignore"):
         # Between two samples closer than a clock tick no time is accounted: unknown, not idle.
         busy, waiting = (np.where(total > 0, 100 * part / total, np.nan) for part in (busy, waiting))
-        reads = _column(disk, "reads")
-        read_count = _step(reads)
-        read_ms = _step(_column(disk, "read_ms"))
-        queue_ms = _step(_column(disk, "queue_ms"))
-        latency = np.where(read_count > 0, read_ms / 1e3 / read_count, np.nan)
         frame = {
             "t": when - when[0],
             "epoch": np.full(len(samples), -1, np.int64),
             "monotonic": when,
             "cpu_percent": busy[:, 0],
             "iowait_percent": waiting[:, 0],
-            "ctx_switches": _step(np.array([float(s.switches) for s in samples])),
-            "major_faults": _step(_column(memory, "major_faults")),
-            "mem_usage": _column(memory, "usage"),
-            "mem_anon": _column(memory, "anon"),
-            "mem_page_cache": _column(memory, "page_cache"),
-            "mem_shmem": _column(memory, "shmem"),
-            "psi_io": _step(_column(samples, "psi_io")) / seconds / 1e4,
-            "psi_memory": _step(_column(samples, "psi_memory")) / seconds / 1e4,
-            "disk_read_bytes": _step(_column(disk, "read_sectors")) * _SECTOR,
-            "disk_read_requests": read_count,
-            "disk_queue": queue_ms / 1e3 / seconds,
-            "disk_latency_s": latency,
+            "ctx_switches": _step(_column(samples, "switches")),
+            "major_faults": _step(memory["major_faults"]),
+            **{f"mem_{name}": memory[name] for name in _MEMORY},
+            **{name: _step(_column(samples, name)) / seconds / 1e4 for name in ("psi_io", "psi_memory")},
+            "disk_read_bytes": disk["read_sectors"] * _SECTOR,
+            "disk_read_requests": disk["reads"],
+            "disk_queue": disk["queue_ms"] / 1e3 / seconds,
+            "disk_latency_s": np.where(disk["reads"] > 0, disk["read_ms"] / 1e3 / disk["reads"], np.nan),
             "gpu_percent": _column(samples, "gpu_percent"),
             "gpu_memory_bytes": _column(samples, "gpu_memory"),
             "progress": _column(samples, "progress"),
@@ -89,13 +82,9 @@ def align(frame: pd.DataFrame, zero: float, epochs: Iterable[tuple[int, float, f
 def with_busy_lanes(
     frame: pd.DataFrame, spans: Sequence[tuple[float, float]], memory_bytes: int | None = None
 ) -> pd.DataFrame:
-    """Return the frame with `gpu_percent` as the share of each interval in which at least one span was open, for
-    emulated accelerators, whose lanes are known only afterwards (methodology rule 20).
-
-    Args:
-        spans: (start, end) of every busy span of every lane, monotonic seconds, in any order.
-        memory_bytes: device memory in use, where known.
-    """
+    """Return the frame with `gpu_percent` as the share of each interval in which at least one of the `spans` (start,
+    end) of any lane was open, and the device memory in use where known. For emulated accelerators, whose lanes are
+    known only afterwards (methodology rule 20); seconds are monotonic."""
     filled = frame.copy()
     ends = filled["monotonic"].to_numpy(dtype=np.float64)
     covered = _covered(spans, ends)
@@ -116,22 +105,16 @@ def at_peak(frame: pd.DataFrame) -> dict[str, float]:
 
 def _covered(spans: Sequence[tuple[float, float]], moments: np.ndarray) -> np.ndarray:
     """Return seconds before each moment in which at least one span was open."""
-    starts: list[float] = []
-    ends: list[float] = []
-    for start, end in sorted(spans):
-        if ends and start <= ends[-1]:
-            ends[-1] = max(ends[-1], end)
-        else:
-            starts.append(start)
-            ends.append(end)
-    if not starts:
+    if not spans:
         return np.zeros(len(moments))
-    first, last = np.array(starts), np.array(ends)
-    before = np.concatenate([[0.0], np.cumsum(last - first)])
-    index = np.searchsorted(first, moments, side="right")
-    # Of the span that began last, only the part before the moment counts.
-    overshoot = np.where(index > 0, np.maximum(0.0, last[index - 1] - moments), 0.0)
-    return np.asarray(before[index] - overshoot)
+    starts, ends = np.array(sorted(spans)).T
+    reach = np.maximum.accumulate(ends)
+    apart = starts[1:] > reach[:-1]
+    # Spans joined where they touch: the sum grows from the start to the end of each, and stays until the next.
+    first, last = starts[np.append(True, apart)], reach[np.append(apart, True)]
+    total = np.append(0.0, np.cumsum(last - first))
+    knots = np.stack([first, last], axis=1).ravel()
+    return np.asarray(np.interp(moments, knots, np.repeat(total, 2)[1:-1]))
 
 
 def _step(values: np.ndarray) -> np.ndarray:

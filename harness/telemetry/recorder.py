@@ -66,16 +66,6 @@ class Recorder:
                     source.close()
         return to_frame(self._samples)
 
-    def latest(self) -> Sample | None:
-        """Return the last sample, for watching a run in progress; None before the first."""
-        return self._samples[-1] if self._samples else None
-
-    def __enter__(self) -> Recorder:
-        return self.start()
-
-    def __exit__(self, *exc: object) -> None:
-        self.stop()
-
     def _run(self) -> None:
         due = time.monotonic()
         while True:
@@ -99,15 +89,5 @@ class Recorder:
         memory = self._cap.memory() if self._cap else None
         if self._look and memory:
             self._look(memory)
-        return Sample(
-            monotonic=time.monotonic(),
-            cpu=cpu,
-            switches=switches,
-            memory=memory,
-            psi_io=psi_io,
-            psi_memory=psi_memory,
-            disk=self._disk.read(),
-            gpu_percent=gpu_percent,
-            gpu_memory=gpu_memory,
-            progress=self._share(),
-        )
+        now, disk = time.monotonic(), self._disk.read()
+        return Sample(now, cpu, switches, memory, psi_io, psi_memory, disk, gpu_percent, gpu_memory, self._share())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,19 +18,27 @@ _IDLE, _IOWAIT = 3, 4
 _TOTAL = slice(0, 8)
 
 
-class CpuSource:
+class _Files:
+    """Files of the kernel that stay open from one sample to the next."""
+
+    def __init__(self, *paths: Path) -> None:
+        self._files = [KernelFile(path) for path in paths]
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files:
+            file.close()
+
+
+class CpuSource(_Files):
     """/proc/stat: time per processor, and context switches of the host."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
-        self._file = KernelFile(proc / "stat")
+        super().__init__(proc / "stat")
 
     def read(self) -> tuple[np.ndarray, int]:
         """Read clock ticks as int64 [1 + processors, 3] (busy, iowait, total; row 0: all processors), and switches."""
-        return parse_cpu(self._file.read())
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        return parse_cpu(self._files[0].read())
 
 
 def parse_cpu(data: bytes) -> tuple[np.ndarray, int]:
@@ -70,44 +79,28 @@ class Sample:
     progress: float | None = None
 
 
-class DiskSource:
-    """/sys/dev/block/M:N/stat of each disk, summed: the line of /proc/diskstats without the others."""
+class DiskSource(_Files):
+    """/sys/dev/block/M:N/stat of each disk (`major:minor` or a kernel name), summed: its line of /proc/diskstats."""
 
     def __init__(self, devices: list[str], sys: Path = Path("/sys")) -> None:
-        self._files = [KernelFile(_stat_file(device, sys)) for device in devices]
+        super().__init__(*(sys / ("dev/block" if ":" in name else "class/block") / name / "stat" for name in devices))
 
     def read(self) -> DiskSample | None:
         """Read the counters; None where no disk is known."""
         rows = [row for file in self._files if len(row := file.read().split()) >= 11]
-        if not rows:
-            return None
-        return DiskSample(*(sum(int(row[column]) for row in rows) for column in (0, 2, 3, 10)))
-
-    def close(self) -> None:
-        """Close the files."""
-        for file in self._files:
-            file.close()
+        return DiskSample(*(sum(int(row[column]) for row in rows) for column in (0, 2, 3, 10))) if rows else None
 
 
-def _stat_file(device: str, sys: Path) -> Path:
-    """Return the counter file of `device`, which is `major:minor` or a kernel name such as `nvme0n1`."""
-    return sys / ("dev/block" if ":" in device else "class/block") / device / "stat"
-
-
-class PressureSource:
+class PressureSource(_Files):
     """/proc/pressure: time in which tasks of the host stalled on I/O and on memory."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
-        self._io, self._memory = KernelFile(proc / "pressure/io"), KernelFile(proc / "pressure/memory")
+        super().__init__(proc / "pressure" / "io", proc / "pressure" / "memory")
 
     def read(self) -> tuple[int | None, int | None]:
-        """Read microseconds so far of (I/O, memory); None where the kernel was built without PSI."""
-        return psi_some_total(self._io.read()), psi_some_total(self._memory.read())
-
-    def close(self) -> None:
-        """Close the files."""
-        self._io.close()
-        self._memory.close()
+        """Read microseconds since boot in which at least one task stalled (I/O, memory); None without PSI."""
+        io, memory = (psi_some_total(file.read()) for file in self._files)
+        return io, memory
 
 
 class GpuSource:
@@ -115,15 +108,15 @@ class GpuSource:
 
     def __init__(self, index: int = 0) -> None:
         self.present = False
-        self.name = ""
         try:
             import pynvml
 
             pynvml.nvmlInit()
             self._nvml = pynvml
-            self._handle = pynvml.nvmlDeviceGetHandleByIndex(_visible(index))
-            name = pynvml.nvmlDeviceGetName(self._handle)
-            self.name = name.decode() if isinstance(name, bytes) else str(name)
+            # The numbers in CUDA_VISIBLE_DEVICES are physical indices.
+            visible = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip().isdigit()]
+            physical = int(visible[index]) if index < len(visible) else index
+            self._handle = pynvml.nvmlDeviceGetHandleByIndex(physical)
             self.present = True
         except Exception:
             # NVML fails differently on every host without a GPU; all failures mean the same.
@@ -131,18 +124,13 @@ class GpuSource:
 
     def read(self) -> tuple[float | None, int | None]:
         """Read utilisation in percent and memory in use in bytes; None for a value that the GPU hides (MIG slices)."""
-        if not self.present:
-            return None, None
-        percent: float | None
-        used: int | None
-        try:
-            percent = float(self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu)
-        except self._nvml.NVMLError:
-            percent = None
-        try:
-            used = int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used)
-        except self._nvml.NVMLError:
-            used = None
+        percent: float | None = None
+        used: int | None = None
+        if self.present:
+            with suppress(self._nvml.NVMLError):
+                percent = float(self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu)
+            with suppress(self._nvml.NVMLError):
+                used = int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used)
         return percent, used
 
     def close(self) -> None:
@@ -150,9 +138,3 @@ class GpuSource:
         if self.present:
             self.present = False
             self._nvml.nvmlShutdown()
-
-
-def _visible(index: int) -> int:
-    """Return the physical index of the process's device `index`, from the numbers in CUDA_VISIBLE_DEVICES."""
-    visible = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip().isdigit()]
-    return int(visible[index]) if index < len(visible) else index

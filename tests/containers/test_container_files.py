@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 
 from harness.isolation.source import source_digest
 from tests.harness.cap_tools import needs_root
-from tests.harness.isolation.docker_tools import needs_docker
+from tests.harness.isolation.docker_tools import allows, needs_docker
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONTAINERS = REPOSITORY / "containers"
@@ -142,7 +142,7 @@ def test_the_printed_profile_allows_io_uring_and_starts_a_container() -> None:
     from harness.isolation.docker.engine import connect
     from harness.isolation.docker.image import HOST_IMAGE, find
     from harness.isolation.docker.options import Wanted
-    from harness.isolation.docker.seccomp import CALLS, allows
+    from harness.isolation.docker.seccomp import CALLS
     from harness.isolation.owner import cap_name
 
     assert all(allows(profile, call) for call in CALLS) and profile["defaultAction"] != "SCMP_ACT_ALLOW"

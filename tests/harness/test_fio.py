@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.isolation import IoLimit, Limits
+from harness.isolation.blocks import whole_disks
 from harness.isolation.mounts import mount_of
 from harness.ssd.classes import load_classes, parse_disk_class
 from harness.ssd.device import block_device, direct_block_bytes
@@ -175,8 +176,6 @@ def test_the_disk_under_a_path_is_the_whole_disk(file: Path) -> None:
 
 
 def test_a_partition_and_a_volume_lead_to_their_disks(tmp_path: Path) -> None:
-    from harness.ssd.device import _whole_disks
-
     devices = tmp_path / "devices"
     for name, number in (("sda", "8:0"), ("sda/sda1", "8:1"), ("sdb", "8:16"), ("dm-0", "253:0")):
         (devices / name).mkdir(parents=True)
@@ -188,9 +187,9 @@ def test_a_partition_and_a_volume_lead_to_their_disks(tmp_path: Path) -> None:
     (tmp_path / "dev/block").mkdir(parents=True)
     for name, number in (("sda", "8:0"), ("sda/sda1", "8:1"), ("sdb", "8:16"), ("dm-0", "253:0")):
         (tmp_path / "dev/block" / number).symlink_to(devices / name)
-    assert [disk.name for disk in _whole_disks("8:1", tmp_path)[0]] == ["sda"]
-    assert [disk.name for disk in _whole_disks("253:0", tmp_path)[0]] == ["sda", "sdb"]
-    assert _whole_disks("0:42", tmp_path) == ([], [])
+    assert [disk.name for disk in whole_disks("8:1", tmp_path)] == ["sda"]
+    assert [disk.name for disk in whole_disks("253:0", tmp_path)] == ["sda", "sdb"]
+    assert whole_disks("0:42", tmp_path) == []
 
 
 def test_a_file_system_in_memory_has_no_disk_to_limit() -> None:

@@ -41,20 +41,6 @@ V1_BLKIO = b"254:0 Read 4096\n254:0 Write 512\n254:0 Sync 4608\n254:0 Total 4608
 PRESSURE = b"some avg10=1.50 avg60=0.20 avg300=0.05 total=123456\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=99\n"
 
 
-def test_v2_memory_tells_page_cache_from_shared_memory() -> None:
-    found = cgroup2.parse_memory(V2_STAT, current=162_000_000, peak=170_000_000, limit=1 << 28, events=V2_EVENTS)
-    assert (found.anon, found.page_cache, found.shmem) == (104857600, 52428800 - 10485760, 10485760)
-    assert found.kernel == 4194304 + 8192
-    assert (found.usage, found.peak, found.limit) == (162_000_000, 170_000_000, 1 << 28)
-    assert (found.oom_kills, found.reclaims, found.major_faults) == (3, 42, 1234)
-
-
-def test_v2_kernel_memory_is_summed_where_the_kernel_gives_no_total() -> None:
-    old = b"\n".join(line for line in V2_STAT.splitlines() if not line.startswith(b"kernel "))
-    found = cgroup2.parse_memory(old, current=1, peak=1, limit=None, events=b"")
-    assert found.kernel == 262144 + 1048576 + 4096 + 2097152 + 8192
-
-
 def test_v2_io_adds_up_the_devices() -> None:
     assert cgroup2.parse_io_stat(V2_IO) == IoStats(413696, 101, 8192, 2)
     assert cgroup2.parse_io_stat(b"") == IoStats()
@@ -79,7 +65,7 @@ def test_pressure_is_the_total_of_some() -> None:
 
 def test_limits_are_written_as_each_kernel_interface_wants_them() -> None:
     limit = IoLimit("259:0", read_iops=39062, read_bytes_per_s=187_500_000)
-    assert cgroup2.io_max_line(limit) == "259:0 rbps=187500000 wbps=max riops=39062 wiops=max"
+    assert cgroup2.io_max_line(limit) == "259:0 riops=39062 rbps=187500000 wiops=max wbps=max"
     assert cgroup1.throttle_lines(limit) == [
         ("blkio.throttle.read_iops_device", "259:0 39062"),
         ("blkio.throttle.read_bps_device", "259:0 187500000"),
@@ -114,6 +100,21 @@ def group(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_v2_memory_tells_page_cache_from_shared_memory(group: Path) -> None:
+    (group / "memory.max").write_text(f"{1 << 28}\n")
+    found = cgroup2.V2Readings(group).memory()
+    assert (found.anon, found.page_cache, found.shmem) == (104857600, 52428800 - 10485760, 10485760)
+    assert found.kernel == 4194304 + 8192
+    assert (found.usage, found.peak, found.limit) == (162_000_000, 170_000_000, 1 << 28)
+    assert (found.oom_kills, found.reclaims, found.major_faults) == (3, 42, 1234)
+
+
+def test_v2_kernel_memory_is_summed_where_the_kernel_gives_no_total(group: Path) -> None:
+    old = b"\n".join(line for line in V2_STAT.splitlines() if not line.startswith(b"kernel "))
+    (group / "memory.stat").write_bytes(old)
+    assert cgroup2.V2Readings(group).memory().kernel == 262144 + 1048576 + 4096 + 2097152 + 8192
+
+
 def test_a_v2_cap_writes_every_limit_and_reads_every_counter(group: Path) -> None:
     cap = cgroup2.Cgroup2Cap(group)
     cap.set_memory(1 << 28)
@@ -126,7 +127,7 @@ def test_a_v2_cap_writes_every_limit_and_reads_every_counter(group: Path) -> Non
     assert written["memory.max"].startswith("268435456")
     assert written["memory.swap.max"].startswith("0")
     assert written["memory.oom.group"].startswith("1")
-    assert written["io.max"] == "259:0 rbps=max wbps=max riops=5 wiops=max"
+    assert written["io.max"] == "259:0 riops=5 rbps=max wiops=max wbps=max"
     assert cap.memory().oom_kills == 3 and cap.memory().peak == 170_000_000
     assert cap.io() == IoStats(413696, 101, 8192, 2)
     assert cap.pressure() == (123456, 123456)
@@ -208,8 +209,11 @@ def test_a_container_that_sees_part_of_the_hierarchy_finds_its_own_group(tmp_pat
     assert mounts.version(proc) == "v1"
 
 
-def test_a_v2_hierarchy_without_memory_is_passed_over_with_the_reason(tmp_path: Path) -> None:
-    found = cgroup2._availability(mounts.Hierarchy(tmp_path, tmp_path, ()))
+def test_a_v2_hierarchy_without_memory_is_passed_over_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mounts, "v2", lambda: mounts.Hierarchy(tmp_path, tmp_path, ()))
+    found = cgroup2.Cgroup2.available()
     assert not found.ok and "memory controller" in found.reason and found.fix
 
 
@@ -223,8 +227,9 @@ def test_a_v2_group_that_gives_no_memory_is_passed_over_for_the_one_above(tmp_pa
     assert not (tmp_path / "outcore").exists()
 
 
-def test_systemd_starts_the_work_in_a_scope_of_the_caps_slice() -> None:
-    command = systemd.scope_command("user", "run_1_2_3_x.abc", ["python", "work.py"])
+def test_systemd_starts_the_work_in_a_scope_of_the_caps_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    command = systemd.scope_command("run_1_2_3_x.abc", ["python", "work.py"])
     assert command[:4] == ["systemd-run", "--user", "--scope", "--quiet"]
     assert "--slice=outcore-run_1_2_3_x.abc.slice" in command
     assert command[command.index("--") + 1 :] == ["python", "work.py"]

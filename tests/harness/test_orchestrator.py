@@ -21,8 +21,7 @@ from harness.run import orchestrator
 from harness.run.orchestrator import execute
 from harness.run.series import Series
 from harness.run.spec import TEST_CLOCK_VARIABLE
-from harness.ssd.device import block_device
-from harness.ssd.profile import _cache_file, _save, better_of, forget, quick_profile, slower_than
+from harness.ssd.profile import better_of, forget, quick_profile, slower_than
 from systems.interface import DiskPoint, DiskProfile
 from tests.harness.records import make_record
 from tests.harness.run_tools import MISBEHAVING, caps_of, config, left_behind, outcore, share_cache, workers_of
@@ -277,7 +276,6 @@ def test_a_profile_that_was_beaten_is_not_kept(series: Series, tmp_path: Path) -
     features = series._features
     assert features is not None
     held = quick_profile(features, depths=(8,), seconds=0.05, cache=tmp_path, held=series.bare_profile)
-    _save(_cache_file(tmp_path, block_device(features), None, (8,)), held)
     assert quick_profile(features, depths=(8,), cache=tmp_path).points == held.points
     forget(features, tmp_path, (8,))
     assert list(tmp_path.iterdir()) == []

@@ -89,7 +89,7 @@ def test_an_epoch_is_sampled_once_whatever_asks_for_it(tmp_path: Path, monkeypat
     def facts(epochs: int) -> list[EpochTrace]:
         _KNOWN.clear()
         config = RunConfig(system="ginex", dataset=dataset, epochs=epochs)
-        return TraceFacts(workload, config, Cache(tmp_path)).epochs()
+        return TraceFacts(workload, config, Cache(tmp_path / "cache")).epochs()
 
     first = facts(2)
     assert facts(3)[:2] == first

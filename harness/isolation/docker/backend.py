@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,15 +35,9 @@ _TRIAL_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Trial:
-    """Findings from a first container.
-
-    Attributes:
-        seccomp: profile to give to runs, None for the engine's own.
-        seccomp_from: origin of the seccomp profile, for the record.
-        io_uring: reason why a container gets no rings; empty where it gets them.
-        lock: method by which runs lock memory.
-        engine: versions and settings of the engine, for the record.
-    """
+    """Findings from a first container: `seccomp`, the profile to give to runs (None for the engine's own), its origin,
+    the reason why a container gets no io_uring rings (empty where it gets them), how runs lock memory, and the engine's
+    versions and settings, for the record."""
 
     image: Image
     seccomp: str | None
@@ -67,19 +62,13 @@ class Docker(Isolation):
             trial = _trial(wanted())
         except OutcoreError as error:
             return Availability(False, error.message, error.fix)
-        engine = trial.engine
-        if not engine["memory_limit"]:
-            return Availability(
-                False, "the engine cannot limit memory on this kernel", "boot with cgroup_enable=memory"
-            )
-        return Availability(True, trial.io_uring, "", engine["io_limits"], True)
+        if not trial.engine["memory_limit"]:
+            why = "the engine cannot limit memory on this kernel"
+            return Availability(False, why, "boot with cgroup_enable=memory")
+        return Availability(True, trial.io_uring, "", trial.engine["io_limits"], True)
 
     def create(self, run_id: str, limits: Limits) -> DockerCap:
-        """Create a cap; its container starts with the first command.
-
-        Raises:
-            HostError: no engine, no image.
-        """
+        """Create a cap; its container starts with the first command. Raises HostError: no engine, no image."""
         trial = _trial(wanted())
         caveats = list(self.caveats)
         if trial.io_uring:
@@ -123,24 +112,17 @@ class Docker(Isolation):
         removed = []
         for container in found:
             name = container.labels.get(f"{LABEL}.cap", "")
-            if not is_left_over(name):
-                continue
-            try:
-                with asking("remove a container"):
+            if is_left_over(name):
+                with suppress(HostError), asking("remove a container"):  # another orchestrator sweeps too
                     container.remove(force=True, v=True)
-            except HostError:
-                continue  # another orchestrator sweeps too
-            removed.append(name)
+                    removed.append(name)
         return sorted(removed)
 
 
 @functools.cache
 def _trial(image: str) -> Trial:
-    """Start a container as runs do and inspect it, once per process.
-
-    Raises:
-        OutcoreError: any obstacle to running a container here.
-    """
+    """Start a container as runs do and inspect it, once per process. Raises OutcoreError: any obstacle to running a
+    container here."""
     client = connect()
     found = find(client, image)
     with asking("say what it is"):
@@ -164,17 +146,16 @@ def _trial(image: str) -> Trial:
     # The trial runs Python, which a third party's image may lack and the host's image always has.
     tried = found if found.worker == () else find(client, HOST_IMAGE)
     lock = _lock(client, tried)
-    given = docker_seccomp.from_environment()
-    if given is not None:
+    if (given := docker_seccomp.from_environment()) is not None:
         return Trial(found, given, "OUTCORE_SECCOMP", _ring(client, tried, given)[0], lock, engine)
     reason, default = _ring(client, tried, None)
-    if not reason:
-        return Trial(found, None, "the engine's default", "", lock, engine)
-    if isinstance(default, HostError):
-        return Trial(found, None, "the engine's default", f"{reason}; {default.message}: {default.fix}", lock, engine)
-    derived = json.dumps(docker_seccomp.with_io_uring(default))
-    left, _ = _ring(client, tried, derived)
-    return Trial(found, derived, "the engine's default, with io_uring allowed", left, lock, engine)
+    if reason and not isinstance(default, HostError):
+        derived = json.dumps(docker_seccomp.with_io_uring(default))
+        left, _ = _ring(client, tried, derived)
+        return Trial(found, derived, "the engine's default, with io_uring allowed", left, lock, engine)
+    if reason:
+        reason = f"{reason}; {default.message}: {default.fix}"
+    return Trial(found, None, "the engine's default", reason, lock, engine)
 
 
 def _maps_users(info: dict[str, Any]) -> str:

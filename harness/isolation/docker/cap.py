@@ -5,6 +5,7 @@ cgroups before the command begins."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -13,9 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from harness.isolation import mounts
 from harness.isolation.base import Cap, IoStats, Limits, MemoryStats, Needs
+from harness.isolation.cgroup1 import V1Readings
+from harness.isolation.cgroup2 import V2Readings
 from harness.isolation.docker.engine import asking
-from harness.isolation.docker.groups import readings_of
 from harness.isolation.docker.image import find
 from harness.isolation.docker.options import Wanted
 from harness.isolation.files import read_text
@@ -45,21 +48,13 @@ class DockerCap(Cap):
         self._watcher: threading.Thread | None = None
 
     @property
-    def container_id(self) -> str:
-        """Engine's id of the container, empty before the start."""
-        return str(self._container.id) if self._container is not None else ""
-
-    @property
     def first_pid(self) -> int:
         """Host pid of the process that waits in the container."""
         return int(self._container.attrs["State"]["Pid"])
 
     def bring(self, needs: Needs) -> None:
-        """Declare the parts of the host that the work needs, before the first command.
-
-        Raises:
-            HostError: the image that contains the work is missing.
-        """
+        """Declare the parts of the host that the work needs, before the first command. Raises HostError: the image that
+        contains the work is missing."""
         self._wanted.needs = needs
         if needs.image:
             self._wanted.image = find(self._client, needs.image)
@@ -74,7 +69,7 @@ class DockerCap(Cap):
         self._start()
         folder = Path.cwd()
         carried = [
-            self.container_id,
+            str(self._container.id),
             str(folder) if self._wanted.shows(folder) else "/",
             *self._wanted.image.argv(argv),
         ]
@@ -97,11 +92,7 @@ class DockerCap(Cap):
         return [] if self._groups is None else [pid for pid in self._groups.pids() if pid != self.first_pid]
 
     def set_memory(self, limit_bytes: int | None) -> None:
-        """Change the limit of memory, and of memory with swap.
-
-        Raises:
-            HostError: the engine refuses.
-        """
+        """Change the limit of memory, and of memory with swap. Raises HostError: the engine refuses."""
         self._wanted.limits = Limits(limit_bytes, self._wanted.limits.io)
         if self._container is not None:
             with asking(f"limit memory to {limit_bytes} bytes"):
@@ -126,11 +117,10 @@ class DockerCap(Cap):
         return f"its container was ended from outside (exit code {code})"
 
     def close(self) -> None:
-        """End and remove the container; the last readings stay readable.
+        """End and remove the container; the last readings stay readable. Raises HostError: the engine cannot remove
+        it."""
+        import docker.errors
 
-        Raises:
-            HostError: the engine cannot remove it.
-        """
         with self._lock:
             if self._container is None:
                 return
@@ -139,8 +129,8 @@ class DockerCap(Cap):
             if self._input is not None:
                 self._input.close()
                 self._input = None
-            with asking("remove a container"):
-                _removed(self._container)
+            with asking("remove a container"), suppress(docker.errors.NotFound):
+                self._container.remove(force=True, v=True)
         if self._watcher is not None and self._watcher is not threading.current_thread():
             self._watcher.join()
 
@@ -194,10 +184,8 @@ class DockerCap(Cap):
         self._groups.memory()
         self._groups.io()
         self._groups.drop_cache()
-        try:
+        with suppress(docker.errors.APIError):  # it may have ended by itself
             self._container.kill()
-        except docker.errors.APIError:
-            pass  # it has ended by itself
         self._keep_state()
 
     def _keep_state(self) -> None:
@@ -219,10 +207,24 @@ class DockerCap(Cap):
             self._groups.release(int(bool(self._state.get("OOMKilled"))))
 
 
-def _removed(container: Any) -> None:
-    import docker.errors
+def readings_of(pid: int, proc: Path = Path("/proc")) -> Readings:
+    """Return the counters of the container with host process `pid`. Only resetting a peak needs a privilege: root.
+    Raises HostError: the container's cgroup is not visible here."""
+    own = mounts.groups_of(proc, pid)
+    memory, blkio, unified = mounts.v1("memory", proc), mounts.v1("blkio", proc), mounts.v2(proc)
+    if memory is not None:
+        io = _folder(blkio.mount, own.get("blkio", "")) if blkio else None
+        return V1Readings(_folder(memory.mount, own.get("memory", "")), io)
+    if unified is None:
+        raise HostError("no cgroup is mounted here", "mount -t cgroup2 none /sys/fs/cgroup")
+    return V2Readings(_folder(unified.mount, own.get("", "")))
 
-    try:
-        container.remove(force=True, v=True)
-    except docker.errors.NotFound:
-        pass
+
+def _folder(mount: Path, path: str) -> Path:
+    folder = Path(os.path.normpath(mount / path.lstrip("/")))
+    if path in ("", "/") or not folder.is_dir():
+        raise HostError(
+            "the container's cgroup cannot be seen from here: the engine runs in another machine or container",
+            "run Outcore on the host of the engine",
+        )
+    return folder

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,69 +20,50 @@ _START = "start it: systemctl start docker (or `dockerd` as root)"
 _INSTALL = "install one, like `apt-get install docker.io`, or set DOCKER_HOST to the socket of the one there is"
 
 
-def connect() -> Any:
-    """Return a `docker.DockerClient` for `$DOCKER_HOST`, or the host's usual socket.
+def _where() -> tuple[str, str]:
+    """Return the engine's address and the path of its socket, which is empty where it is not on this host."""
+    where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    parsed = urlparse(where)
+    return where, (parsed.path or "/") if parsed.scheme in ("unix", "http+unix") else ""
 
-    Raises:
-        HostError: no package, no engine, no permission for its socket, or an engine that is not on this host.
-    """
+
+def connect() -> Any:
+    """Return a `docker.DockerClient` for `$DOCKER_HOST`, or the host's usual socket. Raises HostError: no package, no
+    engine, no permission for its socket, or an engine that is not on this host."""
     try:
         import docker
     except ImportError as error:
         raise HostError("the Python package docker is not installed", "pip install docker") from error
-    where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
-    if urlparse(where).scheme not in ("unix", "http+unix"):
+    where, path = _where()
+    if not path:
         raise HostError(f"the Docker Engine at {where} is not on this host", "unset DOCKER_HOST")
     try:
+        # docker-py wraps the socket's error three layers deep, each in another class.
+        with socket.socket(socket.AF_UNIX) as tried:
+            tried.settimeout(_TIMEOUT_S)
+            tried.connect(path)
         return docker.from_env(version="auto", timeout=_TIMEOUT_S)
-    except Exception as error:  # docker-py wraps the socket's error three layers deep, each in another class
-        raise _unreachable(error, where) from error
+    except PermissionError as error:
+        fix = "join the group docker (usermod -aG docker $USER, then log in again), or run as root"
+        raise HostError(f"this user may not talk to the Docker Engine at {where}", fix) from error
+    except FileNotFoundError as error:
+        raise HostError(f"there is no Docker Engine here: {where} does not exist", _INSTALL) from error
+    except ConnectionRefusedError as error:
+        raise HostError(f"the Docker Engine does not answer at {where}", _START) from error
+    except Exception as error:
+        raise HostError(f"the Docker Engine at {where} cannot be used: {error}", _START) from error
 
 
 def socket_present() -> bool:
     """Return whether an engine can exist here: cheap enough to call before every series of runs."""
-    parsed = urlparse(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"))
-    return parsed.scheme in ("unix", "http+unix") and Path(parsed.path or "/").is_socket()
-
-
-def _unreachable(error: BaseException, where: str) -> HostError:
-    reason = _os_error(error)
-    code = reason.errno if reason else None
-    if code in (errno.EACCES, errno.EPERM):
-        return HostError(
-            f"this user may not talk to the Docker Engine at {where}",
-            "join the group docker (usermod -aG docker $USER, then log in again), or run as root",
-        )
-    if code == errno.ENOENT:
-        return HostError(f"there is no Docker Engine here: {where} does not exist", _INSTALL)
-    if code == errno.ECONNREFUSED:
-        return HostError(f"the Docker Engine does not answer at {where}", _START)
-    return HostError(f"the Docker Engine at {where} cannot be used: {error}", _START)
-
-
-def _os_error(error: BaseException | None) -> OSError | None:
-    """Return the operating system's own error, however deep it is wrapped in causes, contexts or arguments."""
-    seen: set[int] = set()
-    waiting: list[object] = [error]
-    while waiting:
-        one = waiting.pop()
-        if not isinstance(one, BaseException) or id(one) in seen:
-            continue
-        seen.add(id(one))
-        # requests' exceptions are OSErrors without a number.
-        if isinstance(one, OSError) and one.errno is not None:
-            return one
-        waiting += [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
-    return None
+    path = _where()[1]
+    return bool(path) and Path(path).is_socket()
 
 
 @contextmanager
 def asking(what: str) -> Iterator[None]:
-    """Turn docker-py's errors while the engine is asked to do `what` into a HostError.
-
-    Raises:
-        HostError: the engine's own message, and a fix where the cause is known.
-    """
+    """Turn docker-py's errors while the engine is asked to do `what` into a HostError, with the engine's own message
+    and a fix where the cause is known."""
     import docker.errors
     import requests.exceptions
 

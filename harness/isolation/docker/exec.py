@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 _GONE = 125
@@ -33,15 +34,11 @@ def run(container: str, folder: str, argv: list[str]) -> int:
     except docker.errors.APIError as error:
         print(f"outcore: cannot join {container[:12]}: {error.explanation}", file=sys.stderr)
         return _GONE
-    threading.Thread(target=_feed, args=(_plain(stream),), daemon=True).start()
+    threading.Thread(target=_feed, args=(getattr(stream, "_sock", stream),), daemon=True).start()
     for kind, data in frames_iter(stream, tty=False):
-        _write(2 if kind == 2 else 1, data)
+        while data:
+            data = data[os.write(2 if kind == 2 else 1, data) :]
     return _status(api, container, work)
-
-
-def _plain(stream: Any) -> socket.socket:
-    found: socket.socket = getattr(stream, "_sock", stream)
-    return found
 
 
 def _feed(target: socket.socket) -> None:
@@ -55,11 +52,6 @@ def _feed(target: socket.socket) -> None:
         return  # the command has ended, and reads no more
 
 
-def _write(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]
-
-
 def _status(api: Any, container: str, work: str) -> int:
     """Return the exit status noted by the engine, on a busy machine seconds after the output has ended; SIGKILL's where
     the container ended or was removed before that."""
@@ -67,11 +59,15 @@ def _status(api: Any, container: str, work: str) -> int:
 
     deadline = time.monotonic() + _NOTE_S
     while time.monotonic() < deadline:
-        up = _is_up(api, container)
-        try:
+        up = True
+        state: dict[str, Any] = {"Running": True}
+        with suppress(docker.errors.APIError):  # a busy engine that fails to answer is asked again
+            try:
+                up = bool(api.inspect_container(container)["State"]["Running"])
+            except docker.errors.NotFound:
+                up = False
+        with suppress(docker.errors.APIError):
             state = api.exec_inspect(work)
-        except docker.errors.APIError:
-            state = {"Running": True}
         if not state["Running"] and state["ExitCode"] is not None:
             return int(state["ExitCode"])
         if not up:
@@ -79,18 +75,6 @@ def _status(api: Any, container: str, work: str) -> int:
         time.sleep(0.02)
     print(f"outcore: the container engine has not told in {_NOTE_S:.0f} s how a command ended", file=sys.stderr)
     return _GONE
-
-
-def _is_up(api: Any, container: str) -> bool:
-    """Return whether the container runs; a busy engine that fails to answer is taken for yes."""
-    import docker.errors
-
-    try:
-        return bool(api.inspect_container(container)["State"]["Running"])
-    except docker.errors.NotFound:
-        return False
-    except docker.errors.APIError:
-        return True
 
 
 def main() -> None:

@@ -97,11 +97,7 @@ def _of_image(image: str) -> SystemInfo:
         name: (type(default), Field(default, description="the image's own")) for name, default in label.options.items()
     }
     return SystemInfo(
-        name=label.name,
-        paper=label.paper,
-        summary=label.summary,
+        **label.model_dump(exclude={"devices", "options"}),
         devices=tuple(label.devices),
-        faithful=label.faithful,
         options=create_model("ImageOptions", __base__=Options, **fields),
-        deterministic_counters=label.deterministic_counters,
     )

@@ -15,6 +15,7 @@ import os
 import sys
 import tarfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,11 +122,8 @@ def _make_host_image(client: Any) -> str:
 
 
 def _host_archive() -> bytes:
-    """Return an archive of empty folders with the host's links into /usr.
-
-    Raises:
-        HostError: the host keeps /bin and /lib apart from /usr.
-    """
+    """Return an archive of empty folders with the host's links into /usr. Raises HostError: the host keeps /bin and
+    /lib apart from /usr."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name in _FOLDERS:
@@ -155,16 +153,9 @@ def _host_paths() -> list[Path]:
     for path in code:
         found += [path.absolute(), path.resolve()]
     kept: list[Path] = []
-    seen = {path for path in found if path != Path("/") and _there(path)}
-    for path in sorted(seen, key=lambda path: len(path.parts)):
-        if not any(path.is_relative_to(other) for other in kept):
-            kept.append(path)
+    for path in sorted(set(found) - {Path("/")}, key=lambda path: len(path.parts)):
+        # A path that this user cannot see is of no use to the work either.
+        with suppress(OSError):
+            if path.exists() and not any(path.is_relative_to(other) for other in kept):
+                kept.append(path)
     return kept
-
-
-def _there(path: Path) -> bool:
-    """Return whether this user can see the path: a path that it cannot see is of no use to the work either."""
-    try:
-        return path.exists()
-    except OSError:
-        return False

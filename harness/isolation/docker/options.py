@@ -26,12 +26,6 @@ _FORWARDED = tuple(
     OMP_ MKL_ KMP_ GOMP_ OPENBLAS_ TORCH_ CUDA_VISIBLE NCCL_ MALLOC_ OUTCORE_ PYTHONHASHSEED LANG LC_ TZ
     """.split()
 )
-_THROTTLES = (
-    ("device_read_iops", "read_iops"),
-    ("device_read_bps", "read_bytes_per_s"),
-    ("device_write_iops", "write_iops"),
-    ("device_write_bps", "write_bytes_per_s"),
-)
 _GPU_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
 
@@ -122,11 +116,8 @@ class Wanted:
         return any(path.is_relative_to(shown) for shown, _ in self.mounts())
 
     def mounts(self) -> list[tuple[Path, bool]]:
-        """Return (path, read-only) of every mount, at the same path inside; writable wins.
-
-        Raises:
-            InputError: a path is missing.
-        """
+        """Return (path, read-only) of every mount, at the same path inside; writable wins. Raises InputError: a path is
+        missing."""
         found: dict[Path, bool] = dict.fromkeys(self.image.mounts(), True)
         found |= dict.fromkeys((path.absolute() for path in self.needs.read_only), True)
         # The targets of the dataset's links are needed as well.
@@ -150,22 +141,19 @@ def throttles(
     Raises:
         HostError: a device is missing.
     """
-    wanted: dict[str, IoLimit | None] = {}
-    for disk in disks(sys_) if count else ():
-        if (dev / disk.name).exists():
-            wanted[str(dev / disk.name)] = None
+    counted = [dev / disk.name for disk in disks(sys_)] if count else []
+    wanted = {str(node): IoLimit("") for node in counted if node.exists()}
     for limit in limits:
         name = (sys_ / "dev" / "block" / limit.device).resolve().name
         if not (dev / name).exists() or ":" in name:
             raise HostError(f"there is no device {limit.device} under /dev to limit", "name a whole disk")
         wanted[str(dev / name)] = limit
     options: dict[str, Any] = {}
-    for key, name in _THROTTLES:
-        rates = [(path, (getattr(limit, name) or 0) if limit else 0) for path, limit in wanted.items()]
-        # One kind of limit is enough to make the kernel count an unlimited disk.
-        asked = [(path, rate) for path, rate in rates if rate or (count and key == "device_read_iops")]
-        if asked:
-            options[key] = [{"Path": path, "Rate": rate} for path, rate in asked]
+    for path, limit in wanted.items():
+        for key, rate in limit.named("docker").items():
+            # One kind of limit is enough to make the kernel count an unlimited disk.
+            if rate or (count and key == "device_read_iops"):
+                options.setdefault(key, []).append({"Path": path, "Rate": rate or 0})
     return options
 
 

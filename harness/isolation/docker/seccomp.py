@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,14 @@ from harness.isolation.files import read_text
 from workloads.errors import HostError, InputError
 
 CALLS = ("io_uring_setup", "io_uring_enter", "io_uring_register")
-_ALLOW = "SCMP_ACT_ALLOW"
+ALLOW, DENY = "SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO"
 # Keys that a runtime's specification and an engine's profile share; other keys do not belong in a profile.
 _KEYS = ("defaultAction", "defaultErrnoRet", "architectures", "syscalls")
 
 
 def from_environment() -> str | None:
-    """Read the profile from the file named by `$OUTCORE_SECCOMP`; None where it names none.
-
-    Raises:
-        InputError: the file is missing, or is no profile.
-    """
+    """Read the profile from the file named by `$OUTCORE_SECCOMP`; None where it names none. Raises InputError: the file
+    is missing, or is no profile."""
     name = os.environ.get("OUTCORE_SECCOMP", "")
     if not name:
         return None
@@ -49,10 +47,8 @@ def engine_default(pid: int, proc: Path = Path("/proc")) -> dict[str, Any]:
     Raises:
         HostError: this user may not read it (root may), or the engine uses no profile.
     """
-    parent = next(
-        (line.split()[1] for line in read_text(proc / str(pid) / "status").splitlines() if line.startswith("PPid:")),
-        "0",
-    )
+    status = re.search(r"^PPid:\s*(\d+)", read_text(proc / str(pid) / "status"), re.MULTILINE)
+    parent = status[1] if status else "0"
     try:
         specification = json.loads((proc / parent / "cwd" / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -66,25 +62,9 @@ def engine_default(pid: int, proc: Path = Path("/proc")) -> dict[str, Any]:
     return {key: profile[key] for key in _KEYS if key in profile}
 
 
-def allows(profile: dict[str, Any], call: str) -> bool:
-    """Return whether a system call is allowed without conditions on its arguments."""
-    if any(call in rule["names"] and rule["action"] != _ALLOW for rule in profile["syscalls"]):
-        return False
-    named = any(call in rule["names"] and not rule.get("args") for rule in profile["syscalls"])
-    return named or profile["defaultAction"] == _ALLOW
-
-
-def with_io_uring(profile: dict[str, Any]) -> dict[str, Any]:
-    """Return `profile` with io_uring's calls allowed, and nothing else changed."""
-    return {**profile, "syscalls": [*_others(profile), {"names": list(CALLS), "action": _ALLOW}]}
-
-
-def without_io_uring(profile: dict[str, Any]) -> dict[str, Any]:
-    """Return `profile` with io_uring's calls denied (EPERM), as in engines from 25 on, to test runs without rings."""
-    denied = {"names": list(CALLS), "action": "SCMP_ACT_ERRNO"}
-    return {**profile, "syscalls": [*_others(profile), denied]}
-
-
-def _others(profile: dict[str, Any]) -> list[dict[str, Any]]:
+def with_io_uring(profile: dict[str, Any], action: str = ALLOW) -> dict[str, Any]:
+    """Return `profile` with io_uring's calls allowed, or denied (EPERM) as in engines from 25 on; nothing else
+    changes."""
     rules = [{**rule, "names": [name for name in rule["names"] if name not in CALLS]} for rule in profile["syscalls"]]
-    return [rule for rule in rules if rule["names"]]
+    own = {"names": list(CALLS), "action": action}
+    return {**profile, "syscalls": [*(rule for rule in rules if rule["names"]), own]}

@@ -8,9 +8,10 @@ import pytest
 
 from harness.isolation.base import IoLimit
 from harness.isolation.docker.backend import _maps_users
-from harness.isolation.docker.groups import readings_of
+from harness.isolation.docker.cap import readings_of
 from harness.isolation.docker.options import throttles
-from harness.isolation.docker.seccomp import CALLS, allows, engine_default, from_environment, with_io_uring
+from harness.isolation.docker.seccomp import CALLS, engine_default, from_environment, with_io_uring
+from tests.harness.isolation.docker_tools import allows
 from workloads.errors import HostError, InputError
 
 V2_FILES = {

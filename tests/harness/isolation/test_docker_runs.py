@@ -20,7 +20,7 @@ from harness.plan.experiment import PlannedRun, RunSettings, resolve
 from harness.records.record import Record
 from harness.run.orchestrator import execute
 from harness.run.series import Series
-from tests.harness.isolation.docker_tools import containers, needs_docker
+from tests.harness.isolation.docker_tools import allows, containers, needs_docker
 from tests.harness.run_tools import config, left_behind, share_cache
 from tests.support import make_tiny
 from workloads.dataset import Dataset
@@ -186,7 +186,7 @@ def test_where_io_uring_is_denied_the_reader_falls_back_and_the_verdict_says_so(
         subprocess.run(cap.command(["true"]), check=True)
         default = docker_seccomp.engine_default(cap.first_pid)
     file = tmp_path / "denying.json"
-    file.write_text(json.dumps(docker_seccomp.without_io_uring(default)))
+    file.write_text(json.dumps(docker_seccomp.with_io_uring(default, docker_seccomp.DENY)))
     monkeypatch.setenv("OUTCORE_SECCOMP", str(file))
     _trial.cache_clear()
     try:
@@ -208,12 +208,12 @@ def test_the_derived_profile_is_the_engines_own_with_io_uring_and_nothing_else(
     with Docker().create("profile", Limits(64 << 20)) as cap:
         subprocess.run(cap.command(["true"]), check=True)
         default = docker_seccomp.engine_default(cap.first_pid)
-    derived = docker_seccomp.with_io_uring(docker_seccomp.without_io_uring(default))
+    derived = docker_seccomp.with_io_uring(docker_seccomp.with_io_uring(default, docker_seccomp.DENY))
     names = {name for rule in default["syscalls"] for name in rule["names"]}
     kept = {name for rule in derived["syscalls"] for name in rule["names"]}
     assert names | set(docker_seccomp.CALLS) == kept and derived["defaultAction"] == default["defaultAction"]
-    assert docker_seccomp.allows(derived, "io_uring_enter") and docker_seccomp.allows(derived, "read")
-    assert not docker_seccomp.allows(derived, "add_key") and not docker_seccomp.allows(derived, "mount")
+    assert allows(derived, "io_uring_enter") and allows(derived, "read")
+    assert not allows(derived, "add_key") and not allows(derived, "mount")
     file = tmp_path / "derived.json"
     file.write_text(json.dumps(derived))
     monkeypatch.setenv("OUTCORE_SECCOMP", str(file))

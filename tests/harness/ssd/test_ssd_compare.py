@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.drives.compare import compare
+from harness.drives.compare import DriveComparison, compare
 from harness.drives.page import matrix, sentences, tables, write_page
 from harness.drives.prices import load_prices, price_of
-from harness.drives.sides import DriveComparison
 from harness.drives.whatif import Device, device_from, device_of
 from harness.records.record import Record
 from harness.ssd.drive import save_drive

@@ -205,9 +205,9 @@ def test_the_caller_is_who_called_sudo_unless_another_is_named(monkeypatch: pyte
     monkeypatch.setenv("SUDO_UID", "12345")
     monkeypatch.setenv("SUDO_GID", "23456")
     found = caller(None)
-    assert found is not None and (found.uid, found.gid) == (12345, 23456)
+    assert found is not None and (found.pw_uid, found.pw_gid) == (12345, 23456)
     named = caller("nobody")
-    assert named is not None and named.uid == NOBODY
+    assert named is not None and named.pw_uid == NOBODY
     assert caller("root") is None
     with pytest.raises(InputError, match="no user 'nobody-of-this-name'"):
         caller("nobody-of-this-name")

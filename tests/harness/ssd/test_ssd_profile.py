@@ -20,7 +20,7 @@ from harness.ssd import grid
 from harness.ssd.device import block_device
 from harness.ssd.drive import drive_path, read_drive, save_drive
 from harness.ssd.fio import FioJob, SteadyRule, best_engine, fio_path, parse_fio, run_fio
-from harness.ssd.measure import Wanted, _settings, precondition
+from harness.ssd.measure import Wanted, precondition
 from harness.ssd.testfile import check_folder, one_at_a_time, own_file, sweep
 from tests.harness.cap_tools import MIB, cold_file, on_disk
 from tests.harness.ssd.drives import make_drive
@@ -108,7 +108,7 @@ def test_a_stopped_profile_of_another_fio_is_not_gone_on_with(tmp_path: Path, mo
     found = []
     for version in ((3, 35), (3, 36)):
         monkeypatch.setattr("harness.ssd.fio.fio_version", lambda path, version=version: version)
-        found.append(_settings(Wanted(tmp_path), make_drive("mine").identity))
+        found.append(Wanted(tmp_path).settings(make_drive("mine").identity))
     assert found[0] != found[1]
 
 
@@ -150,7 +150,10 @@ def test_a_profile_serves_as_roofline(stopped: Stopped) -> None:
 
 @pytest.mark.parametrize(("mode", "most"), [("quick", 60), ("full", 15 * 60)])
 def test_a_profile_ends_in_time_on_a_drive_that_writes_300_mb_a_second(mode: Any, most: float) -> None:
-    assert grid.estimate_s(mode, grid.POINT_S[mode], grid.FILE_BYTES[mode]) < most
+    setup_s, ramp_s = 0.5, 0.2
+    points = len(grid.jobs(mode, Path("/"), 512, grid.POINT_S[mode]))
+    rest = grid.STEADY_S[mode] + 2 + grid.FILE_BYTES[mode] / 300e6
+    assert points * (grid.POINT_S[mode] + ramp_s + setup_s) + rest < most
 
 
 def test_the_full_grid_has_every_size_and_depth() -> None:
