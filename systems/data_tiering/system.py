@@ -17,8 +17,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from systems.data_tiering.reorder import ReorderFacts, reorder
-from systems.engine.loading.cache_loader import Sample
-from systems.engine.loading.cached_system import CacheFacts, CacheOptions, RankingName, highest
+from systems.engine.loading.cached_system import CacheFacts, CacheOptions, RankingName, Sample, highest
 from systems.engine.loading.host_features import RowFile, feature_rows
 from systems.engine.loading.zero_copy import ZeroCopySystem
 from systems.engine.store.artefacts import Prepared, identity, prepare

@@ -7,9 +7,10 @@ from typing import ClassVar, TypedDict
 import torch
 from pydantic import Field
 
+from systems.engine.dgl.bridge import Fetch
 from systems.engine.dgl.system import DglSystem, SamplerOption
 from systems.engine.io.reader import Granularity, ReadStats, RowReader
-from systems.engine.loading.cached_system import CacheFacts, SamplingOptions
+from systems.engine.loading.cached_system import CacheFacts, LoadingRun, SamplingOptions
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.host_features import HostFeatures, RowFile
 from systems.interface import Counters, Forecast, PlanItem, SystemInfo, Trace
@@ -48,42 +49,6 @@ def reader_arguments(source: RowFile, options: DglOnDiskOptions) -> ReaderArgume
     }
 
 
-class DiskRows:
-    """Rows of a file, each read by itself, at most `most` in one call."""
-
-    def __init__(self, source: RowFile, options: DglOnDiskOptions, most: int) -> None:
-        dtype = torch_dtype(source.dtype)
-        # One table suffices, since loading waits for training; a new one for each mini-batch would fragment the heap.
-        self._table = aligned_host_tensor(most * source.row_bytes).view(dtype).view(most, source.dim)
-        self._reader = RowReader(source.path, **reader_arguments(source, options))
-        self._stats = ReadStats()
-        self.mode = self._reader.mode
-
-    def fetch(self, ids: torch.Tensor) -> torch.Tensor:
-        """Read rows `ids` (int64 [n]) as [n, dim] on the host, valid until the next call."""
-        rows = self._table[: len(ids)]
-        self._stats.add(self._reader.read(ids, rows))
-        return rows
-
-    def begin(self) -> None:
-        """Reset the counts."""
-        self._stats = ReadStats()
-
-    def counts(self, counters: Counters) -> None:
-        """Set the epoch's reads in `counters`."""
-        stats = self._stats
-        counters.io_requests = stats.requests
-        counters.bytes_read = stats.bytes_read
-        counters.bytes_useful = stats.bytes_useful
-        counters.requests_by_size = dict(stats.requests_by_size)
-        counters.queue_depth = self._reader.depth
-
-    def close(self) -> None:
-        """Close the file and free the rows."""
-        self._reader.close()
-        self._table = torch.empty(0)
-
-
 class DglOnDisk(DglSystem):
     """DGL over a memory-mapped graph and rows on disk."""
 
@@ -97,6 +62,8 @@ class DglOnDisk(DglSystem):
     )
     options: DglOnDiskOptions
 
+    _reader: RowReader | None = None
+    _stats = ReadStats()
     _mode = "not prepared"
 
     def _staging_items(self) -> tuple[PlanItem, ...]:
@@ -109,10 +76,43 @@ class DglOnDisk(DglSystem):
     def _make_features(self) -> HostFeatures | None:
         return None
 
-    def _storage(self, features: HostFeatures | None) -> DiskRows:
-        rows = DiskRows(self._rows, self.options, self._bounds.max_nodes)
-        self._mode = rows.mode
+    def _prepare_gathering(self) -> None:
+        source, most = self._rows, self._bounds.max_nodes
+        # One table suffices, since loading waits for training; a new one for each mini-batch would fragment the heap.
+        memory = aligned_host_tensor(most * source.row_bytes)
+        self._table = memory.view(torch_dtype(source.dtype)).view(most, source.dim)
+        self._reader = RowReader(source.path, **reader_arguments(source, self.options))
+        self._mode = self._reader.mode
+
+    def _source(self, run: LoadingRun) -> Fetch:
+        if run.start == 0:
+            self._stats = ReadStats()
+        return self._fetch
+
+    def _fetch(self, ids: torch.Tensor) -> torch.Tensor:
+        """Read rows `ids` (int64 [n]) as [n, dim] on the host, each by itself; valid until the next call."""
+        assert self._reader is not None
+        rows = self._table[: len(ids)]
+        self._stats.add(self._reader.read(ids, rows))
         return rows
+
+    def counters(self) -> Counters:
+        """Return the base's counts and the reads."""
+        stats, counters = self._stats, super().counters()
+        if self._reader is not None:
+            counters.io_requests = stats.requests
+            counters.bytes_read = stats.bytes_read
+            counters.bytes_useful = stats.bytes_useful
+            counters.requests_by_size = dict(stats.requests_by_size)
+            counters.queue_depth = self._reader.depth
+        return counters
+
+    def close(self) -> None:
+        """Close the base and the file, and free the rows."""
+        super().close()
+        if self._reader is not None:
+            self._reader.close()
+            self._reader, self._table = None, torch.empty(0)
 
     def facts(self) -> CacheFacts:
         """Return the base's facts and the read mode."""

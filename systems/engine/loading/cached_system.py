@@ -2,34 +2,44 @@
 
 `pagraph`, `pagraph+pp`, `dgl`, `dgl+cache` and `dgl+pp` differ in their options: sampler and gather (our threads or
 DGL), rows (features or first-layer aggregates), with a cache or without.
+
+Each mini-batch is sampled and looked up in the cache; its misses are gathered and copied to the device. A limited
+number of mini-batches may be between the start of loading and the end of training: with one, loading waits for the
+previous mini-batch's training, like DGL's loader; with more, sampling, loading and training overlap (PaGraph, Section
+3.3). Rows that miss the cache go into a ring of rows beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_validator
+import torch
+from pydantic import AfterValidator, Field
 
 from systems.engine.io.topology import DatasetFiles, indptr_item, loaded, map_item, sampling_items
-from systems.engine.loading.cache_loader import CacheLoader, Gatherer, HostGatherer, Sample
-from systems.engine.loading.device_cache import CacheSizes, DeviceCache, check_share, plan_cache
+from systems.engine.loading.device_cache import CacheSizes, DeviceCache, Lookup, check_share, plan_cache
+from systems.engine.loading.gather_loader import check_size, torch_dtype
 from systems.engine.loading.host_features import HostFeatures, HostStore, RowFile, feature_rows
+from systems.engine.loading.pipeline import Channel, Drained, Pipeline
+from systems.engine.loading.row_ring import RowRing
 from systems.engine.rank import ranking
 from systems.engine.store.artefacts import Prepared, identity, prepare
-from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, Trace, auto
+from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, Trace, auto, size
 from workloads.dataset import Dataset
+from workloads.feature_table import Table
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.bounds import Bounds, batch_bounds
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
-from workloads.units import format_bytes, parse_bytes
+from workloads.units import format_bytes
 
 Ids = npt.NDArray[np.int64]
+Sample = Callable[[int, int, Ids], SampledBatch]
 RankingName = ranking.Method
 # Bytes a node for ranking: score and order, with the copies made by sorting.
 _RANKING_BYTES = 40
@@ -60,30 +70,15 @@ class LoaderOptions(SamplingOptions):
 class CacheOptions(LoaderOptions):
     """Options of the static cache in device memory (PaGraph, Sections 3.1 and 4)."""
 
-    cache: str = Field(
+    cache: Annotated[str, AfterValidator(check_share)] = Field(
         "auto",
         description="`auto`: device memory free after the first mini-batch, minus the reserve; a share of the rows, as "
         "0.25x; or a size such as 32MiB; 0x: none",
     )
-    reserve: str = Field(
+    reserve: str = size(
         "auto", description="device memory left free; `auto`: an eleventh, 1 GiB at most (the paper's 1 GB of 11 GB)"
     )
     ranking: RankingName = Field("out-degree", description="which rows are cached: those of highest score")
-
-    @field_validator("cache")
-    @classmethod
-    def _cache(cls, value: str) -> str:
-        return check_share(value)
-
-    @field_validator("reserve")
-    @classmethod
-    def _reserve(cls, value: str) -> str:
-        if value != "auto":
-            try:
-                parse_bytes(value, "reserve")
-            except Exception as error:
-                raise ValueError(f"{error}; or write auto") from None
-        return value
 
 
 class CacheFacts(Facts):
@@ -119,6 +114,43 @@ def highest(prepared: Prepared, k: int) -> Ids:
     return np.array(order[:k], dtype=np.int64)
 
 
+@dataclass(frozen=True)
+class LoadingRun:
+    """Some of an epoch's mini-batches that are being loaded.
+
+    Attributes:
+        start: number of the first mini-batch.
+        seeds: seed nodes of each.
+        turns: an item for each mini-batch that may begin to load; its training gives the item back.
+        ring: free rows beside the cache.
+    """
+
+    epoch: int
+    start: int
+    seeds: Sequence[Ids]
+    pipe: Pipeline
+    turns: Channel[int]
+    ring: RowRing
+
+
+@dataclass
+class GatheredBatch:
+    """A mini-batch whose missing rows are in host memory.
+
+    Attributes:
+        found: its cache hits and misses.
+        rows: [m, dim], the rows of `found.misses`; None if they are in the device's table already, from `start` on.
+        start: first row of the ring that holds them.
+        on_copied: called once the rows have been copied away.
+    """
+
+    sampled: SampledBatch
+    found: Lookup
+    rows: torch.Tensor | None
+    start: int = 0
+    on_copied: Callable[[], None] | None = None
+
+
 class CachedSystem(System):
     """System with features in host memory. With `host_store=mapped` features and graph may exceed memory.
 
@@ -127,11 +159,13 @@ class CachedSystem(System):
     """
 
     options: SamplingOptions
-    loader: ClassVar[type[CacheLoader]] = CacheLoader
 
-    _loader: CacheLoader | None = None
+    _sample: Sample | None = None
     _cache: DeviceCache | None = None
     _features: HostFeatures | None = None
+    _pipeline: Pipeline | None = None
+    _staging_buffers: Sequence[torch.Tensor] = ()
+    _asked = _loaded = 0
     _prepared: tuple[Prepared, ...] = ()
 
     @property
@@ -281,7 +315,7 @@ class CachedSystem(System):
         self._prepared = ()
         self._check_workload()
         if self.runtime.stages == "sample":
-            self._loader = self._make_loader(self._make_sample(), None)
+            self._sample = self._make_sample()
             return
         feature_rows(self.workload).check()
         chosen = self._rank()
@@ -289,7 +323,8 @@ class CachedSystem(System):
         sample = self._make_sample()
         self._features = self._make_features()
         self._cache = DeviceCache(self.runtime.accelerator, self._sizes, lambda k: self._cached_rows(chosen, k))
-        self._loader = self._make_loader(sample, self._make_gatherer(self._features, self._cache))
+        self._prepare_gathering()
+        self._sample = sample
 
     def _rank(self) -> Prepared | None:
         """Return the order in which rows are cached, or None without a cache."""
@@ -338,50 +373,139 @@ class CachedSystem(System):
     def _make_features(self) -> HostFeatures | None:
         return HostFeatures(self._rows, self._store, group=self.runtime.group)
 
-    def _make_gatherer(self, features: HostFeatures | None, cache: DeviceCache) -> Gatherer:
-        assert features is not None
-        return HostGatherer(
-            features,
-            cache,
-            self.runtime,
-            self.clock,
-            threads=self._threads,
-            staging=self._staging,
-            rows=self._bounds.max_nodes,
-        )
-
-    def _make_loader(self, sample: Sample, gatherer: Gatherer | None) -> CacheLoader:
-        def checked(epoch: int, index: int, nodes: Ids) -> SampledBatch:
-            if self._mapped:
-                self._files.check()
-            return sample(epoch, index, nodes)
-
-        return self.loader(
-            self.info.name,
-            self.runtime,
-            self.clock,
-            checked,
-            self._cache,
-            gatherer,
-            self._features,
-            ahead=self._ahead,
-            largest=self._bounds.max_nodes,
-            workers=self._workers,
-            waiting=self._waiting,
-            threads=self._threads,
-            tier=self._features.tier() if self._features else "",
-            aggregated=self.aggregated,
-        )
+    def _prepare_gathering(self) -> None:
+        """Allocate the buffers into which missing rows are gathered; on the processor the cache's table has them."""
+        accelerator, rows, dim = self.runtime.accelerator, self._bounds.max_nodes, self._rows.dim
+        if accelerator.kind != "cpu":
+            raw = [accelerator.host_buffer(rows * self._rows.row_bytes) for _ in range(self._staging)]
+            self._staging_buffers = [one.view(torch_dtype(self._rows.dtype)).view(rows, dim) for one in raw]
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """Yield the mini-batches of epoch `k`, in the seed plan's order."""
-        if self._loader is None:
+        """Yield the mini-batches of epoch `k`, in the seed plan's order; errors of any thread are raised here."""
+        if self._sample is None:
             raise RuntimeError("prepare() comes before epoch()")
-        return self._loader.epoch(k, make_seed_plan(self.workload).batches(k))
+        return self._epoch(k, make_seed_plan(self.workload).batches(k))
+
+    def _epoch(self, k: int, seeds: Sequence[Ids]) -> Iterator[Batch]:
+        self._asked = self._loaded = 0
+        start = 0
+        if self._cache is not None and not self._cache.is_final and self._features is not None:
+            # The first mini-batch alone shows how much device memory training takes (PaGraph, Section 4).
+            yield from self._run(k, seeds[:1], 0)
+            with self.clock.stage("data_prep"):
+                self._cache.fill_rest(self._features, self._threads)
+            start = 1
+        yield from self._run(k, seeds[start:], start)
+
+    def _run(self, k: int, seeds: Sequence[Ids], start: int) -> Iterator[Batch]:
+        with Pipeline(self.info.name) as pipe:
+            self._pipeline = pipe
+            sampled: Channel[SampledBatch] = pipe.channel(self._waiting, ordered=True)
+
+            def sample(number: int, nodes: Ids) -> SampledBatch:
+                assert self._sample is not None
+                with self.clock.stage("sample", start + number):
+                    if self._mapped:
+                        self._files.check()
+                    return self._sample(k, start + number, nodes)
+
+            pipe.stage("sample", self._workers, sample, () if self._gathering_samples else seeds, sampled)
+            if self._cache is None:
+                for structure in pipe.results(sampled):
+                    yield Batch(structure, None)
+                return
+            run = LoadingRun(k, start, seeds, pipe, pipe.filled(range(self._ahead)), RowRing(self._cache.buffer_rows))
+            pipe.on_stop(run.ring.stop)
+            loaded: Channel[GatheredBatch] = pipe.channel(1)
+            ready: Channel[Batch] = pipe.channel(1)
+            pipe.stage("extract", 1, lambda _, item: item, self._gathered(run, self._checked(sampled)), loaded)
+            pipe.stage("transfer", 1, lambda _, item: self._transfer(item, run), loaded, ready)
+            yield from pipe.results(ready)
+
+    @property
+    def _gathering_samples(self) -> bool:
+        """Whether `_gathered` samples too, instead of the sampling threads."""
+        return False
+
+    def _checked(self, sampled: Channel[SampledBatch]) -> Iterator[SampledBatch]:
+        while True:
+            try:
+                _, structure = sampled.get()
+            except Drained:
+                return
+            check_size(structure, self._bounds.max_nodes)
+            yield structure
+
+    def _gathered(self, run: LoadingRun, sampled: Iterator[SampledBatch]) -> Iterator[GatheredBatch]:
+        """Yield every mini-batch with its missing rows, gathered by many threads into staging buffers or the table.
+
+        Runs on one thread; takes an item of `run.turns` before each mini-batch.
+        """
+        cache, features = self._cache, self._features
+        assert cache is not None and features is not None
+        free = run.pipe.filled(self._staging_buffers)
+        while True:
+            run.turns.get()
+            structure = next(sampled, None)
+            if structure is None:
+                return
+            found = cache.lookup(structure.nodes)
+            count = len(found.misses)
+            if self._staging_buffers:
+                _, buffer = free.get()
+                rows = buffer[:count]
+                item = GatheredBatch(structure, found, rows, on_copied=partial(free.give_back, buffer))
+            else:
+                start = run.ring.take(count)
+                rows = cache.buffer(start, count)
+                item = GatheredBatch(structure, found, None, start)
+            with self.clock.stage("extract", structure.index):
+                features.gather(structure.nodes[found.misses], rows.numpy(), self._threads)
+            yield item
+
+    def _transfer(self, item: GatheredBatch, run: LoadingRun) -> Batch:
+        sampled, count = item.sampled, len(item.found.misses)
+        self._asked += sampled.num_nodes
+        self._loaded += count
+        table, rows, held = self._place(item, run.ring)
+
+        def give_back() -> None:
+            if held is not None:
+                run.ring.give_back(held, count)
+            run.turns.give_back(0)
+
+        return Batch(sampled, table, rows, first_layer_aggregated=self.aggregated, on_release=give_back)
+
+    def _place(self, item: GatheredBatch, ring: RowRing) -> tuple[Table, torch.Tensor | None, int | None]:
+        """Copy the missing rows to the device; return the batch's table, alias list, and start row in the ring."""
+        assert self._cache is not None
+        cache, alias, misses = self._cache, item.found.alias, item.found.misses
+        accelerator, start = self.runtime.accelerator, item.start
+        if item.rows is not None:
+            if accelerator.kind == "cpu" and not cache.rows:
+                return item.rows, None, None
+            start = ring.take(len(misses))
+            index = item.sampled.index
+            with self.clock.stage("transfer", index):
+                accelerator.copy(cache.buffer(start, len(misses)), item.rows, batch=index).wait()
+            if item.on_copied is not None:
+                item.on_copied()
+        if not cache.rows:
+            return cache.buffer(start, len(misses)), None, start
+        alias[misses] = cache.rows + start + np.arange(len(misses))
+        return cache.table, torch.from_numpy(alias), start
 
     def counters(self) -> Counters:
-        """Return hits in the device cache; misses come from host memory or through the page cache."""
-        return self._loader.counters(self._rows.row_bytes) if self._loader is not None else Counters()
+        """Return hits in the device cache; misses come from host memory, through the page cache or from disk."""
+        hits, tier = {"device": self._asked - self._loaded}, self._features.tier() if self._features else ""
+        if tier:
+            hits[tier] = self._loaded
+        return Counters(
+            rows=self._asked,
+            hits=hits,
+            misses=0 if tier else self._loaded,
+            bytes_loaded=self._loaded * self._rows.row_bytes,
+        )
 
     def files(self) -> list[Path]:
         """List the files of prepared artefacts, which the run reads."""
@@ -417,9 +541,10 @@ class CachedSystem(System):
 
     def close(self) -> None:
         """End the threads, free the device table, drop the arrays."""
-        loader, self._loader = self._loader, None
-        if loader is not None:
-            loader.close()
+        self._sample = None
+        if self._pipeline is not None:
+            self._pipeline.close()
+        self._staging_buffers = ()
         cache, self._cache = self._cache, None
         if cache is not None:
             cache.close()

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from systems.engine.loading.aggregate import AggregateFacts, aggregate_first_layer
-from systems.engine.loading.cache_loader import Sample
-from systems.engine.loading.cached_system import CachedSystem
+from systems.engine.loading.cached_system import CachedSystem, Sample
 from systems.engine.loading.host_features import RowFile
 from systems.engine.store.artefacts import identity, prepare
 from systems.interface import Expectation, Options, PlanItem
@@ -35,16 +34,14 @@ _FILE = "first_layer.npy"
 _DATA_OFFSET = 4096
 
 
-class SeedsOnly:
-    """Sampler for an aggregated one-layer model: seed nodes without a hop."""
+def seeds_only(labels: npt.NDArray[np.int64]) -> Sample:
+    """Make the sampler of an aggregated one-layer model: seed nodes with their labels, without a hop."""
 
-    def __init__(self, labels: npt.NDArray[np.int64]) -> None:
-        self._labels = labels
+    def sample(epoch: int, index: int, nodes: Ids) -> SampledBatch:
+        own = np.asarray(labels[nodes], dtype=np.int64)
+        return SampledBatch(epoch=epoch, index=index, nodes=nodes, num_seeds=len(nodes), blocks=(), labels=own)
 
-    def sample(self, epoch: int, index: int, nodes: Ids) -> SampledBatch:
-        """Return the seed nodes with their labels."""
-        labels = np.asarray(self._labels[nodes], dtype=np.int64)
-        return SampledBatch(epoch=epoch, index=index, nodes=nodes, num_seeds=len(nodes), blocks=(), labels=labels)
+    return sample
 
 
 class FirstLayerSystem(CachedSystem):
@@ -108,7 +105,7 @@ class FirstLayerSystem(CachedSystem):
     def _sample_of(
         self, indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any], labels: npt.NDArray[np.int64]
     ) -> Sample:
-        return super()._sample_of(indptr, indices, labels) if self._hops else SeedsOnly(labels).sample
+        return super()._sample_of(indptr, indices, labels) if self._hops else seeds_only(labels)
 
     @classmethod
     def oracle(cls, workload: Workload, options: Options) -> Expectation | None:
@@ -116,7 +113,7 @@ class FirstLayerSystem(CachedSystem):
         dataset = workload.dataset
         indptr, indices, labels = dataset.load("indptr"), dataset.load("indices"), dataset.load("labels")
         hops = len(workload.sampler.fanout) - 1
-        sample: Sample = SeedsOnly(labels).sample
+        sample = seeds_only(labels)
         if hops:
             sample = make_sampler(workload, indptr=indptr, indices=indices, labels=labels, hops=hops).sample
         nodes = np.arange(dataset.num_nodes)

@@ -36,6 +36,16 @@ def torch_dtype(dtype: np.dtype[np.generic]) -> torch.dtype:
     return {"float32": torch.float32, "float16": torch.float16}[dtype.name]
 
 
+def check_size(sampled: SampledBatch, largest: int) -> None:
+    """Raise BudgetError if a mini-batch has more than the `largest` nodes that the plan holds."""
+    if sampled.num_nodes > largest:
+        raise BudgetError(
+            f"mini-batch {sampled.index} of epoch {sampled.epoch} has {sampled.num_nodes} nodes, the plan holds "
+            f"{largest}",
+            "report this: the bound of the largest mini-batch is wrong",
+        )
+
+
 @dataclass(frozen=True)
 class Tables:
     """Number of a loader's tables on the host and on the device, each for the largest mini-batch's rows."""
@@ -197,7 +207,7 @@ class GatherLoader:
         turnstile = pipe.turnstile()
 
         def extract(number: int, structure: SampledBatch) -> Batch:
-            self._check(structure)
+            check_size(structure, self.tables.rows)
             turnstile.enter(number)
             _, table = free.get()
             turnstile.leave()
@@ -218,14 +228,6 @@ class GatherLoader:
     def _sample(self, epoch: int, index: int, nodes: npt.NDArray[np.int64]) -> SampledBatch:
         with self.clock.stage("sample", index):
             return self.around_sample(lambda: self.sampler.sample(epoch, index, nodes))
-
-    def _check(self, sampled: SampledBatch) -> None:
-        if sampled.num_nodes > self.tables.rows:
-            raise BudgetError(
-                f"mini-batch {sampled.index} of epoch {sampled.epoch} has {sampled.num_nodes} nodes, the plan holds "
-                f"{self.tables.rows}",
-                "report this: the bound of the largest mini-batch is wrong",
-            )
 
     def _transfer(self, batch: Batch, free: Channel[torch.Tensor]) -> Batch:
         _, table = free.get()
