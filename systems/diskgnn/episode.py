@@ -24,10 +24,11 @@ from systems.diskgnn.search import Search, ShapeCost, Space, feature_reads
 from systems.diskgnn.structure import ADDRESSES, Levels, address_arrays, graph_arrays
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
+from systems.engine.io.regions import RegionIndex
 from systems.engine.io.topology import mapped_sampler, row_bytes
 from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.store.artefacts import Prepared, identity, prepare
-from systems.engine.store.batch_store import BatchIndex, BatchReader, BatchWriter
+from systems.engine.store.batch_store import BatchReader, BatchWriter
 from systems.engine.store.packed_store import PackedWriter, arrays_bytes, packed_bytes, rows_bytes
 from systems.engine.store.packing import RowTable
 from systems.interface import Runtime, StageClock
@@ -181,7 +182,7 @@ class Episodes:
             depth=self._options.request_depth,
         )
 
-    def _sample(self, path: Path, epochs: tuple[int, ...], counts: AccessCounts) -> tuple[Ids, BatchIndex]:
+    def _sample(self, path: Path, epochs: tuple[int, ...], counts: AccessCounts) -> tuple[Ids, RegionIndex]:
         """Sample all mini-batches to disk, counting accesses; return the bytes of each graph, and the index."""
         workload = self._workload
         sampler, plan = mapped_sampler(workload), make_seed_plan(workload)
@@ -204,7 +205,7 @@ class Episodes:
                     counts.add(batch.nodes)
                     graph_bytes[number] = arrays_bytes(graph_arrays(batch))
                     writer.append(batch)
-            return graph_bytes, writer.close(save_index=False)
+            return graph_bytes, writer.close()
         except BaseException:
             writer.abandon()
             raise
@@ -241,7 +242,7 @@ class _Layout:
     """Layout of one episode's samples: searched, then written."""
 
     def __init__(
-        self, episodes: Episodes, cold: ColdSamples, slots: Slots, levels: Levels, graph_bytes: Ids, index: BatchIndex
+        self, episodes: Episodes, cold: ColdSamples, slots: Slots, levels: Levels, graph_bytes: Ids, index: RegionIndex
     ) -> None:
         self._episodes = episodes
         self._options = episodes._options
@@ -252,7 +253,7 @@ class _Layout:
         self._where = by_node(len(slots))
         self._sampling_only = episodes._runtime.stages == "sample"
         self._graph_bytes = graph_bytes
-        self._accesses = int(index.num_nodes.sum())
+        self._accesses = int(index.counts.sum())
         order = np.flatnonzero(slots >= 0) if not self._sampling_only else np.empty(0, dtype=np.int64)
         #: int64, nodes in memory, hottest first.
         self.ranked: Ids = order[np.argsort(slots[order], kind="stable")]
@@ -344,8 +345,8 @@ class _Layout:
 
 
 @contextmanager
-def _reading(path: Path, index: BatchIndex) -> Iterator[BatchReader]:
-    reader = BatchReader(path, index=index)
+def _reading(path: Path, index: RegionIndex) -> Iterator[BatchReader]:
+    reader = BatchReader(path, index)
     try:
         yield reader
     finally:

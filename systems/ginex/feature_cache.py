@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from systems.engine.io.direct_files import padded
 from systems.engine.io.memory import aligned_empty, madvise
-from systems.engine.io.regions import padded
 from systems.engine.io.topology import row_bytes
 from systems.engine.loading.gather_loader import torch_dtype
 from workloads.workload import Workload

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from systems.engine.cache.changeset import ChangesetPlan
 from systems.engine.cache.neighbour_cache import NeighbourCache, NeighbourCachePlan
+from systems.engine.io.direct_files import padded
 from systems.engine.io.reader import RowReader
-from systems.engine.io.regions import padded
 from systems.engine.io.row_reads import reader_arguments
 from systems.engine.io.topology import indptr_item, list_threads_bytes, map_item, row_bytes, sampling_items
 from systems.engine.loading.gather_loader import Tables, plan_tables

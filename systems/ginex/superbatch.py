@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from systems.engine.cache.changeset import Changeset
-from systems.engine.io.regions import Index, RegionReader, RegionWriter
-from systems.engine.store.batch_store import BatchIndex, BatchReader, BatchWriter
+from systems.engine.io.regions import RegionIndex, RegionReader, RegionWriter
+from systems.engine.store.batch_store import BatchReader, BatchWriter
 from workloads.sampling.batch import SampledBatch
 
 Ids = npt.NDArray[np.int64]
@@ -87,7 +87,7 @@ class Superbatch:
         self._batches: BatchReader | None = None
         self._changes: RegionReader | None = None
         self._initial: RegionReader | None = None
-        self._writers: list[BatchWriter | RegionWriter] = []
+        self._writers: list[RegionWriter] = []
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -104,14 +104,14 @@ class Superbatch:
 
     def sampled(self, writer: BatchWriter) -> None:
         """Close `writer`, which has all mini-batches, and open its file for reading."""
-        index: BatchIndex = writer.close(save_index=False, sync=False)
+        index = writer.close(sync=False)
         self._files.wrote(index.nbytes)
-        self._batches = BatchReader(self._paths["batches"], index=index)
+        self._batches = BatchReader(self._paths["batches"], index)
 
     @property
     def sizes(self) -> Ids:
         """int64 [batches], nodes of each mini-batch."""
-        return _opened(self._batches).index.num_nodes
+        return _opened(self._batches).index.counts
 
     def nodes(self, i: int) -> Ids:
         """Return the node ids of the `i`-th mini-batch, for planning."""
@@ -122,22 +122,22 @@ class Superbatch:
     def write_initial(self, pieces: Iterator[tuple[Ids, Ints]]) -> None:
         """Write the rows to read into the initial cache: nodes and their slots."""
         index = self._write("initial", ((nodes.astype(np.uint32), [slots]) for nodes, slots in pieces))
-        self._initial = RegionReader(self._paths["initial"], index=index, what="initial cache, piece")
+        self._initial = RegionReader(self._paths["initial"], index, what="initial cache, piece")
 
     def write_changes(self, changes: Iterator[Changeset]) -> None:
         """Write the changesets, in order."""
         index = self._write("changes", ((c.slots, [c.in_positions, c.in_slots]) for c in changes))
-        self._changes = RegionReader(self._paths["changes"], index=index, what="changeset")
+        self._changes = RegionReader(self._paths["changes"], index, what="changeset")
 
     def _write(
         self, part: str, regions: Iterator[tuple[npt.NDArray[np.generic], list[npt.NDArray[np.int32]]]]
-    ) -> Index:
+    ) -> RegionIndex:
         writer = RegionWriter(self._paths[part], fix=_FIX)
         self._writers.append(writer)
         for head, body in regions:
-            writer.append(head, body)
+            writer.append_region(head, body)
         self._files.wrote(writer.nbytes)
-        return writer.close(save_index=False, sync=False)
+        return writer.close(sync=False)
 
     @property
     def initial_pieces(self) -> int:
@@ -147,7 +147,7 @@ class Superbatch:
     def initial_rows(self, piece: int) -> tuple[Ids, Ints]:
         """Return the nodes of one piece of the initial cache, ascending, and their slots."""
         reader = _opened(self._initial)
-        head, body = reader.read(piece)
+        head, body = reader.read_region(piece)
         self._files.loaded(reader.nbytes_of(piece), in_loop=False)
         return head.view(np.uint32).astype(np.int64), body.view(np.int32)
 
@@ -160,7 +160,7 @@ class Superbatch:
     def changeset(self, i: int) -> Changeset:
         """Read the changeset of the `i`-th mini-batch."""
         reader = _opened(self._changes)
-        head, body = reader.read(i)
+        head, body = reader.read_region(i)
         self._files.loaded(reader.nbytes_of(i), in_loop=True)
         entering = body.view(np.int32).reshape(2, -1)
         return Changeset(head.view(np.int32), entering[0], entering[1])

@@ -23,9 +23,10 @@ import numpy.typing as npt
 from systems import _native
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
+from systems.engine.io.regions import RegionIndex
 from systems.engine.io.topology import mapped_sampler, row_bytes
 from systems.engine.loading.pipeline import Channel, Pipeline
-from systems.engine.store.batch_store import BatchIndex, BatchWriter
+from systems.engine.store.batch_store import BatchWriter
 from systems.engine.store.packing import RowTable
 from systems.interface import Runtime, StageClock
 from systems.outcore.cost import GroupSeconds, gap_bytes, predict
@@ -77,7 +78,7 @@ class Group:
 
     job: Job
     samples: Path
-    index: BatchIndex
+    index: RegionIndex
     rows: Path | None = None
     chunks: ChunkIndex | None = None
     strategy: Strategy = "distribute"
@@ -100,7 +101,7 @@ class _Sampled:
 
     job: Job
     path: Path
-    index: BatchIndex
+    index: RegionIndex
     uses: Uses
     count: int
     reads: ReadStats
@@ -214,7 +215,7 @@ class Preparer:
                     start = time.monotonic()
                     offsets, nodes = self._sampler.write(graphs, self._sizes.room_bytes, nodes)
                     written_s = time.monotonic() - start
-            index = graphs.close(save_index=False, sync=False)
+            index = graphs.close(sync=False)
         except BaseException:
             graphs.abandon()
             raise

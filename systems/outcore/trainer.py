@@ -104,7 +104,7 @@ class GroupLoader:
     def run(self, group: Group, tally: OutcoreTally) -> Iterator[Batch]:
         """Yield the group's mini-batches in order; an exception of any thread is raised here."""
         start, self._number = self._number, self._number + group.job.count
-        reader = BatchReader(group.samples, index=group.index)
+        reader = BatchReader(group.samples, group.index)
         chunks: Chunks | None = None
         try:
             if self._slots is not None and group.chunks is not None:

@@ -43,7 +43,7 @@ def cold_samples(lists: Lists, in_memory: tuple[int, ...] = ()) -> Iterator[Cold
         for index, nodes in enumerate(lists):
             ids = np.array(nodes[::-1], dtype=np.int64)
             writer.append(SampledBatch(0, index, ids, 0, (), np.empty(0, dtype=np.int64)))
-        reader = BatchReader(path, index=writer.close(save_index=False))
+        reader = BatchReader(path, writer.close())
         try:
             yield ColdSamples(reader, slots_of(np.array(in_memory, dtype=np.int64), NODES))
         finally:

@@ -86,3 +86,13 @@ def io_failed(path: Path, offset: int, code: int, *, writing: bool = False) -> D
         errno=code,
         fix=fix,
     )
+
+
+def cannot_open(path: Path, code: int) -> DataIOError:
+    """Make the error of a file that cannot be opened for reading."""
+    return DataIOError(
+        f"cannot open {path}: {os.strerror(code)}",
+        path=str(path),
+        errno=code,
+        fix="check that it is there and can be read",
+    )
