@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.errors import DataIOError
+from workloads.errors import DataIOError, HostError, InputError
 
 PAGE = 4096
 N = TypeVar("N", int, NDArray[np.int64])
@@ -45,10 +47,8 @@ def write_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> N
     """
     done = 0
     while done < data.nbytes:
-        try:
+        with io_errors(path, offset + done, writing=True):
             wrote = os.pwrite(handle, data[done:].data, offset + done)
-        except OSError as error:
-            raise io_failed(path, offset + done, error.errno or 0, writing=True) from error
         # A direct write must continue at a page: repeat a page that was written in part.
         whole = wrote if done + wrote == data.nbytes else wrote // PAGE * PAGE
         if whole == 0:
@@ -64,10 +64,8 @@ def read_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> No
     """
     done = 0
     while done < data.nbytes:
-        try:
+        with io_errors(path, offset + done):
             got = os.preadv(handle, [data[done:].data], offset + done)
-        except OSError as error:
-            raise io_failed(path, offset + done, error.errno or 0) from error
         if got == 0:
             raise io_failed(path, offset + done, 0)
         done += got if done + got == data.nbytes else max(1, got // PAGE) * PAGE
@@ -96,3 +94,31 @@ def cannot_open(path: Path, code: int) -> DataIOError:
         errno=code,
         fix="check that it is there and can be read",
     )
+
+
+@contextmanager
+def io_errors(path: Path, offset: int = 0, *, writing: bool = False) -> Iterator[None]:
+    """Raise DataIOError in place of the body's OSError: reading or writing the file failed at `offset`."""
+    try:
+        yield
+    except OSError as error:
+        # numpy reports a short write without an errno.
+        raise io_failed(path, offset, error.errno or (errno.ENOSPC if writing else 0), writing=writing) from error
+
+
+@contextmanager
+def reader_errors(path: Path | str) -> Iterator[None]:
+    """Convert the errors of a native reader's constructor: the file cannot be opened, an option is out of its range.
+
+    Raises:
+        DataIOError, InputError: as above.
+        HostError: io_uring is forced and missing.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise cannot_open(Path(path), error.errno or 0) from error
+    except ValueError as error:
+        raise InputError(f"reader of {path}: {error}", "change that option") from error
+    except RuntimeError as error:
+        raise HostError(f"io_uring cannot be had here: {error}", "use mode auto, which falls back") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -16,7 +15,8 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.io.arrays import Array, as_ids, as_rows
-from workloads.errors import DataIOError, HostError, InputError
+from systems.engine.io.direct_files import io_failed, reader_errors
+from workloads.errors import InputError
 
 Granularity = Literal["logical", "4096"]
 Mode = Literal["auto", "io_uring", "pread"]
@@ -136,7 +136,7 @@ class RowReader:
         self.path = Path(path)
         self.row_bytes = row_bytes
         self.depth = depth
-        try:
+        with reader_errors(path):
             self._native: _native.Reader | None = _native.Reader(
                 str(path),
                 data_offset=data_offset,
@@ -152,17 +152,6 @@ class RowReader:
                 register_buffers=register_buffers,
                 buffer_bytes=buffer_bytes,
             )
-        except OSError as error:
-            raise DataIOError(
-                f"cannot open {path}: {os.strerror(error.errno or 0)}",
-                path=str(path),
-                errno=error.errno or 0,
-                fix="check that the dataset is there and can be read",
-            ) from error
-        except ValueError as error:
-            raise InputError(f"reader of {path}: {error}", "change that option") from error
-        except RuntimeError as error:
-            raise HostError(f"io_uring cannot be had here: {error}", "use mode auto, which falls back") from error
         #: `io_uring registered`, `io_uring unregistered (why)` or `pread pool (why)`; `; buffered…` without O_DIRECT.
         self.mode: str = self._native.mode
         #: Bytes of the bounce buffer; a plan adds `plan_bytes` for the ids of a read.
@@ -213,11 +202,8 @@ class RowReader:
                 flight, and `out` holds some of the rows.
             IndexError: an id or a row of `out` does not exist.
         """
-        start = time.perf_counter()
         rows = None if out_rows is None else as_ids(out_rows)
-        counts, failure = self._open().read(as_ids(ids), as_rows(out, self.row_bytes), rows)
-        self._check(failure)
-        return ReadStats(**counts, seconds=time.perf_counter() - start)
+        return self._timed(self._open().read, as_ids(ids), as_rows(out, self.row_bytes), rows)
 
     def counts_of(self, ids: Array | torch.Tensor) -> ReadStats:
         """Return the exact counts of `read(ids)` without reading; any thread may call it at any time.
@@ -236,13 +222,10 @@ class RowReader:
             DataIOError: as `read`.
             ValueError: `out` is smaller than `nbytes`.
         """
-        start = time.perf_counter()
         target = as_rows(out, 1).reshape(-1)
         if target.nbytes < nbytes:
             raise ValueError(f"out has {target.nbytes} bytes, {nbytes} were asked for")
-        counts, failure = self._open().read_range(offset, target[:nbytes], request_bytes)
-        self._check(failure)
-        return ReadStats(**counts, seconds=time.perf_counter() - start)
+        return self._timed(self._open().read_range, offset, target[:nbytes], request_bytes)
 
     def read_ranges(
         self,
@@ -267,13 +250,8 @@ class RowReader:
             DataIOError: as `read`.
             IndexError: a range would end behind `out`.
         """
-        start = time.perf_counter()
-        target = as_rows(out, 1).reshape(-1)
-        counts, failure = self._open().read_ranges(
-            as_ids(offsets), as_ids(sizes), as_ids(positions), target, request_bytes
-        )
-        self._check(failure)
-        return ReadStats(**counts, seconds=time.perf_counter() - start)
+        places = as_ids(offsets), as_ids(sizes), as_ids(positions)
+        return self._timed(self._open().read_ranges, *places, as_rows(out, 1).reshape(-1), request_bytes)
 
     def read_groups(
         self,
@@ -366,15 +344,13 @@ class RowReader:
             raise ValueError(f"the reader of {self.path} is closed")
         return self._native
 
+    def _timed(self, read: Callable[..., Any], *arguments: Any) -> ReadStats:
+        start = time.perf_counter()
+        counts, failure = read(*arguments)
+        self._check(failure)
+        return ReadStats(**counts, seconds=time.perf_counter() - start)
+
     def _check(self, failure: Any) -> None:
-        if failure is None:
-            return
-        code, offset = failure
-        reason = os.strerror(code) if code else "the file ends there, before the row does"
-        raise DataIOError(
-            f"reading {self.path} failed at offset {offset}: {reason}",
-            path=str(self.path),
-            offset=offset,
-            errno=code,
-            fix="check the device" if code else "verify the dataset with `outcore data verify`",
-        )
+        if failure is not None:
+            code, offset = failure
+            raise io_failed(self.path, offset, code)

@@ -6,10 +6,10 @@ budget, and verified on every read by the XXH3 in the index, which the caller ke
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from systems.engine.io.direct_files import cannot_open, io_failed, open_direct, padded, read_at, write_at
+from systems.engine.io.direct_files import cannot_open, io_errors, open_direct, padded, read_at, write_at
 from systems.engine.io.memory import aligned_empty
 from workloads.errors import BudgetError, DataIOError
 from workloads.units import format_bytes
@@ -103,10 +103,8 @@ class RegionWriter:
         self._buffer = aligned_empty(0)
         self._fd: int | None = None
         self.nbytes = 0
-        try:
+        with self._advice():
             self._fd = open_direct(self.path, os.O_WRONLY | os.O_CREAT | (0 if reuse else os.O_TRUNC))
-        except DataIOError as error:
-            raise self._advised(error) from error
 
     def append_region(self, head: NDArray[Any], body: Sequence[NDArray[Any]], count: int = 0) -> None:
         """Write one region: `head` can be read later without the `body`, whose arrays are joined.
@@ -161,11 +159,12 @@ class RegionWriter:
                 f"budget is {format_bytes(self._budget)}",
                 self._fix,
             )
-        try:
-            write_at(self._fd, self._buffer[:at], self.nbytes, self.path)
-        except DataIOError as error:
-            self.abandon()
-            raise self._advised(error) from error
+        with self._advice():
+            try:
+                write_at(self._fd, self._buffer[:at], self.nbytes, self.path)
+            except DataIOError:
+                self.abandon()
+                raise
         self._entries += entries
         self.nbytes += at
 
@@ -183,14 +182,12 @@ class RegionWriter:
             return index
         fd, self._fd = self._fd, None
         self._buffer = aligned_empty(0)
-        try:
+        with self._advice(), io_errors(self.path, self.nbytes, writing=True):
             try:
                 if sync:
                     os.fdatasync(fd)
             finally:
                 os.close(fd)
-        except OSError as error:
-            raise self._advised(io_failed(self.path, self.nbytes, error.errno or 0, writing=True)) from error
         return index
 
     def abandon(self) -> None:
@@ -199,13 +196,18 @@ class RegionWriter:
         self._buffer = aligned_empty(0)
         if fd is not None:
             os.close(fd)
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self.path.unlink()
 
-    def _advised(self, error: DataIOError) -> DataIOError:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            error.fix = self._fix
-        return error
+    @contextmanager
+    def _advice(self) -> Iterator[None]:
+        """Give an error of a full disk the user's remedy."""
+        try:
+            yield
+        except DataIOError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                error.fix = self._fix
+            raise
 
 
 class RegionReader:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.io.arrays import Array, as_rows
-from systems.engine.io.direct_files import io_failed, open_direct, padded, read_at
+from systems.engine.io.direct_files import io_failed, open_direct, padded, read_at, reader_errors
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import Mode, ReadStats
 from systems.engine.store.packed_layout import (
@@ -37,7 +37,7 @@ from systems.engine.store.packed_layout import (
 )
 from systems.engine.store.packed_writer import PackedWriter
 from systems.engine.store.packing import PackStats, RowTable
-from workloads.errors import DataIOError, HostError, InputError
+from workloads.errors import DataIOError, InputError
 
 __all__ = [
     "PackStats",
@@ -124,16 +124,10 @@ class PackedReader:
         self.request_bytes = request_bytes
         self.depth = depth
         self._stats = ReadStats()
-        try:
+        with reader_errors(self.path):
             self._queue: _native.RangeQueue | None = _native.RangeQueue(
                 str(self.path), depth=depth, request_bytes=request_bytes, mode=mode
             )
-        except OSError as error:
-            raise io_failed(self.path, 0, error.errno or 0) from error
-        except ValueError as error:
-            raise InputError(f"reader of {self.path}: {error}", "change that option") from error
-        except RuntimeError as error:
-            raise HostError(f"io_uring cannot be had here: {error}", "use mode auto, which falls back") from error
         #: `io_uring` or `pread pool (why)`.
         self.mode: str = self._queue.mode
         #: Bytes of the reader's index; buffers belong to the caller.

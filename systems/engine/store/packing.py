@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.io.arrays import as_ids
-from systems.engine.io.direct_files import PAGE, io_failed, open_direct, padded, read_at, write_at
+from systems.engine.io.direct_files import PAGE, io_errors, io_failed, open_direct, padded, read_at, write_at
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import Granularity, Mode, RowReader
 from systems.engine.store.packed_layout import piece_rows, slot_rows
@@ -306,25 +306,24 @@ def _pass(
     options: PackOptions,
 ) -> tuple[dict[str, int], NDArray[np.uint64], tuple[int, bool, int, int] | None]:
     try:
-        return _native.pack_pass(
-            str(table.path),
-            data_offset=table.data_offset,
-            num_rows=table.num_rows,
-            row_bytes=table.row_bytes,
-            files=[str(path) for path in job.files],
-            chunks=chunks,
-            ids=ids,
-            partition_rows=plan.partition_rows,
-            buffers=plan.buffers,
-            write_bytes=plan.write_bytes,
-            hold=plan.hold,
-            threads=options.threads,
-            depth=options.depth,
-            request_bytes=options.request_bytes,
-            mode=options.mode,
-        )
-    except OSError as error:
-        raise io_failed(table.path, 0, error.errno or 0) from error
+        with io_errors(table.path):
+            return _native.pack_pass(
+                str(table.path),
+                data_offset=table.data_offset,
+                num_rows=table.num_rows,
+                row_bytes=table.row_bytes,
+                files=[str(path) for path in job.files],
+                chunks=chunks,
+                ids=ids,
+                partition_rows=plan.partition_rows,
+                buffers=plan.buffers,
+                write_bytes=plan.write_bytes,
+                hold=plan.hold,
+                threads=options.threads,
+                depth=options.depth,
+                request_bytes=options.request_bytes,
+                mode=options.mode,
+            )
     except IndexError as error:
         raise InputError(f"packing {table.path}: {error}", "report this: a node of no graph") from error
 
