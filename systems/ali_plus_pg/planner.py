@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from systems.ali_plus_pg.options import AliPlusPgOptions
-from systems.engine.cache import split_tuner
-from systems.engine.cache.neighbour_cache import NeighbourCache, NeighbourCachePlan
+from systems.engine.cache import neighbour_cache, split_tuner
+from systems.engine.cache.neighbour_cache import NeighbourCachePlan, plan_neighbour_cache
 from systems.engine.cache.static_cache import StaticCache
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import reader_arguments
@@ -58,7 +58,7 @@ class AliPlusPgSizes:
 
 def shares(workload: Workload, cache_bytes: int, split: int, *, sampling_only: bool = False) -> Shares:
     """Split `cache_bytes`: `split` per cent for neighbour lists, the rest for rows (none where only sampling runs)."""
-    neighbours = NeighbourCache.plan(workload, cache_bytes * split // 100)
+    neighbours = plan_neighbour_cache(workload, cache_bytes * split // 100)
     rows = 0 if sampling_only else StaticCache.capacity_of(workload, cache_bytes - cache_bytes * split // 100)
     return Shares(split, neighbours, rows)
 
@@ -153,7 +153,7 @@ def _scratch(workload: Workload) -> int:
     """Return the peak bytes of preparation beside `indptr`: ranking degrees, tuning the split or filling a cache."""
     ranking = 12 * workload.dataset.num_nodes + (4 << 20)
     tuning = split_tuner.scratch_bytes(workload, 0)
-    return max(ranking, tuning, NeighbourCache.scratch_bytes(workload), StaticCache.scratch_bytes(workload))
+    return max(ranking, tuning, neighbour_cache.building_bytes(workload), StaticCache.scratch_bytes(workload))
 
 
 def _page_cache(workload: Workload, budget: MemoryBudget) -> PlanItem:

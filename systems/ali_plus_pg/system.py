@@ -20,8 +20,7 @@ import torch
 
 from systems.ali_plus_pg.options import SPLITS, AliPlusPgOptions
 from systems.ali_plus_pg.planner import AliPlusPgSizes, Shares, plan_sizes, sampling_workers, shares
-from systems.engine.cache import split_tuner
-from systems.engine.cache.neighbour_cache import NeighbourCache
+from systems.engine.cache import neighbour_cache, split_tuner
 from systems.engine.cache.static_cache import StaticCache
 from systems.engine.io.gather import gather
 from systems.engine.io.pool import ReaderPool
@@ -89,12 +88,14 @@ class AliPlusPg(System):
         )
         cached = None
         if self._shares.neighbours.nodes:
-            neighbours = NeighbourCache(
-                self.workload, self.runtime.artefacts, indptr=indptr, disk_budget=self.budget.disk
+            made = neighbour_cache.build(
+                self.workload,
+                self.runtime.artefacts,
+                self._shares.neighbours,
+                indptr=indptr,
+                disk_budget=self.budget.disk,
             )
-            cached = neighbours.build(self._shares.neighbours)
-            made = neighbours.prepared
-            assert made is not None
+            cached = neighbour_cache.load(dataset, made)
             self._prepared.append((made.path, made.reused))
             self._cached = int(made.facts["nodes"]), int(made.facts["entries"])
         sampler = mapped_sampler(self.workload, indptr=indptr, cached=cached, threads=self.options.list_threads)
@@ -200,17 +201,18 @@ class AliPlusPg(System):
         assert self._cache is not None and self._rows is not None
         on_device = table.whole is table.rows and bool(self._sizes.tables.device)
         copied = 0
+        found = self._cache.lookup(sampled.nodes)
+        rows, misses = found.slots, found.misses
         if on_device and self._cache.capacity:
-            found = self._cache.lookup(sampled.nodes)
-            copied, misses = len(found.hit_positions), found.miss_positions
-            rows = np.empty(sampled.num_nodes, dtype=np.int64)
-            rows[found.hit_positions] = np.arange(copied)
+            hits = np.flatnonzero(rows >= 0)
+            copied, cached = len(hits), rows[hits]
+            rows[hits] = np.arange(copied)
             rows[misses] = np.arange(copied, sampled.num_nodes)
         else:
-            rows, misses = self._cache.aliases(sampled.nodes, table.first)
+            rows[misses] = np.arange(table.first, table.first + len(misses))
         stats = self._read(sampled.nodes[misses], table.rows[copied:])
         if copied:
-            gather(self._rows, found.hit_slots, table.rows[:copied], 1)
+            gather(self._rows, cached, table.rows[:copied], 1)
         with self._lock:
             self._asked += sampled.num_nodes
             self._hits += sampled.num_nodes - len(misses)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from systems.engine.cache.changeset import ChangesetPlan
-from systems.engine.cache.neighbour_cache import NeighbourCache, NeighbourCachePlan
+from systems.engine.cache.neighbour_cache import NeighbourCachePlan, building_bytes, plan_neighbour_cache
 from systems.engine.io.direct_files import padded
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import reader_arguments
@@ -340,18 +340,14 @@ class _Planner:
         if self.budget.disk is not None:
             room = min(room, self.budget.disk // 4 - (1 << 12))
         making = self._left([indptr_item(self.workload)])
-        can_make = making is None or NeighbourCache.scratch_bytes(self.workload) <= making
+        can_make = making is None or building_bytes(self.workload) <= making
         if choice == "auto":
-            return NeighbourCache.plan(self.workload, max(0, room)) if can_make else _NO_NEIGHBOURS
+            return plan_neighbour_cache(self.workload, max(0, room)) if can_make else _NO_NEIGHBOURS
         wanted = parse_bytes(choice, "neighbour_cache")
         if wanted > room or not can_make:
             raise BudgetError(
                 f"{self.name}: neighbour cache of {choice} does not fit, {format_bytes(max(0, room))} is left"
-                + (
-                    ""
-                    if can_make
-                    else f" and making it takes {format_bytes(NeighbourCache.scratch_bytes(self.workload))}"
-                ),
+                + ("" if can_make else f" and making it takes {format_bytes(building_bytes(self.workload))}"),
                 "lower neighbour_cache or raise memory or the disk-space limit",
             )
-        return NeighbourCache.plan(self.workload, wanted)
+        return plan_neighbour_cache(self.workload, wanted)

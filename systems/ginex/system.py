@@ -16,13 +16,14 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.cache.neighbour_cache import NeighbourCache
+from systems.engine.cache import neighbour_cache
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import reader_arguments
 from systems.engine.io.topology import DatasetFiles, mapped_sampler
 from systems.engine.loading.pipeline import Channel, Pipeline
+from systems.engine.store.artefacts import Prepared
 from systems.forecast import sequential
 from systems.ginex.feature_cache import FeatureCache
 from systems.ginex.loop import MainLoop
@@ -63,7 +64,7 @@ class Ginex(System):
     _readers: ReaderPool[RowReader] | None = None
     _policy: Policy | None = None
     _pipeline: Pipeline | None = None
-    _neighbours: NeighbourCache | None = None
+    _neighbours: Prepared | None = None
     _indptr: npt.NDArray[np.int64] | None = None
     _files: RuntimeFiles
     _tally: GinexTally | None = None
@@ -84,8 +85,9 @@ class Ginex(System):
         self._topology.check()
         self._indptr = self.workload.dataset.load("indptr")
         if sizes.neighbours.nodes:
-            self._neighbours = NeighbourCache(self.workload, self.runtime.artefacts, indptr=self._indptr)
-            self._neighbours.prepare(sizes.neighbours)
+            self._neighbours = neighbour_cache.build(
+                self.workload, self.runtime.artefacts, sizes.neighbours, indptr=self._indptr
+            )
         self.runtime.scratch.mkdir(parents=True, exist_ok=True)
         self._files = RuntimeFiles()
         if self.runtime.stages == "sample":
@@ -247,7 +249,8 @@ class Ginex(System):
     def _sampler(self) -> NeighborSampler:
         """Return a sampler for one superbatch, with the neighbour cache read from its file as in the paper."""
         self._topology.check()
-        cached = self._neighbours.load() if self._neighbours is not None else None
+        built = self._neighbours
+        cached = neighbour_cache.load(self.workload.dataset, built) if built is not None else None
         return mapped_sampler(self.workload, indptr=self._indptr, cached=cached, threads=self._sizes.list_threads)
 
     def _train(self, superbatch: Superbatch, count: int, tally: GinexTally) -> Iterator[Batch]:
@@ -270,7 +273,7 @@ class Ginex(System):
 
     def files(self) -> list[Path]:
         """Return the neighbour cache's files."""
-        prepared = self._neighbours.prepared if self._neighbours is not None else None
+        prepared = self._neighbours
         return sorted(path for path in prepared.path.iterdir() if path.is_file()) if prepared is not None else []
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
@@ -292,7 +295,7 @@ class Ginex(System):
 
     def facts(self) -> Facts:
         """Return the read mode, the reading stages, and whether the neighbour cache was found."""
-        prepared = self._neighbours.prepared if self._neighbours is not None else None
+        prepared = self._neighbours
         reused = prepared.reused if prepared is not None else None
         return Facts(io=self._mode, reads_in=("switch", "extract"), prepared_reused=reused)
 
@@ -307,7 +310,7 @@ class Ginex(System):
             "neighbour_cache": "off",
             "batch_inputs": f"{sizes.input_rows} rows for {sizes.readers} readers, {sizes.tables.device} device tables",
         }
-        prepared = self._neighbours.prepared if self._neighbours is not None else None
+        prepared = self._neighbours
         if prepared is not None:
             found["neighbour_cache"] = f"{prepared.facts['nodes']} lists, {prepared.facts['entries']} entries"
         return found

@@ -22,8 +22,9 @@ import numpy.typing as npt
 import torch
 from pydantic import AfterValidator, Field
 
+from systems.engine.cache.static_cache import Lookup
 from systems.engine.io.topology import DatasetFiles, indptr_item, loaded, map_item, sampling_items
-from systems.engine.loading.device_cache import CacheSizes, DeviceCache, Lookup, check_share, plan_cache
+from systems.engine.loading.device_cache import CacheSizes, DeviceCache, check_share, plan_cache
 from systems.engine.loading.gather_loader import check_size, torch_dtype
 from systems.engine.loading.host_features import HostFeatures, HostStore, RowFile, feature_rows
 from systems.engine.loading.pipeline import Channel, Drained, Pipeline
@@ -479,7 +480,7 @@ class CachedSystem(System):
     def _place(self, item: GatheredBatch, ring: RowRing) -> tuple[Table, torch.Tensor | None, int | None]:
         """Copy the missing rows to the device; return the batch's table, alias list, and start row in the ring."""
         assert self._cache is not None
-        cache, alias, misses = self._cache, item.found.alias, item.found.misses
+        cache, alias, misses = self._cache, item.found.slots, item.found.misses
         accelerator, start = self.runtime.accelerator, item.start
         if item.rows is not None:
             if accelerator.kind == "cpu" and not cache.rows:

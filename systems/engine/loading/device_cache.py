@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from systems.engine.cache.static_cache import Lookup, look_up
 from systems.engine.io.direct_files import PAGE, padded
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.host_features import HostFeatures, RowFile
@@ -156,19 +157,6 @@ def plan_cache(
     return CacheSizes(source, rows, buffer_rows, kept, limit, "host" if on_host else "device", keeps_map)
 
 
-@dataclass(frozen=True)
-class Lookup:
-    """Cache hits and misses of a mini-batch.
-
-    Attributes:
-        alias: int64 [n], the cache row of each node; -1 if not cached.
-        misses: int64 [m], positions of the nodes not cached.
-    """
-
-    alias: Ids
-    misses: Ids
-
-
 class DeviceCache:
     """Device table of a run: cache rows first, then the buffers.
 
@@ -209,10 +197,7 @@ class DeviceCache:
         """Find the cached nodes among `nodes` (int64 [n]), and their rows."""
         if not self._sizes.keeps_map:
             return Lookup(np.where(nodes < self.rows, nodes, -1), np.flatnonzero(nodes >= self.rows))
-        if self._slot_of is None:
-            return Lookup(np.full(len(nodes), -1, dtype=np.int64), np.arange(len(nodes), dtype=np.int64))
-        alias = self._slot_of[nodes].astype(np.int64)
-        return Lookup(alias, np.flatnonzero(alias < 0))
+        return look_up(self._slot_of, nodes)
 
     def fill_rest(self, features: HostFeatures, threads: int) -> None:
         """Size the cache by the device memory free now, and fill it; call after the first mini-batch was trained.

@@ -74,7 +74,7 @@ class ZeroCopySystem(CachedSystem):
         if item.sampled.local is not None:
             # Reordered: the lowest ids are on the device, so an id is its row in the table.
             return SplitTable(self._cache.table, host[hot:]), torch.from_numpy(item.sampled.local), None
-        alias, misses = item.found.alias, item.found.misses
+        alias, misses = item.found.slots, item.found.misses
         alias[misses] = hot + item.sampled.nodes[misses]
         return SplitTable(self._cache.table, host), torch.from_numpy(alias), None
 
