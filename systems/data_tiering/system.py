@@ -17,8 +17,8 @@ import numpy.typing as npt
 from pydantic import Field
 
 from systems.data_tiering.reorder import ReorderFacts, reorder
+from systems.engine.io.row_reads import RowTable
 from systems.engine.loading.cached_system import CacheFacts, CacheOptions, RankingName, Sample, highest
-from systems.engine.loading.host_features import RowFile, feature_rows
 from systems.engine.loading.zero_copy import ZeroCopySystem
 from systems.engine.store.artefacts import Prepared, identity, prepare
 from systems.interface import PlanItem, SystemInfo
@@ -80,8 +80,8 @@ class DataTiering(ZeroCopySystem):
         return self._reordered or self.workload.dataset
 
     @property
-    def _rows(self) -> RowFile:
-        return feature_rows(replace(self.workload, dataset=self._dataset))
+    def _rows(self) -> RowTable:
+        return RowTable.of(self._dataset)
 
     def _prepared_items(self) -> tuple[PlanItem, ...]:
         if not self._reorders:

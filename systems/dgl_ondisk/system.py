@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, TypedDict
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -12,7 +12,7 @@ from systems.engine.dgl.system import DglSystem, SamplerOption
 from systems.engine.io.reader import Granularity, ReadStats, RowReader
 from systems.engine.loading.cached_system import CacheFacts, LoadingRun, SamplingOptions
 from systems.engine.loading.gather_loader import torch_dtype
-from systems.engine.loading.host_features import HostFeatures, RowFile
+from systems.engine.loading.host_features import HostFeatures
 from systems.interface import Counters, Forecast, PlanItem, SystemInfo, Trace
 from workloads.accelerator import aligned_host_tensor
 
@@ -24,29 +24,6 @@ class DglOnDiskOptions(SamplingOptions, SamplerOption):
     io_granularity: Granularity = Field(
         "logical", description="smallest read: the device's logical block, or 4096 as the papers' code has it"
     )
-
-
-class ReaderArguments(TypedDict):
-    """Arguments of the row reader: rows are read in the order requested, without merging."""
-
-    data_offset: int
-    num_rows: int
-    row_bytes: int
-    depth: int
-    granularity: Granularity
-    merge: bool
-
-
-def reader_arguments(source: RowFile, options: DglOnDiskOptions) -> ReaderArguments:
-    """Return the arguments of the row reader."""
-    return {
-        "data_offset": source.offset,
-        "num_rows": source.num_rows,
-        "row_bytes": source.row_bytes,
-        "depth": options.io_depth,
-        "granularity": options.io_granularity,
-        "merge": False,
-    }
 
 
 class DglOnDisk(DglSystem):
@@ -66,10 +43,15 @@ class DglOnDisk(DglSystem):
     _stats = ReadStats()
     _mode = "not prepared"
 
+    @property
+    def _reader_arguments(self) -> dict[str, Any]:
+        """Arguments of the row reader: rows are read in the order requested, without merging."""
+        options = self.options
+        return {**self._rows.place, "depth": options.io_depth, "granularity": options.io_granularity, "merge": False}
+
     def _staging_items(self) -> tuple[PlanItem, ...]:
-        reader = RowReader.plan_bytes(
-            **reader_arguments(self._rows, self.options), num_ids=self._bounds.max_nodes, path=self._rows.path
-        )
+        most, path = self._bounds.max_nodes, self._rows.path
+        reader = RowReader.plan_bytes(**self._reader_arguments, num_ids=most, path=path)
         table = PlanItem("rows read", self._bounds.max_nodes * self._rows.row_bytes)
         return (PlanItem("reader buffers", reader), table)
 
@@ -81,7 +63,7 @@ class DglOnDisk(DglSystem):
         # One table suffices, since loading waits for training; a new one for each mini-batch would fragment the heap.
         memory = aligned_host_tensor(most * source.row_bytes)
         self._table = memory.view(torch_dtype(source.dtype)).view(most, source.dim)
-        self._reader = RowReader(source.path, **reader_arguments(source, self.options))
+        self._reader = RowReader(source.path, **self._reader_arguments)
         self._mode = self._reader.mode
 
     def _source(self, run: LoadingRun) -> Fetch:

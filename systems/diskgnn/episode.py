@@ -25,12 +25,12 @@ from systems.diskgnn.structure import ADDRESSES, Levels, address_arrays, graph_a
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
 from systems.engine.io.regions import RegionIndex
+from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import mapped_sampler, row_bytes
 from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.store.artefacts import Prepared, identity, prepare
 from systems.engine.store.batch_store import BatchReader, BatchWriter
 from systems.engine.store.packed_store import PackedWriter, arrays_bytes, packed_bytes, rows_bytes
-from systems.engine.store.packing import RowTable
 from systems.interface import Runtime, StageClock
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan

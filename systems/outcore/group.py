@@ -24,10 +24,10 @@ from systems import _native
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
 from systems.engine.io.regions import RegionIndex
+from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import mapped_sampler, row_bytes
 from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.store.batch_store import BatchWriter
-from systems.engine.store.packing import RowTable
 from systems.interface import Runtime, StageClock
 from systems.outcore.cost import GroupSeconds, gap_bytes, predict
 from systems.outcore.distribute import ChunkIndex, ChunkWriter, PassStats

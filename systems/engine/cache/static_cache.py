@@ -16,6 +16,7 @@ import torch
 
 from systems.engine.io.arrays import as_rows
 from systems.engine.io.reader import ReadStats, RowReader
+from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import row_bytes
 from workloads.workload import Workload
 
@@ -82,14 +83,8 @@ class StaticCache:
         if int(np.count_nonzero(slot_of == _WANTED)) != len(ranking):
             raise ValueError("a node is to be cached twice")
         stats, filled = ReadStats(), 0
-        with RowReader(
-            dataset.file("features"),
-            data_offset=dataset.data_offset("features"),
-            num_rows=dataset.num_nodes,
-            row_bytes=size,
-            depth=_DEPTH,
-            max_request_bytes=_MAX_REQUEST,
-        ) as reader:
+        source = RowTable.of(dataset)
+        with RowReader(source.path, **source.place, depth=_DEPTH, max_request_bytes=_MAX_REQUEST) as reader:
             # In pieces of the node range: ids ascend without a sort, and without a list of all cached nodes.
             for begin in range(0, dataset.num_nodes, _CHUNK_ROWS):
                 nodes = begin + np.flatnonzero(slot_of[begin : begin + _CHUNK_ROWS] == _WANTED)
@@ -113,16 +108,11 @@ class StaticCache:
     @staticmethod
     def scratch_bytes(workload: Workload) -> int:
         """Return the bytes that filling takes beside the cache."""
-        dataset = workload.dataset
+        source = RowTable.of(workload.dataset)
         reader = RowReader.plan_bytes(
-            row_bytes=row_bytes(workload),
-            data_offset=dataset.data_offset("features"),
-            num_ids=_CHUNK_ROWS,
-            path=dataset.file("features"),
-            depth=_DEPTH,
-            max_request_bytes=_MAX_REQUEST,
+            **source.place, num_ids=_CHUNK_ROWS, path=source.path, depth=_DEPTH, max_request_bytes=_MAX_REQUEST
         )
-        return reader + 24 * _CHUNK_ROWS + dataset.num_nodes
+        return reader + 24 * _CHUNK_ROWS + source.num_rows
 
     def lookup(self, nodes: Ids) -> Lookup:
         """Find the cached nodes of a mini-batch (int64 [n]), and their rows."""

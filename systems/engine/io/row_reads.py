@@ -1,52 +1,66 @@
-"""Conversion of options that several systems share to a reader's arguments for feature rows."""
+"""Tables of rows in files, and the arguments of their readers."""
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, TypedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from systems.engine.io.topology import row_bytes
+import numpy as np
+
+from systems.engine.io.topology import check_length
+from workloads.dataset import Dataset
 from workloads.workload import Workload
 
-
-class RowReadOptions(Protocol):
-    """Options of a system that reads rows; some also have `merge_gap_bytes`."""
-
-    @property
-    def io_depth(self) -> int:
-        """Reads in flight for each reader."""
-
-    @property
-    def io_granularity(self) -> Literal["logical", "4096"]:
-        """Granularity of reads."""
-
-    @property
-    def merge(self) -> bool:
-        """Whether adjacent rows are read together."""
-
-    @property
-    def max_request_bytes(self) -> int:
-        """Largest single read."""
+_BYTES = np.dtype(np.uint8)
 
 
-class ReaderArguments(TypedDict):
-    """Arguments of a `RowReader` that determine its reads and its size."""
+@dataclass(frozen=True)
+class RowTable:
+    """A table in a file: row `i` lies at `data_offset + i * row_bytes`."""
 
+    path: Path
     data_offset: int
     num_rows: int
     row_bytes: int
-    depth: int
-    granularity: Literal["logical", "4096"]
-    merge: bool
-    max_request_bytes: int
-    merge_gap_bytes: int
+    dtype: np.dtype[Any] = _BYTES
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> RowTable:
+        """Return the feature table of a dataset."""
+        dtype = dataset.feature_dtype
+        path, offset = dataset.file("features"), dataset.data_offset("features")
+        return cls(path, offset, dataset.num_nodes, dataset.dim * dtype.itemsize, dtype)
+
+    @property
+    def dim(self) -> int:
+        """Columns."""
+        return self.row_bytes // self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        return self.num_rows * self.row_bytes
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Arguments by which a `RowReader` finds the rows."""
+        return {"data_offset": self.data_offset, "num_rows": self.num_rows, "row_bytes": self.row_bytes}
+
+    def check(self) -> None:
+        """Raise DataIOError, with path and end offset, if the file is missing or shorter than its rows."""
+        check_length(self.path, self.data_offset + self.nbytes)
 
 
-def reader_arguments(workload: Workload, options: RowReadOptions) -> ReaderArguments:
-    """Return the arguments of a reader of the feature table."""
+def reader_arguments(workload: Workload, options: Any) -> dict[str, Any]:
+    """Return the arguments that determine the reads and the size of a reader of the feature table.
+
+    Args:
+        options: options of a system, with `io_depth`, `io_granularity`, `merge` and `max_request_bytes`; some also have
+            `merge_gap_bytes`.
+    """
     return {
-        "data_offset": workload.dataset.data_offset("features"),
-        "num_rows": workload.dataset.num_nodes,
-        "row_bytes": row_bytes(workload),
+        **RowTable.of(workload.dataset).place,
         "depth": options.io_depth,
         "granularity": options.io_granularity,
         "merge": options.merge,

@@ -23,10 +23,11 @@ import torch
 from pydantic import AfterValidator, Field
 
 from systems.engine.cache.static_cache import Lookup
+from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import DatasetFiles, indptr_item, loaded, map_item, sampling_items
 from systems.engine.loading.device_cache import CacheSizes, DeviceCache, check_share, plan_cache
 from systems.engine.loading.gather_loader import check_size, torch_dtype
-from systems.engine.loading.host_features import HostFeatures, HostStore, RowFile, feature_rows
+from systems.engine.loading.host_features import HostFeatures, HostStore
 from systems.engine.loading.pipeline import Channel, Drained, Pipeline
 from systems.engine.loading.row_ring import RowRing
 from systems.engine.rank import ranking
@@ -219,9 +220,9 @@ class CachedSystem(System):
         return batch_bounds(self.workload)
 
     @property
-    def _rows(self) -> RowFile:
+    def _rows(self) -> RowTable:
         """Rows of mini-batches: the feature table; `+pp` systems override it."""
-        return feature_rows(self.workload)
+        return RowTable.of(self.workload.dataset)
 
     @property
     def _index_bytes(self) -> int:
@@ -318,7 +319,7 @@ class CachedSystem(System):
         if self.runtime.stages == "sample":
             self._sample = self._make_sample()
             return
-        feature_rows(self.workload).check()
+        RowTable.of(self.workload.dataset).check()
         chosen = self._rank()
         self._prepare_rows()
         sample = self._make_sample()

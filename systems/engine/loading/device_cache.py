@@ -17,8 +17,9 @@ import torch
 
 from systems.engine.cache.static_cache import Lookup, look_up
 from systems.engine.io.direct_files import PAGE, padded
+from systems.engine.io.row_reads import RowTable
 from systems.engine.loading.gather_loader import torch_dtype
-from systems.engine.loading.host_features import HostFeatures, RowFile
+from systems.engine.loading.host_features import HostFeatures
 from systems.interface import MemoryBudget, PlanItem, Tier
 from workloads.accelerator import NO_ROWS, Accelerator
 from workloads.accelerators.emulated import EmulatedAccelerator
@@ -46,7 +47,7 @@ class CacheSizes:
         keeps_map: whether a map from nodes to cache rows is kept; without one, the lowest ids are cached.
     """
 
-    source: RowFile
+    source: RowTable
     most_rows: int
     buffer_rows: int
     reserve_bytes: int
@@ -98,7 +99,7 @@ def _wanted_rows(value: str, num_rows: int, row_bytes: int) -> int:
 def plan_cache(
     system: str,
     accelerator: Accelerator,
-    source: RowFile,
+    source: RowTable,
     budget: MemoryBudget,
     *,
     largest: int,

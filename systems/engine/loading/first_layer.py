@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from systems.engine.io.row_reads import RowTable
 from systems.engine.loading.aggregate import AggregateFacts, aggregate_first_layer
 from systems.engine.loading.cached_system import CachedSystem, Sample
-from systems.engine.loading.host_features import RowFile
 from systems.engine.store.artefacts import identity, prepare
 from systems.interface import Expectation, Options, PlanItem
 from workloads.errors import InputError
@@ -60,11 +60,12 @@ class FirstLayerSystem(CachedSystem):
         return shorter_bounds(self.workload)
 
     @property
-    def _rows(self) -> RowFile:
+    def _rows(self) -> RowTable:
         dataset = self.workload.dataset
         width = aggregated_width(self.workload.model, dataset.dim)
         path = self._table or self.runtime.artefacts / _FILE  # placeholder until `prepare` makes the table
-        return RowFile(path, _DATA_OFFSET, dataset.num_nodes, width, dataset.feature_dtype)
+        dtype = dataset.feature_dtype
+        return RowTable(path, _DATA_OFFSET, dataset.num_nodes, width * dtype.itemsize, dtype)
 
     def _check_workload(self) -> None:
         super()._check_workload()

@@ -26,6 +26,7 @@ from systems.engine.io.arrays import Array, as_rows
 from systems.engine.io.direct_files import io_failed, open_direct, padded, read_at, reader_errors
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import Mode, ReadStats
+from systems.engine.io.row_reads import RowTable
 from systems.engine.store.packed_layout import (
     arrays_bytes,
     load_index,
@@ -36,7 +37,7 @@ from systems.engine.store.packed_layout import (
     slot_rows,
 )
 from systems.engine.store.packed_writer import PackedWriter
-from systems.engine.store.packing import PackStats, RowTable
+from systems.engine.store.packing import PackStats
 from workloads.errors import DataIOError, InputError
 
 __all__ = [

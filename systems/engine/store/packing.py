@@ -25,8 +25,8 @@ from systems.engine.io.arrays import as_ids
 from systems.engine.io.direct_files import PAGE, io_errors, io_failed, open_direct, padded, read_at, write_at
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import Granularity, Mode, RowReader
+from systems.engine.io.row_reads import RowTable
 from systems.engine.store.packed_layout import piece_rows, slot_rows
-from workloads.dataset import Dataset
 from workloads.errors import BudgetError, InputError
 from workloads.units import format_bytes
 
@@ -36,22 +36,6 @@ _GOOD_PARTITION = 16 << 20
 _SMALL_PARTITION = 8 << 20  # for chunks that hold rows back: enough for the reads in flight
 _LEAST_BUFFERS, _MOST_BUFFERS = 2, 4  # partitions in memory
 _LEAST_WRITE, _GOOD_WRITE, _LONGEST_WRITE = 64 << 10, 512 << 10, 1 << 20
-
-
-@dataclass(frozen=True)
-class RowTable:
-    """The feature table as a file: row `i` lies at `data_offset + i * row_bytes`."""
-
-    path: Path
-    data_offset: int
-    num_rows: int
-    row_bytes: int
-
-    @classmethod
-    def of(cls, dataset: Dataset) -> RowTable:
-        """Return the feature table of a dataset."""
-        row_bytes = dataset.dim * dataset.feature_dtype.itemsize
-        return cls(dataset.file("features"), dataset.data_offset("features"), dataset.num_nodes, row_bytes)
 
 
 @dataclass
@@ -269,7 +253,7 @@ def pack_batched(
     """
     start = time.perf_counter()
     digests = np.zeros(len(job.chunks), np.uint64)
-    plan = plan_packing(table.num_rows * table.row_bytes, table.row_bytes, [chunk[3] for chunk in job.chunks], options)
+    plan = plan_packing(table.nbytes, table.row_bytes, [chunk[3] for chunk in job.chunks], options)
     stats = PackStats(passes=len(plan.groups), partition_bytes=plan.partition_rows * table.row_bytes)
     for turn, group in enumerate(plan.groups):
         done(turn / len(plan.groups) if len(plan.groups) > 1 else math.nan)
@@ -309,9 +293,7 @@ def _pass(
         with io_errors(table.path):
             return _native.pack_pass(
                 str(table.path),
-                data_offset=table.data_offset,
-                num_rows=table.num_rows,
-                row_bytes=table.row_bytes,
+                **table.place,
                 files=[str(path) for path in job.files],
                 chunks=chunks,
                 ids=ids,
@@ -377,14 +359,7 @@ def pack_individually(
     unit = slot_rows(table.row_bytes)
     # Bytes a row: the row, its id and position, its part of the reader's plan.
     each = table.row_bytes + 24 + _native.plan_bytes(1)
-    with RowReader(
-        table.path,
-        data_offset=table.data_offset,
-        num_rows=table.num_rows,
-        row_bytes=table.row_bytes,
-        granularity=options.granularity,
-        mode=options.mode,
-    ) as reader:
+    with RowReader(table.path, **table.place, granularity=options.granularity, mode=options.mode) as reader:
         longest = max((chunk[3] for chunk in job.chunks), default=0)
         rows_at_once = max(1, (options.memory_bytes - reader.memory_bytes) // (each * unit)) * unit
         buffer = aligned_empty(padded(min(rows_at_once, longest) * table.row_bytes))
