@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,6 +66,20 @@ def locked(root: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def temporary_folder(root: Path, name: str) -> tuple[Path, int]:
+    """Make a temporary folder under `root`, which must exist, and remove those of killed processes.
+
+    Returns:
+        the folder, and an open handle that holds its lock until closed.
+    """
+    with locked(root):
+        remove_stale(root)
+        folder = Path(tempfile.mkdtemp(prefix=temporary_prefix(name), dir=root))
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try_lock(handle)
+    return folder, handle
 
 
 def sync(path: Path) -> None:

@@ -122,17 +122,10 @@ def limit_threads(spec: WorkerSpec) -> None:
 
 def hand_over_bounds(spec: WorkerSpec, workload: Workload) -> None:
     """Store the mini-batch bounds found outside the cap with the workload; systems size buffers by them."""
-    import numpy as np
-
     from workloads.sampling.make import BatchBounds, keep_bounds
 
-    if spec.bounds is None:
-        return
-    content = dict(spec.bounds[workload.rank])
-    content["largest"] = tuple(content["largest"])
-    for name in ("nodes_by_batch", "edges_by_batch"):
-        content[name] = np.asarray(content[name], dtype=np.int64)
-    keep_bounds(workload, BatchBounds(**content))
+    if spec.bounds is not None:
+        keep_bounds(workload, BatchBounds.from_plain(spec.bounds[workload.rank]))
 
 
 def stage_clock(spec: WorkerSpec) -> StageClock:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,7 +28,7 @@ from systems.interface import (
     reserve_bytes,
     wall_seconds,
 )
-from systems.loading.batches import Edges, Form, handed_out_items, resolve_form
+from systems.loading.batches import Edges, Form, HandOut, handed_out_items, resolve_form
 from systems.loading.epoch import Epoch
 from systems.loading.request import bounds_of, check_options, check_usable, memory_bytes, open_dataset
 from systems.registry import load
@@ -40,7 +39,7 @@ from workloads.errors import InputError
 from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.listing import find
 from workloads.sampling.make import make_seed_plan
-from workloads.tempfolder import locked, remove_stale, temporary_prefix, try_lock
+from workloads.tempfolder import temporary_folder
 from workloads.units import parse_bytes
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
@@ -123,7 +122,7 @@ class Loader:
         self._class = load(system)
         chosen = check_options(self._class, options or {})
         check_usable(self._class, chosen, device, faithful)
-        self._form = resolve_form(form, edges, sampler)
+        self._form: Form = resolve_form(form, edges, sampler)
         self._edges: Edges = edges
         self._copy = copy
         opened = open_dataset(dataset, split, nodes)
@@ -143,8 +142,9 @@ class Loader:
         self._class.load_libraries()
         self._held = _Held()
         self._finalizer = weakref.finalize(self, self._held.close)
+        self._disk = disk or DiskProfile()
         try:
-            self._open(chosen, device, device_memory, artefacts, disk or DiskProfile(), cores, keep_order)
+            self._open(chosen, device, device_memory, artefacts, cores or len(os.sched_getaffinity(0)), keep_order)
         except BaseException:
             self.close()
             raise
@@ -155,7 +155,6 @@ class Loader:
         device: str,
         device_memory: str | int | None,
         artefacts: Path | str | None,
-        disk: DiskProfile,
         cores: int,
         keep_order: bool,
     ) -> None:
@@ -181,10 +180,10 @@ class Loader:
         accelerator = self._held.accelerator = make_accelerator(device, memory_bytes=budget.device)
         runtime = Runtime(
             accelerator=accelerator,
-            disk=disk,
+            disk=self._disk,
             artefacts=kept,
             scratch=scratch / "run",
-            cores=cores or len(os.sched_getaffinity(0)),
+            cores=cores,
             keep_order=keep_order,
             epochs=self._epochs,
         )
@@ -230,21 +229,14 @@ class Loader:
         self.prepare()
         number = self._next
         self._next += 1
-        accelerator = self._held.accelerator
-        assert accelerator is not None
-        found = Epoch(
-            self,
-            self._system,
-            number,
-            accelerator,
-            self._clock,
-            form=self._form,
-            edges=self._edges,
-            copy=self._copy,
+        system = self._system
+        hand_out = HandOut(
+            self._form,
+            self._edges,
             shadow=find(self.workload.sampler.name).one_subgraph,
-            largest=self._bounds.max_nodes,
-            count=len(self),
+            device=system.runtime.accelerator.torch_device,
         )
+        found = Epoch(system, number, self.began, hand_out, self._copy, self._bounds.max_nodes, len(self))
         self._running = weakref.ref(found)
         return found
 
@@ -316,11 +308,7 @@ class _Held:
         """
         try:
             root.mkdir(parents=True, exist_ok=True)
-            with locked(root):
-                remove_stale(root)
-                made = Path(tempfile.mkdtemp(prefix=temporary_prefix("loader"), dir=root))
-                handle = os.open(made, os.O_RDONLY | os.O_DIRECTORY)
-                try_lock(handle)
+            made, handle = temporary_folder(root, "loader")
         except OSError as error:
             raise InputError(
                 f"{root} cannot be written: {error.strerror}", "give artefacts=, a folder on the dataset's disk"

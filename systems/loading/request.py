@@ -99,12 +99,9 @@ def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:
         return None
     if isinstance(memory, str) and memory.lower().endswith("x"):
         try:
-            found = float(memory[:-1]) * feature_bytes
-        except ValueError:
+            size = int(float(memory[:-1]) * feature_bytes)
+        except (ValueError, OverflowError):
             raise InputError(f"memory is {memory!r}", "write a size like 8GiB, or a share like 0.25x") from None
-        if not math.isfinite(found):
-            raise InputError(f"memory is {memory!r}", "write a size like 8GiB, or a share like 0.25x")
-        size = int(found)
     else:
         size = parse_bytes(memory.removeprefix("+") if isinstance(memory, str) else memory, "memory")
     if size <= 0:
@@ -181,15 +178,11 @@ def bounds_of(workload: Workload, folder: Path) -> BatchBounds:
         advise_random(labels)
         sampler = make_sampler(workload, labels=labels)
         found = _widened(largest_batch(workload, epochs=epochs, sampler=sampler), workload)
-        return {name: _plain(value) for name, value in asdict(found).items()}
+        return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in asdict(found).items()}
 
     key = identity(workload, layers=workload.model.layers, format=1)
-    content = dict(prepare(folder, "bounds", key, make).facts)
+    bounds = BatchBounds.from_plain(prepare(folder, "bounds", key, make).facts)
     give_back_free_memory()
-    content["largest"] = tuple(content["largest"])
-    for name in ("nodes_by_batch", "edges_by_batch"):
-        content[name] = np.asarray(content[name], dtype=np.int64)
-    bounds = BatchBounds(**content)
     keep_bounds(workload, bounds)
     return bounds
 
@@ -208,8 +201,3 @@ def _widened(exact: BatchBounds, workload: Workload) -> BatchBounds:
         max_nbytes=math.ceil(exact.max_nbytes * growth),
         scratch_bytes=math.ceil(exact.scratch_bytes * growth),
     )
-
-
-def _plain(content: Any) -> Any:
-    """Convert arrays to lists and numpy's numbers to Python's."""
-    return content.tolist() if hasattr(content, "tolist") else content

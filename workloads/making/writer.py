@@ -21,7 +21,7 @@ import xxhash
 from workloads.errors import DataIOError, DatasetError, OutcoreError
 from workloads.manifest import ALIGNMENT, ALLOWED_DTYPES, PARTS, FileEntry, Manifest, Part
 from workloads.npyfile import file_digest, padded_header, write_all
-from workloads.tempfolder import free_bytes, locked, remove_stale, sync, temporary_prefix, try_lock
+from workloads.tempfolder import free_bytes, locked, sync, temporary_folder, temporary_prefix
 from workloads.units import format_bytes
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -107,12 +107,8 @@ class DatasetWriter:
             root.mkdir(parents=True, exist_ok=True)
             if self.path.exists() and not self._replace:
                 raise _exists(self.path)
-            with locked(root):
-                remove_stale(root)
-                self._folder = Path(tempfile.mkdtemp(prefix=temporary_prefix(self.path.name), dir=root))
-                self._folder.chmod(0o755)
-                self._lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-                try_lock(self._lock)
+            self._folder, self._lock = temporary_folder(root, self.path.name)
+            self._folder.chmod(0o755)
         except OSError as error:
             self._translate(error)
         self._catch_signals()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -120,6 +121,12 @@ class BatchBounds:
     nodes_by_batch: npt.NDArray[np.int64]
     edges_by_batch: npt.NDArray[np.int64]
     scratch_bytes: int
+
+    @classmethod
+    def from_plain(cls, content: Mapping[str, Any]) -> BatchBounds:
+        """Return bounds from plain data (JSON)."""
+        arrays = {name: np.asarray(content[name], dtype=np.int64) for name in ("nodes_by_batch", "edges_by_batch")}
+        return cls(**{**content, **arrays, "largest": tuple(content["largest"])})
 
 
 _KEPT: dict[tuple[Hashable, ...], BatchBounds] = {}

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,7 +21,7 @@ from typing import Any
 
 from systems.engine.io.memory import give_back_free_memory
 from workloads.errors import BudgetError, DataIOError
-from workloads.tempfolder import locked, remove_stale, sync, temporary_prefix, try_lock
+from workloads.tempfolder import sync, temporary_folder, try_lock
 from workloads.units import format_bytes
 from workloads.workload import Workload
 
@@ -100,11 +99,7 @@ def prepare(
         with suppress(OSError):  # another user's folder is reused without the time stamp
             os.utime(wanted / _SEAL)
         return Prepared(wanted, True, found)
-    with locked(root):
-        remove_stale(root)
-        folder = Path(tempfile.mkdtemp(prefix=temporary_prefix(wanted.name), dir=root))
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try_lock(handle)
+    folder, handle = temporary_folder(root, wanted.name)
     try:
         began = time.monotonic()
         facts = dict(make(folder) or {})
