@@ -21,7 +21,14 @@ from systems import _native
 from systems.engine.io.arrays import as_rows
 from systems.engine.io.direct_files import PAGE, io_failed, padded
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.ordered_stream import OrderedReads, ordered_stream, ordered_stream_bytes, whole_rows
+from systems.engine.io.ordered_stream import (
+    OrderedReads,
+    edge_runs,
+    ordered_part,
+    ordered_stream,
+    ordered_stream_bytes,
+    whole_rows,
+)
 from systems.interface import Progress, silent
 from systems.mariusgnn import partitioned
 from systems.mariusgnn.partitioned import FEATURES, SECTOR, TOPOLOGY, Bytes, Ids, Layout, told
@@ -107,7 +114,7 @@ class _Writer:
         edges = layout.counts.sum(axis=1)
         scratch, bounds = self._folder / _SCRATCH, _bounds(edges * self._item)
         with self._spread(scratch, bounds, self._memory - ordered_stream_bytes(self._piece)) as lists:
-            for run in partitioned.edge_runs(self._workload, indptr, self._piece, self.moved.reads):
+            for run in edge_runs(self._workload.dataset, indptr, piece_bytes=self._piece, reads=self.moved.reads):
                 with told(self._workload):
                     lists.lists(*run, self._partition_of)  # type: ignore[arg-type]
                 _check(lists, scratch)
@@ -204,13 +211,10 @@ class _Writer:
         row = layout.parts.row_bytes
         rows = whole_rows(self._piece, row)
         bounds = np.append(layout.feature_at, layout.feature_file_bytes)
-        path, data = self._folder / FEATURES, dataset.data_offset("features")
+        path = self._folder / FEATURES
         with self._spread(path, bounds, self._memory - ordered_stream_bytes(rows * row)) as out:
-            for at, piece in ordered_stream(
-                dataset.file("features"), data, dataset.feature_bytes, piece_bytes=rows * row, reads=self.moved.reads
-            ):
-                first = (at - data) // row
-                table = as_rows(piece, row)
+            for at, piece in ordered_part(dataset, "features", piece_bytes=rows * row, reads=self.moved.reads):
+                first, table = at // dataset.dim, as_rows(piece, row)
                 out.rows(table, self._partition_of[first : first + len(table)])
                 _check(out, path)
                 self._progress("spreading feature rows by partition", (first + len(table)) / dataset.num_nodes)
