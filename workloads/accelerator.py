@@ -31,22 +31,18 @@ class LaneSpan:
 
 
 class Event:
-    """Completion of a copy to the device. Events of this class are complete; those of subclasses may be pending."""
+    """Completion of a copy whose bytes have moved, at `ended_at` (monotonic seconds), which may be yet to come."""
 
     def __init__(self, ended_at: float) -> None:
-        self._ended_at = ended_at
+        self.ended_at = ended_at
 
     def wait(self) -> None:
         """Wait until the device may read the bytes and the caller may reuse the source."""
+        wait_until(self.ended_at)
 
     def done(self) -> bool:
         """Return whether `wait` would return at once."""
-        return True
-
-    @property
-    def ended_at(self) -> float:
-        """Monotonic seconds at which the copy ended (emulated: will end); blocks until then on real devices."""
-        return self._ended_at
+        return time.monotonic() >= self.ended_at
 
 
 class Accelerator(ABC):
@@ -86,6 +82,10 @@ class Accelerator(ABC):
 
     def pin(self, buffer: torch.Tensor) -> None:  # noqa: B027 - only some devices gain by it
         """Pin existing page-aligned host memory as `host_buffer` would; does nothing where pinning gains nothing."""
+
+    def map_host(self, buffer: torch.Tensor) -> torch.Tensor:
+        """Return `host_buffer` memory (any view) as the device sees it, without a copy."""
+        return buffer
 
     @abstractmethod
     def copy(

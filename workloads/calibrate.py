@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -41,7 +43,7 @@ def calibrate(accelerator: Accelerator, name: str, size: CalibrationSize | None 
     """
     size = size or CalibrationSize()
     device = accelerator.torch_device
-    measured = _Measure(accelerator, size.repeats)
+    measured = partial(_least_seconds, accelerator, size.repeats)
     table = torch.randn(size.table_rows, size.dim, device=device)
     rows = torch.randint(0, size.table_rows, (size.rows,), device=device)
     row_bytes = size.dim * 4
@@ -66,7 +68,7 @@ def calibrate(accelerator: Accelerator, name: str, size: CalibrationSize | None 
     target = accelerator.allocate(size.rows, size.dim, torch.float32)
     copy_s = measured(lambda: accelerator.copy(target, staged[:1]).wait())
     bus_s = _beyond(measured(lambda: accelerator.copy(target, staged).wait()), copy_s)
-    mapped = _as_seen_by_device(accelerator, staged)
+    mapped = accelerator.map_host(staged)
     shuffled = torch.randperm(size.rows, device=device)
     zero_copy_s = _beyond(measured(lambda: torch.index_select(mapped, 0, shuffled)), kernel_s)
 
@@ -82,48 +84,39 @@ def calibrate(accelerator: Accelerator, name: str, size: CalibrationSize | None 
         "zero_copy_bytes_per_s": size.rows * row_bytes / zero_copy_s,
     }
     coefficients = {key: Coefficient(value=value, source=how, assumed=False) for key, value in values.items()}
-    described = {"name": name, "summary": f"{_describe(device)}, measured"}
-    profile = Profile.model_validate({**described, **coefficients})
-    # A tiny batch's step takes its launches and the fixed time of framework and optimiser.
-    fixed = Coefficient(value=_fixed_step_seconds(accelerator, profile, size, measured), source=how, assumed=False)
+    profile = Profile(name=name, summary=f"{_describe(device)}, measured", **coefficients)
+    fixed = Coefficient(value=_fixed_step_seconds(accelerator, profile, size), source=how, assumed=False)
     accelerator.free(target)
     return profile.model_copy(update={"step_s": fixed})
 
 
 def to_toml(profile: Profile) -> str:
     """Format the profile as a file for `load_profile`."""
-    lines = [f"name = {_quoted(profile.name)}", f"summary = {_quoted(profile.summary)}"]
-    for key, coefficient in profile.coefficients().items():
-        lines += [
-            "",
-            f"[{key}]",
-            f"value = {coefficient.value!r}",
-            f"source = {_quoted(coefficient.source)}",
-            f"assumed = {str(coefficient.assumed).lower()}",
-        ]
-    return "\n".join(lines) + "\n"
+    tables = {"": {"name": profile.name, "summary": profile.summary}} | {
+        f"\n[{key}]\n": coefficient.model_dump() for key, coefficient in profile.coefficients().items()
+    }
+    # JSON writes these values as TOML does.
+    return "".join(
+        header + "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in table.items())
+        for header, table in tables.items()
+    )
 
 
-class _Measure:
-    """Least seconds of an action on the device, after one run to warm up: interference only adds time."""
-
-    def __init__(self, accelerator: Accelerator, repeats: int) -> None:
-        self._accelerator = accelerator
-        self._repeats = repeats
-
-    def __call__(self, action: Callable[[], object]) -> float:
+def _least_seconds(accelerator: Accelerator, repeats: int, action: Callable[[], object]) -> float:
+    """Return the least seconds of an action, after one run to warm up: interference only adds time."""
+    action()
+    times = []
+    for _ in range(repeats):
+        accelerator.synchronize()
+        start = time.perf_counter()
         action()
-        times = []
-        for _ in range(self._repeats):
-            self._accelerator.synchronize()
-            start = time.perf_counter()
-            action()
-            self._accelerator.synchronize()
-            times.append(time.perf_counter() - start)
-        return min(times)
+        accelerator.synchronize()
+        times.append(time.perf_counter() - start)
+    return min(times)
 
 
-def _fixed_step_seconds(accelerator: Accelerator, profile: Profile, size: CalibrationSize, measured: _Measure) -> float:
+def _fixed_step_seconds(accelerator: Accelerator, profile: Profile, size: CalibrationSize) -> float:
+    """Return a tiny batch's seconds beside its work: the fixed time of framework and optimiser."""
     spec = ModelSpec(name="sage", layers=3, hidden=size.hidden)
     trainer = Trainer(spec, size.dim, 16, accelerator)
     indptr, indices = np.arange(9, dtype=np.int64) * 2, np.arange(16, dtype=np.int32) % 8
@@ -131,7 +124,7 @@ def _fixed_step_seconds(accelerator: Accelerator, profile: Profile, size: Calibr
     table = torch.ones(8, size.dim, device=accelerator.torch_device)
     widths = (size.dim, size.hidden, size.hidden, 16)
     layers = [LayerShape(8, 8, 16, widths[number], widths[number + 1]) for number in range(3)]
-    whole = measured(lambda: trainer.step(batch, table, None))
+    whole = _least_seconds(accelerator, size.repeats, lambda: trainer.step(batch, table, None))
     return max(0.0, whole - step_cost(profile, spec, layers).total)
 
 
@@ -142,16 +135,5 @@ def _beyond(whole_s: float, launch_s: float) -> float:
     return whole_s - launch_s
 
 
-def _as_seen_by_device(accelerator: Accelerator, staged: torch.Tensor) -> torch.Tensor:
-    from workloads.accelerators.cuda import CudaAccelerator
-
-    return accelerator.map_host(staged) if isinstance(accelerator, CudaAccelerator) else staged
-
-
 def _describe(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "the processor"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

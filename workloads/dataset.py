@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,35 @@ __all__ = ["PARTS", "Dataset", "Manifest", "Part", "find_dataset", "list_dataset
 
 Array = npt.NDArray[Any]
 _MAKE_AGAIN = "`outcore data verify` names every fault; make or import it again"
+_SPLITS: tuple[Part, ...] = ("train", "valid", "test")
 _CHECK_CHUNK = 1 << 20  # values at a time
 _CHECK_NODES = 1 << 24  # nodes whose splits are checked at a time
 
 
 class Dataset:
-    """A dataset on disk, opened read-only from the folder `path`; holds no file open and no array in memory."""
+    """A dataset on disk, opened read-only; holds no file open and no array in memory.
+
+    Attributes:
+        path, name: folder of the dataset, and the folder's name.
+        num_nodes, num_edges: numbers of nodes, N, and of directed edges, E.
+        dim: number of feature columns, D.
+        num_classes: number of classes: labels are in [0, num_classes), or -1 for an unlabelled node.
+        feature_dtype: element type of the feature rows, float32 or float16.
+        index_dtype: element type of the neighbour lists, int32 or int64.
+        feature_bytes, topology_bytes: bytes of the feature table and of the neighbour lists (the data of `indices`).
+        total_bytes: bytes of all `.npy` files.
+        fingerprint: digest of the content, 16 hexadecimal digits, equal for equal bytes under any name or path.
+    """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
-        self.path = path
-        self.name = path.name
-        self.manifest = manifest
+        self.path, self.name, self.manifest = path, path.name, manifest
+        self.num_nodes, self.num_edges, self.dim = manifest.num_nodes, manifest.num_edges, manifest.dim
+        self.num_classes, self.fingerprint = manifest.num_classes, manifest.fingerprint
+        self.feature_dtype: np.dtype[Any] = np.dtype(manifest.feature_dtype)
+        self.index_dtype: np.dtype[Any] = np.dtype(manifest.index_dtype)
+        self.feature_bytes = self.num_nodes * self.dim * self.feature_dtype.itemsize
+        self.topology_bytes = self.num_edges * self.index_dtype.itemsize
+        self.total_bytes = sum(entry.bytes for entry in manifest.files.values())
 
     @classmethod
     def open(cls, path: Path | str) -> Dataset:
@@ -46,56 +65,6 @@ class Dataset:
             if fault := dataset._cheap_fault(part):
                 raise DatasetError(fault, _MAKE_AGAIN)
         return dataset
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of nodes, N."""
-        return self.manifest.num_nodes
-
-    @property
-    def num_edges(self) -> int:
-        """Number of directed edges, E."""
-        return self.manifest.num_edges
-
-    @property
-    def dim(self) -> int:
-        """Number of feature columns, D."""
-        return self.manifest.dim
-
-    @property
-    def num_classes(self) -> int:
-        """Number of classes: labels are in [0, num_classes), or -1 for an unlabelled node."""
-        return self.manifest.num_classes
-
-    @property
-    def feature_dtype(self) -> np.dtype[Any]:
-        """Element type of the feature rows, float32 or float16."""
-        return np.dtype(self.manifest.feature_dtype)
-
-    @property
-    def index_dtype(self) -> np.dtype[Any]:
-        """Element type of the neighbour lists, int32 or int64."""
-        return np.dtype(self.manifest.index_dtype)
-
-    @property
-    def feature_bytes(self) -> int:
-        """Bytes of the feature table, N * D * itemsize."""
-        return self.num_nodes * self.dim * self.feature_dtype.itemsize
-
-    @property
-    def topology_bytes(self) -> int:
-        """Bytes of the neighbour lists (the data of `indices`)."""
-        return self.num_edges * self.index_dtype.itemsize
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of all `.npy` files."""
-        return sum(entry.bytes for entry in self.manifest.files.values())
-
-    @property
-    def fingerprint(self) -> str:
-        """Digest of the content, 16 hexadecimal digits, equal for datasets of equal bytes under any name or path."""
-        return self.manifest.fingerprint
 
     def file(self, part: Part) -> Path:
         """Return the path of the part's `.npy` file."""
@@ -127,22 +96,18 @@ class Dataset:
 
         `progress` is called with the part's name and the fraction of bytes read. Returns one sentence for each fault.
         """
-        faults: list[str] = []
-        sound: set[Part] = set()
         found: dict[Part, str] = {}
-        done = 0
+        faults, done = [], 0
         for part in PARTS:
             if progress:
                 progress(part, done / max(1, self.total_bytes))
-            fault = self._cheap_fault(part)
-            if fault is None:
-                found[part] = file_digest(self.file(part))
-                if found[part] == self.manifest.files[part].xxh3:
-                    sound.add(part)
-            else:
+            if fault := self._cheap_fault(part):
                 faults.append(fault)
+            else:
+                found[part] = file_digest(self.file(part))
             done += self.manifest.files[part].bytes
-        faults += [self._digest_fault(part, found[part]) for part in PARTS if part in found and part not in sound]
+        sound = {part for part, digest in found.items() if digest == self.manifest.files[part].xxh3}
+        faults += [self._digest_fault(part, digest) for part, digest in found.items() if part not in sound]
         faults += self._content_faults(sound)
         if progress:
             progress("done", 1.0)
@@ -155,12 +120,14 @@ class Dataset:
             if size != entry.bytes:
                 verb = "truncated" if size < entry.bytes else "too long"
                 return f"{path} is {verb}: {size} bytes, {entry.bytes} expected"
-            dtype, shape, offset = read_header(path)
+            with path.open("rb") as file:
+                dtype, shape = read_header(file)
+                offset = file.tell()
         except FileNotFoundError:
             return f"{path} is missing"
         except OSError as error:
             return f"{path} cannot be read ({error.strerror})"
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             return f"{path} is corrupted: its npy header is not readable ({error})"
         if (dtype, shape, offset) != (np.dtype(entry.dtype), entry.shape, entry.data_offset):
             return (
@@ -189,17 +156,12 @@ class Dataset:
                     at = start + int(np.argmax(chunk[1:] < chunk[:-1]))
                     faults.append(f"{self.file('indptr')} decreases after node {at}")
                     break
-        limits: dict[Part, tuple[int, int]] = {
-            "indices": (0, self.num_nodes),
-            "labels": (-1, self.num_classes),
-            "train": (0, self.num_nodes),
-            "valid": (0, self.num_nodes),
-            "test": (0, self.num_nodes),
-        }
-        for part, (low, high) in limits.items():
+        nodes = (0, self.num_nodes)
+        limits: dict[Part, tuple[int, int]] = {"indices": nodes, "labels": (-1, self.num_classes)}
+        for part, (low, high) in (limits | dict.fromkeys(_SPLITS, nodes)).items():
             if part in sound and (fault := self._range_fault(part, low, high)):
                 faults.append(fault)
-        if not faults and {"labels", "train", "valid", "test"} <= sound:
+        if not faults and {"labels", *_SPLITS} <= sound:
             faults += self._split_faults()
         return faults
 
@@ -215,17 +177,15 @@ class Dataset:
         return None
 
     def _split_faults(self) -> list[str]:
-        splits: tuple[Part, ...] = ("train", "valid", "test")
         twice: set[Part] = set()
         unlabelled: set[Part] = set()
         labels = self.memmap("labels")
-        ids_of = {part: self.memmap(part) for part in splits}
+        ids_of = {part: self.memmap(part) for part in _SPLITS}
         with small_maps(labels, *ids_of.values()):
             # By ranges of nodes, so that memory does not grow with the graph.
             for first in range(0, self.num_nodes, _CHECK_NODES):
                 taken = np.zeros(min(_CHECK_NODES, self.num_nodes - first), dtype=np.uint8)
-                for part in splits:
-                    values = ids_of[part]
+                for part, values in ids_of.items():
                     for start in range(0, values.shape[0], _CHECK_CHUNK):
                         chunk = values[start : start + _CHECK_CHUNK]
                         ids = chunk[(chunk >= first) & (chunk < first + len(taken))]
@@ -234,13 +194,8 @@ class Dataset:
                         taken[ids - first] = 1
                         if bool((labels[ids] < 0).any()):
                             unlabelled.add(part)
-        faults = []
-        for part in splits:
-            if part in twice:
-                faults.append(f"{self.file(part)} names a node twice, or one of another split")
-            if part in unlabelled:
-                faults.append(f"{self.file(part)} names a node without a label")
-        return faults
+        kinds = ((twice, "twice, or one of another split"), (unlabelled, "without a label"))
+        return [f"{self.file(part)} names a node {what}" for part in _SPLITS for parts, what in kinds if part in parts]
 
 
 def list_datasets(root: Path | str) -> list[Dataset]:
@@ -251,10 +206,8 @@ def list_datasets(root: Path | str) -> list[Dataset]:
     found = []
     for path in sorted(folder.iterdir()):
         if not path.name.startswith(".") and (path / MANIFEST_NAME).is_file():
-            try:
+            with suppress(DatasetError):
                 found.append(Dataset.open(path))
-            except DatasetError:
-                continue
     return found
 
 

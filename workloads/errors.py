@@ -28,6 +28,16 @@ class InputError(OutcoreError):
     kind = "input"
 
 
+def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
+    """Check that an option has one of its values.
+
+    Raises:
+        InputError: it has not; names the option, its value and its valid values.
+    """
+    if value not in choices:
+        raise InputError(f"{option} is {value!r}", f"choose {', '.join(choices[:-1])} or {choices[-1]}")
+
+
 class DatasetError(OutcoreError):
     """Missing, truncated, swapped or corrupted dataset."""
 

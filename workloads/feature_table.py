@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from workloads.errors import InputError
 from workloads.sampling.batch import SampledBatch
-from workloads.sampling.digest import feature_digest, rows_digest
+from workloads.sampling.digest import check_alias, feature_digest, rows_digest
 
 _PIECE_BYTES = 2 << 20
 
@@ -52,19 +51,19 @@ class SplitTable:
         result = torch.empty(rows.shape[0], self.host.shape[1], dtype=self.dtype)
         step = max(1, _PIECE_BYTES // max(1, self.host.shape[1] * self.dtype.itemsize))
         for first in range(0, len(rows), step):
-            self._take(rows[first : first + step], result[first : first + step])
+            gather_parts(self.device, self.host, rows[first : first + step], result[first : first + step])
         return result
 
-    def _take(self, rows: torch.Tensor, result: torch.Tensor) -> None:
-        cut = self.device.shape[0]
-        on_device = rows < cut
-        places = on_device.nonzero().squeeze(1)
+
+def gather_parts(device: torch.Tensor, host: torch.Tensor, rows: torch.Tensor, out: torch.Tensor) -> None:
+    """Gather `rows` (int64 [n] on the host) of a split table into `out` [n, dim], wherever that lies."""
+    cut = device.shape[0]
+    on_device = rows < cut
+    for part, chosen, first in ((device, on_device, 0), (host, ~on_device, cut)):
+        places = chosen.nonzero().squeeze(1)
         if len(places):
-            there = rows[places].to(self.device.device)
-            result.index_copy_(0, places, torch.index_select(self.device, 0, there).cpu())
-        if len(places) < len(rows):
-            places = on_device.logical_not_().nonzero().squeeze(1)
-            result.index_copy_(0, places, torch.index_select(self.host, 0, rows[places] - cut))
+            picked = torch.index_select(part, 0, (rows[places] - first).to(part.device, non_blocking=True))
+            out.index_copy_(0, places.to(out.device, non_blocking=True), picked.to(out.device))
 
 
 Table = torch.Tensor | SplitTable
@@ -79,22 +78,13 @@ def batch_feature_digest(batch: SampledBatch, table: Table, rows: torch.Tensor |
     Raises:
         InputError: the table or `rows` cannot hold the batch.
     """
-    rows = None if rows is None else rows.cpu()
     if isinstance(table, torch.Tensor) and table.device.type == "cpu":
-        return feature_digest(batch, table.numpy(), None if rows is None else rows.numpy())
-    if rows is None:
-        rows = torch.arange(batch.num_nodes)
-    slots = table.shape[0]
-    if rows.shape[0] != batch.num_nodes:
-        raise InputError(f"there are {rows.shape[0]} alias rows for {batch.num_nodes} nodes", "give one for each node")
-    if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= slots):
-        raise InputError(
-            f"alias rows run from {int(rows.min())} to {int(rows.max())} in a table of {slots}",
-            "give rows of the table",
-        )
+        return feature_digest(batch, table.numpy(), None if rows is None else rows.cpu().numpy())
+    there = torch.arange(batch.num_nodes) if rows is None else rows.cpu()
+    check_alias(there.numpy(), batch.num_nodes, table.shape[0])
 
     def take(first: int, last: int) -> npt.NDArray[Any]:
-        part = rows[first:last]
+        part = there[first:last]
         if isinstance(table, SplitTable):
             return table.take(part).numpy()
         return np.asarray(torch.index_select(table, 0, part.to(table.device)).cpu().numpy())

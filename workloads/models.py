@@ -59,15 +59,16 @@ class SageLayer(Layer):
         graph = Graph.from_block(block, x.device)
         scale = 1.0 / graph.degrees.clamp(min=1).to(torch.float32)
         if _aggregate_first(block, self.in_dim, self.out_dim):
-            mean, own = neighbourhood(x, graph, rows, scale=scale)
-            return torch.addmm(torch.addmm(self.bias, mean, self.neighbour_weight.t()), own, self.root_weight.t())
+            return self._products(*neighbourhood(x, graph, rows, scale=scale))
         x = x if rows is None else torch.index_select(x, 0, rows)
         mean, _ = neighbourhood(x @ self.neighbour_weight.t(), graph, scale=scale)
         return torch.addmm(mean + self.bias, x[: block.num_dst], self.root_weight.t())
 
     def from_aggregated(self, x: torch.Tensor) -> torch.Tensor:
         """Compute nodes' new rows from [own row, mean over the neighbours]."""
-        own, mean = x[:, : self.in_dim], x[:, self.in_dim :]
+        return self._products(x[:, self.in_dim :], x[:, : self.in_dim])
+
+    def _products(self, mean: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
         return torch.addmm(torch.addmm(self.bias, mean, self.neighbour_weight.t()), own, self.root_weight.t())
 
 
@@ -93,7 +94,7 @@ class GcnLayer(Layer):
         scale = inverse_root[: block.num_dst]
         if _aggregate_first(block, self.in_dim, self.out_dim):
             total, _ = neighbourhood(x, graph, rows, weights=weights, scale=scale)
-            return torch.addmm(self.bias, total, self.weight.t())
+            return self.from_aggregated(total)
         x = x if rows is None else torch.index_select(x, 0, rows)
         total, _ = neighbourhood(x @ self.weight.t(), graph, weights=weights, scale=scale)
         return total + self.bias
@@ -168,35 +169,22 @@ class Model(nn.Module):
             InputError: the number of blocks differs from the number of layers (one less with an aggregated first
                 layer).
         """
-        if len(blocks) + first_layer_aggregated != len(self.layers):
-            raise InputError(
-                f"the model has {len(self.layers)} layers and the batch {len(blocks)} hops"
-                + (" beside the aggregated one" if first_layer_aggregated else ""),
-                "give as many fan-outs as layers",
-            )
+        check_hops(len(self.layers), blocks, first_layer_aggregated)
+        x = table
+        if rows is not None and (first_layer_aggregated or table.dtype != torch.float32):
+            x, rows = torch.index_select(table, 0, rows), None
+        if rows is None:
+            x = (x[: blocks[0].num_src] if blocks else x).float()
+        layers = list(self.layers)
         if first_layer_aggregated:
-            return self._from_aggregated(table if rows is None else table.index_select(0, rows), blocks, generator)
-        x = table if rows is not None else table[: blocks[0].num_src]
-        if table.dtype != torch.float32:
-            x = (x if rows is None else torch.index_select(table, 0, rows)).float()
-            rows = None
-        for number, (layer, block) in enumerate(zip(self.layers, blocks, strict=True)):
+            first = layers.pop(0)
+            assert isinstance(first, Layer)
+            x = first.from_aggregated(x)
+        for number, (layer, block) in enumerate(zip(layers, blocks, strict=True)):
+            if number or first_layer_aggregated:
+                x = self._activate(x, generator)
             x = layer(x, block, rows)
             rows = None
-            if number + 1 < len(self.layers):
-                x = self._activate(x, generator)
-        return x
-
-    def _from_aggregated(
-        self, x: torch.Tensor, blocks: Sequence[Block], generator: torch.Generator | None
-    ) -> torch.Tensor:
-        if blocks:
-            x = x[: blocks[0].num_src]
-        first = self.layers[0]
-        assert isinstance(first, Layer)
-        x = first.from_aggregated(x.float())
-        for layer, block in zip(self.layers[1:], blocks, strict=True):
-            x = layer(self._activate(x, generator), block)
         return x
 
     def _activate(self, x: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
@@ -205,6 +193,19 @@ class Model(nn.Module):
             keep = 1.0 - self.dropout
             x = x * torch.empty_like(x).bernoulli_(keep, generator=generator).div_(keep)
         return x
+
+
+def check_hops(layers: int, blocks: Sequence[Block], first_layer_aggregated: bool) -> None:
+    """Check that a batch has a hop for every layer but an aggregated one.
+
+    Raises:
+        InputError: it has not.
+    """
+    if len(blocks) + first_layer_aggregated != layers:
+        beside = " beside the aggregated one" if first_layer_aggregated else ""
+        raise InputError(
+            f"the model has {layers} layers and the batch {len(blocks)} hops{beside}", "give as many fan-outs as layers"
+        )
 
 
 def layer_widths(spec: ModelSpec, in_dim: int, num_classes: int) -> list[int]:
@@ -282,9 +283,8 @@ def make_model(spec: ModelSpec, in_dim: int, num_classes: int, seed: int = 0) ->
     """Make the model of `spec` on the processor.
 
     Args:
-        spec: name, layers, widths and dropout of the model.
-        in_dim: width of a feature row.
-        num_classes: width of the output.
+        spec: name, layers, hidden width, heads and dropout.
+        in_dim, num_classes: width of a feature row and of the output.
         seed: seed of the weights, on which alone they depend.
 
     Raises:

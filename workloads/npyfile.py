@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,26 +35,24 @@ def write_all(file: io.FileIO, array: npt.NDArray[np.generic]) -> memoryview:
     return data
 
 
-def read_header(path: Path) -> tuple[np.dtype[np.generic], tuple[int, ...], int]:
-    """Read element type, shape and data offset (bytes) of a `.npy` file.
+def read_header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Read element type and shape of a `.npy` file from its beginning; leaves `file` at the data.
 
     Raises:
-        ValueError: the file is no `.npy` file, is in Fortran order, or holds Python objects.
+        ValueError: it is no `.npy` file.
+        TypeError: it is in Fortran order or holds Python objects.
         OSError: the file cannot be read.
     """
-    with path.open("rb") as file:
-        version = npy_format.read_magic(file)
-        if version == (1, 0):
-            shape, fortran, dtype = npy_format.read_array_header_1_0(file)
-        elif version == (2, 0):
-            shape, fortran, dtype = npy_format.read_array_header_2_0(file)
-        else:
-            raise ValueError(f"npy version {version[0]}.{version[1]} is not supported")
-        if dtype.hasobject:
-            raise ValueError("it holds Python objects")
-        if fortran and len(shape) > 1:
-            raise ValueError("it is in Fortran order")
-        return dtype, tuple(int(size) for size in shape), file.tell()
+    version = npy_format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"npy version {version[0]}.{version[1]} is not supported")
+    read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+    shape, fortran, dtype = read(file)
+    if dtype.hasobject:
+        raise TypeError("it holds Python objects")
+    if fortran and len(shape) > 1:
+        raise TypeError("it is in Fortran order")
+    return dtype, tuple(int(size) for size in shape)
 
 
 def file_digest(path: Path) -> str:

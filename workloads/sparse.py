@@ -6,6 +6,7 @@ processor is FBGEMM's prefetching kernel, on CUDA one thread block a row), and e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,9 +40,7 @@ class Graph:
     @classmethod
     def from_block(cls, block: Block, device: torch.device, *, self_loops: bool = False) -> Graph:
         """Copy a block to `device`; with `self_loops`, each destination's last edge is its only one from itself."""
-        indptr, indices = block.indptr, block.indices
-        if self_loops:
-            indptr, indices = _with_self_loops(block)
+        indptr, indices = _with_self_loops(block) if self_loops else (block.indptr, block.indices)
         return cls(
             torch.from_numpy(indptr.astype(np.int32)).to(device, non_blocking=True),
             torch.from_numpy(np.ascontiguousarray(indices)).to(device, non_blocking=True),
@@ -78,9 +77,8 @@ def _with_self_loops(block: Block) -> tuple[np.ndarray[Any, Any], np.ndarray[Any
     numbers = np.arange(block.num_dst, dtype=np.int32)
     destinations = np.repeat(numbers, np.diff(block.indptr))
     kept = block.indices != destinations
-    degrees = np.bincount(destinations[kept], minlength=block.num_dst) + 1
     indptr = np.zeros(block.num_dst + 1, dtype=np.int64)
-    np.cumsum(degrees, out=indptr[1:])
+    np.cumsum(np.bincount(destinations[kept], minlength=block.num_dst) + 1, out=indptr[1:])
     indices = np.empty(int(indptr[-1]), dtype=np.int32)
     last = np.zeros(indices.shape[0], dtype=bool)
     last[indptr[1:] - 1] = True
@@ -112,27 +110,33 @@ class _Neighbourhood(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: torch.Tensor, graph: Graph, weights: torch.Tensor | None, scale: torch.Tensor | None
+        ctx: Any,
+        x: torch.Tensor,
+        graph: Graph,
+        rows: torch.Tensor | None,
+        weights: torch.Tensor | None,
+        scale: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         ctx.graph, ctx.weights, ctx.scale = graph, weights, scale
-        total = row_sums(x, graph.indptr, graph.indices, weights)
+        indices = graph.indices if rows is None else rows[graph.indices]
+        total = row_sums(x, graph.indptr.to(indices.dtype), indices, weights)
         if scale is not None:
             total.mul_(scale[:, None])
-        return total, x[: graph.num_dst]
+        return total, x[: graph.num_dst] if rows is None else torch.index_select(x, 0, rows[: graph.num_dst])
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_total: torch.Tensor, grad_own: torch.Tensor) -> Any:
         graph: Graph = ctx.graph
-        if not ctx.needs_input_grad[0]:
-            return None, None, None, None
-        if ctx.scale is not None:
-            grad_total = grad_total * ctx.scale[:, None]
-        indptr, destinations, order = graph.by_source
-        weights = None if ctx.weights is None else ctx.weights[order]
-        grad = row_sums(grad_total.contiguous(), indptr, destinations, weights)
-        grad[: graph.num_dst].add_(grad_own)
-        return grad, None, None, None
+        grad = None
+        if ctx.needs_input_grad[0]:
+            if ctx.scale is not None:
+                grad_total = grad_total * ctx.scale[:, None]
+            indptr, destinations, order = graph.by_source
+            weights = None if ctx.weights is None else ctx.weights[order]
+            grad = row_sums(grad_total.contiguous(), indptr, destinations, weights)
+            grad[: graph.num_dst].add_(grad_own)
+        return grad, None, None, None, None
 
 
 def neighbourhood(
@@ -153,18 +157,15 @@ def neighbourhood(
         weights: [num_edges], weight of each edge, constant.
         scale: [num_dst], factor of each sum (one over the degree gives the mean), constant.
     """
-    if rows is None:
-        total, own = _Neighbourhood.apply(x, graph, weights, scale)  # type: ignore[no-untyped-call]
-        return total, own
-    indices = rows[graph.indices]
-    total = row_sums(x, graph.indptr.to(indices.dtype), indices, weights)
-    if scale is not None:
-        total.mul_(scale[:, None])
-    return total, torch.index_select(x, 0, rows[: graph.num_dst])
+    total, own = _Neighbourhood.apply(x, graph, rows, weights, scale)  # type: ignore[no-untyped-call]
+    return total, own
 
 
 class _Relu(torch.autograd.Function):
-    """ReLU and its gradient, both in place, which saves `hidden` floats a destination at the input layer."""
+    """ReLU in place, and in the backward pass of the incoming gradient: saves `hidden` floats an input destination.
+
+    Valid between the layers here only: the next operation must neither keep nor share its gradient.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
@@ -181,17 +182,11 @@ class _Relu(torch.autograd.Function):
         return result
 
 
-def relu_(x: torch.Tensor) -> torch.Tensor:
-    """Apply ReLU in place to `x`, and in the backward pass to the incoming gradient.
-
-    Valid between the layers here only: the next operation must neither keep nor share its gradient.
-    """
-    result: torch.Tensor = _Relu.apply(x)  # type: ignore[no-untyped-call]
-    return result
+relu_: Callable[[torch.Tensor], torch.Tensor] = _Relu.apply
 
 
 class _Attention(torch.autograd.Function):
-    """out[i, k] = sum over edges e of i: alpha[e, k] * h[source of e, k]."""
+    """Sum of [num_src, heads, width] rows `h` with attention [num_edges, heads] as weights: [num_dst, heads, width]."""
 
     @staticmethod
     def forward(ctx: Any, h: torch.Tensor, alpha: torch.Tensor, graph: Graph) -> torch.Tensor:
@@ -223,10 +218,7 @@ def _per_head(x: torch.Tensor, alpha: torch.Tensor, indptr: torch.Tensor, indice
     return out
 
 
-def attend(h: torch.Tensor, alpha: torch.Tensor, graph: Graph) -> torch.Tensor:
-    """Sum [num_src, heads, width] rows with attention [num_edges, heads] as weights: [num_dst, heads, width]."""
-    result: torch.Tensor = _Attention.apply(h, alpha, graph)  # type: ignore[no-untyped-call]
-    return result
+attend: Callable[[torch.Tensor, torch.Tensor, Graph], torch.Tensor] = _Attention.apply
 
 
 def edge_dots(dst_rows: torch.Tensor, src_rows: torch.Tensor, graph: Graph) -> torch.Tensor:
@@ -266,7 +258,4 @@ class _EdgeSoftmax(torch.autograd.Function):
         return product.sub_(alpha * torch.index_select(total, 0, graph.destinations)), None
 
 
-def edge_softmax(scores: torch.Tensor, graph: Graph) -> torch.Tensor:
-    """Compute the softmax of edge scores [num_edges, heads] over each destination's edges."""
-    result: torch.Tensor = _EdgeSoftmax.apply(scores, graph)  # type: ignore[no-untyped-call]
-    return result
+edge_softmax: Callable[[torch.Tensor, Graph], torch.Tensor] = _EdgeSoftmax.apply

@@ -1,4 +1,4 @@
-"""Temporary folders of dataset writers: locked while the writer lives, removed by the next writer if it was killed."""
+"""Temporary folders of writers: locked while the writer lives, removed by the next writer if it was killed."""
 
 from __future__ import annotations
 
@@ -7,17 +7,36 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
 def free_bytes(folder: Path) -> int:
     """Return the bytes that this user may still write under `folder` (which need not exist yet)."""
-    place = folder
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    status = os.statvfs(place)
-    return status.f_bavail * status.f_frsize
+    place = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    return shutil.disk_usage(place).free
+
+
+class TemporaryFolder:
+    """Context manager of a private temporary folder under `root`, for what will be called `name`.
+
+    Removed at the end, unless renamed by then, and by the next one under `root` where this process was killed.
+    """
+
+    def __init__(self, root: Path, name: str) -> None:
+        self._root, self._prefix = root, temporary_prefix(name)
+
+    def __enter__(self) -> Path:
+        with locked(self._root):
+            remove_stale(self._root)
+            self._path = Path(tempfile.mkdtemp(prefix=self._prefix, dir=self._root))
+            self._lock = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
+            try_lock(self._lock)
+        return self._path
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._path, ignore_errors=True)
+        os.close(self._lock)
 
 
 def remove_stale(root: Path) -> list[Path]:
@@ -59,27 +78,11 @@ def locked(root: Path) -> Iterator[None]:
     """Hold the root's lock, so that no process takes a folder for stale between its creation and its locking."""
     handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        try:
+        with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX)
-        except OSError:
-            pass
         yield
     finally:
         os.close(handle)
-
-
-def temporary_folder(root: Path, name: str) -> tuple[Path, int]:
-    """Make a temporary folder under `root`, which must exist, and remove those of killed processes.
-
-    Returns:
-        the folder, and an open handle that holds its lock until closed.
-    """
-    with locked(root):
-        remove_stale(root)
-        folder = Path(tempfile.mkdtemp(prefix=temporary_prefix(name), dir=root))
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try_lock(handle)
-    return folder, handle
 
 
 def sync(path: Path) -> None:

@@ -14,7 +14,7 @@ from workloads.accelerators.cost import LayerShape, StepCost, step_cost
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.errors import InputError
 from workloads.feature_table import SplitTable, Table
-from workloads.models import Model, aggregated_width, layer_widths, make_model
+from workloads.models import Model, aggregated_width, check_hops, layer_widths, make_model
 from workloads.ranks import RankGroup
 from workloads.sampling.batch import SampledBatch
 from workloads.workload import ModelSpec
@@ -163,11 +163,7 @@ class Trainer:
         Raises:
             InputError: the batch has another number of hops than the model layers.
         """
-        if len(sampled.blocks) + first_layer_aggregated != self.spec.layers:
-            raise InputError(
-                f"the model has {self.spec.layers} layers and the batch {len(sampled.blocks)} hops",
-                "give as many fan-outs as layers",
-            )
+        check_hops(self.spec.layers, sampled.blocks, first_layer_aggregated)
         widths = list(itertools.pairwise(self._widths))
         shapes = []
         if first_layer_aggregated:

@@ -6,26 +6,23 @@ import re
 
 from workloads.errors import InputError
 
-_BYTES = {
-    "B": 1,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "TB": 10**12,
-    "KIB": 2**10,
-    "MIB": 2**20,
-    "GIB": 2**30,
-    "TIB": 2**40,
+_BYTES = {"": 1, "B": 1} | {
+    f"{letter}{end}": base ** (place + 1)
+    for place, letter in enumerate("KMGT")
+    for end, base in (("B", 1000), ("IB", 1024))
 }
 _COUNTS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+]?[0-9]+)?)\s*([A-Za-z]*)\s*$")
 
 
-def _split(text: str | int | float, what: str, example: str) -> tuple[float, str]:
+def _parse(text: str | int | float, what: str, units: dict[str, int], of: str, example: str, unit_example: str) -> int:
     match = _NUMBER.match(str(text))
     if not match:
         raise InputError(f"{what} is {text!r}, which is not a size", f"write it like {example}")
-    return float(match.group(1)), match.group(2)
+    number, unit = match.groups()
+    if unit.upper() not in units:
+        raise InputError(f"{what} is {text!r}, and {unit!r} is not a unit of {of}", f"write it like {unit_example}")
+    return round(float(number) * units[unit.upper()])
 
 
 def parse_bytes(text: str | int, what: str = "size") -> int:
@@ -34,11 +31,7 @@ def parse_bytes(text: str | int, what: str = "size") -> int:
     Raises:
         InputError: the unit is unknown (a bare `M` or `G` is refused: MB and MiB differ).
     """
-    number, unit = _split(text, what, "768MiB")
-    factor = 1 if unit == "" else _BYTES.get(unit.upper())
-    if factor is None:
-        raise InputError(f"{what} is {text!r}, and {unit!r} is not a unit of bytes", "write it like 768MiB or 2GB")
-    return round(number * factor)
+    return _parse(text, what, _BYTES, "bytes", "768MiB", "768MiB or 2GB")
 
 
 def parse_count(text: str | int | float, what: str = "count") -> int:
@@ -47,11 +40,7 @@ def parse_count(text: str | int | float, what: str = "count") -> int:
     Raises:
         InputError: the unit is unknown.
     """
-    number, unit = _split(text, what, "2M or 1e6")
-    factor = _COUNTS.get(unit.upper())
-    if factor is None:
-        raise InputError(f"{what} is {text!r}, and {unit!r} is not a unit of counts", "write it like 2M or 1e6")
-    return round(number * factor)
+    return _parse(text, what, _COUNTS, "counts", "2M or 1e6", "2M or 1e6")
 
 
 def format_bytes(value: float) -> str:

@@ -63,7 +63,7 @@ def take_trace(
 
 def _keep_bounds(trace: Trace, scratch_bytes: int) -> None:
     """Keep bounds for the whole epoch, on which systems plan, by repeating the sampled mini-batches."""
-    from workloads.sampling.make import BatchBounds, keep_bounds
+    from workloads.sampling.bounds import BatchBounds, keep_bounds
 
     times = -(-trace.num_batches // trace.sampled)
     nodes, edges = (

@@ -6,8 +6,6 @@ import base64
 import binascii
 import filecmp
 import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +15,7 @@ from harness.records.study import STUDIES, read_study
 from harness.results import store as results
 from harness.results.archive import RUN_FILES, unpack
 from workloads.errors import DataIOError, InputError
-from workloads.tempfolder import temporary_prefix, try_lock
+from workloads.tempfolder import TemporaryFolder
 
 if TYPE_CHECKING:
     from harness.records.study import StudyRecord
@@ -57,22 +55,13 @@ def merge(sources: Sequence[Path], root: Path) -> Merged:
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
-        stage = Path(tempfile.mkdtemp(prefix=temporary_prefix("import"), dir=root))
-    except OSError as error:
-        raise _unwritable(root, error) from error
-    # Locked while in use, so that `results gc` of another process does not remove it.
-    handle = os.open(stage, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        try_lock(handle)
-        merged, moves = _staged(sources, stage, root)
-        os.sync()
-        _move(moves)
+        with TemporaryFolder(root, "import") as stage:
+            merged, moves = _staged(sources, stage, root)
+            os.sync()
+            _move(moves)
         return merged
     except OSError as error:
         raise _unwritable(root, error) from error
-    finally:
-        os.close(handle)
-        shutil.rmtree(stage, ignore_errors=True)
 
 
 def _staged(sources: Sequence[Path], stage: Path, root: Path) -> tuple[Merged, list[tuple[Path, Path]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,25 +33,16 @@ _TIME_KEYS = tuple(key for key in _KEYS if key not in ("system", "isolation", "s
 
 
 def batch_bounds(config: RunConfig, workload: Workload, cache: Cache) -> list[dict[str, Any]]:
-    """Return the cached mini-batch bounds of each rank (`workloads.sampling.make.BatchBounds` as plain data)."""
-    from workloads.sampling.make import largest_batch
+    """Return the cached mini-batch bounds of each rank (`workloads.sampling.bounds.BatchBounds` as plain data)."""
+    from workloads.sampling.bounds import largest_batch
 
     key = fingerprint(config, _BATCH_KEYS)
     kept = cache.get("bounds", key)
     if kept is None:
         ranks = (replace(workload, rank=rank, world=config.ranks) for rank in range(config.ranks))
-        kept = {"ranks": [_plain(asdict(largest_batch(one, epochs=config.epochs))) for one in ranks]}
+        kept = {"ranks": [largest_batch(one, epochs=config.epochs).plain() for one in ranks]}
         cache.put("bounds", key, kept)
     return list(kept["ranks"])
-
-
-def _plain(content: Any) -> Any:
-    """Convert arrays and tuples to lists, numpy's numbers to Python's."""
-    if isinstance(content, dict):
-        return {key: _plain(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_plain(value) for value in content]
-    return content.tolist() if hasattr(content, "tolist") else content
 
 
 def calibrate(

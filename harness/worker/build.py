@@ -122,10 +122,10 @@ def limit_threads(spec: WorkerSpec) -> None:
 
 def hand_over_bounds(spec: WorkerSpec, workload: Workload) -> None:
     """Store the mini-batch bounds found outside the cap with the workload; systems size buffers by them."""
-    from workloads.sampling.make import BatchBounds, keep_bounds
+    from workloads.sampling.bounds import BatchBounds, keep_bounds
 
     if spec.bounds is not None:
-        keep_bounds(workload, BatchBounds.from_plain(spec.bounds[workload.rank]))
+        keep_bounds(workload, BatchBounds.of_plain(spec.bounds[workload.rank]))
 
 
 def stage_clock(spec: WorkerSpec) -> StageClock:

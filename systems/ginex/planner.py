@@ -19,8 +19,7 @@ from systems.engine.store.batch_store import BatchWriter
 from systems.ginex.options import GinexOptions
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
 from workloads.errors import BudgetError
-from workloads.sampling.bounds import Bounds, batch_bounds
-from workloads.sampling.make import largest_batch
+from workloads.sampling.bounds import Bounds, batch_bounds, largest_batch
 from workloads.units import format_bytes, parse_bytes
 from workloads.workload import Workload
 

@@ -24,7 +24,6 @@ from systems.interface import (
     PlanItem,
     Runtime,
     StageClock,
-    System,
     reserve_bytes,
     wall_seconds,
 )
@@ -32,14 +31,13 @@ from systems.loading.batches import Edges, Form, HandOut, handed_out_items, reso
 from systems.loading.epoch import Epoch
 from systems.loading.request import bounds_of, check_options, check_usable, memory_bytes, open_dataset
 from systems.registry import load
-from workloads.accelerator import Accelerator
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import InputError
 from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.listing import find
 from workloads.sampling.make import make_seed_plan
-from workloads.tempfolder import temporary_folder
+from workloads.tempfolder import TemporaryFolder
 from workloads.units import parse_bytes
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
@@ -140,8 +138,9 @@ class Loader:
         self._running: weakref.ref[Epoch] | None = None
         self._used: set[str] = set()
         self._class.load_libraries()
-        self._held = _Held()
-        self._finalizer = weakref.finalize(self, self._held.close)
+        # Released together: at `close`, on garbage collection of the loader, or at exit.
+        self._resources = contextlib.ExitStack()
+        self._finalizer = weakref.finalize(self, _release, self._resources, os.getpid())
         self._disk = disk or DiskProfile()
         try:
             self._open(chosen, device, device_memory, artefacts, cores or len(os.sched_getaffinity(0)), keep_order)
@@ -160,10 +159,18 @@ class Loader:
     ) -> None:
         dataset = self.workload.dataset
         self._private = artefacts is None
-        scratch = self._held.folder(dataset.path.parent if artefacts is None else Path(artefacts))
+        root = dataset.path.parent if artefacts is None else Path(artefacts)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            # If the process is killed, the next loader removes it.
+            scratch = self._resources.enter_context(TemporaryFolder(root, "loader"))
+        except OSError as error:
+            raise InputError(
+                f"{root} cannot be written: {error.strerror}", "give artefacts=, a folder on the dataset's disk"
+            ) from error
         kept = scratch / "artefacts" if artefacts is None else Path(artefacts) / self._class.info.name.replace(":", "-")
         kept.mkdir(parents=True, exist_ok=True)
-        self._held.stack.enter_context(in_use(kept))
+        self._resources.enter_context(in_use(kept))
         bounds_of(self.workload, kept)
         bounds = batch_bounds(self.workload)
         row_bytes = dataset.dim * dataset.feature_dtype.itemsize
@@ -177,7 +184,8 @@ class Loader:
             None if whole.device is None else whole.device - own.total("device"),
         )
         self._clock = StageClock()
-        accelerator = self._held.accelerator = make_accelerator(device, memory_bytes=budget.device)
+        accelerator = make_accelerator(device, memory_bytes=budget.device)
+        self._resources.callback(accelerator.close)
         runtime = Runtime(
             accelerator=accelerator,
             disk=self._disk,
@@ -188,7 +196,8 @@ class Loader:
             epochs=self._epochs,
         )
         runtime.scratch.mkdir()
-        self._system = self._held.system = self._class(self.workload, runtime, budget, options, self._clock)
+        self._system = self._class(self.workload, runtime, budget, options, self._clock)
+        self._resources.callback(self._system.close)
         plan = self._system.plan()
         #: Every buffer that the loader and its system hold.
         self.plan = Plan((*own.items, *plan.items))
@@ -291,45 +300,10 @@ class Loader:
         return f"<Loader of {self.workload.dataset.name} by {self.system}, {len(self)} mini-batches an epoch>"
 
 
-class _Held:
-    """Resources of a loader, released together: at `close`, on garbage collection of the loader, or at exit."""
-
-    def __init__(self) -> None:
-        self.stack = contextlib.ExitStack()
-        self.system: System | None = None
-        self.accelerator: Accelerator | None = None
-        self._process = os.getpid()
-
-    def folder(self, root: Path) -> Path:
-        """Create a private folder of this loader under `root`; if the process is killed, the next loader removes it.
-
-        Raises:
-            InputError: `root` cannot be written.
-        """
-        try:
-            root.mkdir(parents=True, exist_ok=True)
-            made, handle = temporary_folder(root, "loader")
-        except OSError as error:
-            raise InputError(
-                f"{root} cannot be written: {error.strerror}", "give artefacts=, a folder on the dataset's disk"
-            ) from error
-        self.stack.callback(os.close, handle)
-        self.stack.callback(shutil.rmtree, made, True)
-        return made
-
-    def close(self) -> None:
-        """Close system, device and folders, in order of dependence; a no-op in a forked child, which owns none."""
-        if os.getpid() != self._process:
-            return
-        system, self.system = self.system, None
-        accelerator, self.accelerator = self.accelerator, None
-        with self.stack:
-            try:
-                if system is not None:
-                    system.close()
-            finally:
-                if accelerator is not None:
-                    accelerator.close()
+def _release(resources: contextlib.ExitStack, process: int) -> None:
+    """Close system, device and folders, in order of dependence; a no-op in a forked child, which owns none."""
+    if os.getpid() == process:
+        resources.close()
 
 
 def _device_bytes(device: str, device_memory: str | int | None) -> int | None:

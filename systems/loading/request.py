@@ -6,7 +6,7 @@ import difflib
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from systems.interface import Options, System
 from workloads.dataset import Dataset, find_dataset
 from workloads.errors import InputError
 from workloads.manifest import Part
-from workloads.sampling.make import BatchBounds, advise_random, keep_bounds, largest_batch, make_sampler, make_seed_plan
+from workloads.sampling.bounds import BatchBounds, keep_bounds, largest_batch
+from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
 from workloads.units import parse_bytes
 from workloads.workload import Workload
 
@@ -177,11 +178,10 @@ def bounds_of(workload: Workload, folder: Path) -> BatchBounds:
         labels = workload.dataset.memmap("labels")
         advise_random(labels)
         sampler = make_sampler(workload, labels=labels)
-        found = _widened(largest_batch(workload, epochs=epochs, sampler=sampler), workload)
-        return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in asdict(found).items()}
+        return _widened(largest_batch(workload, epochs=epochs, sampler=sampler), workload).plain()
 
     key = identity(workload, layers=workload.model.layers, format=1)
-    bounds = BatchBounds.from_plain(prepare(folder, "bounds", key, make).facts)
+    bounds = BatchBounds.of_plain(prepare(folder, "bounds", key, make).facts)
     give_back_free_memory()
     keep_bounds(workload, bounds)
     return bounds

@@ -22,8 +22,7 @@ from systems.outcore.options import OutcoreOptions
 from systems.outcore.sampling import ExternalSampler, in_flight
 from workloads.accelerator import NO_ROWS
 from workloads.errors import BudgetError
-from workloads.sampling.bounds import Bounds, batch_bounds
-from workloads.sampling.make import largest_batch
+from workloads.sampling.bounds import Bounds, batch_bounds, largest_batch
 from workloads.units import format_bytes, parse_bytes
 from workloads.workload import Workload
 

@@ -11,7 +11,8 @@ import torch
 from harness.worker import calibrate as calibrate_worker
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
-from workloads.sampling.make import largest_batch, make_sampler, make_seed_plan
+from workloads.sampling.bounds import largest_batch
+from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.training import Trainer
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 

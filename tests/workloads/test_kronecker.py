@@ -122,7 +122,7 @@ def test_drawn_product_has_the_size_asked_for(tmp_path: Path, nodes: int, edges:
     assert indices.min() >= 0 and indices.max() < nodes
 
 
-@pytest.mark.parametrize(("expand", "nodes", "edges"), [(7, None, None), (None, 2100, 30_000), (9, 2500, 60_000)])
+@pytest.mark.parametrize(("expand", "nodes", "edges"), [(7, 0, 0), (0, 2100, 30_000), (9, 2500, 60_000)])
 def test_expansion_of_a_base_reaches_nodes_and_edges(tmp_path: Path, expand: Any, nodes: Any, edges: Any) -> None:
     base = base_of(sp.random(300, 300, 0.02, format="csc", random_state=np.random.default_rng(1)))
     spec = GenerateSpec("kronecker", nodes=nodes, edges=edges, expand=expand, base=base)
@@ -152,7 +152,7 @@ def test_unsorted_base_gives_ascending_lists(tmp_path: Path) -> None:
         ({"expand": 4, "edges": 10, "with_base": True}, "below"),
         ({"expand": 2, "edges": 10**6, "with_base": True}, "links between"),
         ({"nodes": 10, "edges": 5000}, "no room"),
-        ({"nodes": 0}, "--nodes is 0"),
+        ({"nodes": -1}, "--nodes is -1"),
         ({"nodes": 10, "seed": -1}, "--seed"),
         ({"nodes": 10, "index_dtype": "int16"}, "int16"),
     ],

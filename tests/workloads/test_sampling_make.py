@@ -10,8 +10,9 @@ import pytest
 
 from workloads.dataset import Dataset
 from workloads.errors import InputError
+from workloads.sampling.bounds import largest_batch
 from workloads.sampling.digest import structure_digest
-from workloads.sampling.make import advise_random, largest_batch, make_sampler, make_seed_plan
+from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
 

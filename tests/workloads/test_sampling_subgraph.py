@@ -21,9 +21,10 @@ from tests.workloads.test_sampling_overlay import cache_of, renumber
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError
+from workloads.sampling.bounds import largest_batch
 from workloads.sampling.digest import structure_digest
 from workloads.sampling.layerwise import LayerwiseSampler
-from workloads.sampling.make import largest_batch, make_sampler, make_seed_plan
+from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.sampling.shadow import ShadowSampler
 from workloads.training import Trainer

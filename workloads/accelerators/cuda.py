@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import torch
@@ -17,52 +16,18 @@ from workloads.units import format_bytes
 class CudaEvent(Event):
     """Completion of a copy on the copy stream. `wait` blocks the caller, not the device, and releases the GIL."""
 
-    def __init__(self, event: torch.cuda.Event, clock: CudaClock, keep: tuple[torch.Tensor, ...]) -> None:
-        super().__init__(0.0)
+    def __init__(self, event: torch.cuda.Event, source: torch.Tensor) -> None:
         self._event = event
-        self._clock = clock
-        # The source has to live until the device has read it.
-        self._keep: tuple[torch.Tensor, ...] = keep
+        self._source: torch.Tensor | None = source  # has to live until the device has read it
 
     def wait(self) -> None:
         """Wait until the copy is done."""
         self._event.synchronize()
-        self._keep = ()
+        self._source = None
 
     def done(self) -> bool:
         """Return whether the copy is done."""
         return bool(self._event.query())  # type: ignore[no-untyped-call]
-
-    @property
-    def ended_at(self) -> float:
-        """Monotonic seconds at which the device finished the copy."""
-        self.wait()
-        return self._clock.monotonic(self._event)
-
-
-class CudaClock:
-    """Conversion of CUDA events to the monotonic clock, set anew each minute since CUDA counts in float32 ms."""
-
-    _RENEW_S = 60.0
-
-    def __init__(self, stream: torch.cuda.Stream) -> None:
-        self._stream = stream
-        self._lock = threading.Lock()
-        self._set()
-
-    def _set(self) -> None:
-        self._zero = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        self._zero.record(self._stream)
-        self._zero.synchronize()
-        self._moment = time.monotonic()
-
-    def monotonic(self, event: torch.cuda.Event) -> float:
-        """Return the monotonic seconds of a finished event."""
-        with self._lock:
-            moment = self._moment + self._zero.elapsed_time(event) / 1e3
-            if time.monotonic() - self._moment > self._RENEW_S:
-                self._set()
-        return float(moment)
 
 
 class CudaAccelerator(Accelerator):
@@ -86,7 +51,6 @@ class CudaAccelerator(Accelerator):
         self._used_bytes = 0
         self._lock = threading.Lock()
         self._copy_stream = torch.cuda.Stream(self.torch_device)  # type: ignore[no-untyped-call]
-        self._clock = CudaClock(self._copy_stream)
         self._pinned: list[torch.Tensor] = []
 
     def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> torch.Tensor:
@@ -150,9 +114,9 @@ class CudaAccelerator(Accelerator):
                 arrived = torch.empty(src.shape, dtype=src.dtype, device=self.torch_device)
                 arrived.copy_(src, non_blocking=True)
                 dst.index_copy_(0, dst_rows.to(self.torch_device), arrived)
-            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            event = torch.cuda.Event()  # type: ignore[no-untyped-call]
             event.record(self._copy_stream)
-        return CudaEvent(event, self._clock, (src,))
+        return CudaEvent(event, src)
 
     def gather(self, table: Table, rows: torch.Tensor) -> torch.Tensor:
         """Gather `table[rows]` on the current stream."""

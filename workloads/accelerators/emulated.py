@@ -11,27 +11,17 @@ import time
 
 import torch
 
-from workloads.accelerator import Accelerator, Event, Kind, Lane, LaneSpan, move_rows, wait_until
+from workloads.accelerator import CpuAccelerator, Event, Lane, LaneSpan, move_rows, wait_until
 from workloads.accelerators.pool import DevicePool
 from workloads.accelerators.profile import Profile
 from workloads.errors import InputError
-from workloads.feature_table import SplitTable, Table
 
 
-class EmulatedEvent(Event):
-    """Completion of a copy whose bytes have moved and whose modelled time may still run."""
+class EmulatedAccelerator(CpuAccelerator):
+    """A device made of a profile, a pool of shared memory and two lanes.
 
-    def wait(self) -> None:
-        """Sleep until the modelled end."""
-        wait_until(self._ended_at)
-
-    def done(self) -> bool:
-        """Return whether the modelled end has passed."""
-        return time.monotonic() >= self._ended_at
-
-
-class EmulatedAccelerator(Accelerator):
-    """A device made of a profile, a pool of shared memory and two lanes."""
+    It gathers rows for real; the modelled time of that is part of the training step's.
+    """
 
     def __init__(
         self, profile: Profile, memory_bytes: int | None = None, pool: DevicePool | None = None, *, touch: bool = True
@@ -44,10 +34,9 @@ class EmulatedAccelerator(Accelerator):
             raise InputError(
                 f"device memory is {memory_bytes} bytes and the pool made for it {pool.nbytes}", "make both the same"
             )
-        self.name = f"emulated:{profile.name}"
-        self.kind: Kind = "emulated"
-        self.torch_device = torch.device("cpu")
-        self.memory_bytes: int | None = pool.nbytes
+        super().__init__()
+        self.name, self.kind = f"emulated:{profile.name}", "emulated"
+        self.memory_bytes = pool.nbytes
         self.keeps_rows = profile.keeps_rows
         self.bus_bytes_per_s = profile.bus_bytes_per_s.value
         self.profile = profile
@@ -74,11 +63,7 @@ class EmulatedAccelerator(Accelerator):
         asked_at = time.monotonic()
         move_rows(dst, src, dst_rows)
         seconds = self.profile.copy_seconds(src.numel() * src.element_size())
-        return EmulatedEvent(self._copy_lane.occupy(seconds, asked_at=asked_at, batch=batch))
-
-    def gather(self, table: Table, rows: torch.Tensor) -> torch.Tensor:
-        """Gather `table[rows]` for real; the modelled time is part of the training step's."""
-        return table.take(rows) if isinstance(table, SplitTable) else torch.index_select(table, 0, rows)
+        return Event(self._copy_lane.occupy(seconds, asked_at=asked_at, batch=batch))
 
     def read_seconds(self, on_device: int, by_zero_copy: int, row_bytes: int) -> tuple[float, float]:
         """Return the modelled seconds to gather `on_device` device rows, and to read `by_zero_copy` host rows."""

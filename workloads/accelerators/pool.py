@@ -11,6 +11,7 @@ import mmap
 import os
 import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -32,6 +33,7 @@ class DevicePool:
         self.nbytes = os.fstat(descriptor).st_size
         self._descriptor = descriptor
         self._memory: mmap.mmap | None = mmap.mmap(descriptor, self.nbytes) if self.nbytes else None
+        self._base = torch.frombuffer(self._memory, dtype=torch.uint8, count=1).data_ptr() if self._memory else 0
         self._lock = threading.Lock()
         self._used: dict[int, int] = {}
 
@@ -98,7 +100,7 @@ class DevicePool:
             for offset, used in sorted(self._used.items()):
                 if offset - place >= nbytes:
                     break
-                place = _round_up(offset + used)
+                place = -(-(offset + used) // _ALIGNMENT) * _ALIGNMENT
             if nbytes > self.nbytes - place:
                 taken = sum(self._used.values())
                 raise BudgetError(
@@ -132,7 +134,7 @@ class DevicePool:
         """Return the byte offset in the pool at which the tensor begins; None if it lies elsewhere."""
         if self._memory is None:
             return None
-        offset = table.data_ptr() - self._base()
+        offset = table.data_ptr() - self._base
         return offset if 0 <= offset < self.nbytes else None
 
     @property
@@ -146,18 +148,16 @@ class DevicePool:
         with self._lock:
             return sum(self._used.values())
 
-    def close(self, unlink: bool = True) -> None:
-        """Close the pool; its memory is freed once no process holds it. `unlink` has no effect."""
+    def close(self) -> None:
+        """Close the pool; its memory is freed once no process holds it."""
         if self._descriptor < 0:
             return
         os.close(self._descriptor)
         self._descriptor = -1
         memory, self._memory = self._memory, None
         if memory is not None:
-            try:
+            with suppress(BufferError):  # tensors still use the mapping, which ends with the last of them
                 memory.close()
-            except BufferError:
-                pass  # tensors still use the mapping, which ends with the last of them
 
     def __enter__(self) -> DevicePool:
         return self
@@ -170,96 +170,60 @@ class DevicePool:
             raise ValueError("the device pool is closed")
         return self._memory
 
-    def _base(self) -> int:
-        if not hasattr(self, "_base_address"):
-            assert self._memory is not None
-            self._base_address = torch.frombuffer(self._memory, dtype=torch.uint8, count=1).data_ptr()
-        return self._base_address
-
 
 def _handed_over(path: Path) -> int:
     """Receive the memory file's descriptor from the socket at `path`."""
+    descriptors: list[int] = []
+    folder, why = -1, ""
     try:
         folder = os.open(path.parent, os.O_DIRECTORY | os.O_RDONLY)
-        try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as owner:
-                # A socket's address holds 108 bytes, and the path may be longer.
-                owner.connect(f"/proc/self/fd/{folder}/{path.name}")
-                descriptors = socket.recv_fds(owner, 1, 1)[1]
-        finally:
-            os.close(folder)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as owner:
+            # A socket's address holds 108 bytes, and the path may be longer.
+            owner.connect(f"/proc/self/fd/{folder}/{path.name}")
+            descriptors = socket.recv_fds(owner, 1, 1)[1]
     except OSError as error:
-        raise HostError(
-            f"no device pool is handed over at {path} ({error.strerror})", "keep its owner alive"
-        ) from error
+        why = f" ({error.strerror})"
+    finally:
+        if folder >= 0:
+            os.close(folder)
     if not descriptors:
-        raise HostError(f"no device pool is handed over at {path}", "keep its owner alive")
+        raise HostError(f"no device pool is handed over at {path}{why}", "keep its owner alive")
     return descriptors[0]
 
 
 def _free_bytes() -> int:
     """Return the bytes available without swapping, by the kernel's estimate and this process's own cgroup."""
-    free = 1 << 62
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            free = int(line.split()[1]) * 1024
+    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    free = int(meminfo["MemAvailable"].split()[0]) * 1024
     for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
         for folder in _own_cgroups():
-            try:
+            with suppress(OSError, ValueError):
                 free = min(free, int((folder / limit).read_text()) - int((folder / used).read_text()))
-            except (OSError, ValueError):
-                continue
     return max(0, free)
 
 
 def _own_cgroups() -> list[Path]:
     """List the folders of this process's memory cgroup (v1 and v2); the root where a container hides the path."""
-    folders = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")]
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return folders
-    for line in lines:
-        number, controllers, path = line.split(":", 2)
-        if number == "0" and not controllers:
-            folders.append(Path("/sys/fs/cgroup") / path.lstrip("/"))
-        elif "memory" in controllers.split(","):
-            folders.append(Path("/sys/fs/cgroup/memory") / path.lstrip("/"))
+    roots = {"": Path("/sys/fs/cgroup"), "memory": Path("/sys/fs/cgroup/memory")}
+    folders = list(roots.values())
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            folders += [root / path.lstrip("/") for name, root in roots.items() if name in controllers.split(",")]
     return folders
 
 
-def _round_up(offset: int) -> int:
-    return -(-offset // _ALIGNMENT) * _ALIGNMENT
-
-
 def _open_memory_files(target: str) -> list[Path]:
-    """Find open files of processes that are the memory file `target`, in this process and its ancestors first."""
-    found: list[Path] = []
-    ancestors: list[int] = []
-    pid = os.getpid()
-    while pid > 0:
-        ancestors.append(pid)
-        pid = _parent(pid)
-    others = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    for pid in dict.fromkeys(ancestors + sorted(others)):
-        try:
-            descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
-        except OSError:
-            continue
-        for descriptor in descriptors:
-            try:
-                if str(descriptor.readlink()) == target:
-                    found.append(descriptor)
-            except OSError:
-                continue
+    """Find the open files of a process that are the memory file `target`: of this one, its parent, or another one."""
+    near = (str(os.getpid()), str(os.getppid()))
+    processes = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    for process in sorted(processes, key=lambda entry: entry.name not in near):
+        found = []
+        with suppress(OSError):  # another user's, or ended meanwhile
+            for descriptor in (process / "fd").iterdir():
+                with suppress(OSError):
+                    if str(descriptor.readlink()) == target:
+                        found.append(descriptor)
         if found:
-            break
-    return found
-
-
-def _parent(pid: int) -> int:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return 0
-    return int(stat.rpartition(")")[2].split()[1])
+            return found
+    return []

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from workloads.feature_table import gather_parts
+
 # Most columns that a program copies at once: a warp's 32 loads of 16 bytes are 512 bytes.
 _MAX_COLUMNS = 1024
 
@@ -24,27 +26,15 @@ def gather_split(device_rows: torch.Tensor, host_rows: torch.Tensor, rows: torch
     """
     kernel = _kernel() if host_rows.is_cuda else None
     dim = host_rows.shape[1]
-    if kernel is None:
-        return _by_parts(device_rows, host_rows, rows)
     out = torch.empty(rows.shape[0], dim, dtype=host_rows.dtype, device=host_rows.device)
-    if out.numel():
+    if kernel is None:
+        gather_parts(device_rows, host_rows, rows, out)
+    elif out.numel():
         there = rows.to(host_rows.device, non_blocking=True)
         columns = min(_MAX_COLUMNS, 1 << (dim - 1).bit_length())
         kernel[(rows.shape[0], -(-dim // columns))](
             device_rows, host_rows, there, out, device_rows.shape[0], dim, columns
         )
-    return out
-
-
-def _by_parts(device_rows: torch.Tensor, host_rows: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    cut, place = device_rows.shape[0], host_rows.device
-    out = torch.empty(rows.shape[0], host_rows.shape[1], dtype=host_rows.dtype, device=place)
-    on_device = rows < cut
-    for part, chosen, first in ((device_rows, on_device, 0), (host_rows, ~on_device, cut)):
-        places = chosen.nonzero().squeeze(1)
-        if len(places):
-            picked = torch.index_select(part, 0, (rows[places] - first).to(place, non_blocking=True))
-            out.index_copy_(0, places.to(place, non_blocking=True), picked)
     return out
 
 

@@ -15,6 +15,7 @@ from workloads.importers.source import (
     clean_labels,
     edge_array_source,
     load_array,
+    reading,
     table_source,
 )
 
@@ -89,14 +90,11 @@ def _find(path: Path) -> Path:
 
 def _table(path: Path, raw_dim: int) -> npt.NDArray[Any]:
     """Map a table with or without npy header; without one it is float32 with `raw_dim` columns (0: flat)."""
-    try:
-        with path.open("rb") as file:
-            has_header = file.read(6) == b"\x93NUMPY"
-        if has_header:
-            return load_array(path, path.name)
-        size = path.stat().st_size
-    except FileNotFoundError:
-        raise DatasetError(f"{path} is missing", "check that the download is whole") from None
+    with reading(path, "cannot be read", missing="check that the download is whole"), path.open("rb") as file:
+        has_header = file.read(6) == b"\x93NUMPY"
+    if has_header:
+        return load_array(path, path.name)
+    size = path.stat().st_size
     width = 4 * max(1, raw_dim)
     if size == 0 or size % width:
         raise DatasetError(f"{path} is truncated: {size} bytes are no whole rows of {width}", "download it again")

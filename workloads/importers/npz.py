@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from workloads.errors import DatasetError, InputError
+from workloads.errors import InputError
 from workloads.importers.source import (
     EDGES_A_CHUNK,
-    FEATURE_BYTES_A_CHUNK,
     EdgeChunk,
-    FeatureSource,
     GraphSource,
     ImportOptions,
     clean_labels,
+    feature_source,
+    reading,
 )
 
 _ADJACENCY = ("adj_indices", "adj_indptr", "adj_shape")
@@ -62,7 +61,11 @@ def open_npz(path: Path, options: ImportOptions) -> GraphSource:
         attributes = _csr(arrays, "attr", path)
         if attributes.shape[0] != num_nodes:
             raise InputError(f"{path}: attr_shape has {attributes.shape[0]} rows for {num_nodes} nodes")
-        features = _dense_rows(attributes)
+        features = feature_source(
+            attributes.shape,
+            attributes.dtype,
+            lambda rows: (attributes[at : at + rows].toarray() for at in range(0, num_nodes, rows)),
+        )
     labels, num_classes = (
         clean_labels(arrays["labels"], num_nodes, f"labels of {path.name}") if "labels" in arrays else (None, 0)
     )
@@ -71,12 +74,8 @@ def open_npz(path: Path, options: ImportOptions) -> GraphSource:
 
 def _load(path: Path) -> dict[str, npt.NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with reading(path, "is no whole .npz file"), np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise DatasetError(f"there is nothing at {path}", "check the path") from None
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
-        raise DatasetError(f"{path} is no whole .npz file ({error})", "download it again") from None
     except (ValueError, AttributeError) as error:  # AttributeError: an .npy file that was renamed
         raise InputError(f"{path} holds more than plain arrays ({error})", "save it without Python objects") from None
 
@@ -102,14 +101,3 @@ def _csr(arrays: dict[str, npt.NDArray[Any]], name: str, path: Path) -> sp.csr_m
     if not sound:
         raise InputError(f"{path}: the arrays {name}_* do not make a {rows} x {columns} matrix", "download it again")
     return sp.csr_matrix((data, indices, indptr), shape=(rows, columns))
-
-
-def _dense_rows(matrix: sp.csr_matrix) -> FeatureSource:
-    dtype = np.dtype(np.float16 if matrix.dtype == np.float16 else np.float32)
-    rows = max(1, FEATURE_BYTES_A_CHUNK // (4 * max(1, matrix.shape[1])))
-
-    def chunks() -> Iterator[npt.NDArray[Any]]:
-        for start in range(0, matrix.shape[0], rows):
-            yield np.asarray(matrix[start : start + rows].toarray(), dtype=dtype)
-
-    return FeatureSource(matrix.shape[0], matrix.shape[1], dtype, chunks)

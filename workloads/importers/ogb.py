@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from workloads.errors import DatasetError, InputError
+from workloads.errors import InputError
 from workloads.importers.source import (
     EDGES_A_CHUNK,
-    FEATURE_BYTES_A_CHUNK,
     EdgeChunk,
-    FeatureSource,
     GraphSource,
     ImportOptions,
     IntArray,
     clean_labels,
     edge_array_source,
+    feature_source,
     load_array,
+    reading,
     table_source,
 )
 from workloads.importers.torchfile import load_splits
@@ -61,12 +60,7 @@ def open_ogb(path: Path, options: ImportOptions) -> GraphSource:
 
 def _text_layout(folder: Path, options: ImportOptions) -> GraphSource:
     raw = folder / "raw"
-    counts = _csv(raw / "num-node-list.csv.gz").reshape(-1)
-    if counts.shape[0] != 1:
-        raise InputError(
-            f"{folder} holds {counts.shape[0]} graphs", "only node classification on one graph is supported"
-        )
-    num_nodes = int(counts[0])
+    num_nodes = _only(_csv(raw / "num-node-list.csv.gz").reshape(-1), folder)
 
     def edges() -> Iterator[EdgeChunk]:
         for frame in _frames(raw / "edge.csv.gz", EDGES_A_CHUNK, np.int64):
@@ -74,19 +68,15 @@ def _text_layout(folder: Path, options: ImportOptions) -> GraphSource:
                 raise InputError(f"{raw / 'edge.csv.gz'} has {frame.shape[1]} columns, not 2")
             yield frame[:, 0], frame[:, 1]
 
-    features = _text_features(raw / "node-feat.csv.gz", num_nodes)
-    labels, num_classes = _labels(_csv(raw / "node-label.csv.gz"), num_nodes, raw / "node-label.csv.gz")
+    features, feature_file = None, raw / "node-feat.csv.gz"
+    if feature_file.is_file():
+        shape = (num_nodes, next(_frames(feature_file, 1, np.float32)).shape[1])
+        features = feature_source(shape, np.float32, lambda rows: _frames(feature_file, rows, np.float32))
+    label_file = raw / "node-label.csv.gz"
+    labels, num_classes = clean_labels(_csv(label_file), num_nodes, str(label_file))
     splits, notes = _splits(folder)
     symmetric = any(name in folder.resolve().name for name in _STORED_ONCE)
     return GraphSource(num_nodes, edges, features, labels, num_classes, splits, symmetric, notes)
-
-
-def _text_features(path: Path, num_nodes: int) -> FeatureSource | None:
-    if not path.is_file():
-        return None
-    dim = next(_frames(path, 1, np.float32)).shape[1]
-    rows = max(1, FEATURE_BYTES_A_CHUNK // (4 * dim))
-    return FeatureSource(num_nodes, dim, np.dtype(np.float32), lambda: _frames(path, rows, np.float32))
 
 
 def _binary_layout(folder: Path) -> GraphSource:
@@ -96,10 +86,7 @@ def _binary_layout(folder: Path) -> GraphSource:
     if len(edge_index.shape) != 2 or edge_index.shape[0] != 2:
         raise InputError(f"{data}: edge_index has shape {edge_index.shape}, not [2, E]")
     num_edges = edge_index.shape[1]
-    counts = np.concatenate(list(NpzMember(data, "num_nodes_list").rows(1 << 10)))
-    if counts.shape[0] != 1:
-        raise InputError(f"{data} holds {counts.shape[0]} graphs", "only node classification on one graph is supported")
-    num_nodes = int(counts[0])
+    num_nodes = _only(NpzMember(data, "num_nodes_list").load(), data)
 
     def edges() -> Iterator[EdgeChunk]:
         # All sources stand before all destinations, so the member is read twice, side by side.
@@ -107,32 +94,23 @@ def _binary_layout(folder: Path) -> GraphSource:
         targets = edge_index.flat(EDGES_A_CHUNK, num_edges, 2 * num_edges)
         yield from zip(sources, targets, strict=True)
 
-    features = _stream_features(NpzMember(data, "node_feat"), num_nodes) if "node_feat" in names else None
+    features = None
+    if "node_feat" in names:
+        member = NpzMember(data, "node_feat")
+        if len(member.shape) != 2 or member.shape[0] != num_nodes:
+            raise InputError(f"node_feat has shape {member.shape} for {num_nodes} nodes")
+        features = feature_source(member.shape, member.dtype, member.rows)
     label_file = folder / "raw" / "node-label.npz"
-    values = np.concatenate(list(NpzMember(label_file, "node_label").rows(EDGES_A_CHUNK)))
-    labels, num_classes = _labels(values, num_nodes, label_file)
+    labels, num_classes = clean_labels(NpzMember(label_file, "node_label").load(), num_nodes, str(label_file))
     splits, notes = _splits(folder)
     return GraphSource(num_nodes, edges, features, labels, num_classes, splits, False, notes)
-
-
-def _stream_features(member: NpzMember, num_nodes: int) -> FeatureSource:
-    if len(member.shape) != 2 or member.shape[0] != num_nodes:
-        raise InputError(f"node_feat has shape {member.shape} for {num_nodes} nodes")
-    dtype = np.dtype(np.float16 if member.dtype == np.float16 else np.float32)
-    rows = max(1, FEATURE_BYTES_A_CHUNK // (member.shape[1] * member.dtype.itemsize))
-
-    def chunks() -> Iterator[npt.NDArray[Any]]:
-        for part in member.rows(rows):
-            yield part.astype(dtype, copy=False)
-
-    return FeatureSource(num_nodes, member.shape[1], dtype, chunks)
 
 
 def _lsc_layout(folder: Path) -> GraphSource:
     processed = folder / "processed"
     features = table_source(load_array(processed / "paper" / "node_feat.npy", "features"), "node_feat.npy")
     label_file = processed / "paper" / "node_label.npy"
-    labels, num_classes = _labels(load_array(label_file, "labels"), features.num_rows, label_file)
+    labels, num_classes = clean_labels(load_array(label_file, "labels"), features.num_rows, str(label_file))
     edge_index = load_array(processed / _CITES / "edge_index.npy", "edges")
     edges = edge_array_source(edge_index, "edge_index.npy", columns=False)
     splits = load_splits(folder / "split_dict.pt")
@@ -140,8 +118,11 @@ def _lsc_layout(folder: Path) -> GraphSource:
     return GraphSource(features.num_rows, edges, features, labels, num_classes, splits, False, notes)
 
 
-def _labels(values: npt.NDArray[Any], num_nodes: int, path: Path) -> tuple[IntArray, int]:
-    return clean_labels(values, num_nodes, str(path))
+def _only(counts: npt.NDArray[Any], path: Path) -> int:
+    """Return the number of nodes of the only graph."""
+    if counts.shape[0] != 1:
+        raise InputError(f"{path} holds {counts.shape[0]} graphs", "only node classification on one graph is supported")
+    return int(counts[0])
 
 
 def _splits(folder: Path) -> tuple[dict[str, IntArray] | None, list[str]]:
@@ -161,12 +142,9 @@ def _splits(folder: Path) -> tuple[dict[str, IntArray] | None, list[str]]:
 
 def _frames(path: Path, rows: int, dtype: type[np.generic]) -> Iterator[npt.NDArray[Any]]:
     try:
-        for frame in pd.read_csv(path, header=None, dtype=dtype, chunksize=rows, compression="gzip", engine="c"):
-            yield frame.to_numpy()
-    except FileNotFoundError:
-        raise DatasetError(f"{path} is missing", "check that the download was unpacked whole") from None
-    except (EOFError, zlib.error, OSError) as error:
-        raise DatasetError(f"{path} is truncated or corrupted ({error})", "download it again") from None
+        with reading(path, "is truncated or corrupted"):
+            for frame in pd.read_csv(path, header=None, dtype=dtype, chunksize=rows, compression="gzip", engine="c"):
+                yield frame.to_numpy()
     except pd.errors.EmptyDataError:
         return
     except (ValueError, pd.errors.ParserError) as error:

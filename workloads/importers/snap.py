@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from workloads.errors import DatasetError, InputError
-from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, GraphSource, ImportOptions
+from workloads.errors import InputError
+from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, GraphSource, ImportOptions, reading
 from workloads.npyfile import write_all
 
 IntArray = npt.NDArray[np.int64]
@@ -61,7 +61,7 @@ def open_snap(path: Path, options: ImportOptions) -> GraphSource:
 def _parse(path: Path, binary: Path, options: ImportOptions) -> int:
     """Write all edges as int64 pairs; return the largest id."""
     largest, count = -1, 0
-    try:
+    with reading(path, "is truncated or corrupted", (EOFError, zlib.error, gzip.BadGzipFile)):
         comment, separator = _dialect(path)
         size = path.stat().st_size
         with path.open("rb") as raw, binary.open("wb", buffering=0) as out:
@@ -95,10 +95,6 @@ def _parse(path: Path, binary: Path, options: ImportOptions) -> int:
                 raise InputError(
                     f"{path}, line {line[0]}: {line[1]!r} is not an edge", "write two ids a line"
                 ) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DatasetError(f"{path} is truncated or corrupted ({error})", "download it again") from None
-    except FileNotFoundError:
-        raise DatasetError(f"there is nothing at {path}", "check the path") from None
     if count == 0:
         raise InputError(f"{path} holds no edge", "write two ids a line")
     return largest

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ FEATURE_BYTES_A_CHUNK = 16 << 20
 
 
 @dataclass(frozen=True)
-class FeatureSource:
+class FeatureRows:
     """A feature table [num_rows, dim] as a stream of row ranges.
 
     Attributes:
@@ -52,7 +55,7 @@ class GraphSource:
 
     num_nodes: int
     edges: Callable[[], Iterator[EdgeChunk]]
-    features: FeatureSource | None = None
+    features: FeatureRows | None = None
     labels: IntArray | None = None
     num_classes: int = 0
     splits: dict[str, IntArray] | None = None
@@ -79,37 +82,66 @@ class ImportOptions:
     progress: Callable[[str, float], None] = lambda stage, fraction: None
 
 
+@contextmanager
+def reading(
+    path: Path | str,
+    fault: str,
+    damage: tuple[type[Exception], ...] = (EOFError, zlib.error, OSError, zipfile.BadZipFile),
+    missing: str = "check that the download was unpacked whole",
+) -> Iterator[None]:
+    """Turn errors of reading a source file within the block into DatasetErrors.
+
+    Args:
+        path: file, with what precedes it in messages.
+        fault: words between the path and the error in the message.
+        damage: errors of a damaged file.
+        missing: fix where the file is missing.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise DatasetError(f"{path} is missing", missing) from None
+    except damage as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise DatasetError(f"{path} {fault} ({reason})", "download it again") from None
+
+
 def load_array(path: Path, what: str) -> npt.NDArray[Any]:
     """Map a `.npy` file read-only, never unpickling.
 
     Raises:
         DatasetError: the file is missing or no `.npy` file of plain numbers.
     """
-    try:
+    with reading(f"{what}: {path}", "cannot be read as .npy", (ValueError, OSError, EOFError)):
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise DatasetError(f"{what}: {path} is missing", "check that the download was unpacked whole") from None
-    except (ValueError, OSError, EOFError) as error:
-        raise DatasetError(f"{what}: {path} cannot be read as .npy ({error})", "download it again") from None
     return array
 
 
-def table_source(table: npt.NDArray[Any], what: str) -> FeatureSource:
-    """Stream the feature rows of an array or memory map [N, D]; float16 stays, other numbers become float32.
+def feature_source(
+    shape: tuple[int, ...], dtype: npt.DTypeLike, read: Callable[[int], Iterable[npt.NDArray[Any]]]
+) -> FeatureRows:
+    """Stream feature rows; float16 stays, other numbers become float32.
+
+    `shape` and `dtype` are those of the source; `read(rows)` yields its rows in order, at most `rows` at a time.
+    """
+    kept = np.dtype(np.float16 if dtype == np.float16 else np.float32)
+    rows = max(1, FEATURE_BYTES_A_CHUNK // (max(1, shape[1]) * max(np.dtype(dtype).itemsize, kept.itemsize)))
+    return FeatureRows(
+        shape[0], shape[1], kept, lambda: (np.ascontiguousarray(part, dtype=kept) for part in read(rows))
+    )
+
+
+def table_source(table: npt.NDArray[Any], what: str) -> FeatureRows:
+    """Stream the feature rows of an array or memory map [N, D].
 
     Raises:
         InputError: the table has another shape or holds no numbers.
     """
     if table.ndim != 2 or table.shape[1] == 0 or table.dtype.kind not in "fiu":
         raise InputError(f"{what} has shape {table.shape} and dtype {table.dtype}, not rows of numbers")
-    dtype = np.dtype(np.float16 if table.dtype == np.float16 else np.float32)
-    rows = max(1, FEATURE_BYTES_A_CHUNK // (table.shape[1] * max(table.dtype.itemsize, dtype.itemsize)))
-
-    def chunks() -> Iterator[npt.NDArray[Any]]:
-        for start in range(0, table.shape[0], rows):
-            yield np.ascontiguousarray(table[start : start + rows], dtype=dtype)
-
-    return FeatureSource(table.shape[0], table.shape[1], dtype, chunks)
+    return feature_source(
+        table.shape, table.dtype, lambda rows: (table[at : at + rows] for at in range(0, table.shape[0], rows))
+    )
 
 
 def edge_array_source(array: npt.NDArray[Any], what: str, *, columns: bool) -> Callable[[], Iterator[EdgeChunk]]:

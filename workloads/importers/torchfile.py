@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads.errors import DatasetError
+from workloads.importers.source import reading
 
 
 def _array_types() -> list[Any]:
@@ -29,14 +30,9 @@ def load_splits(path: Path) -> dict[str, npt.NDArray[np.int64]]:
     """
     import torch  # late: it takes seconds and 200 MB, and other importers do without
 
-    try:
-        with torch.serialization.safe_globals(_array_types()):
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise DatasetError(f"{path} is missing", "check that the download was unpacked whole") from None
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DatasetError(f"{path} cannot be read safely ({reason})", "download it again") from None
+    damage = (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError)
+    with reading(path, "cannot be read safely", damage), torch.serialization.safe_globals(_array_types()):
+        content = torch.load(path, map_location="cpu", weights_only=True)
     if not isinstance(content, dict):
         raise DatasetError(f"{path} holds no dictionary of splits", "download it again")
     parts: dict[str, list[str]] = {"train": ["train"], "valid": ["valid"], "test": []}

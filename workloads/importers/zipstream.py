@@ -10,78 +10,63 @@ from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib import format as npy_format
 
 from workloads.errors import DatasetError, InputError
+from workloads.importers.source import reading
+from workloads.npyfile import read_header
+
+_NO_FILE = "is no whole .npz file"
 
 
 class NpzMember:
-    """One array of an `.npz` file, read in row order; `dtype` and `shape` are those of the whole array."""
+    """One array of an `.npz` file, read in order; `dtype` and `shape` are those of the whole array.
+
+    Raises:
+        DatasetError: the file is missing, truncated or corrupted, from any call.
+        InputError: the file holds no such array, or one in Fortran order or of Python objects.
+    """
 
     def __init__(self, path: Path, name: str) -> None:
-        self._path, self._member = path, f"{name}.npy"
+        self._path, self._name = path, f"{path}: {name}.npy"
+        self._member = f"{name}.npy"
         with self._open() as file:
-            self.dtype, self.shape = self._header(file)
+            self._first = file.tell()
 
-    def rows(self, rows_a_chunk: int, *, first: int = 0, last: int | None = None) -> Iterator[npt.NDArray[Any]]:
-        """Yield rows `first` to `last` in chunks, as arrays [rows, ...]; earlier rows are read and dropped.
+    def rows(self, rows_a_chunk: int) -> Iterator[npt.NDArray[Any]]:
+        """Yield all rows in chunks, as arrays [rows, ...]."""
+        width = int(np.prod(self.shape[1:], dtype=np.int64))
+        for part in self.flat(rows_a_chunk * width, 0, self.shape[0] * width):
+            yield part.reshape(-1, *self.shape[1:])
 
-        Raises:
-            DatasetError: the file is truncated or corrupted.
-        """
-        stop = self.shape[0] if last is None else last
-        width = int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
-        with self._open() as file:
-            self._header(file)
-            self._skip(file, first * width)
-            for start in range(first, stop, rows_a_chunk):
-                count = min(rows_a_chunk, stop - start)
-                data = self._read(file, count * width)
-                yield np.frombuffer(data, dtype=self.dtype).reshape(count, *self.shape[1:])
+    def load(self) -> npt.NDArray[Any]:
+        """Return the whole array."""
+        return next(self.rows(max(1, self.shape[0])), np.empty(self.shape, dtype=self.dtype))
 
     def flat(self, elements_a_chunk: int, first: int, last: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield elements `first` to `last` of the array in C order, in chunks."""
-        flat = NpzMember.__new__(NpzMember)
-        flat._path, flat._member, flat.dtype = self._path, self._member, self.dtype
-        flat.shape = (int(np.prod(self.shape, dtype=np.int64)),)
-        return flat.rows(elements_a_chunk, first=first, last=last)
+        """Yield elements `first` to `last` of the array in C order, in chunks; earlier ones are read and dropped."""
+        with self._open() as file, reading(self._name, "is damaged"):
+            file.seek(self._first + first * self.dtype.itemsize)
+            for start in range(first, last, elements_a_chunk):
+                count = min(elements_a_chunk, last - start) * self.dtype.itemsize
+                data = file.read(count)
+                if len(data) < count:
+                    raise DatasetError(f"{self._name} is truncated", "download it again")
+                yield np.frombuffer(data, dtype=self.dtype)
 
     def _open(self) -> IO[bytes]:
+        """Open the array behind its header."""
         try:
             # Closing the archive leaves the member's own handle open until the member is closed.
-            with zipfile.ZipFile(self._path) as archive:
-                return archive.open(self._member)
-        except FileNotFoundError:
-            raise DatasetError(f"{self._path} is missing", "check that the download was unpacked whole") from None
+            with reading(self._path, _NO_FILE), zipfile.ZipFile(self._path) as archive:
+                file = archive.open(self._member)
         except KeyError:
             raise InputError(f"{self._path} holds no {self._member[:-4]}", "is it another dataset?") from None
-        except (zipfile.BadZipFile, OSError) as error:
-            raise DatasetError(f"{self._path} is no whole .npz file ({error})", "download it again") from None
-
-    def _header(self, file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
         try:
-            version = npy_format.read_magic(file)
-            read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-            shape, fortran, dtype = read(file)
-        except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise DatasetError(f"{self._path}: {self._member} is damaged ({error})", "download it again") from None
-        if dtype.hasobject or (fortran and len(shape) > 1):
-            raise InputError(f"{self._path}: {self._member} is not a plain array in C order")
-        return dtype, tuple(int(size) for size in shape)
-
-    def _skip(self, file: IO[bytes], count: int) -> None:
-        while count:
-            step = len(self._read(file, min(count, 8 << 20)))
-            count -= step
-
-    def _read(self, file: IO[bytes], count: int) -> bytes:
-        try:
-            data = file.read(count)
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise DatasetError(f"{self._path}: {self._member} is damaged ({error})", "download it again") from None
-        if len(data) < count:
-            raise DatasetError(f"{self._path}: {self._member} is truncated", "download it again")
-        return data
+            with reading(self._name, "is damaged", (ValueError, EOFError, zipfile.BadZipFile, zlib.error)):
+                self.dtype, self.shape = read_header(file)
+        except TypeError:
+            raise InputError(f"{self._name} is not a plain array in C order") from None
+        return file
 
 
 def member_names(path: Path) -> list[str]:
@@ -90,8 +75,5 @@ def member_names(path: Path) -> list[str]:
     Raises:
         DatasetError: the file is missing or no zip file.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return [name.removesuffix(".npy") for name in archive.namelist()]
-    except (zipfile.BadZipFile, OSError) as error:
-        raise DatasetError(f"{path} is no whole .npz file ({error})", "download it again") from None
+    with reading(path, _NO_FILE), zipfile.ZipFile(path) as archive:
+        return [name.removesuffix(".npy") for name in archive.namelist()]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from workloads import _native
 from workloads.errors import InputError
 from workloads.kronecker.kronecker import sorted_base
-from workloads.kronecker.rmat import DEFAULT_MEAN_DEGREE, rmat_base, rmat_base_bytes
+from workloads.kronecker.rmat import rmat_base, rmat_base_bytes
 from workloads.kronecker.spec import BaseGraph, GenerateSpec, Progress, TopologyPlan, TopologySink
 from workloads.kronecker.stream import STREAM_BYTES, PartWriter
 
@@ -32,14 +32,12 @@ def plan_fractal(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
     if spec.base is None:
         base, copies, keep = _drawn_base(spec, progress)
     else:
-        if spec.edges is not None:
+        if spec.edges:
             raise InputError(
                 "--edges does not go with --kind fractal and --base", "the edges follow from base and size"
             )
         base = sorted_base(spec.base, spec)
-        if spec.expand is None and spec.nodes is None:
-            raise InputError("an expansion needs a size", "give --expand K or --nodes N")
-        copies = spec.expand or -(-(spec.nodes or 0) // base.num_nodes)
+        copies = spec.copies_of(base)
         _check_copies(copies, base.num_nodes)
         progress("singular values", 0.0)
         keep = keep_matrix(base, copies, spec)
@@ -138,12 +136,10 @@ def _check_copies(copies: int, base_nodes: int) -> None:
 
 
 def _drawn_base(spec: GenerateSpec, progress: Progress) -> tuple[BaseGraph, int, npt.NDArray[np.float64]]:
-    if spec.nodes is None:
-        raise InputError("an expansion without --base needs --nodes", "give for example --nodes 2M --edges 40M")
-    copies = spec.expand or min(_DEFAULT_EXPAND, max(2, spec.nodes // 2))
-    base_nodes = -(-spec.nodes // copies)
+    nodes, edges = spec.drawn_size()
+    copies = spec.expand or min(_DEFAULT_EXPAND, max(2, nodes // 2))
+    base_nodes = -(-nodes // copies)
     _check_copies(copies, base_nodes)
-    edges = DEFAULT_MEAN_DEGREE * spec.nodes if spec.edges is None else spec.edges
     progress("base graph", 0.0)
     # The kept share depends on the drawn base: a small base estimates it, and a full base that misses is redrawn once.
     shrink = max(1, min(16, base_nodes // 4096))

@@ -11,7 +11,7 @@ import numpy as np
 
 from workloads import _native
 from workloads.errors import InputError
-from workloads.kronecker.rmat import DEFAULT_MEAN_DEGREE, rmat_base, rmat_base_bytes
+from workloads.kronecker.rmat import rmat_base, rmat_base_bytes
 from workloads.kronecker.spec import BaseGraph, GenerateSpec, Int32, Int64, Progress, TopologyPlan, TopologySink
 from workloads.kronecker.stream import STREAM_BYTES, PartWriter
 
@@ -38,7 +38,7 @@ def plan_kronecker(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
         copies, nodes = _copies(spec, base)
         whole = copies * base.num_nodes
         wanted = DEFAULT_COPIES_LINKED * copies
-        if spec.edges is not None:
+        if spec.edges:
             wanted = round(spec.edges * (whole / nodes) ** 2 / base.num_edges)
             if spec.edges < 0.95 * base.num_edges * nodes / base.num_nodes:
                 least = round(base.num_edges * nodes / base.num_nodes)
@@ -47,7 +47,7 @@ def plan_kronecker(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
                     f"give --edges {least} or more, or fewer --nodes",
                 )
         seed_edges = max(copies, wanted)
-        if spec.edges is not None and seed_edges > copies * copies:
+        if spec.edges and seed_edges > copies * copies:
             raise InputError(
                 f"--edges {spec.edges} needs {seed_edges} links between {copies} copies, which have {copies * copies}",
                 f"give --edges {copies * copies * base.num_edges} or less, or more --nodes",
@@ -63,22 +63,18 @@ def plan_kronecker(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
     stream = _native.KroneckerStream(base.indptr, base.indices, seed_indptr, seed_indices, nodes)
 
     def write(sink: TopologySink, progress: Progress) -> None:
-        with PartWriter(sink, "indptr", np.int64, nodes + 1) as writer:
-            at = 0
-            while at < nodes + 1:
-                room = writer.buffer()[: nodes + 1 - at]
-                stream.indptr(at, room, spec.num_threads)
-                writer.commit(room.shape[0])
-                at += room.shape[0]
-                progress("indptr", at / (nodes + 1))
-        with PartWriter(sink, "indices", dtype, stream.num_edges) as writer:
-            at = 0
-            while at < stream.num_edges:
-                room = writer.buffer()[: stream.num_edges - at]
-                stream.edges(at, room, spec.num_threads)
-                writer.commit(room.shape[0])
-                at += room.shape[0]
-                progress("edges", at / stream.num_edges)
+        for part, stage, element, count, fill in (
+            ("indptr", "indptr", np.dtype(np.int64), nodes + 1, stream.indptr),
+            ("indices", "edges", dtype, stream.num_edges, stream.edges),
+        ):
+            with PartWriter(sink, part, element, count) as writer:
+                at = 0
+                while at < count:
+                    room = writer.buffer()[: count - at]
+                    fill(at, room, spec.num_threads)
+                    writer.commit(room.shape[0])
+                    at += room.shape[0]
+                    progress(stage, at / count)
 
     details = {"base_nodes": base.num_nodes, "base_edges": base.num_edges, "copies": copies, "seed_edges": seed_edges}
     return TopologyPlan(nodes, stream.num_edges, dtype, base, write, details)
@@ -115,8 +111,7 @@ def seed_graph(copies: int, edges: int, seed: int) -> tuple[Int64, Int32]:
         target = np.concatenate([target, extra])
         source = np.concatenate([source, (extra + offsets[whole]) % copies])
     order = np.lexsort((source, target))
-    indptr = np.zeros(copies + 1, dtype=np.int64)
-    np.cumsum(np.bincount(target, minlength=copies), out=indptr[1:])
+    indptr = np.cumsum(np.bincount(target + 1, minlength=copies + 1), dtype=np.int64)
     return indptr, source[order].astype(np.int32)
 
 
@@ -140,10 +135,8 @@ def sorted_base(base: BaseGraph, spec: GenerateSpec) -> BaseGraph:
 
 def _copies(spec: GenerateSpec, base: BaseGraph) -> tuple[int, int]:
     """Return the numbers of copies and of nodes."""
-    if spec.nodes is None and spec.expand is None:
-        raise InputError("an expansion needs a size", "give --expand K or --nodes N")
-    copies = spec.expand if spec.expand is not None else -(-(spec.nodes or 0) // base.num_nodes)
-    nodes = copies * base.num_nodes if spec.nodes is None else spec.nodes
+    copies = spec.copies_of(base)
+    nodes = spec.nodes or copies * base.num_nodes
     if not (copies - 1) * base.num_nodes < nodes <= copies * base.num_nodes:
         raise InputError(
             f"--nodes {nodes} and --expand {copies} contradict each other for a base of {base.num_nodes} nodes",
@@ -154,10 +147,7 @@ def _copies(spec: GenerateSpec, base: BaseGraph) -> tuple[int, int]:
 
 def _drawn_base(spec: GenerateSpec, progress: Progress) -> tuple[BaseGraph, int, int, int]:
     """Draw an R-MAT base for a product of the wanted size; return it with copies, seed-graph edges and nodes."""
-    if spec.nodes is None:
-        raise InputError("an expansion without --base needs --nodes", "give for example --nodes 2M --edges 40M")
-    nodes = spec.nodes
-    edges = DEFAULT_MEAN_DEGREE * nodes if spec.edges is None else spec.edges
+    nodes, edges = spec.drawn_size()
     copies = spec.expand or _whole_copies(nodes)
     base_nodes = -(-nodes // copies)
     copies = -(-nodes // base_nodes)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from workloads import _native
 from workloads.errors import InputError
-from workloads.kronecker.spec import BaseGraph, GenerateSpec, Progress, TopologyPlan, TopologySink
+from workloads.kronecker.spec import DEFAULT_MEAN_DEGREE, BaseGraph, GenerateSpec, Progress, TopologyPlan, TopologySink
 from workloads.kronecker.stream import STREAM_BYTES, PartWriter
-
-DEFAULT_MEAN_DEGREE = 20
 
 
 def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
@@ -25,14 +21,14 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
         InputError: `nodes` is missing or above 2^32, or options of the expansions are given.
         BudgetError: `max_memory` does not hold `indptr` and the longest list.
     """
-    if spec.nodes is None:
+    if not spec.nodes:
         raise InputError("--kind rmat needs --nodes", "give for example --nodes 2M --edges 40M")
-    if spec.base is not None or spec.expand is not None:
+    if spec.base is not None or spec.expand:
         raise InputError("--kind rmat takes no --base and no --expand", "use --kind kronecker or fractal")
     if spec.nodes > 1 << 32:
         raise InputError(f"--kind rmat takes at most 2^32 nodes, {spec.nodes} asked", "use --kind kronecker")
     nodes = spec.nodes
-    edges = DEFAULT_MEAN_DEGREE * nodes if spec.edges is None else spec.edges
+    edges = spec.edges or DEFAULT_MEAN_DEGREE * nodes
     dtype = spec.dtype_for(nodes)
     fixed = 8 * (nodes + 1) + STREAM_BYTES
     spec.require("the degrees of all nodes and the write buffers", fixed)
@@ -119,9 +115,8 @@ def rmat_base(
             labels = np.empty(nodes, dtype=np.int64) if communities else None
             if labels is not None:
                 graph.labels(0, labels)
-            return BaseGraph(
-                _indptr_of(target[keep], nodes), indices[keep], labels, num_classes=communities, name="rmat"
-            )
+            np.cumsum(np.bincount(target[keep], minlength=nodes), out=indptr[1:])
+            return BaseGraph(indptr, indices[keep], labels, num_classes=communities, name="rmat")
         draws = int(draws * 1.6)
     raise InputError(
         f"{nodes} nodes have no room for {edges} different R-MAT edges", "ask for fewer edges or more nodes"
@@ -131,9 +126,3 @@ def rmat_base(
 def rmat_base_bytes(nodes: int, edges: int) -> int:
     """Return the peak bytes of drawing a base graph."""
     return nodes * 24 + int(edges * 1.15) * 14
-
-
-def _indptr_of(target: npt.NDArray[Any], nodes: int) -> npt.NDArray[np.int64]:
-    indptr = np.zeros(nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(target, minlength=nodes), out=indptr[1:])
-    return indptr

@@ -11,13 +11,15 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from workloads.errors import BudgetError, InputError
+from workloads.errors import BudgetError, InputError, check_choice
 from workloads.units import format_bytes
 
 Kind = Literal["rmat", "kronecker", "fractal"]
 Progress = Callable[[str, float], None]
 Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
+
+DEFAULT_MEAN_DEGREE = 20
 
 
 class TopologySink(Protocol):
@@ -68,12 +70,12 @@ class GenerateSpec:
 
     Attributes:
         kind: `rmat`, `kronecker` or `fractal`.
-        nodes: N, exact for `rmat` and `kronecker`; `fractal` takes the next multiple of the base's.
-        edges: E, exact for `rmat`; about for `kronecker`, and for `fractal` without a base.
-        expand: number of copies of the base graph (`kronecker`, `fractal`).
+        nodes: N (0: as base and `expand` give), exact but for `fractal`, which takes the next multiple of the base's.
+        edges: E (0: the default), exact for `rmat`; about for `kronecker`, and for `fractal` without a base.
+        expand: number of copies of the base graph (`kronecker`, `fractal`; 0: as `nodes` gives).
         seed: seed of every draw, 0 to 2^64 - 1.
         max_memory: most bytes of the generation, base graph included, interpreter not.
-        index_dtype: `int32`, `int64`, or None for the smallest that holds N.
+        index_dtype: `int32`, `int64`, or `auto` for the smallest that holds N.
         base: the graph to expand; without one, an R-MAT graph without duplicates is drawn.
         communities: number of classes to plant into R-MAT graphs (`rmat`, and the base that `kronecker` draws): six
             edges in ten then stay within a class, so that labels agree along edges. 0: plain Graph500.
@@ -81,27 +83,25 @@ class GenerateSpec:
     """
 
     kind: Kind
-    nodes: int | None = None
-    edges: int | None = None
-    expand: int | None = None
+    nodes: int = 0
+    edges: int = 0
+    expand: int = 0
     seed: int = 0
     max_memory: int = 1 << 30
-    index_dtype: str | None = None
+    index_dtype: str = "auto"
     base: BaseGraph | None = None
     communities: int = 0
     threads: int = 0
 
     def __post_init__(self) -> None:
         for name in ("nodes", "edges", "expand"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"--{name} is {value}", "give at least 1")
+            if getattr(self, name) < 0:
+                raise InputError(f"--{name} is {getattr(self, name)}", "give at least 1")
         if not 0 <= self.communities < 1 << 20:
             raise InputError(f"communities is {self.communities}", "give 0 to 1048575")
         if not 0 <= self.seed < 1 << 64:
             raise InputError(f"--seed is {self.seed}", "give a number from 0 to 2^64 - 1")
-        if self.index_dtype not in (None, "int32", "int64"):
-            raise InputError(f"index dtype {self.index_dtype!r} is unknown", "use int32 or int64")
+        check_choice("--index-dtype", self.index_dtype, ("auto", "int32", "int64"))
 
     @property
     def num_threads(self) -> int:
@@ -117,7 +117,27 @@ class GenerateSpec:
         fits = num_nodes <= 1 << 31
         if self.index_dtype == "int32" and not fits:
             raise InputError(f"int32 does not hold the ids of {num_nodes} nodes", "use int64")
-        return np.dtype(self.index_dtype or ("int32" if fits else "int64"))
+        return np.dtype("int32" if fits and self.index_dtype != "int64" else "int64")
+
+    def copies_of(self, base: BaseGraph) -> int:
+        """Return the number of copies of a given base graph.
+
+        Raises:
+            InputError: neither `expand` nor `nodes` is given.
+        """
+        if not self.expand and not self.nodes:
+            raise InputError("an expansion needs a size", "give --expand K or --nodes N")
+        return self.expand or -(-self.nodes // base.num_nodes)
+
+    def drawn_size(self) -> tuple[int, int]:
+        """Return nodes and edges of an expansion of a base graph that is drawn for it.
+
+        Raises:
+            InputError: `nodes` is not given.
+        """
+        if not self.nodes:
+            raise InputError("an expansion without --base needs --nodes", "give for example --nodes 2M --edges 40M")
+        return self.nodes, self.edges or DEFAULT_MEAN_DEGREE * self.nodes
 
     def require(self, what: str, needed: int) -> None:
         """Check that the `needed` bytes for `what` fit `max_memory`.

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads import _native
+from workloads.kronecker.spec import Int64
+from workloads.mapped import small_maps
 
 _CHUNK = 1 << 20
 _CLUSTERING_NODES = 2000
@@ -27,7 +29,7 @@ class GraphStats:
         top1_degree_share: share of all edges that lead into the 1 % of nodes of highest in-degree.
         gini: Gini coefficient of the in-degrees.
         top1_source_share: share of all edges from the 1 % of nodes of highest out-degree (an estimate of a cache's
-            hits); None: not counted.
+            hits).
         clustering: mean local clustering of sampled nodes, with links of either direction.
         homophily: share of sampled edges whose ends have the same label, None without labels.
         homophily_by_chance: the same share for labels spread over the edges' ends at random, None without labels.
@@ -39,48 +41,32 @@ class GraphStats:
     max_degree: int
     top1_degree_share: float
     gini: float
-    top1_source_share: float | None
+    top1_source_share: float
     clustering: float
     homophily: float | None
     homophily_by_chance: float | None
 
-    def as_dict(self) -> dict[str, float | int | None]:
-        """Return the measures for a manifest."""
-        return asdict(self)
 
-
-def graph_stats(
-    indptr: npt.NDArray[np.int64],
-    indices: npt.NDArray[Any],
-    labels: npt.NDArray[np.int64] | None = None,
-    *,
-    sources: bool = True,
-    seed: int = 0,
-    threads: int = 0,
-) -> GraphStats:
-    """Measure a graph; the arrays may be memory-mapped.
+def graph_stats(indptr: Int64, indices: npt.NDArray[Any], labels: Int64 | None = None, threads: int = 0) -> GraphStats:
+    """Measure a graph; the arrays may be memory-mapped, all of `indices` is read, and 8 N bytes are taken.
 
     Args:
         indptr: int64 [N + 1].
         indices: int32 or int64 [E], in-neighbours.
         labels: int64 [N], negative for unlabelled nodes.
-        sources: whether to count out-degrees too (reads all of `indices`, takes 8 N bytes).
-        seed: seed of the samples.
         threads: number of threads; 0: one a processor.
     """
     threads = threads or len(os.sched_getaffinity(0))
     nodes, edges = indptr.shape[0] - 1, indices.shape[0]
     top1, gini, most = degree_skew(_degree_histogram(indptr))
-    source_share = None
-    if sources:
-        out_degrees = np.zeros(nodes, dtype=np.int64)
-        for start in range(0, edges, 16 * _CHUNK):
-            _native.count_sources(indices[start : start + 16 * _CHUNK], out_degrees, threads)
-        source_share = degree_skew(np.bincount(out_degrees))[0]
-    rng = np.random.Generator(np.random.Philox(key=seed))
+    out_degrees = np.zeros(nodes, dtype=np.int64)
+    for start in range(0, edges, 16 * _CHUNK):
+        _native.count_sources(indices[start : start + 16 * _CHUNK], out_degrees, threads)
+    source_share = degree_skew(np.bincount(out_degrees))[0]
+    rng = np.random.Generator(np.random.Philox(key=0))
     sample = np.sort(rng.choice(nodes, min(nodes, _CLUSTERING_NODES), replace=False)).astype(np.int64)
     clustering = _native.clustering(
-        indptr, indices, sample, _CLUSTERING_PAIRS, _lists_ascend(indptr, indices, sample), seed, threads
+        indptr, indices, sample, _CLUSTERING_PAIRS, _lists_ascend(indptr, indices, sample), 0, threads
     )
     agreeing, chance = None, None
     if labels is not None:
@@ -91,6 +77,12 @@ def graph_stats(
     return GraphStats(
         nodes, edges, edges / max(1, nodes), most, top1, gini, source_share, float(clustering), agreeing, chance
     )
+
+
+def measure(indptr: Int64, indices: npt.NDArray[Any], labels: Int64 | None) -> dict[str, float | int | None]:
+    """Measure a graph for its manifest, as `graph_stats`."""
+    with small_maps(indptr, indices, labels):
+        return asdict(graph_stats(indptr, indices, labels))
 
 
 def degree_skew(histogram: npt.NDArray[Any]) -> tuple[float, float, int]:
@@ -113,29 +105,21 @@ def degree_skew(histogram: npt.NDArray[Any]) -> tuple[float, float, int]:
     return float(share / total), float(1 - area), int(degrees[-1])
 
 
-def _degree_histogram(indptr: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _degree_histogram(indptr: Int64) -> Int64:
     histogram = np.zeros(1, dtype=np.int64)
     for start in range(0, indptr.shape[0] - 1, _CHUNK):
-        counted = np.bincount(np.diff(indptr[start : start + _CHUNK + 1]))
-        if counted.shape[0] > histogram.shape[0]:
-            counted[: histogram.shape[0]] += histogram
-            histogram = counted
-        else:
-            histogram[: counted.shape[0]] += counted
+        counted = np.bincount(np.diff(indptr[start : start + _CHUNK + 1]), minlength=histogram.shape[0])
+        counted[: histogram.shape[0]] += histogram
+        histogram = counted
     return histogram
 
 
-def _lists_ascend(indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any], sample: npt.NDArray[np.int64]) -> bool:
+def _lists_ascend(indptr: Int64, indices: npt.NDArray[Any], sample: Int64) -> bool:
     """Return whether the lists of all sampled nodes ascend, from which all lists are assumed to ascend."""
     return all(bool((np.diff(indices[indptr[v] : indptr[v + 1]]) >= 0).all()) for v in sample.tolist())
 
 
-def _agreement_by_chance(
-    indptr: npt.NDArray[np.int64],
-    indices: npt.NDArray[Any],
-    labels: npt.NDArray[np.int64],
-    sample: npt.NDArray[np.int64],
-) -> float | None:
+def _agreement_by_chance(indptr: Int64, indices: npt.NDArray[Any], labels: Int64, sample: Int64) -> float | None:
     """Sum over classes the product of their shares among targets and sources of the sampled nodes' edges."""
     some = sample[:: max(1, sample.shape[0] // 5000)]
     starts, ends = indptr[some], indptr[some + 1]

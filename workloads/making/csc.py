@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,8 +119,7 @@ def collect_csc(
         parts.append(target.astype(np.int64) * num_nodes + source)
     keys = np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
     target, source = np.divmod(keys, num_nodes)
-    indptr = np.zeros(num_nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(target, minlength=num_nodes), out=indptr[1:])
+    indptr = np.cumsum(np.bincount(target + 1, minlength=num_nodes + 1), dtype=np.int64)
     return indptr, source.astype(np.int32 if num_nodes <= np.iinfo(np.int32).max else np.int64)
 
 
@@ -157,9 +157,9 @@ def _spill(
 ) -> list[Path]:
     """Append each edge, as one number (destination within its range, source), to the file of its range."""
     paths = [folder / f"range-{index}.tmp" for index in range(bounds.shape[0] - 1)]
-    files = [path.open("wb", buffering=0) for path in paths]
     done = 0
-    try:
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("wb", buffering=0)) for path in paths]
         for source, target in edges:
             wide = target.astype(np.int64)
             owner = np.searchsorted(bounds, wide, side="right") - 1
@@ -172,7 +172,4 @@ def _spill(
                     write_all(file, keys[borders[index] : borders[index + 1]])
             done += target.shape[0]
             progress("grouping edges", done / max(1, total))
-    finally:
-        for file in files:
-            file.close()
     return paths

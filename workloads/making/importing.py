@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,16 @@ import numpy.typing as npt
 import xxhash
 
 from workloads.dataset import Dataset
-from workloads.errors import DatasetError, InputError
-from workloads.importers import IMPORTERS, ImportOptions, open_source
-from workloads.importers.source import FeatureSource, GraphSource
+from workloads.errors import DatasetError, InputError, check_choice
+from workloads.importers import ImportOptions, importer
+from workloads.importers.source import FeatureRows, GraphSource
+from workloads.kronecker import Progress
+from workloads.kronecker.stats import measure
 from workloads.making.csc import CscResult, build_csc
-from workloads.making.node_data import NodeDataSpec, make_labels, measure, write_generated_features
+from workloads.making.node_data import NodeDataSpec, make_labels, write_features, write_generated_features
 from workloads.making.splits import check_fractions, write_splits
 from workloads.making.writer import DatasetWriter
 from workloads.npyfile import file_digest
-
-Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,9 @@ class ImportSpec:
         Raises:
             InputError: a setting is invalid; names the option and its valid values.
         """
-        if self.format not in IMPORTERS:
-            raise InputError(
-                f"--format is {self.format!r}, which is none of {', '.join(IMPORTERS)}", "choose one of them"
-            )
-        if self.feature_dtype not in (None, "float32", "float16"):
-            raise InputError(f"--dtype is {self.feature_dtype!r}", "choose float32 or float16")
-        if self.labelled not in ("author", "loader"):
-            raise InputError(f"--labelled is {self.labelled!r}", "choose author or loader")
+        importer(self.format)
+        check_choice("--dtype", self.feature_dtype or "float32", ("float32", "float16"))
+        check_choice("--labelled", self.labelled, ("author", "loader"))
         if self.labelled != "author" and self.format != "igb":
             raise InputError(
                 f"--labelled {self.labelled} is for IGB, whose loader counts padding; --format is {self.format}",
@@ -113,7 +108,7 @@ def import_dataset(
         raise DatasetError(f"there is nothing at {source}", "check the path")
     with DatasetWriter(target, recipe=spec.recipe(source), replace=replace) as writer:
         options = ImportOptions(writer.folder, max_memory, spec.classes, spec.labelled, progress)
-        graph = open_source(spec.format, source, options)
+        graph = importer(spec.format)(source, options)
         index_dtype = choose_index_dtype(spec.index_dtype, graph.num_nodes)
         symmetric = graph.symmetric if spec.symmetric is None else spec.symmetric
         result = build_csc(
@@ -132,7 +127,7 @@ def import_dataset(
         labels, num_classes = graph.labels, graph.num_classes
         if labels is None:
             num_classes = spec.node_data.classes
-            labels = make_labels(spec.node_data, graph.num_nodes, spec.seed, indptr, indices)
+            labels = make_labels(spec.node_data, spec.seed, indptr, indices)
             writer.describe(notes=[f"labels generated ({spec.node_data.labels}, {num_classes} classes)"])
         writer.write("labels", labels)
         writer.describe(num_classes=max(1, num_classes))
@@ -156,8 +151,7 @@ def choose_index_dtype(wanted: str, num_nodes: int) -> str:
     Raises:
         InputError: `wanted` is unknown, or `int32` is too narrow.
     """
-    if wanted not in ("auto", "int32", "int64"):
-        raise InputError(f"--index-dtype is {wanted!r}", "choose auto, int32 or int64")
+    check_choice("--index-dtype", wanted, ("auto", "int32", "int64"))
     fits = num_nodes <= np.iinfo(np.int32).max
     if wanted == "int32" and not fits:
         raise InputError(f"--index-dtype int32 cannot number {num_nodes} nodes", "choose int64")
@@ -185,26 +179,25 @@ def _edge_notes(result: CscResult, symmetric: bool, kept: bool) -> list[str]:
 
 
 def _write_features(
-    writer: DatasetWriter, features: FeatureSource, num_nodes: int, wanted: str | None, progress: Progress
+    writer: DatasetWriter, features: FeatureRows, num_nodes: int, wanted: str | None, progress: Progress
 ) -> None:
+    """Write the graph's own features, in the wanted element type."""
     if features.num_rows != num_nodes:
         raise InputError(f"there are {features.num_rows} feature rows for {num_nodes} nodes", "check the source files")
     dtype = np.dtype(wanted or features.dtype)
-    done = strange = 0
-    with writer.stream("features", dtype, (num_nodes, features.dim)) as stream:
+    infinite = 0
+
+    def converted() -> Iterator[npt.NDArray[Any]]:
+        nonlocal infinite
         for chunk in features.chunks():
-            if done + chunk.shape[0] > num_nodes:
-                raise InputError(f"there are more feature rows than the {num_nodes} nodes", "check the source files")
-            with np.errstate(over="ignore"):  # counted below: values beyond float16 become infinite
+            with np.errstate(over="ignore"):  # counted: values beyond float16 become infinite
                 rows = chunk.astype(dtype, copy=False)
-            strange += int(rows.size - np.count_nonzero(np.isfinite(rows)))
-            stream.write(rows)
-            done += chunk.shape[0]
-            progress("writing features", done / num_nodes)
-        if done < num_nodes:
-            raise InputError(f"there are {done} feature rows for {num_nodes} nodes", "check the source files")
-    if strange:
-        writer.describe(notes=[f"{strange} feature values are not finite"])
+            infinite += int(rows.size - np.count_nonzero(np.isfinite(rows)))
+            yield rows
+
+    write_features(writer, (num_nodes, features.dim), dtype, converted(), progress)
+    if infinite:
+        writer.describe(notes=[f"{infinite} feature values are not finite"])
 
 
 def _write_given_splits(
@@ -229,10 +222,6 @@ def _source_digest(source: Path) -> str:
     if source.is_file():
         return file_digest(source)
     digest = xxhash.xxh3_64()
-    for path in _files(source):
+    for path in sorted(path for path in source.rglob("*") if path.is_file()):
         digest.update(f"{path.relative_to(source)}:{path.stat().st_size}\n".encode())
     return digest.hexdigest()
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    yield from sorted(path for path in folder.rglob("*") if path.is_file())

@@ -5,27 +5,25 @@ from __future__ import annotations
 import difflib
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
+import scipy.sparse as sp
 
-from workloads.dataset import Dataset
-from workloads.errors import InputError
-from workloads.kronecker import BaseGraph, GenerateSpec, Kind, TopologyPlan, plan_topology
-from workloads.making.base_graph import base_digest, load_base
-from workloads.making.node_data import (
-    NodeDataSpec,
-    Progress,
-    kinds,
-    make_labels,
-    measure,
-    write_expanded_labels,
-    write_generated_features,
-)
+from workloads.dataset import Dataset, find_dataset
+from workloads.errors import BudgetError, InputError
+from workloads.importers import ImportOptions, importer
+from workloads.kronecker import BaseGraph, GenerateSpec, Kind, Progress, TopologyPlan, plan_topology
+from workloads.kronecker.stats import measure
+from workloads.making.csc import collect_csc
+from workloads.making.node_data import NodeDataSpec, make_labels, write_generated_features
 from workloads.making.splits import check_fractions, write_splits
 from workloads.making.writer import DatasetWriter
+from workloads.npyfile import file_digest
+from workloads.units import format_bytes
 
 _DEFAULT_CLASSES = 16
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -73,12 +71,11 @@ class MakeSpec:
         Raises:
             InputError: a setting is invalid; names the option and its valid values.
         """
-        if self.kind not in kinds():
-            near = difflib.get_close_matches(self.kind, kinds(), n=1)
-            fix = f"did you mean {near[0]}?" if near else f"choose {', '.join(kinds())}"
-            raise InputError(f"--kind is {self.kind!r}, which is none of {', '.join(kinds())}", fix)
-        if self.index_dtype not in ("auto", "int32", "int64"):
-            raise InputError(f"--index-dtype is {self.index_dtype!r}", "choose auto, int32 or int64")
+        kinds = get_args(Kind)
+        if self.kind not in kinds:
+            near = difflib.get_close_matches(self.kind, kinds, n=1)
+            fix = f"did you mean {near[0]}?" if near else f"choose {', '.join(kinds)}"
+            raise InputError(f"--kind is {self.kind!r}, which is none of {', '.join(kinds)}", fix)
         self.node_data.check()
         check_fractions(*self.fractions)
         self.generate_spec(None, 1 << 30)
@@ -87,12 +84,12 @@ class MakeSpec:
         """Return the settings of the topology."""
         return GenerateSpec(
             kind=cast(Kind, self.kind),
-            nodes=self.nodes or None,
-            edges=self.edges or None,
-            expand=self.expand or None,
+            nodes=self.nodes,
+            edges=self.edges,
+            expand=self.expand,
             seed=self.seed,
             max_memory=max_memory,
-            index_dtype=None if self.index_dtype == "auto" else self.index_dtype,
+            index_dtype=self.index_dtype,
             base=base,
             communities=self.node_data.classes if self.labels == "homophilous" else 0,
         )
@@ -103,8 +100,11 @@ class MakeSpec:
         Raises:
             DatasetError: the base is missing.
         """
+        digest = ""
+        if self.base:
+            file = Path(self.base)
+            digest = file_digest(file) if file.is_file() else find_dataset(self.base, data_root).fingerprint
         settings = asdict(self) | {"fractions": list(self.fractions), "base": Path(self.base).name if self.base else ""}
-        digest = base_digest(self.base, data_root) if self.base else ""
         return {"how": "make", **settings, "base_digest": digest}
 
 
@@ -134,7 +134,7 @@ def make_dataset(
     """
     spec.check()
     with DatasetWriter(target, recipe=spec.recipe(data_root), replace=replace) as writer:
-        given = load_base(spec.base, data_root, writer.folder, max_memory, progress) if spec.base else None
+        given = _load_base(spec.base, data_root, writer.folder, max_memory, progress) if spec.base else None
         if given is not None and given.labels is not None and spec.labels == "homophilous" and spec.classes:
             raise InputError(
                 f"--classes {spec.classes} does not go with a base that has labels of {given.num_classes} classes",
@@ -156,6 +156,36 @@ def make_dataset(
     return Dataset.open(target)
 
 
+def _load_base(base: str, data_root: Path, scratch: Path, max_memory: int, progress: Progress) -> BaseGraph:
+    """Load the base graph into memory, with the labels and features that it has.
+
+    Raises:
+        DatasetError, InputError: the base is missing or damaged.
+        BudgetError: the base's features do not fit `max_memory`.
+    """
+    path, features = Path(base), cast(Any, None)
+    if path.is_file():
+        read = importer("npz" if path.suffix == ".npz" else "snap")
+        graph = read(path, ImportOptions(scratch, max_memory, progress=progress))
+        indptr, indices = collect_csc(graph.edges, graph.num_nodes)
+        if graph.features is not None:
+            # Sparse: dense bags of words would exceed the expansion's own buffers.
+            chunks = (sp.csr_matrix(chunk.astype(np.float32, copy=False)) for chunk in graph.features.chunks())
+            features = sp.csr_matrix(sp.vstack(list(chunks)))
+        return BaseGraph(indptr, indices, graph.labels, features, graph.num_classes, path.name)
+    dataset = find_dataset(base, data_root)
+    if not any(note.startswith("features generated") for note in dataset.manifest.notes):
+        if dataset.feature_bytes * 2 > max_memory:
+            raise BudgetError(
+                f"expanding {dataset.name!r} holds its features twice, 2 x {format_bytes(dataset.feature_bytes)}, and "
+                f"--max-memory is {format_bytes(max_memory)}",
+                "raise --max-memory",
+            )
+        features = dataset.load("features").astype(np.float32, copy=False)
+    indptr, indices, labels = dataset.load("indptr"), dataset.load("indices"), dataset.load("labels")
+    return BaseGraph(indptr, indices, labels, features, dataset.num_classes, dataset.name)
+
+
 def _write_nodes(writer: DatasetWriter, spec: MakeSpec, plan: TopologyPlan, progress: Progress) -> None:
     """Write labels, features and splits of a finished topology."""
     node_data, base, num_nodes = spec.node_data, plan.base, plan.num_nodes
@@ -163,7 +193,10 @@ def _write_nodes(writer: DatasetWriter, spec: MakeSpec, plan: TopologyPlan, prog
     base_labels = _base_labels(spec, base)
     progress("labels", 0.0)
     if base is not None and base_labels is not None:
-        write_expanded_labels(writer, base_labels, num_nodes)
+        with writer.stream("labels", np.int64, num_nodes) as stream:
+            for start in range(0, num_nodes, _CHUNK):  # node v has the label of base node v % B
+                ids = np.arange(start, min(num_nodes, start + _CHUNK), dtype=np.int64)
+                stream.write(np.asarray(base_labels, dtype=np.int64)[ids % base.num_nodes])
         if base.labels is not None:
             num_classes, base_features = base.num_classes, base.features
             writer.describe(notes=["labels are those of the base's nodes"])
@@ -171,7 +204,7 @@ def _write_nodes(writer: DatasetWriter, spec: MakeSpec, plan: TopologyPlan, prog
         writer.write("labels", plan.labels(0, num_nodes))
     else:
         indptr, indices = writer.memmap("indptr"), writer.memmap("indices")
-        writer.write("labels", make_labels(node_data, num_nodes, spec.seed, indptr, indices))
+        writer.write("labels", make_labels(node_data, spec.seed, indptr, indices))
     writer.describe(num_classes=num_classes)
     labels = writer.memmap("labels")
     if base_features is not None and spec.features == "learnable":
@@ -194,4 +227,4 @@ def _base_labels(spec: MakeSpec, base: BaseGraph | None) -> Any:
         return base.labels
     if spec.kind != "kronecker":
         return None
-    return make_labels(spec.node_data, base.num_nodes, spec.seed, base.indptr, base.indices)
+    return make_labels(spec.node_data, spec.seed, base.indptr, base.indices)

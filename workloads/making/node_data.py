@@ -1,26 +1,21 @@
-"""Generated labels and features, and the measures of a graph for its manifest."""
+"""Generated labels and features of a dataset."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from workloads.errors import InputError
+from workloads.errors import InputError, check_choice
+from workloads.kronecker import Progress
+from workloads.kronecker.features import FeatureSource, community_labels, random_labels
 from workloads.making.writer import DatasetWriter
-from workloads.mapped import small_maps
-
-_CHUNK = 1 << 20
-_DTYPES = ("float32", "float16")
-_LABELS = ("homophilous", "random")
-_FEATURES = ("learnable", "random")
 
 IntArray = npt.NDArray[np.int64]
-Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
@@ -51,31 +46,16 @@ class NodeDataSpec:
             raise InputError(f"--dim is {self.dim}", "give at least 1")
         if not 1 <= self.classes <= 1 << 20:
             raise InputError(f"--classes is {self.classes}", "give 1 to 1048576")
-        for option, value, choices in (
-            ("--dtype", self.dtype, _DTYPES),
-            ("--labels", self.labels, _LABELS),
-            ("--features", self.features, _FEATURES),
-        ):
-            if value not in choices:
-                raise InputError(f"{option} is {value!r}", f"choose {' or '.join(choices)}")
+        check_choice("--dtype", self.dtype, ("float32", "float16"))
+        check_choice("--labels", self.labels, ("homophilous", "random"))
+        check_choice("--features", self.features, ("learnable", "random"))
 
 
-def make_labels(spec: NodeDataSpec, num_nodes: int, seed: int, indptr: IntArray, indices: npt.NDArray[Any]) -> IntArray:
-    """Make labels, int64 [N] in [0, classes).
-
-    Args:
-        spec: kind of labels and number of classes.
-        num_nodes: N.
-        seed: seed of the draws.
-        indptr: int64 [N + 1], may be memory-mapped.
-        indices: [E], may be memory-mapped.
-    """
-    from workloads.kronecker.labels import community_labels, random_labels
-
+def make_labels(spec: NodeDataSpec, seed: int, indptr: IntArray, indices: npt.NDArray[Any]) -> IntArray:
+    """Make labels, int64 [N] in [0, classes), of the graph with in-neighbours `indices` (may be memory-mapped)."""
     if spec.labels == "random":
-        return random_labels(num_nodes, spec.classes, seed)
-    with small_maps(indptr, indices):
-        return community_labels(indptr, indices, spec.classes, seed)
+        return random_labels(indptr.shape[0] - 1, spec.classes, seed)
+    return community_labels(indptr, indices, spec.classes, seed)
 
 
 def write_generated_features(
@@ -96,11 +76,8 @@ def write_generated_features(
         num_classes: number of classes.
         seed: seed of the draws.
         progress: called with the stage and its done fraction.
-        base_features: [B, D0] dense or sparse; node v then takes the row of base node v % B, projected to `dim` columns
-            where D0 differs, plus a little noise.
+        base_features: features of a base graph, for `FeatureSource.of_base`; None: class centres.
     """
-    from workloads.kronecker.features import FeatureSource
-
     num_nodes = labels.shape[0]
     options: dict[str, Any] = {"dtype": spec.dtype, "seed": seed, "threads": len(os.sched_getaffinity(0))}
     if spec.features == "random":
@@ -109,33 +86,28 @@ def write_generated_features(
         source = FeatureSource.of_base(base_features, num_nodes, spec.dim, **options)
     else:
         source = FeatureSource.of_classes(labels, num_classes, spec.dim, **options)
-    done = 0
-    with writer.stream("features", spec.dtype, (num_nodes, spec.dim)) as stream:
-        for rows in source.chunks():
-            stream.write(rows)
+    write_features(writer, (num_nodes, spec.dim), source.dtype, source.chunks(), progress)
+
+
+def write_features(
+    writer: DatasetWriter,
+    shape: tuple[int, int],
+    dtype: np.dtype[Any],
+    chunks: Iterable[npt.NDArray[Any]],
+    progress: Progress,
+) -> None:
+    """Write `features` of shape [N, D] from chunks of their rows in order.
+
+    Raises:
+        InputError: there are more or fewer rows than nodes.
+    """
+    done, num_nodes = 0, shape[0]
+    with writer.stream("features", dtype, shape) as stream:
+        for rows in chunks:
             done += rows.shape[0]
+            if done > num_nodes:
+                raise InputError(f"there are more feature rows than the {num_nodes} nodes", "check the source files")
+            stream.write(rows)
             progress("writing features", done / num_nodes)
-
-
-def write_expanded_labels(writer: DatasetWriter, base_labels: IntArray, num_nodes: int) -> None:
-    """Write `labels` of an expansion: node v has the label of base node v % B."""
-    base = np.asarray(base_labels, dtype=np.int64)
-    with writer.stream("labels", np.int64, num_nodes) as stream:
-        for start in range(0, num_nodes, _CHUNK):
-            ids = np.arange(start, min(num_nodes, start + _CHUNK), dtype=np.int64)
-            stream.write(base[ids % base.shape[0]])
-
-
-def measure(indptr: IntArray, indices: npt.NDArray[Any], labels: IntArray | None) -> dict[str, float | int | None]:
-    """Measure degree skew, clustering and homophily for the manifest."""
-    from workloads.kronecker.stats import graph_stats
-
-    with small_maps(indptr, indices, labels):
-        return graph_stats(indptr, indices, labels).as_dict()
-
-
-def kinds() -> tuple[str, ...]:
-    """List the kinds of generated graphs."""
-    from workloads.kronecker import Kind
-
-    return get_args(Kind)
+        if done < num_nodes:
+            raise InputError(f"there are {done} feature rows for {num_nodes} nodes", "check the source files")

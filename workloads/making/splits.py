@@ -57,22 +57,13 @@ def draw_splits(labels: IntArray, fractions: tuple[float, float, float], seed: i
 
 
 def write_splits(writer: DatasetWriter, labels: IntArray, fractions: tuple[float, float, float], seed: int) -> None:
-    """Draw the splits and write `train`, `valid` and `test`.
-
-    Args:
-        writer: writer of the dataset.
-        labels: int64 [N], -1 for unlabelled.
-        fractions: shares of train, valid and test among the labelled nodes.
-        seed: seed of the draw.
+    """Draw the splits by `draw_splits` and write `train`, `valid` and `test`.
 
     Raises:
         InputError: no node has a label.
     """
-    parts: list[list[IntArray]] = [[], [], []]
-    for drawn in draw_splits(labels, fractions, seed):
-        for part, ids in zip(parts, drawn, strict=True):
-            part.append(ids)
-    train, valid, test = (np.concatenate(part).astype(np.int64) for part in parts)
+    chunks = zip(*draw_splits(labels, fractions, seed), strict=True)
+    train, valid, test = (np.concatenate(part).astype(np.int64) for part in chunks)
     if train.shape[0] == 0:
         raise InputError("no node has a label, so there is nothing to train on", "use --labels random or homophilous")
     writer.write("train", train)

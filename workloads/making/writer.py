@@ -8,7 +8,8 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -21,7 +22,7 @@ import xxhash
 from workloads.errors import DataIOError, DatasetError, OutcoreError
 from workloads.manifest import ALIGNMENT, ALLOWED_DTYPES, PARTS, FileEntry, Manifest, Part
 from workloads.npyfile import file_digest, padded_header, write_all
-from workloads.tempfolder import free_bytes, locked, sync, temporary_folder, temporary_prefix
+from workloads.tempfolder import TemporaryFolder, free_bytes, locked, sync, temporary_prefix
 from workloads.units import format_bytes
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -76,6 +77,9 @@ class DatasetWriter:
         recipe: settings of the dataset, for the manifest.
         replace: whether to replace an existing dataset (at the end, when the new one is whole).
 
+    Attributes:
+        folder: temporary folder, for scratch files too; every file in it but the parts is removed at the end.
+
     Raises:
         DatasetError: `path` exists; the disk is full (names needed and free bytes); the folder cannot be written.
     """
@@ -89,17 +93,7 @@ class DatasetWriter:
         self._num_classes = 1
         self._notes: list[str] = []
         self._stats: dict[str, dict[str, float | int | None]] = {}
-        self._folder: Path | None = None
-        self._lock = -1
         self._needed = 0
-        self._handlers: dict[signal.Signals, Any] = {}
-
-    @property
-    def folder(self) -> Path:
-        """Temporary folder, for scratch files too; every file in it but the parts is removed at the end."""
-        if self._folder is None:
-            raise RuntimeError("DatasetWriter is not entered")
-        return self._folder
 
     def __enter__(self) -> DatasetWriter:
         root = self.path.parent
@@ -107,11 +101,13 @@ class DatasetWriter:
             root.mkdir(parents=True, exist_ok=True)
             if self.path.exists() and not self._replace:
                 raise _exists(self.path)
-            self._folder, self._lock = temporary_folder(root, self.path.name)
-            self._folder.chmod(0o755)
+            with ExitStack() as stack:
+                stack.enter_context(_signals_raise())
+                self.folder = stack.enter_context(TemporaryFolder(root, self.path.name))
+                self.folder.chmod(0o755)
+                self._held = stack.pop_all()
         except OSError as error:
             self._translate(error)
-        self._catch_signals()
         return self
 
     def require_space(self, data_bytes: int) -> None:
@@ -209,8 +205,7 @@ class DatasetWriter:
         except OSError as failure:
             self._translate(failure)
         finally:
-            self._clean()
-            self._restore_signals()
+            self._held.close()
 
     def _commit(self) -> None:
         missing = [part for part in PARTS if part not in self._files]
@@ -238,25 +233,16 @@ class DatasetWriter:
         sync(self.folder / "dataset.json")
         sync(self.folder)
         with locked(self.path.parent):
+            old = None
             if self.path.exists():
                 if not self._replace:
                     raise _exists(self.path)
-                old = Path(tempfile.mkdtemp(prefix=temporary_prefix(self.path.name), dir=self.path.parent))
+                old = tempfile.mkdtemp(prefix=temporary_prefix(self.path.name), dir=self.path.parent)
                 self.path.rename(old)
-                self.folder.rename(self.path)
+            self.folder.rename(self.path)
+            if old:
                 shutil.rmtree(old)
-            else:
-                self.folder.rename(self.path)
             sync(self.path.parent)
-        self._folder = None
-
-    def _clean(self) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
 
     def _no_space(self, extra: int = 0) -> DatasetError:
         root = self.path.parent
@@ -277,19 +263,6 @@ class DatasetWriter:
             "choose a --data-root that can be written",
         ) from None
 
-    def _catch_signals(self) -> None:
-        """Turn SIGTERM and SIGHUP into an exception, so that the temporary folder is removed."""
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is signal.SIG_DFL:
-                self._handlers[number] = signal.signal(number, _raise_exit)
-
-    def _restore_signals(self) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-        self._handlers.clear()
-
 
 def _data_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
     return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -301,5 +274,20 @@ def _exists(path: Path) -> OutcoreError:
     )
 
 
-def _raise_exit(number: int, frame: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + number)
+@contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into an exception within the block, so that the temporary folder is removed."""
+
+    def leave(number: int, frame: FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    held: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                held[number] = signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number, handler in held.items():
+            signal.signal(number, handler)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-IntArray = npt.NDArray[np.integer]
+Int64 = npt.NDArray[np.int64]
+Lists = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Block:
         indices: int32 [num_edges], positions among the sources, by (destination, position in its neighbour list).
     """
 
-    indptr: npt.NDArray[np.int64]
+    indptr: Int64
     indices: npt.NDArray[np.int32]
     num_src: int
     num_dst: int
@@ -53,14 +54,14 @@ class SampledBatch:
 
     epoch: int
     index: int
-    nodes: npt.NDArray[np.int64]
+    nodes: Int64
     num_seeds: int
     blocks: tuple[Block, ...]
-    labels: npt.NDArray[np.int64]
+    labels: Int64
     edge_reads: int = 0
     list_reads: int = 0
     list_hits: int = 0
-    local: npt.NDArray[np.int64] | None = None
+    local: Int64 | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -75,9 +76,5 @@ class SampledBatch:
     @property
     def nbytes(self) -> int:
         """Bytes of the batch's arrays."""
-        arrays: list[IntArray] = [self.nodes, self.labels]
-        if self.local is not None:
-            arrays.append(self.local)
-        for block in self.blocks:
-            arrays += [block.indptr, block.indices]
-        return sum(int(array.nbytes) for array in arrays)
+        blocks = sum(block.indptr.nbytes + block.indices.nbytes for block in self.blocks)
+        return int(self.nodes.nbytes + self.labels.nbytes + blocks + (0 if self.local is None else self.local.nbytes))

@@ -4,16 +4,110 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from workloads.sampling.make import largest_batch
+import numpy as np
+import numpy.typing as npt
+
+from workloads.errors import InputError
+from workloads.sampling.make import make_sampler, make_seed_plan
+from workloads.sampling.neighbor import NeighborSampler
 from workloads.sampling.seeds import plan_bytes
 from workloads.workload import Workload
 
 # The harness may have sampled fewer epochs than a run has: allow for larger mini-batches in the others.
 _SLACK_SHARE = 0.05
 _SLACK_DEVIATIONS = 3.0
+
+
+@dataclass(frozen=True)
+class BatchBounds:
+    """Bounds of the mini-batches of a run, over all epochs and batches of this rank.
+
+    Attributes:
+        max_nodes: most nodes, that is feature rows, of a batch.
+        max_edges: most edges of a batch, over all blocks.
+        max_nbytes: most bytes of a batch's arrays.
+        largest: (epoch, batch) of the batch with the most nodes.
+        nodes_by_batch, edges_by_batch: int64 [epochs, num_batches], nodes and edges of each batch.
+        scratch_bytes: working memory of a sampler of one thread after these batches.
+    """
+
+    max_nodes: int
+    max_edges: int
+    max_nbytes: int
+    largest: tuple[int, int]
+    nodes_by_batch: npt.NDArray[np.int64]
+    edges_by_batch: npt.NDArray[np.int64]
+    scratch_bytes: int
+
+    def plain(self) -> dict[str, Any]:
+        """Return the bounds as plain data: lists in place of arrays and tuples."""
+        arrays = {"nodes_by_batch": self.nodes_by_batch.tolist(), "edges_by_batch": self.edges_by_batch.tolist()}
+        return asdict(self) | arrays | {"largest": list(self.largest)}
+
+    @classmethod
+    def of_plain(cls, content: Mapping[str, Any]) -> BatchBounds:
+        """Return the bounds that `plain` made into `content`."""
+        nodes, edges = (np.asarray(content[f"{name}_by_batch"], dtype=np.int64) for name in ("nodes", "edges"))
+        arrays = {"nodes_by_batch": nodes, "edges_by_batch": edges}
+        return cls(**{**content, **arrays, "largest": tuple(content["largest"])})
+
+
+_KEPT: dict[tuple[Hashable, ...], BatchBounds] = {}
+
+
+def _identity(workload: Workload) -> tuple[Hashable, ...]:
+    # The layers because ShaDow has one block for each.
+    of_rank = (workload.seed, workload.rank, workload.world, workload.partition)
+    return (workload.dataset.fingerprint, workload.sampler, workload.model.layers, *of_rank)
+
+
+def keep_bounds(workload: Workload, bounds: BatchBounds) -> None:
+    """Make `largest_batch(workload)` return `bounds` in this process: the harness finds them outside the worker's
+    memory cap, over all epochs of the run."""
+    _KEPT[_identity(workload)] = bounds
+
+
+def largest_batch(workload: Workload, *, epochs: int = 1, sampler: NeighborSampler | None = None) -> BatchBounds:
+    """Compute exact bounds of the batches of epochs 0 to `epochs - 1`, by sampling all of them.
+
+    Costs the sampling of those epochs and holds one batch at a time; the harness keeps the result with the workload.
+
+    Args:
+        workload: workload to sample.
+        epochs: number of warm-up and measured epochs.
+        sampler: sampler of this workload; None: a new one.
+
+    Raises:
+        InputError: there is no epoch.
+    """
+    if epochs < 1:
+        raise InputError(f"epochs is {epochs}", "give at least 1")
+    kept = _KEPT.get(_identity(workload))
+    if kept is not None and len(kept.nodes_by_batch) >= epochs:
+        return kept
+    plan = make_seed_plan(workload)
+    sampler = sampler or make_sampler(workload)
+    nodes, edges = (np.zeros((epochs, plan.num_batches), dtype=np.int64) for _ in range(2))
+    max_nbytes = 0
+    for epoch in range(epochs):
+        for index, seeds in enumerate(plan.batches(epoch)):
+            batch = sampler.sample(epoch, index, seeds)
+            nodes[epoch, index], edges[epoch, index] = batch.num_nodes, batch.num_edges
+            max_nbytes = max(max_nbytes, batch.nbytes)
+    first = int(nodes.argmax())
+    return BatchBounds(
+        max_nodes=int(nodes.max()),
+        max_edges=int(edges.max()),
+        max_nbytes=max_nbytes,
+        largest=(first // plan.num_batches, first % plan.num_batches),
+        nodes_by_batch=nodes,
+        edges_by_batch=edges,
+        scratch_bytes=sampler.scratch_bytes,
+    )
 
 
 @dataclass(frozen=True)
@@ -38,7 +132,7 @@ class Bounds:
 
 
 _LOCK = threading.Lock()
-_FOUND: dict[tuple[Any, ...], Bounds] = {}
+_FOUND: dict[tuple[Hashable, ...], Bounds] = {}
 
 
 def batch_bounds(workload: Workload) -> Bounds:
@@ -47,14 +141,7 @@ def batch_bounds(workload: Workload) -> Bounds:
     Adds a twentieth or three standard deviations, whichever is more, to the exact sizes of `largest_batch` (computed by
     the harness outside the cap); never exceeds the graph's number of nodes.
     """
-    key = (
-        workload.dataset.fingerprint,
-        workload.sampler,
-        workload.seed,
-        workload.rank,
-        workload.world,
-        workload.partition,
-    )
+    key = _identity(workload)
     with _LOCK:
         if key not in _FOUND:
             _FOUND[key] = _find(workload)

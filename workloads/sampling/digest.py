@@ -48,12 +48,8 @@ def feature_digest(batch: SampledBatch, table: npt.NDArray[Any], rows: npt.NDArr
         raise InputError(f"the feature table is {table.dtype} {list(table.shape)}", "give float32 or float16 [m, D]")
     if rows is None and len(table) < count:
         raise InputError(f"the feature table has {len(table)} rows for {count} nodes", "give one for each node")
-    if rows is not None and len(rows) != count:
-        raise InputError(f"there are {len(rows)} alias rows for {count} nodes", "give one for each node")
-    if rows is not None and count and (int(rows.min()) < 0 or int(rows.max()) >= len(table)):
-        raise InputError(
-            f"alias rows run from {rows.min()} to {rows.max()} in a table of {len(table)}", "give rows of the table"
-        )
+    if rows is not None:
+        check_alias(rows, count, len(table))
     gathered: npt.NDArray[Any] | None = None
 
     def take(first: int, last: int) -> npt.NDArray[Any]:
@@ -66,6 +62,20 @@ def feature_digest(batch: SampledBatch, table: npt.NDArray[Any], rows: npt.NDArr
         return np.take(table, rows[first:last], axis=0, out=gathered[: last - first], mode="clip")
 
     return rows_digest(batch, table.shape[1], table.dtype, take)
+
+
+def check_alias(rows: npt.NDArray[np.integer], count: int, slots: int) -> None:
+    """Check that an alias list names a row of a table with `slots` rows for each of `count` nodes.
+
+    Raises:
+        InputError: it does not.
+    """
+    if len(rows) != count:
+        raise InputError(f"there are {len(rows)} alias rows for {count} nodes", "give one for each node")
+    if count and (int(rows.min()) < 0 or int(rows.max()) >= slots):
+        raise InputError(
+            f"alias rows run from {rows.min()} to {rows.max()} in a table of {slots}", "give rows of the table"
+        )
 
 
 def rows_digest(

@@ -6,13 +6,8 @@ that treats sampling as a black box feeds its batches unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
-from workloads.errors import InputError
 from workloads.sampling.listing import SamplerKind
 from workloads.sampling.neighbor import NeighborSampler
 
@@ -36,17 +31,7 @@ class LayerwiseSampler(NeighborSampler):
     """
 
     kind: ClassVar[str] = "layerwise"
-
-    def __init__(
-        self,
-        indptr: npt.NDArray[np.int64],
-        indices: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-        fanout: Sequence[int],
-        **others: Any,
-    ) -> None:
-        if others.get("replace"):
-            raise InputError("the layerwise sampler draws without replacement", "leave replace out")
-        super().__init__(indptr, indices, fanout, **others)
+    replacement: ClassVar[bool] = False
 
 
 SAMPLER = SamplerKind(

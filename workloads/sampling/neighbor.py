@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from workloads import _native
 from workloads.errors import DatasetError, InputError
-from workloads.sampling.batch import Block, SampledBatch
+from workloads.sampling.batch import Block, Int64, Lists, SampledBatch
 from workloads.sampling.listing import SamplerKind
 
 
@@ -45,20 +45,23 @@ class NeighborSampler:
     """
 
     kind: ClassVar[str] = "neighbor"
+    replacement: ClassVar[bool] = True
 
     def __init__(
         self,
-        indptr: npt.NDArray[np.int64],
-        indices: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+        indptr: Int64,
+        indices: Lists,
         fanout: Sequence[int],
         *,
         seed: int,
         replace: bool = False,
         threads: int = 1,
-        labels: npt.NDArray[np.int64] | None = None,
-        cached: tuple[npt.NDArray[np.int64], npt.NDArray[np.int32] | npt.NDArray[np.int64]] | None = None,
-        names: npt.NDArray[np.int64] | None = None,
+        labels: Int64 | None = None,
+        cached: tuple[Int64, Lists] | None = None,
+        names: Int64 | None = None,
     ) -> None:
+        if replace and not self.replacement:
+            raise InputError(f"the {self.kind} sampler draws without replacement", "leave replace out")
         if indptr.ndim != 1 or indptr.dtype != np.int64 or len(indptr) < 1:
             raise InputError(f"indptr is {indptr.dtype} {list(indptr.shape)}", "give int64 [N + 1]")
         if indices.ndim != 1 or indices.dtype not in (np.int32, np.int64):
@@ -107,9 +110,7 @@ class NeighborSampler:
         except ValueError as error:
             raise InputError(str(error), "give each node its original id, from 0 to 2^48 - 1") from None
 
-    def sample(
-        self, epoch: int, batch: int, seeds: npt.NDArray[np.int64], *, local_seeds: npt.NDArray[np.int64] | None = None
-    ) -> SampledBatch:
+    def sample(self, epoch: int, batch: int, seeds: Int64, *, local_seeds: Int64 | None = None) -> SampledBatch:
         """Sample one mini-batch without the GIL; any number of threads may call at once.
 
         Args:

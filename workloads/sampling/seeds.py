@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,6 +17,7 @@ def plan_bytes(num_train: int) -> int:
     return 20 * num_train
 
 
+@dataclass(eq=False)
 class SeedPlan:
     """Seed nodes of each epoch's mini-batches on one rank; a function of its arguments alone.
 
@@ -34,47 +38,42 @@ class SeedPlan:
         InputError: there are fewer training nodes than ranks, or a number is out of range.
     """
 
-    def __init__(
-        self,
-        train: npt.NDArray[np.integer],
-        batch_size: int,
-        *,
-        seed: int,
-        shuffle: bool = True,
-        rank: int = 0,
-        world: int = 1,
-        max_batches: int = 0,
-    ) -> None:
-        if batch_size < 1:
-            raise InputError(f"batch_size is {batch_size}", "give at least 1")
-        if max_batches < 0:
-            raise InputError(f"max_batches is {max_batches}", "give 0 for all batches, or how many")
-        if not 0 <= rank < world:
-            raise InputError(f"rank is {rank} of {world}", "give a rank from 0 to world - 1")
-        if not 0 <= seed < 1 << 64:
-            raise InputError(f"seed is {seed}", "give a whole number from 0 to 2^64 - 1")
-        if len(train) < world:
+    train: npt.NDArray[np.integer]
+    batch_size: int
+    _: KW_ONLY
+    seed: int
+    shuffle: bool = True
+    rank: int = 0
+    world: int = 1
+    max_batches: int = 0
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise InputError(f"batch_size is {self.batch_size}", "give at least 1")
+        if self.max_batches < 0:
+            raise InputError(f"max_batches is {self.max_batches}", "give 0 for all batches, or how many")
+        if not 0 <= self.rank < self.world:
+            raise InputError(f"rank is {self.rank} of {self.world}", "give a rank from 0 to world - 1")
+        if not 0 <= self.seed < 1 << 64:
+            raise InputError(f"seed is {self.seed}", "give a whole number from 0 to 2^64 - 1")
+        nodes = len(self.train)
+        if nodes < self.world:
             raise InputError(
-                f"there are {len(train)} training nodes for {world} rank(s)", "use a dataset with more training nodes"
+                f"there are {nodes} training nodes for {self.world} rank(s)", "use a dataset with more training nodes"
             )
-        self._train = np.array(train, dtype=np.int64)
-        self._train.setflags(write=False)
-        self.batch_size = batch_size
-        self.shuffle = shuffle
-        self.rank, self.world = rank, world
-        self._seed = seed
-        step = batch_size * world
-        steps, rest = divmod(len(train), step)
-        steps += rest >= world
-        self.num_batches: int = min(steps, max_batches) if max_batches else steps
+        self.train = np.array(self.train, dtype=np.int64)
+        self.train.setflags(write=False)
+        steps, rest = divmod(nodes, self.batch_size * self.world)
+        steps += rest >= self.world
+        self.num_batches: int = min(steps, self.max_batches) if self.max_batches else steps
 
     def batches(self, epoch: int) -> list[npt.NDArray[np.int64]]:
         """Return the seed nodes of this rank's batches, in order: `num_batches` int64 arrays, each <= `batch_size`."""
         if not 0 <= epoch < _native.MAX_EPOCH:
             raise InputError(f"epoch is {epoch}", f"give a number from 0 to {_native.MAX_EPOCH - 1}")
-        order = self._train.copy()
+        order = self.train.astype(np.int64)
         if self.shuffle:
-            _native.shuffle(order, self._seed, epoch)
+            _native.shuffle(order, self.seed, epoch)
         step = self.batch_size * self.world
         if 2 * step * self.num_batches < len(order):
             order = order[: step * self.num_batches].copy()  # the others need not stay in memory
@@ -97,6 +96,7 @@ class PartitionPlan:
         partition_of: [T], rank of each training node.
         batch_size: most seed nodes of a mini-batch.
         max_batches: most mini-batches an epoch (0: all).
+        order: `seed` and `shuffle` of a `SeedPlan`.
 
     Raises:
         InputError: a rank has fewer training nodes than mini-batches, or a number is out of range.
@@ -108,11 +108,10 @@ class PartitionPlan:
         partition_of: npt.NDArray[np.integer],
         batch_size: int,
         *,
-        seed: int,
         rank: int,
         world: int,
-        shuffle: bool = True,
         max_batches: int = 0,
+        **order: Any,
     ) -> None:
         if len(partition_of) != len(train):
             raise InputError(
@@ -127,7 +126,7 @@ class PartitionPlan:
             raise InputError(
                 f"a rank has {int(counts.min())} training nodes for {self._parts} mini-batches", "raise batch_size"
             )
-        self._own = SeedPlan(np.asarray(train)[partition_of == rank], int(counts[rank]), seed=seed, shuffle=shuffle)
+        self._own = SeedPlan(np.asarray(train)[partition_of == rank], int(counts[rank]), **order)
         self.batch_size = batch_size
         self.num_batches: int = min(self._parts, max_batches) if max_batches else self._parts
 

@@ -6,15 +6,11 @@ that treats sampling as a black box feeds its batches unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
 from workloads.errors import InputError
-from workloads.sampling.batch import SampledBatch
+from workloads.sampling.batch import Int64, SampledBatch
 from workloads.sampling.listing import SamplerKind
 from workloads.sampling.neighbor import NeighborSampler
 
@@ -34,23 +30,13 @@ class ShadowSampler(NeighborSampler):
 
     kind: ClassVar[str] = "shadow"
 
-    def __init__(
-        self,
-        indptr: npt.NDArray[np.int64],
-        indices: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-        fanout: Sequence[int],
-        *,
-        layers: int,
-        **others: Any,
-    ) -> None:
+    def __init__(self, *arguments: Any, layers: int, **others: Any) -> None:
         if layers < 1:
             raise InputError(f"layers is {layers}", "a model needs at least one")
-        super().__init__(indptr, indices, fanout, **others)
+        super().__init__(*arguments, **others)
         self._layers = layers
 
-    def sample(
-        self, epoch: int, batch: int, seeds: npt.NDArray[np.int64], *, local_seeds: npt.NDArray[np.int64] | None = None
-    ) -> SampledBatch:
+    def sample(self, epoch: int, batch: int, seeds: Int64, *, local_seeds: Int64 | None = None) -> SampledBatch:
         """Sample one mini-batch, as `NeighborSampler.sample`; all its blocks are the same one."""
         sampled = super().sample(epoch, batch, seeds, local_seeds=local_seeds)
         return replace(sampled, blocks=sampled.blocks * self._layers)

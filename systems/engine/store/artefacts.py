@@ -21,7 +21,7 @@ from typing import Any
 
 from systems.engine.io.memory import give_back_free_memory
 from workloads.errors import BudgetError, DataIOError
-from workloads.tempfolder import sync, temporary_folder, try_lock
+from workloads.tempfolder import TemporaryFolder, sync, try_lock
 from workloads.units import format_bytes
 from workloads.workload import Workload
 
@@ -99,17 +99,17 @@ def prepare(
         with suppress(OSError):  # another user's folder is reused without the time stamp
             os.utime(wanted / _SEAL)
         return Prepared(wanted, True, found)
-    folder, handle = temporary_folder(root, wanted.name)
     try:
-        began = time.monotonic()
-        facts = dict(make(folder) or {})
-        give_back_free_memory()  # preparation's freed memory must not count against the next phase
-        _within(folder, name, disk_budget)
-        _seal(folder, text, facts, began)
-        if wanted.exists():
-            shutil.rmtree(wanted)  # incomplete, damaged, or made by another process meanwhile
-        folder.rename(wanted)
-        sync(root)
+        with TemporaryFolder(root, wanted.name) as folder:
+            began = time.monotonic()
+            facts = dict(make(folder) or {})
+            give_back_free_memory()  # preparation's freed memory must not count against the next phase
+            _within(folder, name, disk_budget)
+            _seal(folder, text, facts, began)
+            if wanted.exists():
+                shutil.rmtree(wanted)  # incomplete, damaged, or made by another process meanwhile
+            folder.rename(wanted)
+            sync(root)
     except OSError as error:
         # numpy reports a short write without an errno.
         code = errno.ENOSPC if error.errno is None else error.errno
@@ -121,9 +121,6 @@ def prepare(
             errno=code,
             fix="make room on the disk of the results folder or lower the disk-space limit",
         ) from error
-    finally:
-        os.close(handle)
-        shutil.rmtree(folder, ignore_errors=True)
     return Prepared(wanted, False, facts)
 
 

@@ -16,7 +16,8 @@ from pydantic import Field
 from systems.engine.io.reader import RowReader
 from systems.interface import Batch, Counters, Options, Plan, PlanItem, System, SystemInfo
 from workloads.sampling.batch import SampledBatch
-from workloads.sampling.make import largest_batch, make_sampler, make_seed_plan
+from workloads.sampling.bounds import largest_batch
+from workloads.sampling.make import make_sampler, make_seed_plan
 
 Ids = npt.NDArray[np.int64]
 NAME = "tests.harness.cheats.act:Cheating"
