@@ -42,6 +42,10 @@ class ReadStats:
     unique_rows: int = 0
     seconds: float = 0.0
 
+    def count(self, nbytes: int, useful: int = 0) -> None:
+        """Count one request of `nbytes` bytes, `useful` of them wanted."""
+        self.add(ReadStats(1, nbytes, useful, {nbytes: 1}))
+
     def add(self, other: ReadStats) -> None:
         """Add another read's counts to these."""
         self.requests += other.requests

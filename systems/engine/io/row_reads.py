@@ -1,31 +1,26 @@
-"""Conversion of options that several systems share to a reader's arguments for feature rows."""
+"""Reading of feature rows as several systems do it: their options, and the readers' arguments and memory."""
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, TypedDict
+from typing import TypedDict
 
+from pydantic import Field
+
+from systems.engine.io.reader import Granularity, RowReader
 from systems.engine.io.topology import row_bytes
+from systems.interface import Options
 from workloads.workload import Workload
 
 
-class RowReadOptions(Protocol):
+class RowReadOptions(Options):
     """Options of a system that reads rows; some also have `merge_gap_bytes`."""
 
-    @property
-    def io_depth(self) -> int:
-        """Reads in flight for each reader."""
-
-    @property
-    def io_granularity(self) -> Literal["logical", "4096"]:
-        """Granularity of reads."""
-
-    @property
-    def merge(self) -> bool:
-        """Whether adjacent rows are read together."""
-
-    @property
-    def max_request_bytes(self) -> int:
-        """Largest single read."""
+    io_depth: int = Field(128, ge=1, le=4096, description="reads in flight for each reader")
+    io_granularity: Granularity = Field(
+        "logical", description="smallest read: the device's logical block, or 4096 as the papers' code has it"
+    )
+    merge: bool = Field(True, description="read neighbouring rows together")
+    max_request_bytes: int = Field(131072, ge=4096, le=1 << 22, description="largest single read")
 
 
 class ReaderArguments(TypedDict):
@@ -35,7 +30,7 @@ class ReaderArguments(TypedDict):
     num_rows: int
     row_bytes: int
     depth: int
-    granularity: Literal["logical", "4096"]
+    granularity: Granularity
     merge: bool
     max_request_bytes: int
     merge_gap_bytes: int
@@ -53,3 +48,18 @@ def reader_arguments(workload: Workload, options: RowReadOptions) -> ReaderArgum
         "max_request_bytes": options.max_request_bytes,
         "merge_gap_bytes": getattr(options, "merge_gap_bytes", 0),
     }
+
+
+def feature_reader(workload: Workload, options: RowReadOptions) -> RowReader:
+    """Open a reader of the feature table.
+
+    Raises:
+        DataIOError: the file cannot be opened.
+    """
+    return RowReader(workload.dataset.file("features"), **reader_arguments(workload, options))
+
+
+def feature_reader_bytes(workload: Workload, options: RowReadOptions, num_ids: int) -> int:
+    """Return the host memory of a reader of the feature table, for reads of up to `num_ids` rows."""
+    path = workload.dataset.file("features")
+    return RowReader.plan_bytes(**reader_arguments(workload, options), num_ids=num_ids, path=path)

@@ -20,9 +20,10 @@ from systems.engine.io.topology import DatasetFiles, indptr_item, loaded, map_it
 from systems.engine.loading.cache_loader import CacheLoader, Gatherer, HostGatherer, Sample
 from systems.engine.loading.device_cache import CacheSizes, DeviceCache, check_share, plan_cache
 from systems.engine.loading.host_features import HostFeatures, HostStore, RowFile, feature_rows
+from systems.engine.loading.sized import SamplingOptions, SamplingSystem
 from systems.engine.rank import ranking
 from systems.engine.store.artefacts import Prepared, identity, prepare
-from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, Trace, auto
+from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, Trace
 from workloads.dataset import Dataset
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.bounds import Bounds, batch_bounds
@@ -35,13 +36,6 @@ RankingName = ranking.Method
 _RANKING_BYTES = 40
 # Smallest buffers for reading the graph; PageRank also has windows over the nodes.
 _RANKING_BUFFERS, _PAGERANK_BUFFERS = 3 << 20, 10 << 20
-
-
-class SamplingOptions(Options):
-    """Options of sampling ahead of training."""
-
-    prefetch: int = auto(2, most=64, description="sampled mini-batches that may wait for each sampler")
-    sampling_workers: int = auto(most=256, description="threads that sample")
 
 
 class LoaderOptions(SamplingOptions):
@@ -119,14 +113,13 @@ def highest(prepared: Prepared, k: int) -> Ids:
     return np.array(order[:k], dtype=np.int64)
 
 
-class CachedSystem(System):
+class CachedSystem(SamplingSystem):
     """System with features in host memory. With `host_store=mapped` features and graph may exceed memory.
 
     With `host_store=memory` the plan refuses a budget that does not hold graph and features, and the run ends as `oom`,
     as in the papers' tables.
     """
 
-    options: SamplingOptions
     loader: ClassVar[type[CacheLoader]] = CacheLoader
 
     _loader: CacheLoader | None = None
@@ -146,14 +139,6 @@ class CachedSystem(System):
     @property
     def _store(self) -> HostStore:
         return self.options.host_store if isinstance(self.options, LoaderOptions) else "mapped"
-
-    @property
-    def _workers(self) -> int:
-        return self.options.sampling_workers or self.runtime.cores
-
-    @property
-    def _waiting(self) -> int:
-        return self.options.prefetch * self._workers
 
     @property
     def _threads(self) -> int:
@@ -417,10 +402,5 @@ class CachedSystem(System):
 
     def close(self) -> None:
         """End the threads, free the device table, drop the arrays."""
-        loader, self._loader = self._loader, None
-        if loader is not None:
-            loader.close()
-        cache, self._cache = self._cache, None
-        if cache is not None:
-            cache.close()
+        self._close("_loader", "_cache")
         self._features = None

@@ -17,12 +17,13 @@ import torch
 
 from systems.engine.io.direct_files import padded
 from systems.engine.loading.pipeline import Channel, Pipeline
-from systems.interface import Batch, PlanItem, Runtime, StageClock
-from workloads.accelerator import Accelerator, aligned_host_tensor
+from systems.interface import Batch, MemoryBudget, PlanItem, Runtime, StageClock
+from workloads.accelerator import aligned_host_tensor
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.units import format_bytes
+from workloads.workload import Workload
 
 Gather = Callable[[npt.NDArray[np.int64], npt.NDArray[np.generic]], None]
 Fill = Callable[[SampledBatch, "HostTable"], "torch.Tensor | None"]
@@ -60,30 +61,22 @@ class Tables:
 
 
 def plan_tables(
-    system: str,
-    accelerator: Accelerator,
-    *,
-    rows: int,
-    dim: int,
-    dtype: np.dtype[np.generic],
-    host: int,
-    device: int,
-    device_budget: int | None,
+    system: str, workload: Workload, runtime: Runtime, budget: MemoryBudget, *, rows: int, host: int, device: int
 ) -> Tables:
     """Plan a loader's tables: host tables only on the processor; elsewhere up to `device` tables, as many as fit.
 
     Args:
-        rows, dim, dtype: shape and dtype of a table, for the largest mini-batch.
+        rows: rows of a table, for the largest mini-batch.
         host: tables on the host; 0 chooses two on the processor (one trained, one filled), else one to stage from.
         device: tables wanted on the device: one trained, the others filled meanwhile.
-        device_budget: bytes of the device tier; None: unlimited.
 
     Raises:
         BudgetError: not even one table fits on the device.
     """
+    accelerator, dim, dtype = runtime.accelerator, workload.dataset.dim, workload.dataset.feature_dtype
     if accelerator.kind == "cpu":
         return Tables(rows, dim, dtype, host or 2, 0)
-    limits = [limit for limit in (device_budget, accelerator.memory_bytes) if limit is not None]
+    limits = [limit for limit in (budget.device, accelerator.memory_bytes) if limit is not None]
     one = max(1, rows * dim * dtype.itemsize)
     fitting = min([device] + [limit // padded(one) for limit in limits])
     if fitting < 1:
