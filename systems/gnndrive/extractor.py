@@ -51,12 +51,10 @@ class Extractor(ABC):
 
 
 class HostExtractor(Extractor):
-    """Extractor that reads into the feature buffer itself."""
+    """Extractor that reads into the feature buffer itself; the base of those that read over a staging buffer."""
 
     def __init__(self, reader: RowReader, table: torch.Tensor) -> None:
-        self._reader = reader
-        self._table = table
-        self.mode = reader.mode
+        self._reader, self._table, self.mode = reader, table, reader.mode
 
     def load(self, nodes: Ids, slots: Ids, batch: int) -> tuple[ReadStats, float]:
         """Read all rows in one call."""
@@ -68,7 +66,7 @@ class HostExtractor(Extractor):
         self._reader.close()
 
 
-class StagedExtractor(Extractor):
+class StagedExtractor(HostExtractor):
     """Extractor that reads into a staging buffer; each group is copied to the device while later groups are read.
 
     Args:
@@ -78,15 +76,13 @@ class StagedExtractor(Extractor):
     SLICES = 8  # parts of the staging buffer: one is read into while others are copied to the device
 
     def __init__(self, reader: RowReader, table: torch.Tensor, staging: torch.Tensor, accelerator: Accelerator) -> None:
-        self._reader = reader
-        self._table = table
+        super().__init__(reader, table)
         rows = staging.nbytes // reader.row_bytes
         self._slices = min(self.SLICES, rows)
         self._group_rows = rows // self._slices
         self._staging = staging[: rows * reader.row_bytes]
         self._rows = as_table(self._staging, table)
         self._accelerator = accelerator
-        self.mode = reader.mode
 
     def load(self, nodes: Ids, slots: Ids, batch: int) -> tuple[ReadStats, float]:
         """Read and copy group by group; all copies are complete on return."""
@@ -115,10 +111,6 @@ class StagedExtractor(Extractor):
         event.wait()
         group.release()
 
-    def close(self) -> None:
-        """Close the file."""
-        self._reader.close()
-
 
 class CachedExtractor(Extractor):
     """Extractor through the page cache, with threads that fault rows in parallel; it submits and counts no read."""
@@ -133,11 +125,8 @@ class CachedExtractor(Extractor):
         staging: Staging,
         accelerator: Accelerator,
     ) -> None:
-        self._features = features
-        self._files = files
-        self._table = table
-        self._staging = staging
-        self._accelerator = accelerator
+        self._features, self._files, self._table = features, files, table
+        self._staging, self._accelerator = staging, accelerator
         self.mode = f"page cache, {self.THREADS} threads"
 
     def load(self, nodes: Ids, slots: Ids, batch: int) -> tuple[ReadStats, float]:

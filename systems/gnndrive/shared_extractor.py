@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from systems.engine.io.reader import ReadStats, RowReader
-from systems.gnndrive.extractor import Extractor, Ids, StagedExtractor, as_table
+from systems.gnndrive.extractor import HostExtractor, Ids, StagedExtractor, as_table
 from systems.gnndrive.shared_staging import SharedStaging
 from workloads.accelerator import Accelerator, Event
 
 
-class SharedStagedExtractor(Extractor):
+class SharedStagedExtractor(HostExtractor):
     """Extractor that takes rows already in the staging buffer, reads the others into it, and copies both to the device.
 
     It holds as many segments as an extractor with its own staging buffer has slices. Where these would not keep the
@@ -36,13 +36,9 @@ class SharedStagedExtractor(Extractor):
         *,
         share_rows: bool = True,
     ) -> None:
-        self._reader = reader
-        self._table = table
-        self._staging = staging
-        self._rows = as_table(staging.rows, table)
-        self._accelerator = accelerator
-        self._share_rows = share_rows
-        self.mode = reader.mode
+        super().__init__(reader, table)
+        self._staging, self._rows = staging, as_table(staging.rows, table)
+        self._accelerator, self._share_rows = accelerator, share_rows
 
     def load(self, nodes: Ids, slots: Ids, batch: int) -> tuple[ReadStats, float]:
         """Fetch and read group by group; all copies are complete on return."""
@@ -87,10 +83,6 @@ class SharedStagedExtractor(Extractor):
             # Copies no row where all were overwritten meanwhile, but gives the segment back.
             copy(segment * staging.segment_rows, found, partial(segments.give_back, segment))
         return np.flatnonzero(missing)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._reader.close()
 
 
 class _Segments:
