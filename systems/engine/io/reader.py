@@ -42,9 +42,11 @@ class ReadStats:
     unique_rows: int = 0
     seconds: float = 0.0
 
-    def count(self, nbytes: int, useful: int = 0) -> None:
-        """Count one request of `nbytes` bytes, `useful` of them wanted."""
-        self.add(ReadStats(1, nbytes, useful, {nbytes: 1}))
+    def count(self, nbytes: int) -> None:
+        """Count one request of `nbytes` bytes."""
+        self.requests += 1
+        self.bytes_read += nbytes
+        self.requests_by_size[nbytes] = self.requests_by_size.get(nbytes, 0) + 1
 
     def add(self, other: ReadStats) -> None:
         """Add another read's counts to these."""
