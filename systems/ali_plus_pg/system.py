@@ -45,8 +45,6 @@ class AliPlusPg(GatherSystem):
         name="ali+pg",
         paper="ginex",
         summary="static caches of neighbour lists and feature rows; direct reads of what they miss",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=AliPlusPgOptions,
     )
     options: AliPlusPgOptions

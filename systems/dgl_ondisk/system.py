@@ -93,7 +93,6 @@ class DglOnDisk(DglSystem):
         paper="diskgnn",
         summary="DGL's loader, each row read from disk, no cache of its own",
         devices=("cpu", "emulated"),
-        faithful=True,
         options=DglOnDiskOptions,
     )
     options: DglOnDiskOptions

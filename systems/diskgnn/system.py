@@ -52,8 +52,6 @@ class DiskGnn(SizedSystem):
         name="diskgnn",
         paper="diskgnn",
         summary="offline sampling; hot rows cached, the others packed by mini-batch and read in order",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=DiskGnnOptions,
         artefact_share=0.6,
     )

@@ -17,7 +17,7 @@ from systems.engine.cache.changeset import Changeset, copy_rows
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
 from systems.engine.io.tally import Tally
-from systems.engine.loading.gather_loader import Tables, torch_dtype
+from systems.engine.loading.gather_loader import Tables, copied, torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.loading.row_ring import TableRing
 from systems.ginex.planner import LOADED
@@ -25,7 +25,6 @@ from systems.ginex.policy import Piece, Policy
 from systems.ginex.superbatch import Superbatch
 from systems.interface import Batch, StageClock
 from workloads.accelerator import Accelerator
-from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 
 Table = torch.Tensor
@@ -104,7 +103,8 @@ class MainLoop:
         def fetch(i: int, batch: _Loaded) -> _Loaded:
             # In order, so that a later mini-batch never holds the memory that the next one to train waits for.
             turnstile.enter(i)
-            batch.rows = table = self._take(inputs, batch.sampled)
+            self.tables.check(batch.sampled)
+            batch.rows = table = inputs.take_piece(batch.sampled.num_nodes)
             turnstile.leave()
             with self.clock.stage("extract", batch.sampled.index):
                 missing = np.flatnonzero(batch.change.slots < 0)
@@ -126,7 +126,9 @@ class MainLoop:
             gathered: Channel[Batch] = pipe.channel(1)
             pipe.stage("gather", 1, gather, read, gathered)
             tables = pipe.filled(self._device)
-            pipe.stage("transfer", 1, lambda _, batch: self._transfer(batch, tables), gathered, ready)
+            pipe.stage(
+                "transfer", 1, lambda _, batch: copied(batch, tables, self.accelerator, self.clock), gathered, ready
+            )
         else:
             pipe.stage("gather", 1, gather, read, ready)
         yield from pipe.results(ready)
@@ -137,15 +139,6 @@ class MainLoop:
                 f"{self.name}: the superbatch from mini-batch {superbatch.start} on read {superbatch.misses} missing "
                 f"rows, {superbatch.planned.misses} were planned"
             )
-
-    def _take(self, inputs: TableRing, sampled: SampledBatch) -> Table:
-        if sampled.num_nodes > self.tables.rows:
-            raise BudgetError(
-                f"mini-batch {sampled.index} of epoch {sampled.epoch} has {sampled.num_nodes} nodes, the plan holds "
-                f"{self.tables.rows}",
-                "report this: the bound of the largest mini-batch is wrong",
-            )
-        return inputs.take_piece(sampled.num_nodes)
 
     def _gather(self, batch: _Loaded, cache: Table, tally: Tally) -> None:
         """Copy cached rows into the batch input, then copy from it the rows that enter the cache (Figure 11)."""
@@ -158,15 +151,6 @@ class MainLoop:
             with self.clock.stage("cache_update", sampled.index):
                 copy_rows(rows, change.in_positions, cache, change.in_slots, self.threads)
         tally.add(rows=sampled.num_nodes, hits=len(hits), cache_updates=len(change.in_slots))
-
-    def _transfer(self, batch: Batch, free: Channel[Table]) -> Batch:
-        _, table = free.get()
-        index = batch.sampled.index
-        assert isinstance(batch.table, torch.Tensor)
-        with self.clock.stage("transfer", index):
-            self.accelerator.copy(table, batch.table, batch=index).wait()
-        batch.release()
-        return Batch(batch.sampled, table, on_release=lambda: free.give_back(table))
 
     def close(self) -> None:
         """Free the tables once all pipelines have ended."""

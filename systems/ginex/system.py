@@ -49,8 +49,6 @@ class Ginex(SizedSystem):
         name="ginex",
         paper="ginex",
         summary="superbatches sampled ahead, then a provably optimal feature cache",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=GinexOptions,
     )
     options: GinexOptions
@@ -89,8 +87,7 @@ class Ginex(SizedSystem):
         if self.runtime.stages == "sample":
             return
         if options.policy == "static":
-            self._policy = Static(self.workload, sizes.capacity, sizes.kept, True)
-            self._policy.rank()
+            self._policy = Static(self.workload, sizes.capacity, sizes.kept)
         else:
             self._policy = Belady(self.workload, sizes.capacity, sizes.kept, options.prefill)
         self._readers = ReaderPool(lambda: feature_reader(self.workload, options), sizes.readers)

@@ -46,8 +46,6 @@ class GnnDrive(SizedSystem):
         name="gnndrive",
         paper="gnndrive",
         summary="asynchronous direct-I/O extraction into a shared feature buffer",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=GnnDriveOptions,
         # Hits depend on the time at which mini-batches are released; rows and hits + misses do not.
         deterministic_counters=False,

@@ -32,10 +32,7 @@ class InMemory(GatherSystem):
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="in-memory",
-        paper="–",
         summary="topology and features in RAM; the oracle and the upper bound",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=InMemoryOptions,
     )
     options: InMemoryOptions

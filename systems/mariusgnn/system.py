@@ -47,7 +47,6 @@ class MariusGnn(GatherSystem):
         name=NAME,
         paper="gnndrive",
         summary="partitions buffered in memory; sampling only among them",
-        devices=("cpu", "cuda", "emulated"),
         faithful=False,
         options=MariusOptions,
         artefact_share=1.2,

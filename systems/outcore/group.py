@@ -95,6 +95,18 @@ class Group:
     gap_bytes: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
+    def observed(self) -> dict[str, float]:
+        """Return the counts of its preparation, as `Counters.observed` has them."""
+        return {
+            "graph_bytes_read": self.reads.bytes_read,
+            "table_bytes_read": self.pack.reads.bytes_read,
+            "packed_bytes_written": self.pack.bytes_written,
+            "graph_bytes_written": self.graph_written,
+            "carried_rows": self.carried,
+            "distributed_groups": self.strategy == "distribute",
+            "single_read_groups": self.strategy == "single",
+        }
+
 
 @dataclass
 class _Sampled:

@@ -28,16 +28,6 @@ from systems.outcore.trainer import GroupLoader
 from workloads.sampling.make import make_seed_plan
 
 _NICENESS = 10
-#: Counts of a prepared group in `Counters.observed`.
-_OBSERVED = (
-    "graph_bytes_read",
-    "table_bytes_read",
-    "packed_bytes_written",
-    "graph_bytes_written",
-    "carried_rows",
-    "distributed_groups",
-    "single_read_groups",
-)
 
 
 class Outcore(SizedSystem):
@@ -45,10 +35,7 @@ class Outcore(SizedSystem):
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name=NAME,
-        paper="–",
         summary="epochs sampled and extracted by sequential passes, rows kept by Belady's rule, the next one ahead",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=OutcoreOptions,
         reads_by_device=True,
     )
@@ -244,7 +231,7 @@ class Outcore(SizedSystem):
             misses=misses,  # distributed rows and rows read one by one
             bytes_useful=misses * row_bytes(self.workload) + tally["edges"] * index_bytes,
             bytes_written=tally["written"],
-            observed={"groups": float(groups), **tally.observed(*(_OBSERVED if groups else ()))},
+            observed=tally.observed("groups", *(self._last.observed() if groups and self._last is not None else ())),
         )
 
     def files(self) -> list[Path]:
@@ -296,20 +283,11 @@ class Outcore(SizedSystem):
 
 def _count(group: Group, tally: Tally) -> None:
     """Count the reads and writes of a group that was prepared in this epoch."""
-    pack, written = group.pack, group.pack.bytes_written + group.graph_written
+    written = group.pack.bytes_written + group.graph_written
     if group.chunks is not None:
         written += int(group.chunks.lists[:, 1].sum())
-    observed = (
-        group.reads.bytes_read,
-        pack.reads.bytes_read,
-        pack.bytes_written,
-        group.graph_written,
-        group.carried,
-        group.strategy == "distribute",
-        group.strategy == "single",
-    )
-    tally.add(group.reads, groups=1, written=written, **dict(zip(_OBSERVED, observed, strict=True)))
-    tally.add(pack.reads)
+    tally.add(group.reads, groups=1, written=written, **group.observed())
+    tally.add(group.pack.reads)
 
 
 def _behind() -> None:

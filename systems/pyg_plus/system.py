@@ -61,8 +61,6 @@ class PygPlus(GatherSystem):
         name="pyg+",
         paper="ginex",
         summary="PyG over memory-mapped indices and features; the page cache decides",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=PygPlusOptions,
         deterministic_counters=False,
     )

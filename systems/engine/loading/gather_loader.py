@@ -18,7 +18,7 @@ import torch
 from systems.engine.io.direct_files import padded
 from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.interface import Batch, MemoryBudget, PlanItem, Runtime, StageClock
-from workloads.accelerator import aligned_host_tensor
+from workloads.accelerator import Accelerator, aligned_host_tensor
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.neighbor import NeighborSampler
@@ -51,6 +51,15 @@ class Tables:
     def nbytes(self) -> int:
         """Bytes of one table."""
         return self.rows * self.dim * self.dtype.itemsize
+
+    def check(self, sampled: SampledBatch) -> None:
+        """Raise BudgetError if a mini-batch has more nodes than the plan holds."""
+        if sampled.num_nodes > self.rows:
+            raise BudgetError(
+                f"mini-batch {sampled.index} of epoch {sampled.epoch} has {sampled.num_nodes} nodes, the plan holds "
+                f"{self.rows}",
+                "report this: the bound of the largest mini-batch is wrong",
+            )
 
     def items(self) -> tuple[PlanItem, ...]:
         """Plan the tables."""
@@ -110,6 +119,17 @@ def fill_by(gather: Gather) -> Fill:
         gather(sampled.nodes, table.rows.numpy()[: sampled.num_nodes])
 
     return fill
+
+
+def copied(batch: Batch, free: Channel[torch.Tensor], accelerator: Accelerator, clock: StageClock) -> Batch:
+    """Copy a mini-batch's rows to the next free table of the device, and release those on the host."""
+    _, table = free.get()
+    index = batch.sampled.index
+    assert isinstance(batch.table, torch.Tensor)
+    with clock.stage("transfer", index):
+        accelerator.copy(table, batch.table[: batch.sampled.num_nodes], batch=index).wait()
+    batch.release()
+    return Batch(batch.sampled, table, batch.rows, on_release=lambda: free.give_back(table))
 
 
 @dataclass(eq=False)
@@ -190,7 +210,7 @@ class GatherLoader:
         turnstile = pipe.turnstile()
 
         def extract(number: int, structure: SampledBatch) -> Batch:
-            self._check(structure)
+            self.tables.check(structure)
             turnstile.enter(number)
             _, table = free.get()
             turnstile.leave()
@@ -205,29 +225,13 @@ class GatherLoader:
         free = pipe.filled(self._device)
         staged = self._extracting(pipe, sampled)
         ready: Channel[Batch] = pipe.channel(1)
-        pipe.stage("transfer", 1, lambda _, batch: self._transfer(batch, free), staged, ready)
+        accelerator = self.runtime.accelerator
+        pipe.stage("transfer", 1, lambda _, batch: copied(batch, free, accelerator, self.clock), staged, ready)
         return ready
 
     def _sample(self, epoch: int, index: int, nodes: npt.NDArray[np.int64]) -> SampledBatch:
         with self.clock.stage("sample", index):
             return self.around_sample(lambda: self.sampler.sample(epoch, index, nodes))
-
-    def _check(self, sampled: SampledBatch) -> None:
-        if sampled.num_nodes > self.tables.rows:
-            raise BudgetError(
-                f"mini-batch {sampled.index} of epoch {sampled.epoch} has {sampled.num_nodes} nodes, the plan holds "
-                f"{self.tables.rows}",
-                "report this: the bound of the largest mini-batch is wrong",
-            )
-
-    def _transfer(self, batch: Batch, free: Channel[torch.Tensor]) -> Batch:
-        _, table = free.get()
-        index = batch.sampled.index
-        assert isinstance(batch.table, torch.Tensor)
-        with self.clock.stage("transfer", index):
-            self.runtime.accelerator.copy(table, batch.table[: batch.sampled.num_nodes], batch=index).wait()
-        batch.release()
-        return Batch(batch.sampled, table, batch.rows, on_release=lambda: free.give_back(table))
 
     def close(self) -> None:
         """End the threads and free the tables."""
