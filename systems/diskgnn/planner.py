@@ -197,15 +197,9 @@ class _Planner:
         buffer = padded(self.largest, align)
         left: int | None = None
         if budget is not None:
-            held = [item for item in items if item.tier == "host"]
-            left = (budget - sum(item.bytes for item in held)) // _PAGE * _PAGE // row
-            if left < buffer:
-                raise BudgetError(
-                    f"{NAME}: buffer of the largest mini-batch needs {format_bytes(buffer * row)}, "
-                    f"{format_bytes(max(0, left * row))} is left of the {format_bytes(budget)} host budget after "
-                    f"{', '.join(f'{item.name} ({format_bytes(item.bytes)})' for item in held)}",
-                    FIX,
-                )
+            need = PlanItem("buffer of the largest mini-batch", padded(buffer * row))
+            Plan((*items, need)).require(NAME, MemoryBudget(budget), FIX)
+            left = (budget - Plan(tuple(items)).total("host")) // _PAGE * _PAGE // row
         wanted: int | None = None
         cached = self.nodes // _UNBOUNDED_SHARE if left is None else self.nodes
         if asked != "auto":

@@ -2,7 +2,7 @@
 
 Misses are known beforehand, so reads run ahead: the misses of several mini-batches are read while one is gathered and
 another trained, and the disk's queue never runs empty between two mini-batches. One thread gathers rows and updates the
-cache, in order.
+cache, in order. The cache has all of its memory in the main loop; only rows that stay keep theirs meanwhile.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ import numpy as np
 import torch
 
 from systems.engine.cache.changeset import Changeset, copy_rows
+from systems.engine.io.direct_files import padded
+from systems.engine.io.memory import aligned_empty, madvise
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
 from systems.engine.io.tally import Tally
+from systems.engine.io.topology import row_bytes
 from systems.engine.loading.gather_loader import Tables, copied, torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.loading.row_ring import TableRing
@@ -26,8 +29,24 @@ from systems.ginex.superbatch import Superbatch
 from systems.interface import Batch, StageClock
 from workloads.accelerator import Accelerator
 from workloads.sampling.batch import SampledBatch
+from workloads.workload import Workload
 
 Table = torch.Tensor
+
+
+class FeatureCache:
+    """Cache of `capacity` feature rows, `rows` [capacity, dim]; pages are allocated as rows are filled in."""
+
+    def __init__(self, workload: Workload, capacity: int, kept: int) -> None:
+        dataset = workload.dataset
+        self._memory = aligned_empty(capacity * row_bytes(workload))
+        self._kept_bytes = kept * row_bytes(workload)
+        table = torch.from_numpy(self._memory).view(torch_dtype(dataset.feature_dtype))
+        self.rows = table.view(capacity, dataset.dim)
+
+    def shrink(self) -> None:
+        """Give the kernel all memory but that of the rows that stay."""
+        madvise(self._memory[padded(self._kept_bytes) :], "dontneed")
 
 
 @dataclass

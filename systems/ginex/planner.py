@@ -7,7 +7,6 @@ superbatch's changesets and the neighbour cache in sampling (Section 3.5, Cache 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from systems.engine.cache.changeset import ChangesetPlan
 from systems.engine.cache.neighbour_cache import NeighbourCache, NeighbourCachePlan
@@ -38,7 +37,12 @@ _LIST_THREADS = 8
 _NO_NEIGHBOURS = NeighbourCachePlan(0, 0, 0)
 
 
-@dataclass(frozen=True)
+def runtime_batch_bytes(workload: Workload, bounds: Bounds) -> int:
+    """Return the most bytes of a mini-batch in the runtime files: ids and adj, changeset, part of the initial cache."""
+    adjacency = BatchWriter.bound_bytes(bounds.sampled_bytes, len(workload.sampler.fanout))
+    return adjacency + padded(12 * bounds.max_nodes + 64) + padded(4 * bounds.max_nodes + 64)
+
+
 class GinexSizes:
     """Sizes of a run's superbatches, caches and buffers.
 
@@ -55,87 +59,61 @@ class GinexSizes:
         input_rows: rows of host memory for all batch inputs together.
         tables: feature tables on the device.
         plan: all buffers: those always held, and those of the larger of the two stages.
-    """
-
-    num_batches: int
-    superbatch: int
-    runtime_bytes: int
-    capacity: int
-    kept: int
-    neighbours: NeighbourCachePlan
-    samplers: int
-    list_threads: int
-    readers: int
-    input_rows: int
-    tables: Tables
-    plan: Plan
-
-
-def runtime_batch_bytes(workload: Workload, bounds: Bounds) -> int:
-    """Return the most bytes of a mini-batch in the runtime files: ids and adj, changeset, part of the initial cache."""
-    adjacency = BatchWriter.bound_bytes(bounds.sampled_bytes, len(workload.sampler.fanout))
-    return adjacency + padded(12 * bounds.max_nodes + 64) + padded(4 * bounds.max_nodes + 64)
-
-
-def plan_sizes(
-    name: str, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: GinexOptions
-) -> GinexSizes:
-    """Size every buffer.
 
     Raises:
         BudgetError: a buffer does not fit; names it.
     """
-    planner = _Planner(name, workload, runtime, budget, options)
-    while True:
-        try:
-            return planner.sizes()
-        except BudgetError:
-            if options.list_threads or planner.list_threads == 1:
-                raise
-            planner.list_threads //= 2
 
-
-class _Planner:
     def __init__(
         self, name: str, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: GinexOptions
     ) -> None:
         self.name, self.workload, self.runtime, self.budget, self.options = name, workload, runtime, budget, options
         self.bounds = batch_bounds(workload)
-        self.num_nodes, self.row = workload.dataset.num_nodes, row_bytes(workload)
+        self.num_batches, self.num_nodes = self.bounds.num_batches, workload.dataset.num_nodes
+        self.row = row_bytes(workload)
         self.reader_bytes = feature_reader_bytes(workload, options, self.bounds.max_nodes)
         self.sampling_only = runtime.stages == "sample"
         #: Mini-batches of the run; of one epoch where the run's length is unknown.
-        self.run_batches = self.bounds.num_batches * max(1, runtime.epochs)
+        self.run_batches = self.num_batches * max(1, runtime.epochs)
         self.list_threads = self._list_threads()
+        while True:
+            try:
+                self._fit()
+                return
+            except BudgetError:
+                if options.list_threads or self.list_threads == 1:
+                    raise
+                self.list_threads //= 2
 
-    def sizes(self) -> GinexSizes:
-        disk, per_batch = self._runtime_files()
-        input_rows, readers = self._inputs()
-        tables = self._device_tables()
+    def _fit(self) -> None:
+        """Size what depends on the number of threads that share a mini-batch's lists."""
+        self.runtime_bytes, per_batch = self._runtime_files()
+        self.input_rows, self.readers = self._inputs()
+        self.tables = tables = self._device_tables()
         held = [indptr_item(self.workload)]
         if not self.sampling_only:
             held += [
-                PlanItem("batch inputs", input_rows * self.row),
-                PlanItem("reader buffers", readers * self.reader_bytes),
+                PlanItem("batch inputs", self.input_rows * self.row),
+                PlanItem("reader buffers", self.readers * self.reader_bytes),
                 PlanItem("device feature tables", tables.device * tables.nbytes, "device"),
             ]
-        loop = self._loop_items(readers)
-        samplers = self._samplers(held, loop)
-        sample = self._sample_items(samplers)
+        loop = self._loop_items(self.readers)
+        self.samplers = self._samplers(held, loop)
+        sample = self._sample_items(self.samplers)
         self._require(held + loop)
         self._require(held + sample)
 
-        capacity = 0 if self.sampling_only else self._capacity(held, loop, sample)
-        superbatch, changesets = self._superbatch(disk // per_batch, capacity, held, sample)
+        self.capacity = capacity = 0 if self.sampling_only else self._capacity(held, loop, sample)
+        self.superbatch, changesets = self._superbatch(self.runtime_bytes // per_batch, capacity, held, sample)
         if changesets:
             sample.append(PlanItem("changesets", changesets))
         self._require(held + sample, "raise memory or lower the superbatch size")
-        neighbours = self._neighbours(held, sample)
+        self.neighbours = neighbours = self._neighbours(held, sample)
         if neighbours.nodes:
             sample.append(PlanItem("neighbour cache", neighbours.nbytes))
         # Rows of the feature cache that fit beside sampling and planning stay.
         left, each = self._left(held + sample), self.row + _KEPT_ROW_BYTES
-        kept = capacity if left is None else min(capacity, max(0, left) // each)
+        self.kept = kept = capacity if left is None else min(capacity, max(0, left) // each)
         if kept:
             sample.append(PlanItem("rows that stay cached", kept * each))
         if capacity:
@@ -144,24 +122,11 @@ class _Planner:
                 loop.append(PlanItem("nodes of rows that stay", _KEPT_ROW_BYTES * kept))
             if self.options.policy == "static":
                 loop.append(PlanItem("feature cache map", 4 * self.num_nodes))
-        on_disk = [PlanItem("runtime files", superbatch * per_batch, "disk")]
+        on_disk = [PlanItem("runtime files", self.superbatch * per_batch, "disk")]
         if neighbours.nodes:
             on_disk.append(PlanItem("neighbour cache file", neighbours.nbytes + (1 << 12), "disk"))
         plans = [self._require([*held, *stage, *on_disk]) for stage in (sample, loop)]
-        return GinexSizes(
-            num_batches=self.bounds.num_batches,
-            superbatch=superbatch,
-            runtime_bytes=disk,
-            capacity=capacity,
-            kept=kept,
-            neighbours=neighbours,
-            samplers=samplers,
-            list_threads=self.list_threads,
-            readers=readers,
-            input_rows=input_rows,
-            tables=tables,
-            plan=max(plans, key=lambda found: found.total("host")),
-        )
+        self.plan = max(plans, key=lambda found: found.total("host"))
 
     def _require(self, items: list[PlanItem], fix: str = "raise memory or lower batch size or fan-out") -> Plan:
         return Plan(tuple(items)).require(self.name, self.budget, fix)

@@ -27,10 +27,9 @@ from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.loading.sized import SizedSystem
 from systems.engine.store.artefacts import Prepared
 from systems.forecast import sequential
-from systems.ginex.feature_cache import FeatureCache
-from systems.ginex.loop import MainLoop
+from systems.ginex.loop import FeatureCache, MainLoop
 from systems.ginex.options import GinexOptions
-from systems.ginex.planner import GinexSizes, plan_sizes, runtime_batch_bytes
+from systems.ginex.planner import GinexSizes, runtime_batch_bytes
 from systems.ginex.policy import Belady, Policy, Static, superbatch_misses
 from systems.ginex.superbatch import Superbatch
 from systems.interface import Batch, Counters, Facts, Forecast, SystemInfo, Trace
@@ -71,7 +70,7 @@ class Ginex(SizedSystem):
 
     @cached_property
     def _sizes(self) -> GinexSizes:
-        return plan_sizes(self.info.name, self.workload, self.runtime, self.budget, self.options)
+        return GinexSizes(self.info.name, self.workload, self.runtime, self.budget, self.options)
 
     def prepare(self) -> None:
         """Load `indptr`, make or find the neighbour cache, allocate batch inputs and open the readers."""

@@ -6,6 +6,7 @@ Processes that train together share `indptr`, the staging buffer and, on the pro
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, fields, replace
 
 from systems.engine.io.direct_files import padded
@@ -134,7 +135,11 @@ def _slots(
     """
     row = row_bytes(workload)
     least = sharing * options.extractors * bounds.max_nodes
-    fitting = workload.dataset.num_nodes if left is None else _fitting(left, row, int(tier == "host"))
+    fitting = workload.dataset.num_nodes
+    if left is not None:
+        table = FeatureBuffer.plan_bytes if tier == "host" else lambda slots: 0
+        every = range(max(0, left) // row + 1)
+        fitting = max(0, bisect_right(every, left, key=lambda slots: padded(slots * row) + table(slots)) - 1)
     under_way = sharing * (options.extractors + options.training_queue) * bounds.max_nodes
     if not keeps_rows:
         fitting = min(fitting, under_way)
@@ -160,17 +165,3 @@ def _slots(
             "raise memory, or lower extractors, batch size or fan-out",
         )
     return slots
-
-
-def _fitting(left: int, row: int, mapped: int) -> int:
-    """Return the most slots whose rows (and mapping table, if `mapped`) take at most `left` bytes."""
-    if left <= 0:
-        return 0
-    low, high = 0, left // row
-    while low < high:
-        middle = (low + high + 1) // 2
-        if padded(middle * row) + mapped * FeatureBuffer.plan_bytes(middle) <= left:
-            low = middle
-        else:
-            high = middle - 1
-    return low

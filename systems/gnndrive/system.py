@@ -24,11 +24,17 @@ from systems.engine.io.topology import DatasetFiles, loaded, mapped_sampler
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline, Stopped
 from systems.engine.loading.sized import SizedSystem
-from systems.gnndrive.extractor import CachedExtractor, Extractor, HostExtractor, StagedExtractor, Staging
+from systems.gnndrive.extractor import (
+    CachedExtractor,
+    Extractor,
+    HostExtractor,
+    SharedStagedExtractor,
+    StagedExtractor,
+    Staging,
+)
 from systems.gnndrive.feature_buffer import Acquired, FeatureBuffer
 from systems.gnndrive.options import GnnDriveOptions
 from systems.gnndrive.planner import GnnDriveSizes, plan_sizes
-from systems.gnndrive.shared_extractor import SharedStagedExtractor
 from systems.gnndrive.shared_staging import SharedStaging
 from systems.gnndrive.sharing import ended_with_peers, mini_batches_held, shared_buffer, shared_staging
 from systems.interface import Batch, Counters, Facts, Forecast, SystemInfo, Trace

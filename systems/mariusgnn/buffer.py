@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from systems import _native
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import ReadStats, RowReader
 from systems.mariusgnn.options import MariusOptions
-from systems.mariusgnn.partitioned import FEATURES, TOPOLOGY, Layout
+from systems.mariusgnn.partitioned import FEATURES, TOPOLOGY, Layout, runs
 from systems.mariusgnn.planner import REQUEST_BYTES, MariusSizes, depths
 from workloads.errors import DataIOError
 
@@ -145,7 +145,7 @@ class PartitionBuffer:
         kept: dict[int, slice] = {}
         at = 0
         buffered = self.partitions
-        for group in self._units(buffered, layout.list_bytes):
+        for group in runs(buffered, layout.list_bytes[buffered], len(self._unit)):
             starts = self._read(layout.list_at[group], layout.list_bytes[group], stats)
             for partition, start in zip(group, starts, strict=True):
                 count, slot = parts.nodes_of(partition), int(slot_of[partition])
@@ -172,7 +172,7 @@ class PartitionBuffer:
         buffered = np.array(self.partitions, dtype=np.int64)
         wanted = layout.bucket_bytes[:, buffered].sum(axis=1)
         edges = self._unit[: len(self._unit) // itemsize * itemsize].view(parts.index_dtype)
-        for group in self._units(buffered.tolist(), wanted):
+        for group in runs(buffered.tolist(), wanted[buffered], len(self._unit)):
             cells = np.ix_(np.array(group), buffered)
             sizes = layout.bucket_bytes[cells]
             starts = self._read(layout.bucket_at[cells].reshape(-1), sizes.reshape(-1), stats).reshape(sizes.shape)
@@ -185,19 +185,6 @@ class PartitionBuffer:
                     nodes, self._kept[kept[partition]], self.indptr, edges, begins, lengths, self.indices
                 )
                 stats.bytes_useful += int(lengths.sum()) * itemsize
-
-    def _units(self, partitions: Sequence[int], nbytes: Ids) -> Iterator[list[int]]:
-        """Yield runs of partitions whose bytes together fit the read buffer."""
-        group: list[int] = []
-        room = len(self._unit)
-        for partition in partitions:
-            if group and nbytes[partition] > room:
-                yield group
-                group, room = [], len(self._unit)
-            group.append(partition)
-            room -= int(nbytes[partition])
-        if group:
-            yield group
 
     def _read(self, offsets: Ids, sizes: Ids, stats: ReadStats) -> Ids:
         """Read ranges one after the other into the read buffer; return where each begins there.

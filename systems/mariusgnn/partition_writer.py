@@ -24,7 +24,7 @@ from systems.engine.io.memory import aligned_empty
 from systems.engine.io.ordered_stream import OrderedReads, ordered_stream, ordered_stream_bytes, whole_rows
 from systems.interface import Progress, silent
 from systems.mariusgnn import partitioned
-from systems.mariusgnn.partitioned import FEATURES, SECTOR, TOPOLOGY, Bytes, Ids, Layout, told
+from systems.mariusgnn.partitioned import FEATURES, SECTOR, TOPOLOGY, Bytes, Ids, Layout, runs, told
 from workloads.errors import DatasetError
 from workloads.workload import Workload
 
@@ -166,9 +166,9 @@ class _Writer:
         elif len(columns) == 1:
             _fill_up(out, _BUCKETS, sum(_append(out, _BUCKETS, sources) for sources, _ in edges))
         else:
-            self._write_finer(out, k, _groups(columns, sizes, self.memory // 2), edges)
+            self._write_finer(out, k, runs(columns.tolist(), sizes, self.memory // 2), edges)
 
-    def _write_finer(self, out: _native.Spread, k: int, groups: list[Ids], edges: Edges) -> None:
+    def _write_finer(self, out: _native.Spread, k: int, groups: list[list[int]], edges: Edges) -> None:
         """Write the buckets of a row larger than memory: distribute by groups of columns, then write each group."""
         parts = self.layout.parts
         group_of = np.empty(parts.count, dtype=np.uint8)
@@ -183,7 +183,7 @@ class _Writer:
         source = _Pieces(scratch, int(bounds[-1]), self.piece, self.moved.reads)
         for number, columns in enumerate(groups):
             nbytes = int(counts[number]) * self.item
-            self._write_columns(out, k, columns, self._looked_up(source.take(nbytes)))
+            self._write_columns(out, k, np.array(columns, dtype=np.int64), self._looked_up(source.take(nbytes)))
             source.skip(int(bounds[number + 1] - bounds[number]) - nbytes)
         scratch.unlink()
 
@@ -242,19 +242,6 @@ class _Pieces:
 def _bounds(nbytes: Ids) -> Ids:
     """Return the starts of page-aligned regions of `nbytes` bytes, and the end of the last."""
     return np.concatenate([[0], np.cumsum(padded(nbytes))]).astype(np.int64)
-
-
-def _groups(columns: Ids, sizes: Ids, most: int) -> list[Ids]:
-    """Group columns into runs of at most `most` bytes; a larger column is a group of its own."""
-    groups: list[list[int]] = []
-    room = 0
-    for column, size in zip(columns.tolist(), sizes.tolist(), strict=True):
-        if not groups or size > room:
-            groups.append([])
-            room = most
-        groups[-1].append(column)
-        room -= size
-    return [np.array(group, dtype=np.int64) for group in groups]
 
 
 def _append(out: _native.Spread, region: int, values: npt.NDArray[np.generic]) -> int:

@@ -10,7 +10,7 @@ every list keeps its order. `partition_writer.py` writes the files.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,6 +196,19 @@ def edge_runs(
         low = int(np.searchsorted(indptr, first, side="right")) - 1
         high = int(np.searchsorted(indptr, first + len(sources), side="left"))
         yield indptr[low : high + 1], low, first, sources
+
+
+def runs(items: Sequence[int], nbytes: Ids, most: int) -> list[list[int]]:
+    """Cut items into runs of at most `most` bytes together; a larger item is a run of its own."""
+    found: list[list[int]] = []
+    room = 0
+    for item, size in zip(items, nbytes.tolist(), strict=True):
+        if not found or size > room:
+            found.append([])
+            room = most
+        found[-1].append(item)
+        room -= size
+    return found
 
 
 @contextmanager

@@ -1,8 +1,9 @@
-"""Sizes of MariusGNN's buffers: the number of partitions that the budget holds, and the memory of each buffer."""
+"""Sizes of MariusGNN's buffers: partitions that the budget holds, memory of each buffer, partitions of an epoch."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,10 +13,11 @@ from systems.engine.io.reader import RowReader
 from systems.engine.io.topology import indptr_item, sampling_items
 from systems.engine.loading.gather_loader import BETWEEN, Tables, plan_tables
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
-from systems.mariusgnn.options import MariusOptions
+from systems.mariusgnn.options import MariusOptions, Ordering
 from systems.mariusgnn.partitioned import Layout
 from workloads.errors import BudgetError
 from workloads.sampling.bounds import Bounds, batch_bounds
+from workloads.sampling.seeds import SeedPlan
 from workloads.units import format_bytes
 from workloads.workload import Workload
 
@@ -133,24 +135,24 @@ def plan_sizes(
         items.append(PlanItem("partitions and edge buckets", layout.disk_bytes, "disk"))
         return MariusSizes(capacity, edges, unit, tables, Plan(tuple(items)))
 
-    def fits(capacity: int) -> bool:
-        return budget.host is None or sized(capacity).plan.total("host") <= budget.host
+    def host(capacity: int) -> int:
+        return sized(capacity).plan.total("host")
 
     if options.buffer:
-        low = min(options.buffer, parts.count)
-        if low < least:
+        capacity = min(options.buffer, parts.count)
+        if capacity < least:
             raise BudgetError(
-                f"{NAME}: a buffer of {low} partitions is too small for the {parts.pinned} that hold training "
+                f"{NAME}: a buffer of {capacity} partitions is too small for the {parts.pinned} that hold training "
                 f"nodes and one more",
                 f"raise buffer to {least}",
             )
-    else:
+    elif budget.host is None or host(parts.count) <= budget.host:
         # All partitions may fit where one fewer does not: their mini-batches need no slack.
-        low, high = (parts.count if fits(parts.count) else least), parts.count
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    chosen, enough = sized(low), sized(least).plan.total("host")
+        capacity = parts.count
+    else:
+        fewer = range(least, parts.count)
+        capacity = max(least, least + bisect_right(fewer, budget.host, key=host) - 1)
+    chosen, enough = sized(capacity), host(least)
     fix = f"raise memory: {format_bytes(enough)} of host memory is the least that would do, for {least} partitions"
     if options.buffer and budget.host is not None and enough <= budget.host:
         fix = "lower buffer, or leave it to the budget (0)"
@@ -178,3 +180,28 @@ def _bounds(workload: Workload, options: MariusOptions, nodes: int, *, whole: bo
         sampled_bytes=math.ceil(bounds.sampled_bytes * growth),
         scratch_bytes=math.ceil(bounds.scratch_bytes * growth),
     )
+
+
+def buffered(count: int, pinned: int, capacity: int, ordering: Ordering, *, seed: int, epoch: int) -> list[int]:
+    """Return the partitions of an epoch, ascending; a function of its arguments alone.
+
+    Training nodes fill the first partitions, which stay; the other slots change between epochs and never within one
+    (MariusGNN's policy for node classification, as described by GNNDrive, Section 2).
+
+    Args:
+        count: number of partitions.
+        pinned: number of partitions with training nodes, the first ones.
+        capacity: partitions in memory at once, at least `pinned`.
+        ordering: rule by which the other partitions change.
+        seed: seed of the run.
+    """
+    others = np.arange(pinned, count, dtype=np.int64)
+    free = capacity - pinned
+    if free <= 0 or free >= len(others):
+        chosen = others[: max(0, free)]
+    elif ordering == "random":
+        chosen = SeedPlan(others, free, seed=seed, max_batches=1).batches(epoch)[0]
+    else:
+        step = {"rotation": free, "sequential": 1, "fixed": 0}[ordering]
+        chosen = others[(epoch * step + np.arange(free)) % len(others)]
+    return [*range(pinned), *sorted(int(k) for k in chosen)]

@@ -27,10 +27,9 @@ from systems.engine.store import artefacts
 from systems.interface import Batch, Counters, Facts, SystemInfo
 from systems.mariusgnn.buffer import PartitionBuffer
 from systems.mariusgnn.options import MariusOptions
-from systems.mariusgnn.ordering import buffered
 from systems.mariusgnn.partition_writer import write_partitions
 from systems.mariusgnn.partitioned import Layout, Partitions, count_buckets
-from systems.mariusgnn.planner import HELD_BYTES, NAME, MariusSizes, partitions_for, plan_sizes
+from systems.mariusgnn.planner import HELD_BYTES, NAME, MariusSizes, buffered, partitions_for, plan_sizes
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import advise_random, make_sampler

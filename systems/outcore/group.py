@@ -243,14 +243,23 @@ class Preparer:
         self, job: Job, seeds: list[Ids], graphs: BatchWriter, nodes: Nodes | None
     ) -> tuple[Ids, Nodes | None]:
         """Write mini-batches that are sampled one by one; returns as `ExternalSampler.write`."""
-        offsets = np.zeros(job.count + 1, dtype=np.int64)
-        for i, batch in enumerate(self._sampled_online(job, seeds)):
-            offsets[i + 1] = offsets[i] + batch.num_nodes
-            if nodes is not None:
-                if offsets[i + 1] > len(nodes):  # an epoch larger than all that the bounds come from
-                    nodes = np.concatenate([nodes, np.empty(batch.num_nodes, dtype=np.uint32)])
-                nodes[offsets[i] : offsets[i + 1]] = batch.nodes
-            graphs.append(batch)
+        offsets, threads = np.zeros(job.count + 1, dtype=np.int64), self.sizes.threads
+
+        def sample(number: int, part: Ids) -> SampledBatch:
+            with self.clock.stage("sample", job.first + number):
+                return self._online.sample(job.epoch, job.first + number, part)
+
+        with Pipeline(f"{NAME}-sampling") as pipe:
+            self._pipe = pipe
+            done: Channel[SampledBatch] = pipe.channel(threads, ordered=True)
+            pipe.stage("sample", threads, sample, seeds, done)
+            for i, batch in enumerate(pipe.results(done)):
+                offsets[i + 1] = offsets[i] + batch.num_nodes
+                if nodes is not None:
+                    if offsets[i + 1] > len(nodes):  # an epoch larger than all that the bounds come from
+                        nodes = np.concatenate([nodes, np.empty(batch.num_nodes, dtype=np.uint32)])
+                    nodes[offsets[i] : offsets[i + 1]] = batch.nodes
+                graphs.append(batch)
         return offsets, nodes
 
     def _make(self, sampled: _Sampled) -> Group:
@@ -280,19 +289,6 @@ class Preparer:
 
     def _seeds_of(self, job: Job) -> list[Ids]:
         return self._seeds.batches(job.epoch)[job.first : job.first + job.count]
-
-    def _sampled_online(self, job: Job, seeds: list[Ids]) -> Iterator[SampledBatch]:
-        """Yield the mini-batches of the sampling threads, in order."""
-
-        def sample(number: int, part: Ids) -> SampledBatch:
-            with self.clock.stage("sample", job.first + number):
-                return self._online.sample(job.epoch, job.first + number, part)
-
-        with Pipeline(f"{NAME}-sampling") as pipe:
-            self._pipe = pipe
-            done: Channel[SampledBatch] = pipe.channel(self.sizes.threads, ordered=True)
-            pipe.stage("sample", self.sizes.threads, sample, seeds, done)
-            yield from pipe.results(done)
 
     def _pin(self, group: Group, uses: Uses) -> Uses:
         """Choose the pinned rows once where a run replays an epoch, and return the uses of all other rows."""

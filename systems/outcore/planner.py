@@ -229,11 +229,8 @@ class OutcoreSizes:
             if left is None or need <= left:
                 return window, least
             if window == 1:
-                raise BudgetError(
-                    f"{NAME}: rows of the largest mini-batch and its preparation need {format_bytes(need)}, "
-                    f"{format_bytes(max(0, left))} is left of the {format_bytes(self.budget.host or 0)} host budget",
-                    FIX,
-                )
+                rows = PlanItem("rows of the largest mini-batch and its preparation", need)
+                Plan((*held, rows)).require(NAME, self.budget, FIX)
             window -= 1
 
     def _group(self, held: list[PlanItem], least: int) -> int:

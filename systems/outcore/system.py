@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
@@ -96,10 +97,13 @@ class Outcore(SizedSystem):
         size = self._sizes.group
         return [Job(k, i, min(size, self._num_batches - i)) for i in range(0, self._num_batches, size)]
 
-    def _following(self, job: Job) -> Job:
-        """Return the group after `job`: after an epoch's last one, the next epoch's first."""
-        later = [one for one in self._jobs(job.epoch) if one.first > job.first]
-        return later[0] if later else self._jobs(job.epoch + 1)[0]
+    def _later(self, job: Job) -> Iterator[Job]:
+        """Yield the groups after `job`, over the ends of epochs; a replay samples epoch 0 only."""
+        jobs, epoch = [one for one in self._jobs(job.epoch) if one.first > job.first], job.epoch
+        yield from jobs
+        while not self.options.replay:
+            epoch += 1
+            yield from self._jobs(epoch)
 
     def _run(self, k: int) -> Iterator[Batch]:
         self._files.check()
@@ -126,7 +130,7 @@ class Outcore(SizedSystem):
             if number or not ready:  # else the epoch before counted it
                 _count(group, tally)
             if self.options.look_ahead:
-                self._ask(self._following(job))
+                self._ask(next(self._later(job)))
             yield from self._train(group, trainer, tally)
             if self._preparer is not None:
                 self._preparer.release(group)
@@ -151,7 +155,8 @@ class Outcore(SizedSystem):
         self._trainer.restart()
         for group in groups:
             for batch in self._train(group, self._trainer, tally):
-                yield _renamed(batch, k)
+                batch.sampled = replace(batch.sampled, epoch=k)
+                yield batch
 
     def _train(self, group: Group, trainer: GroupLoader, tally: Tally) -> Iterator[Batch]:
         start = time.monotonic()
@@ -166,25 +171,14 @@ class Outcore(SizedSystem):
         assert self._pool is not None
         upcoming, then = None, list[Job]()
         if self.options.look_ahead and not self.options.replay:
-            upcoming = self._following(job)
+            upcoming = next(self._later(job))
             then = self._after(upcoming)
         self._next = (job, self._pool.submit(self._preparer.prepare, job, self._after(job), upcoming, then))
 
     def _after(self, job: Job) -> list[Job]:
         """Return the jobs that share passes over the graph with `job`: as many as there are hops before the last."""
-        if not self.options.shared_passes:
-            return []
-        found: list[Job] = []
-        epoch, jobs = job.epoch, [one for one in self._jobs(job.epoch) if one.first > job.first]
-        while len(found) < len(self.workload.sampler.fanout) - 1:
-            if jobs:
-                found.append(jobs.pop(0))
-            elif self.options.replay:  # only epoch 0 is sampled
-                break
-            else:
-                epoch += 1
-                jobs = self._jobs(epoch)
-        return found
+        hops = len(self.workload.sampler.fanout) if self.options.shared_passes else 1
+        return list(islice(self._later(job), hops - 1))
 
     def _prepared(self) -> Group:
         assert self._next is not None
@@ -294,8 +288,3 @@ def _behind() -> None:
     """Lower the thread's priority, so that preparation yields to training; threads that it starts inherit this."""
     with suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-
-
-def _renamed(batch: Batch, epoch: int) -> Batch:
-    batch.sampled = replace(batch.sampled, epoch=epoch)
-    return batch
