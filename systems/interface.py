@@ -68,7 +68,7 @@ STAGES = tuple(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SystemInfo:
     """Description of a system for `outcore systems`, docs and figures.
 
@@ -84,10 +84,10 @@ class SystemInfo:
     """
 
     name: str
-    paper: str
+    paper: str = "–"
     summary: str
-    devices: tuple[str, ...]
-    faithful: bool
+    devices: tuple[str, ...] = ("cpu", "cuda", "emulated")
+    faithful: bool = True
     options: type[Options]
     deterministic_counters: bool = True
     data_parallel: bool = False

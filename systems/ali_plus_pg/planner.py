@@ -8,8 +8,7 @@ from systems.ali_plus_pg.options import AliPlusPgOptions
 from systems.engine.cache import neighbour_cache, split_tuner
 from systems.engine.cache.neighbour_cache import NeighbourCachePlan, plan_neighbour_cache
 from systems.engine.cache.static_cache import StaticCache
-from systems.engine.io.reader import RowReader
-from systems.engine.io.row_reads import reader_arguments
+from systems.engine.io.row_reads import feature_reader_bytes
 from systems.engine.io.topology import indptr_item, map_item, sampling_items
 from systems.engine.loading.gather_loader import BETWEEN, Tables, plan_tables
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
@@ -63,63 +62,52 @@ def shares(workload: Workload, cache_bytes: int, split: int, *, sampling_only: b
     return Shares(split, neighbours, rows)
 
 
-def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, options: AliPlusPgOptions) -> AliPlusPgSizes:
+def plan_sizes(
+    workload: Workload, runtime: Runtime, budget: MemoryBudget, options: AliPlusPgOptions, workers: int, waiting: int
+) -> AliPlusPgSizes:
     """Size every buffer.
+
+    Args:
+        workers, waiting: threads that sample, and sampled mini-batches that may wait for extraction.
 
     Raises:
         BudgetError: a buffer does not fit, or the size asked for the caches.
     """
-    bounds = batch_bounds(workload)
-    workers = sampling_workers(runtime, options)
-    sampling = sampling_items(
-        bounds, workers=workers, waiting=options.prefetch * workers + BETWEEN, list_threads=options.list_threads
-    )
-    topology = [indptr_item(workload), *sampling, map_item(workload)]
-    page_cache = _page_cache(workload, budget)
+    dataset, bounds, on_cpu = workload.dataset, batch_bounds(workload), runtime.accelerator.kind == "cpu"
+    # The caches leave memory for uncached lists, which sampling reads through the page cache.
+    share = dataset.topology_bytes if budget.host is None else budget.host // 8
+    page_cache = min(dataset.topology_bytes, share)
+    topology = [
+        indptr_item(workload),
+        *sampling_items(bounds, workers=workers, waiting=waiting + BETWEEN, list_threads=options.list_threads),
+        map_item(workload),
+        PlanItem("page cache of indices", page_cache),
+    ]
 
     def parts(extractors: int) -> tuple[Tables, list[PlanItem]]:
-        tables = plan_tables(
-            NAME,
-            runtime.accelerator,
-            rows=bounds.max_nodes,
-            dim=workload.dataset.dim,
-            dtype=workload.dataset.feature_dtype,
-            host=extractors + (runtime.accelerator.kind == "cpu"),
-            device=options.device_buffers,
-            device_budget=budget.device,
-        )
+        host, device = extractors + on_cpu, options.device_buffers
+        tables = plan_tables(NAME, workload, runtime, budget, rows=bounds.max_nodes, host=host, device=device)
         if runtime.stages == "sample":
-            return tables, [*topology, page_cache]
-        path = workload.dataset.file("features")
-        reader = RowReader.plan_bytes(**reader_arguments(workload, options), num_ids=bounds.max_nodes, path=path)
+            return tables, [*topology]
         working = 40 * bounds.max_nodes  # hits, misses and aliases of one mini-batch
-        return tables, [
-            *topology,
-            page_cache,
-            PlanItem("reader buffers", extractors * (reader + working)),
-            *tables.items(),
-        ]
+        reader = feature_reader_bytes(workload, options, bounds.max_nodes) + working
+        return tables, [*topology, PlanItem("reader buffers", extractors * reader), *tables.items()]
 
     extractors = options.extractors or 2
     tables, items = parts(extractors)
-    if not options.extractors and budget.host is not None and _host(items) > budget.host // 2:
+    if not options.extractors and budget.host is not None and Plan(tuple(items)).total("host") > budget.host // 2:
         extractors = 1
         tables, items = parts(1)
     fix = "raise memory, or lower extractors, list_threads, io_depth, batch size or fan-out"
-    Plan(tuple(items)).require(NAME, budget, fix)
-    cache_bytes = _cache_bytes(workload, budget, options, _host(items))
-    items.append(PlanItem("preparation", max(0, _scratch(workload) - cache_bytes - _tables_bytes(tables))))
-    Plan(tuple(items)).require(NAME, budget, fix)
-    cache_bytes = min(cache_bytes, _left(budget, _host(items), cache_bytes))
+    used = Plan(tuple(items)).require(NAME, budget, fix).total("host")
+    cache_bytes = _cache_bytes(workload, budget, options, used)
+    items.append(PlanItem("preparation", max(0, _scratch(workload) - cache_bytes - tables.host * tables.nbytes)))
+    used = Plan(tuple(items)).require(NAME, budget, fix).total("host")
+    if budget.host is not None:
+        cache_bytes = min(cache_bytes, max(0, budget.host - used))
     items.append(PlanItem("neighbour and feature caches", cache_bytes))
-    return AliPlusPgSizes(
-        extractors, tables, cache_bytes, page_cache.bytes, Plan(tuple(items)).require(NAME, budget, fix)
-    )
-
-
-def sampling_workers(runtime: Runtime, options: AliPlusPgOptions) -> int:
-    """Return the number of mini-batches sampled at the same time."""
-    return options.sampling_workers or runtime.cores
+    plan = Plan(tuple(items)).require(NAME, budget, fix)
+    return AliPlusPgSizes(extractors, tables, cache_bytes, page_cache, plan)
 
 
 def _cache_bytes(workload: Workload, budget: MemoryBudget, options: AliPlusPgOptions, used: int) -> int:
@@ -137,26 +125,8 @@ def _cache_bytes(workload: Workload, budget: MemoryBudget, options: AliPlusPgOpt
     return min(wanted, whole)
 
 
-def _left(budget: MemoryBudget, used: int, wanted: int) -> int:
-    return wanted if budget.host is None else max(0, budget.host - used)
-
-
-def _host(items: list[PlanItem]) -> int:
-    return sum(item.bytes for item in items if item.tier == "host")
-
-
-def _tables_bytes(tables: Tables) -> int:
-    return tables.host * tables.nbytes
-
-
 def _scratch(workload: Workload) -> int:
     """Return the peak bytes of preparation beside `indptr`: ranking degrees, tuning the split or filling a cache."""
     ranking = 12 * workload.dataset.num_nodes + (4 << 20)
     tuning = split_tuner.scratch_bytes(workload, 0)
     return max(ranking, tuning, neighbour_cache.building_bytes(workload), StaticCache.scratch_bytes(workload))
-
-
-def _page_cache(workload: Workload, budget: MemoryBudget) -> PlanItem:
-    """Return the memory that the caches leave for uncached lists, which sampling reads through the page cache."""
-    share = workload.dataset.topology_bytes if budget.host is None else budget.host // 8
-    return PlanItem("page cache of indices", min(workload.dataset.topology_bytes, share))

@@ -56,8 +56,6 @@ class DataTiering(ZeroCopySystem):
         name="data-tiering",
         paper="data-tiering",
         summary="hot rows by weighted reverse PageRank in device memory, cold ones read by zero-copy",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=DataTieringOptions,
         artefact_share=1.0,
     )

@@ -33,11 +33,6 @@ def minhash_order(lists: Sequence[Array], *, hashes: int = 2, seed: int) -> NDAr
     return _native.minhash_order(ids, offsets, hashes, seed % 2**64)
 
 
-def minhash_bytes(num_ids: int, num_lists: int, hashes: int = 2) -> int:
-    """Return the bytes that `minhash_order` needs for lists of `num_ids` ids in total, without the lists."""
-    return int(_native.minhash_bytes(num_ids, num_lists, hashes)) + 8 * num_ids
-
-
 def simulate_reads(
     rows: Array,
     *,

@@ -109,24 +109,19 @@ class Belady(Policy):
 class Static(Policy):
     """Static policy: the rows of highest out-degree for every superbatch; no row enters or leaves."""
 
-    _slot_of: npt.NDArray[np.int32] | None = None
     _filled = False
 
-    @staticmethod
-    def ranking_bytes(num_nodes: int) -> int:
-        """Return the bytes of memory for ranking the nodes."""
-        return 16 * num_nodes + _RANKING_BUFFERS
-
-    def rank(self) -> None:
-        """Rank by out-degrees, streaming `indices` once; slots follow the ids, so that rows are read in order."""
-        num_nodes = self.workload.dataset.num_nodes
-        chosen = top(out_degrees(self.workload, 4 * num_nodes + _RANKING_BUFFERS), self.capacity)
+    def __init__(self, workload: Workload, capacity: int, kept: int) -> None:
+        super().__init__(workload, capacity, kept, prefill=True)
+        # Ranked by out-degrees, streaming `indices` once; slots follow the ids, so that rows are read in order.
+        num_nodes = workload.dataset.num_nodes
+        chosen = top(out_degrees(workload, 4 * num_nodes + _RANKING_BUFFERS), capacity)
         self._slot_of = np.full(num_nodes, -1, dtype=np.int32)
         self._slot_of[np.sort(chosen)] = np.arange(len(chosen), dtype=np.int32)
 
     def pieces(self, superbatch: Superbatch) -> list[Callable[[], Piece]]:
         """Return pieces of the same rows for every superbatch, without the rows that stayed."""
-        slot_of, kept = self._ranked, self.kept if self._filled else 0
+        slot_of, kept = self._slot_of, self.kept if self._filled else 0
         cached = int(np.count_nonzero(slot_of >= 0))
         superbatch.planned.kept = min(kept, cached)
         superbatch.planned.filled = cached - superbatch.planned.kept
@@ -138,7 +133,7 @@ class Static(Policy):
         return found  # type: ignore[return-value]
 
     def _cached(self, begin: int, kept: int) -> Piece:
-        slots = self._ranked[begin : begin + _PIECE]
+        slots = self._slot_of[begin : begin + _PIECE]
         wanted = np.flatnonzero(slots >= kept)
         return begin + wanted, slots[wanted]
 
@@ -146,23 +141,16 @@ class Static(Policy):
         """Forget the rows in the slots, so that every row is read anew."""
         self._filled = False
 
-    @property
-    def _ranked(self) -> npt.NDArray[np.int32]:
-        if self._slot_of is None:
-            self.rank()
-        assert self._slot_of is not None
-        return self._slot_of
-
     def inspect(self, superbatch: Superbatch, threads: int, stop: Stop) -> None:
         """Count the superbatch's misses; there is nothing else to plan."""
         for i in range(len(superbatch)):
             if stop():
                 raise InterruptedError("counting misses was stopped")
-            superbatch.planned.misses += int(np.count_nonzero(self._ranked[superbatch.nodes(i)] < 0))
+            superbatch.planned.misses += int(np.count_nonzero(self._slot_of[superbatch.nodes(i)] < 0))
 
     def changeset(self, superbatch: Superbatch, i: int, sampled: SampledBatch) -> Changeset:
         """Look the slots up in the node -> slot map."""
-        slots = self._ranked[sampled.nodes]
+        slots = self._slot_of[sampled.nodes]
         return Changeset(slots, _NONE, _NONE, int(np.count_nonzero(slots >= 0)))
 
 

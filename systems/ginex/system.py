@@ -20,19 +20,19 @@ from systems.engine.cache import neighbour_cache
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
-from systems.engine.io.row_reads import reader_arguments
+from systems.engine.io.row_reads import feature_reader
+from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles, mapped_sampler
 from systems.engine.loading.pipeline import Channel, Pipeline
+from systems.engine.loading.sized import SizedSystem
 from systems.engine.store.artefacts import Prepared
 from systems.forecast import sequential
-from systems.ginex.feature_cache import FeatureCache
-from systems.ginex.loop import MainLoop
+from systems.ginex.loop import FeatureCache, MainLoop
 from systems.ginex.options import GinexOptions
-from systems.ginex.planner import GinexSizes, plan_sizes, runtime_batch_bytes
+from systems.ginex.planner import GinexSizes, runtime_batch_bytes
 from systems.ginex.policy import Belady, Policy, Static, superbatch_misses
-from systems.ginex.superbatch import RuntimeFiles, Superbatch
-from systems.ginex.tally import GinexTally
-from systems.interface import Batch, Counters, Facts, Forecast, Plan, System, SystemInfo, Trace
+from systems.ginex.superbatch import Superbatch
+from systems.interface import Batch, Counters, Facts, Forecast, SystemInfo, Trace
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.make import make_seed_plan
@@ -41,15 +41,13 @@ from workloads.sampling.neighbor import NeighborSampler
 Seeds = npt.NDArray[np.int64]
 
 
-class Ginex(System):
+class Ginex(SizedSystem):
     """Ginex of Park et al., VLDB 2022."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="ginex",
         paper="ginex",
         summary="superbatches sampled ahead, then a provably optimal feature cache",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=GinexOptions,
     )
     options: GinexOptions
@@ -66,17 +64,13 @@ class Ginex(System):
     _pipeline: Pipeline | None = None
     _neighbours: Prepared | None = None
     _indptr: npt.NDArray[np.int64] | None = None
-    _files: RuntimeFiles
-    _tally: GinexTally | None = None
+    _files: Tally  # of the runtime files
+    _tally: Tally | None = None
     _mode = "not prepared"
 
     @cached_property
     def _sizes(self) -> GinexSizes:
-        return plan_sizes(self.info.name, self.workload, self.runtime, self.budget, self.options)
-
-    def plan(self) -> Plan:
-        """Return all buffers; see `planner.py`."""
-        return self._sizes.plan
+        return GinexSizes(self.info.name, self.workload, self.runtime, self.budget, self.options)
 
     def prepare(self) -> None:
         """Load `indptr`, make or find the neighbour cache, allocate batch inputs and open the readers."""
@@ -89,15 +83,14 @@ class Ginex(System):
                 self.workload, self.runtime.artefacts, sizes.neighbours, indptr=self._indptr
             )
         self.runtime.scratch.mkdir(parents=True, exist_ok=True)
-        self._files = RuntimeFiles()
+        self._files = Tally()
         if self.runtime.stages == "sample":
             return
         if options.policy == "static":
-            self._policy = Static(self.workload, sizes.capacity, sizes.kept, True)
-            self._policy.rank()
+            self._policy = Static(self.workload, sizes.capacity, sizes.kept)
         else:
             self._policy = Belady(self.workload, sizes.capacity, sizes.kept, options.prefill)
-        self._readers = ReaderPool(self._make_reader, sizes.readers)
+        self._readers = ReaderPool(lambda: feature_reader(self.workload, options), sizes.readers)
         self._mode = self._readers.mode
         self._cache = FeatureCache(self.workload, sizes.capacity, sizes.kept)
         self._loop = MainLoop(
@@ -110,9 +103,6 @@ class Ginex(System):
             options.gather_threads or self.runtime.cores,
         )
 
-    def _make_reader(self) -> RowReader:
-        return RowReader(self.workload.dataset.file("features"), **reader_arguments(self.workload, self.options))
-
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k` in the seed plan's order.
 
@@ -121,10 +111,10 @@ class Ginex(System):
         if self._indptr is None:
             raise RuntimeError("prepare() comes before epoch()")
         self._files.restart()
-        self._tally = GinexTally(self.options.io_depth * self._sizes.readers, self._files)
+        self._tally = Tally()
         return self._run(k, self._tally)
 
-    def _run(self, epoch: int, tally: GinexTally) -> Iterator[Batch]:
+    def _run(self, epoch: int, tally: Tally) -> Iterator[Batch]:
         batches = self._sizes.num_batches
         at, end = epoch * batches, (epoch + 1) * batches
         # In a run of unknown length, superbatches end with their epoch.
@@ -140,7 +130,7 @@ class Ginex(System):
                 yield from self._train(superbatch, count, tally)
                 at += count
                 if superbatch.done == len(superbatch):
-                    tally.superbatch(superbatch.planned.evictions)
+                    tally.add(superbatches=1, evictions=superbatch.planned.evictions)
                     superbatch.discard()
                     self._current = None
         except BaseException:
@@ -152,7 +142,7 @@ class Ginex(System):
         if at == last:
             self._shrink()
 
-    def _next_superbatch(self, start: int, last: int, tally: GinexTally) -> Superbatch:
+    def _next_superbatch(self, start: int, last: int, tally: Tally) -> Superbatch:
         """Return the superbatch of the next mini-batch, sampled and planned, with the cache filled for it."""
         self._shrink()
         sampled, self._following = self._following, None
@@ -193,36 +183,29 @@ class Ginex(System):
             self._seeds = (epoch, make_seed_plan(self.workload).batches(epoch))
         return self._seeds[1]
 
-    def _inspect(self, sampling: Superbatch | None, planning: Superbatch | None, tally: GinexTally) -> None:
+    def _inspect(self, sampling: Superbatch | None, planning: Superbatch | None, tally: Tally) -> None:
         """Sample one superbatch and plan another at once; either may be None."""
+        policy, cores = self._policy, self.runtime.cores
+        wanted = [] if planning is None or policy is None else [(planning, policy)]
         with self._pipe("inspect") as pipe, self.clock.stage("inspect"):
+
+            def plan(_: int, one: tuple[Superbatch, Policy]) -> None:
+                one[1].inspect(one[0], cores, lambda: pipe.stopping)
+
             planned: Channel[None] = pipe.channel(1)
-            policy = self._policy
-            if planning is not None and policy is not None:
-                cores = self.runtime.cores
-                pipe.stage(
-                    "changesets",
-                    1,
-                    lambda _, one: policy.inspect(one, cores, lambda: pipe.stopping),
-                    [planning],
-                    planned,
-                )
-            else:
-                planned.close()
+            pipe.stage("changesets", 1, plan, wanted, planned)
             if sampling is not None:
-                if planning is not None and policy is not None:
-                    tally.overlapped()
+                tally.add(overlapped_superbatches=len(wanted))
                 self._sample(pipe, sampling, tally)
             for _ in pipe.results(planned):
                 pass
         # The feature cache takes over the memory of sampling and planning.
         give_back_free_memory()
 
-    def _sample(self, pipe: Pipeline, superbatch: Superbatch, tally: GinexTally) -> None:
+    def _sample(self, pipe: Pipeline, superbatch: Superbatch, tally: Tally) -> None:
         sampler = self._sampler()
-        writer = superbatch.begin_sampling(
-            len(superbatch) * runtime_batch_bytes(self.workload, batch_bounds(self.workload))
-        )
+        most = runtime_batch_bytes(self.workload, batch_bounds(self.workload))
+        writer = superbatch.begin_sampling(len(superbatch) * most)
         workers = self._sizes.samplers
         sampled: Channel[SampledBatch] = pipe.channel(workers, ordered=True)
         written: Channel[None] = pipe.channel(len(superbatch))
@@ -237,7 +220,7 @@ class Ginex(System):
             epoch, index, nodes = place
             with self.clock.stage("sample", index):
                 batch = sampler.sample(epoch, index, nodes)
-            tally.sampled(batch.list_reads, batch.list_hits)
+            tally.add(sampled_batches=1, neighbour_lists=batch.list_reads, neighbour_cache_hits=batch.list_hits)
             return batch
 
         pipe.stage("sample", workers, sample, places(), sampled)
@@ -253,7 +236,7 @@ class Ginex(System):
         cached = neighbour_cache.load(self.workload.dataset, built) if built is not None else None
         return mapped_sampler(self.workload, indptr=self._indptr, cached=cached, threads=self._sizes.list_threads)
 
-    def _train(self, superbatch: Superbatch, count: int, tally: GinexTally) -> Iterator[Batch]:
+    def _train(self, superbatch: Superbatch, count: int, tally: Tally) -> Iterator[Batch]:
         """Yield the superbatch's next `count` mini-batches."""
         if self._loop is None or self._policy is None or self._cache is None:
             for i in range(superbatch.done, superbatch.done + count):
@@ -269,12 +252,25 @@ class Ginex(System):
 
     def counters(self) -> Counters:
         """Return hits and misses, which equal the plan's; `observed` has fills, updates and runtime files."""
-        return self._tally.counters() if self._tally is not None else Counters()
+        if self._tally is None:
+            return Counters()
+        tally, files = self._tally, self._files
+        done = ("superbatches", "overlapped_superbatches", "sampled_batches", "initial_rows", "kept_rows")
+        observed = tally.observed(*done, "cache_updates", "evictions", "neighbour_lists", "neighbour_cache_hits")
+        moved = {f"runtime_bytes_{way}": float(files[way]) for way in ("written", "read")}
+        return tally.counters(
+            self.options.io_depth * self._sizes.readers,
+            files.reads(),
+            rows=tally["rows"],
+            hits={"host": tally["hits"]},
+            misses=tally["misses"],
+            observed=observed | moved,
+        )
 
     def files(self) -> list[Path]:
         """Return the neighbour cache's files."""
-        prepared = self._neighbours
-        return sorted(path for path in prepared.path.iterdir() if path.is_file()) if prepared is not None else []
+        made = self._neighbours
+        return sorted(path for path in made.path.iterdir() if path.is_file()) if made is not None else []
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast the misses of Belady's rule over superbatches, or of the static cache, and the runtime files."""
@@ -295,8 +291,7 @@ class Ginex(System):
 
     def facts(self) -> Facts:
         """Return the read mode, the reading stages, and whether the neighbour cache was found."""
-        prepared = self._neighbours
-        reused = prepared.reused if prepared is not None else None
+        reused = self._neighbours.reused if self._neighbours is not None else None
         return Facts(io=self._mode, reads_in=("switch", "extract"), prepared_reused=reused)
 
     def notes(self) -> dict[str, str]:
@@ -310,23 +305,13 @@ class Ginex(System):
             "neighbour_cache": "off",
             "batch_inputs": f"{sizes.input_rows} rows for {sizes.readers} readers, {sizes.tables.device} device tables",
         }
-        prepared = self._neighbours
-        if prepared is not None:
-            found["neighbour_cache"] = f"{prepared.facts['nodes']} lists, {prepared.facts['entries']} entries"
+        if self._neighbours is not None:
+            made = self._neighbours.facts
+            found["neighbour_cache"] = f"{made['nodes']} lists, {made['entries']} entries"
         return found
 
     def close(self) -> None:
         """End the threads, close the files and free the buffers."""
-        pipeline, self._pipeline = self._pipeline, None
-        if pipeline is not None:
-            pipeline.close()
-        if self._readers is not None:
-            self._readers.close()
-            self._readers = None
-        if self._loop is not None:
-            self._loop.close()
-            self._loop = None
+        self._close("_pipeline", "_readers", "_loop")
         self._drop()
-        self._cache = None
-        self._policy = None
-        self._indptr = None
+        self._cache = self._policy = self._indptr = None

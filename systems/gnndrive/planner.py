@@ -6,10 +6,11 @@ Processes that train together share `indptr`, the staging buffer and, on the pro
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, fields, replace
 
-from systems.engine.io.reader import RowReader
-from systems.engine.io.row_reads import reader_arguments
+from systems.engine.io.direct_files import padded
+from systems.engine.io.row_reads import feature_reader_bytes
 from systems.engine.io.topology import indptr_item, map_item, row_bytes, sampling_items
 from systems.gnndrive.extractor import StagedExtractor
 from systems.gnndrive.feature_buffer import FeatureBuffer
@@ -24,7 +25,6 @@ from workloads.workload import Workload
 
 NAME = "gnndrive"
 _STAGING = 2 << 20
-_PAGE = 4096
 
 
 @dataclass(frozen=True)
@@ -60,37 +60,47 @@ def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, optio
             could deadlock (Section 4.2), or another buffer does not fit.
     """
     bounds = _joint_bounds(batch_bounds(workload), runtime)
+    dataset, row, world = workload.dataset, row_bytes(workload), runtime.world
     on_device = runtime.accelerator.kind != "cpu"
-    sharing = 1 if on_device else runtime.world
-    topology = [_part(indptr_item(workload), runtime.world), *_sampling(bounds, options), map_item(workload)]
+    sharing = 1 if on_device else world
+    waiting = options.extracting_queue + options.extractors + options.training_queue
+    host = [
+        _part(indptr_item(workload), world),
+        *sampling_items(bounds, workers=options.samplers, waiting=waiting, list_threads=options.list_threads),
+        map_item(workload),
+    ]
     if runtime.stages == "sample":
-        return GnnDriveSizes(0, bounds.max_nodes, on_device, sharing, 0, Plan(tuple(topology)).require(NAME, budget))
-    staging = _staging_bytes(workload, bounds, options, on_device)
-    host = [*topology, PlanItem("reader buffers", options.extractors * _reader_bytes(workload, options, bounds))]
+        return GnnDriveSizes(0, bounds.max_nodes, on_device, sharing, 0, Plan(tuple(host)).require(NAME, budget))
+    staging = 0  # bytes of an extractor's staging buffer, in whole rows, unless it reads into the feature buffer
+    if on_device or not options.direct:
+        staging = max(row, (options.staging_bytes or min(_STAGING, bounds.max_nodes * row)) // row * row)
+    reader = feature_reader_bytes(workload, options, bounds.max_nodes) if options.direct else 0
+    host.append(PlanItem("reader buffers", options.extractors * reader))
     portion, segment_rows = 0, 0
     if staging and runtime.group is not None:
-        rows = staging // row_bytes(workload)
-        slices = min(StagedExtractor.SLICES, rows)
-        portion, segment_rows = options.extractors * slices, rows // slices
-        table_bytes = SharedStaging.plan_bytes(runtime.world, portion, segment_rows)
-        host.append(PlanItem("staging buffer", portion * segment_rows * row_bytes(workload)))
-        host.append(_part(PlanItem("staging table", table_bytes), runtime.world))
+        slices = min(StagedExtractor.SLICES, staging // row)
+        portion, segment_rows = options.extractors * slices, staging // row // slices
+        table_bytes = SharedStaging.plan_bytes(world, portion, segment_rows)
+        host.append(PlanItem("staging buffer", portion * segment_rows * row))
+        host.append(_part(PlanItem("staging table", table_bytes), world))
     elif staging:
         host.append(PlanItem("staging buffer", options.extractors * staging))
-    host.append(_part(_page_cache(workload, budget, runtime.world), runtime.world))
-    Plan(tuple(host)).require(NAME, budget)  # names a buffer that is too large before the feature buffer gets the rest
-    if on_device:
-        slots = _slots(
-            workload, options, bounds, _device_bytes(runtime, budget), 0, "device", 1, runtime.accelerator.keeps_rows
-        )
-    else:
-        left = None if budget.host is None else (budget.host - sum(item.bytes for item in host)) * sharing
-        slots = _slots(workload, options, bounds, left, 1, "host", sharing)
-    host.append(_part(PlanItem("mapping table", FeatureBuffer.plan_bytes(slots)), sharing))
+    # The feature buffer leaves memory for `indices`, which sampling reads through the page cache.
+    share = dataset.topology_bytes if budget.host is None else budget.host * world // 8
+    host.append(_part(PlanItem("page cache of indices", min(dataset.topology_bytes, share)), world))
+    # Names a buffer that is too large before the feature buffer gets the rest.
+    used = Plan(tuple(host)).require(NAME, budget).total("host")
     tier: Tier = "device" if on_device else "host"
-    table = PlanItem("feature buffer", _table_bytes(slots * row_bytes(workload)), tier)
-    items = (*host, _part(table, sharing))
-    plan = Plan(items).require(
+    if on_device:
+        limits = [limit for limit in (budget.device, runtime.accelerator.memory_bytes) if limit is not None]
+        left = min(limits, default=None)
+    else:
+        left = None if budget.host is None else (budget.host - used) * sharing
+    keeps_rows = not on_device or runtime.accelerator.keeps_rows
+    slots = _slots(workload, options, bounds, left, tier, sharing, keeps_rows)
+    host.append(_part(PlanItem("mapping table", FeatureBuffer.plan_bytes(slots)), sharing))
+    host.append(_part(PlanItem("feature buffer", padded(slots * row), tier), sharing))
+    plan = Plan(tuple(host)).require(
         NAME, budget, "raise memory, or lower extractors, list_threads, io_depth, batch size or fan-out"
     )
     return GnnDriveSizes(slots, bounds.max_nodes, on_device, sharing, staging, plan, portion, segment_rows)
@@ -109,65 +119,32 @@ def _joint_bounds(bounds: Bounds, runtime: Runtime) -> Bounds:
     return Bounds(**{field.name: max(getattr(rank, field.name) for rank in ranks) for field in fields(Bounds)})
 
 
-def _sampling(bounds: Bounds, options: GnnDriveOptions) -> tuple[PlanItem, ...]:
-    waiting = options.extracting_queue + options.extractors + options.training_queue
-    return sampling_items(bounds, workers=options.samplers, waiting=waiting, list_threads=options.list_threads)
-
-
-def _staging_bytes(workload: Workload, bounds: Bounds, options: GnnDriveOptions, on_device: bool) -> int:
-    """Return the bytes of an extractor's staging buffer, in whole rows; 0 where it reads into the feature buffer."""
-    if options.direct and not on_device:
-        return 0
-    row = row_bytes(workload)
-    wanted = options.staging_bytes or min(_STAGING, bounds.max_nodes * row)
-    return max(row, wanted // row * row)
-
-
-def _reader_bytes(workload: Workload, options: GnnDriveOptions, bounds: Bounds) -> int:
-    if not options.direct:
-        return 0
-    path = workload.dataset.file("features")
-    return RowReader.plan_bytes(**reader_arguments(workload, options), num_ids=bounds.max_nodes, path=path)
-
-
-def _page_cache(workload: Workload, budget: MemoryBudget, world: int) -> PlanItem:
-    """Return the memory that the feature buffer leaves for `indices`, which sampling reads through the page cache."""
-    share = workload.dataset.topology_bytes if budget.host is None else budget.host * world // 8
-    return PlanItem("page cache of indices", min(workload.dataset.topology_bytes, share))
-
-
-def _device_bytes(runtime: Runtime, budget: MemoryBudget) -> int | None:
-    limits = [limit for limit in (budget.device, runtime.accelerator.memory_bytes) if limit is not None]
-    return min(limits) if limits else None
-
-
-def _table_bytes(nbytes: int) -> int:
-    return -(-nbytes // _PAGE) * _PAGE
-
-
 def _slots(
     workload: Workload,
     options: GnnDriveOptions,
     bounds: Bounds,
     left: int | None,
-    mapped: int,
-    tier: str,
+    tier: Tier,
     sharing: int,
-    keeps_rows: bool = True,
+    keeps_rows: bool,
 ) -> int:
-    """Return the slots of the feature buffer: as wanted, or as `left` bytes hold with a mapping table if `mapped`.
+    """Return the slots of the feature buffer: as wanted, or as `left` bytes of its tier hold.
 
-    Where the tier keeps no rows, at most the rows of the mini-batches under way.
+    Beside a host table, `left` also holds the mapping table. Where the tier keeps no rows, at most the rows of the
+    mini-batches under way.
     """
     row = row_bytes(workload)
     least = sharing * options.extractors * bounds.max_nodes
-    fitting = workload.dataset.num_nodes if left is None else _fitting(left, row, mapped)
+    fitting = workload.dataset.num_nodes
+    if left is not None:
+        table = FeatureBuffer.plan_bytes if tier == "host" else lambda slots: 0
+        every = range(max(0, left) // row + 1)
+        fitting = max(0, bisect_right(every, left, key=lambda slots: padded(slots * row) + table(slots)) - 1)
     under_way = sharing * (options.extractors + options.training_queue) * bounds.max_nodes
     if not keeps_rows:
         fitting = min(fitting, under_way)
     if options.feature_buffer == "auto":
-        rule = under_way * options.feature_buffer_scale
-        wanted = max(least, int(rule))
+        wanted = max(least, int(under_way * options.feature_buffer_scale))
     elif options.feature_buffer == "max":
         wanted = fitting
     else:
@@ -188,17 +165,3 @@ def _slots(
             "raise memory, or lower extractors, batch size or fan-out",
         )
     return slots
-
-
-def _fitting(left: int, row: int, mapped: int) -> int:
-    """Return the most slots whose rows (and mapping table, if `mapped`) take at most `left` bytes."""
-    if left <= 0:
-        return 0
-    low, high = 0, left // row
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _table_bytes(middle * row) + mapped * FeatureBuffer.plan_bytes(middle) <= left:
-            low = middle
-        else:
-            high = middle - 1
-    return low

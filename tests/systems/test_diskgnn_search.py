@@ -197,11 +197,9 @@ def test_what_lies_on_a_device_and_beside_it_fits_both(
         staging,
         0,
         buffers + staging,
-        0,
         2,
         1,
         0,
-        False,
         Bounds(most, 0, 0, 0, 0),
         Plan(()),
     )

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from systems import _native
 from workloads.errors import DataIOError, HostError, InputError
 
 PAGE = 4096
@@ -69,6 +70,30 @@ def read_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> No
         if got == 0:
             raise io_failed(path, offset + done, 0)
         done += got if done + got == data.nbytes else max(1, got // PAGE) * PAGE
+
+
+def range_queue(path: Path, *, depth: int, request_bytes: int, mode: str = "auto") -> _native.RangeQueue:
+    """Open a file for direct reads of ranges, up to `depth` requests in flight.
+
+    Raises:
+        DataIOError: the file cannot be opened.
+        InputError, HostError: as `reader_errors`.
+    """
+    with reader_errors(path):
+        return _native.RangeQueue(str(path), depth=depth, request_bytes=request_bytes, mode=mode)
+
+
+def arrived(queue: _native.RangeQueue, ticket: int, path: Path) -> float:
+    """Wait for a range; return when it arrived, in monotonic seconds.
+
+    Raises:
+        DataIOError: the read failed; names file and offset.
+    """
+    problem, arrived_s = queue.wait(ticket)
+    if problem is not None:
+        code, offset = problem
+        raise io_failed(path, offset, code)
+    return arrived_s
 
 
 def io_failed(path: Path, offset: int, code: int, *, writing: bool = False) -> DataIOError:

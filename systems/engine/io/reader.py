@@ -42,6 +42,12 @@ class ReadStats:
     unique_rows: int = 0
     seconds: float = 0.0
 
+    def count(self, nbytes: int) -> None:
+        """Count one request of `nbytes` bytes."""
+        self.requests += 1
+        self.bytes_read += nbytes
+        self.requests_by_size[nbytes] = self.requests_by_size.get(nbytes, 0) + 1
+
     def add(self, other: ReadStats) -> None:
         """Add another read's counts to these."""
         self.requests += other.requests

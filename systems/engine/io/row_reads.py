@@ -1,4 +1,4 @@
-"""Tables of rows in files, and the arguments of their readers."""
+"""Tables of rows in files, and the reading of feature rows: options, the readers' arguments and memory."""
 
 from __future__ import annotations
 
@@ -7,12 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
+from systems.engine.io.reader import Granularity, RowReader
 from systems.engine.io.topology import check_length
+from systems.interface import Options
 from workloads.dataset import Dataset
 from workloads.workload import Workload
 
 _BYTES = np.dtype(np.uint8)
+
+
+class RowReadOptions(Options):
+    """Options of a system that reads rows; some also have `merge_gap_bytes`."""
+
+    io_depth: int = Field(128, ge=1, le=4096, description="reads in flight for each reader")
+    io_granularity: Granularity = Field(
+        "logical", description="smallest read: the device's logical block, or 4096 as the papers' code has it"
+    )
+    merge: bool = Field(True, description="read neighbouring rows together")
+    max_request_bytes: int = Field(131072, ge=4096, le=1 << 22, description="largest single read")
 
 
 @dataclass(frozen=True)
@@ -52,13 +66,8 @@ class RowTable:
         check_length(self.path, self.data_offset + self.nbytes)
 
 
-def reader_arguments(workload: Workload, options: Any) -> dict[str, Any]:
-    """Return the arguments that determine the reads and the size of a reader of the feature table.
-
-    Args:
-        options: options of a system, with `io_depth`, `io_granularity`, `merge` and `max_request_bytes`; some also have
-            `merge_gap_bytes`.
-    """
+def reader_arguments(workload: Workload, options: RowReadOptions) -> dict[str, Any]:
+    """Return the arguments that determine the reads and the size of a reader of the feature table."""
     return {
         **RowTable.of(workload.dataset).place,
         "depth": options.io_depth,
@@ -67,3 +76,18 @@ def reader_arguments(workload: Workload, options: Any) -> dict[str, Any]:
         "max_request_bytes": options.max_request_bytes,
         "merge_gap_bytes": getattr(options, "merge_gap_bytes", 0),
     }
+
+
+def feature_reader(workload: Workload, options: RowReadOptions) -> RowReader:
+    """Open a reader of the feature table.
+
+    Raises:
+        DataIOError: the file cannot be opened.
+    """
+    return RowReader(workload.dataset.file("features"), **reader_arguments(workload, options))
+
+
+def feature_reader_bytes(workload: Workload, options: RowReadOptions, num_ids: int) -> int:
+    """Return the host memory of a reader of the feature table, for reads of up to `num_ids` rows."""
+    path = workload.dataset.file("features")
+    return RowReader.plan_bytes(**reader_arguments(workload, options), num_ids=num_ids, path=path)

@@ -30,9 +30,10 @@ from systems.engine.loading.gather_loader import check_size, torch_dtype
 from systems.engine.loading.host_features import HostFeatures, HostStore
 from systems.engine.loading.pipeline import Channel, Drained, Pipeline
 from systems.engine.loading.row_ring import RowRing
+from systems.engine.loading.sized import SamplingOptions, SamplingSystem
 from systems.engine.rank import ranking
 from systems.engine.store.artefacts import Prepared, identity, prepare
-from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, Trace, auto, size
+from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, Trace, size
 from workloads.dataset import Dataset
 from workloads.feature_table import Table
 from workloads.sampling.batch import SampledBatch
@@ -47,13 +48,6 @@ RankingName = ranking.Method
 _RANKING_BYTES = 40
 # Smallest buffers for reading the graph; PageRank also has windows over the nodes.
 _RANKING_BUFFERS, _PAGERANK_BUFFERS = 3 << 20, 10 << 20
-
-
-class SamplingOptions(Options):
-    """Options of sampling ahead of training."""
-
-    prefetch: int = auto(2, most=64, description="sampled mini-batches that may wait for each sampler")
-    sampling_workers: int = auto(most=256, description="threads that sample")
 
 
 class LoaderOptions(SamplingOptions):
@@ -153,14 +147,12 @@ class GatheredBatch:
     on_copied: Callable[[], None] | None = None
 
 
-class CachedSystem(System):
+class CachedSystem(SamplingSystem):
     """System with features in host memory. With `host_store=mapped` features and graph may exceed memory.
 
     With `host_store=memory` the plan refuses a budget that does not hold graph and features, and the run ends as `oom`,
     as in the papers' tables.
     """
-
-    options: SamplingOptions
 
     _sample: Sample | None = None
     _cache: DeviceCache | None = None
@@ -182,14 +174,6 @@ class CachedSystem(System):
     @property
     def _store(self) -> HostStore:
         return self.options.host_store if isinstance(self.options, LoaderOptions) else "mapped"
-
-    @property
-    def _workers(self) -> int:
-        return self.options.sampling_workers or self.runtime.cores
-
-    @property
-    def _waiting(self) -> int:
-        return self.options.prefetch * self._workers
 
     @property
     def _threads(self) -> int:
@@ -543,11 +527,6 @@ class CachedSystem(System):
 
     def close(self) -> None:
         """End the threads, free the device table, drop the arrays."""
-        self._sample = None
-        if self._pipeline is not None:
-            self._pipeline.close()
-        self._staging_buffers = ()
-        cache, self._cache = self._cache, None
-        if cache is not None:
-            cache.close()
+        self._close("_pipeline", "_cache")
+        self._sample, self._staging_buffers = None, ()
         self._features = None

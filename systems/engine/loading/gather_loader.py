@@ -17,12 +17,13 @@ import torch
 
 from systems.engine.io.direct_files import padded
 from systems.engine.loading.pipeline import Channel, Pipeline
-from systems.interface import Batch, PlanItem, Runtime, StageClock
+from systems.interface import Batch, MemoryBudget, PlanItem, Runtime, StageClock
 from workloads.accelerator import Accelerator, aligned_host_tensor
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.units import format_bytes
+from workloads.workload import Workload
 
 Gather = Callable[[npt.NDArray[np.int64], npt.NDArray[np.generic]], None]
 Fill = Callable[[SampledBatch, "HostTable"], "torch.Tensor | None"]
@@ -61,6 +62,10 @@ class Tables:
         """Bytes of one table."""
         return self.rows * self.dim * self.dtype.itemsize
 
+    def check(self, sampled: SampledBatch) -> None:
+        """Raise BudgetError if a mini-batch has more nodes than the plan holds."""
+        check_size(sampled, self.rows)
+
     def items(self) -> tuple[PlanItem, ...]:
         """Plan the tables."""
         return (
@@ -70,30 +75,22 @@ class Tables:
 
 
 def plan_tables(
-    system: str,
-    accelerator: Accelerator,
-    *,
-    rows: int,
-    dim: int,
-    dtype: np.dtype[np.generic],
-    host: int,
-    device: int,
-    device_budget: int | None,
+    system: str, workload: Workload, runtime: Runtime, budget: MemoryBudget, *, rows: int, host: int, device: int
 ) -> Tables:
     """Plan a loader's tables: host tables only on the processor; elsewhere up to `device` tables, as many as fit.
 
     Args:
-        rows, dim, dtype: shape and dtype of a table, for the largest mini-batch.
+        rows: rows of a table, for the largest mini-batch.
         host: tables on the host; 0 chooses two on the processor (one trained, one filled), else one to stage from.
         device: tables wanted on the device: one trained, the others filled meanwhile.
-        device_budget: bytes of the device tier; None: unlimited.
 
     Raises:
         BudgetError: not even one table fits on the device.
     """
+    accelerator, dim, dtype = runtime.accelerator, workload.dataset.dim, workload.dataset.feature_dtype
     if accelerator.kind == "cpu":
         return Tables(rows, dim, dtype, host or 2, 0)
-    limits = [limit for limit in (device_budget, accelerator.memory_bytes) if limit is not None]
+    limits = [limit for limit in (budget.device, accelerator.memory_bytes) if limit is not None]
     one = max(1, rows * dim * dtype.itemsize)
     fitting = min([device] + [limit // padded(one) for limit in limits])
     if fitting < 1:
@@ -127,6 +124,17 @@ def fill_by(gather: Gather) -> Fill:
         gather(sampled.nodes, table.rows.numpy()[: sampled.num_nodes])
 
     return fill
+
+
+def copied(batch: Batch, free: Channel[torch.Tensor], accelerator: Accelerator, clock: StageClock) -> Batch:
+    """Copy a mini-batch's rows to the next free table of the device, and release those on the host."""
+    _, table = free.get()
+    index = batch.sampled.index
+    assert isinstance(batch.table, torch.Tensor)
+    with clock.stage("transfer", index):
+        accelerator.copy(table, batch.table[: batch.sampled.num_nodes], batch=index).wait()
+    batch.release()
+    return Batch(batch.sampled, table, batch.rows, on_release=lambda: free.give_back(table))
 
 
 @dataclass(eq=False)
@@ -207,7 +215,7 @@ class GatherLoader:
         turnstile = pipe.turnstile()
 
         def extract(number: int, structure: SampledBatch) -> Batch:
-            check_size(structure, self.tables.rows)
+            self.tables.check(structure)
             turnstile.enter(number)
             _, table = free.get()
             turnstile.leave()
@@ -222,21 +230,13 @@ class GatherLoader:
         free = pipe.filled(self._device)
         staged = self._extracting(pipe, sampled)
         ready: Channel[Batch] = pipe.channel(1)
-        pipe.stage("transfer", 1, lambda _, batch: self._transfer(batch, free), staged, ready)
+        accelerator = self.runtime.accelerator
+        pipe.stage("transfer", 1, lambda _, batch: copied(batch, free, accelerator, self.clock), staged, ready)
         return ready
 
     def _sample(self, epoch: int, index: int, nodes: npt.NDArray[np.int64]) -> SampledBatch:
         with self.clock.stage("sample", index):
             return self.around_sample(lambda: self.sampler.sample(epoch, index, nodes))
-
-    def _transfer(self, batch: Batch, free: Channel[torch.Tensor]) -> Batch:
-        _, table = free.get()
-        index = batch.sampled.index
-        assert isinstance(batch.table, torch.Tensor)
-        with self.clock.stage("transfer", index):
-            self.runtime.accelerator.copy(table, batch.table[: batch.sampled.num_nodes], batch=index).wait()
-        batch.release()
-        return Batch(batch.sampled, table, batch.rows, on_release=lambda: free.give_back(table))
 
     def close(self) -> None:
         """End the threads and free the tables."""
