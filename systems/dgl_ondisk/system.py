@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, TypedDict
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -26,27 +26,10 @@ class DglOnDiskOptions(SamplingOptions, SamplerOption):
     )
 
 
-class ReaderArguments(TypedDict):
-    """Arguments of the row reader: rows are read in the order requested, without merging."""
-
-    data_offset: int
-    num_rows: int
-    row_bytes: int
-    depth: int
-    granularity: Granularity
-    merge: bool
-
-
-def reader_arguments(source: RowFile, options: DglOnDiskOptions) -> ReaderArguments:
-    """Return the arguments of the row reader."""
-    return {
-        "data_offset": source.offset,
-        "num_rows": source.num_rows,
-        "row_bytes": source.row_bytes,
-        "depth": options.io_depth,
-        "granularity": options.io_granularity,
-        "merge": False,
-    }
+def reader_arguments(source: RowFile, options: DglOnDiskOptions) -> dict[str, Any]:
+    """Return the arguments of the row reader: rows are read in the order requested, without merging."""
+    place = {"data_offset": source.offset, "num_rows": source.num_rows, "row_bytes": source.row_bytes}
+    return {**place, "depth": options.io_depth, "granularity": options.io_granularity, "merge": False}
 
 
 class DiskRows:

@@ -21,7 +21,7 @@ from systems import _native
 from systems.engine.io.arrays import as_rows
 from systems.engine.io.direct_files import PAGE, io_failed, padded
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.ordered_stream import OrderedReads, ordered_stream, ordered_stream_bytes, whole_rows
+from systems.engine.io.ordered_stream import OrderedReads, edge_runs, ordered_stream, ordered_stream_bytes, whole_rows
 from systems.interface import Progress, silent
 from systems.mariusgnn import partitioned
 from systems.mariusgnn.partitioned import FEATURES, SECTOR, TOPOLOGY, Bytes, Ids, Layout, runs, told
@@ -106,7 +106,7 @@ class _Writer:
         edges = layout.counts.sum(axis=1)
         scratch, bounds = self.folder / _SCRATCH, _bounds(edges * self.item)
         with self._spread(scratch, bounds, self.memory - ordered_stream_bytes(self.piece)) as lists:
-            for run in partitioned.edge_runs(self.workload, indptr, self.piece, self.moved.reads):
+            for run in edge_runs(self.workload.dataset, indptr, self.piece, self.moved.reads):
                 with told(self.workload):
                     lists.lists(*run, self.partition_of)  # type: ignore[arg-type]
                 _check(lists, scratch)

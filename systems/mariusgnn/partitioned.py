@@ -22,7 +22,7 @@ import numpy.typing as npt
 from systems import _native
 from systems.engine.io.direct_files import PAGE, padded
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.ordered_stream import OrderedReads, ordered_stream
+from systems.engine.io.ordered_stream import edge_runs
 from systems.engine.io.reader import RowReader
 from systems.engine.io.topology import row_bytes
 from workloads.dataset import Part
@@ -170,7 +170,7 @@ def count_buckets(workload: Workload, parts: Partitions, partition_of: Bytes, *,
     """
     counts = np.zeros(parts.count * parts.count, dtype=np.int64)
     indptr = read_part(workload, "indptr")
-    for run in edge_runs(workload, indptr, piece_bytes(memory_bytes // 8)):
+    for run in edge_runs(workload.dataset, indptr, piece_bytes(memory_bytes // 8)):
         with told(workload):
             _native.count_buckets(*run, partition_of, parts.count, counts)  # type: ignore[arg-type]
     return counts.reshape(parts.count, parts.count)
@@ -179,23 +179,6 @@ def count_buckets(workload: Workload, parts: Partitions, partition_of: Bytes, *,
 def piece_bytes(wanted: int) -> int:
     """Return whole pages of a streamed piece, near `wanted`: long enough for a disk, short for progress."""
     return min(max(wanted, _LEAST_PIECE_BYTES), _MOST_PIECE_BYTES) // PAGE * PAGE
-
-
-def edge_runs(
-    workload: Workload, indptr: Ids, piece: int, reads: OrderedReads | None = None
-) -> Iterator[tuple[Ids, int, int, npt.NDArray[np.integer[Any]]]]:
-    """Yield pieces of the edges: bounds of their lists, first node, first edge, sources."""
-    dataset = workload.dataset
-    data = dataset.data_offset("indices")
-    for at, found in ordered_stream(
-        dataset.file("indices"), data, dataset.topology_bytes, piece_bytes=piece, reads=reads
-    ):
-        first = (at - data) // dataset.index_dtype.itemsize
-        sources = found.view(dataset.index_dtype)
-        # First list that overlaps the piece, and end of those that begin before its end.
-        low = int(np.searchsorted(indptr, first, side="right")) - 1
-        high = int(np.searchsorted(indptr, first + len(sources), side="left"))
-        yield indptr[low : high + 1], low, first, sources
 
 
 def runs(items: Sequence[int], nbytes: Ids, most: int) -> list[list[int]]:

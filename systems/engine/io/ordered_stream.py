@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import queue
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from systems.engine.io.direct_files import PAGE
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import RowReader
+from workloads.dataset import Dataset
 
 REQUEST_BYTES = 512 << 10
 _LEAST_REQUEST_BYTES = 16 << 10  # least size of a reader's own buffer, whatever the piece
@@ -119,3 +121,17 @@ def _reader(path: Path | str, offset: int, request: int) -> RowReader:
         register_buffers=False,  # whole pieces bypass the reader's buffer
         buffer_bytes=2 * request,
     )
+
+
+def edge_runs(
+    dataset: Dataset, indptr: NDArray[np.int64], piece_bytes: int, reads: OrderedReads | None = None
+) -> Iterator[tuple[NDArray[np.int64], int, int, NDArray[Any]]]:
+    """Yield pieces of `indices`, in order: bounds of their lists in `indptr`, first node, first edge, sources."""
+    data, dtype = dataset.data_offset("indices"), dataset.index_dtype
+    path = dataset.file("indices")
+    for at, found in ordered_stream(path, data, dataset.topology_bytes, piece_bytes=piece_bytes, reads=reads):
+        first, sources = (at - data) // dtype.itemsize, found.view(dtype)
+        # First list that overlaps the piece, and end of those that begin before its end.
+        low = int(np.searchsorted(indptr, first, side="right")) - 1
+        high = int(np.searchsorted(indptr, first + len(sources), side="left"))
+        yield indptr[low : high + 1], low, first, sources

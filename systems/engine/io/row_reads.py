@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any
 
 from pydantic import Field
 
@@ -23,21 +23,8 @@ class RowReadOptions(Options):
     max_request_bytes: int = Field(131072, ge=4096, le=1 << 22, description="largest single read")
 
 
-class ReaderArguments(TypedDict):
-    """Arguments of a `RowReader` that determine its reads and its size."""
-
-    data_offset: int
-    num_rows: int
-    row_bytes: int
-    depth: int
-    granularity: Granularity
-    merge: bool
-    max_request_bytes: int
-    merge_gap_bytes: int
-
-
-def reader_arguments(workload: Workload, options: RowReadOptions) -> ReaderArguments:
-    """Return the arguments of a reader of the feature table."""
+def reader_arguments(workload: Workload, options: RowReadOptions) -> dict[str, Any]:
+    """Return the arguments of a reader of the feature table that determine its reads and its size."""
     return {
         "data_offset": workload.dataset.data_offset("features"),
         "num_rows": workload.dataset.num_nodes,
