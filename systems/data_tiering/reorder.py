@@ -177,9 +177,9 @@ class _Reordering:
         for first in range(0, edges, size):
             window = out[: min(size, edges - first)]
             self._facts.edge_windows += 1
-            for indptr, low, begin, sources in edge_runs(dataset, self._indptr, piece_bytes=self._piece_bytes):
+            for lists, low, begin, sources in edge_runs(dataset, self._indptr, self._piece_bytes):
                 if not _native.relocate_edges(
-                    sources, indptr, low, begin, self._places, self._new_indptr, first, window, self._threads
+                    sources, lists, low, begin, self._places, self._new_indptr, first, window, self._threads
                 ):
                     raise damaged(self._dataset)
             yield window

@@ -6,7 +6,6 @@ caches. The plan is the larger of the two.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from systems.diskgnn.layout import segment_bytes
@@ -20,7 +19,7 @@ from systems.engine.store.packed_store import PackedWriter, slot_rows
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
 from workloads.accelerator import NO_ROWS
 from workloads.errors import BudgetError
-from workloads.sampling.bounds import Bounds, batch_bounds
+from workloads.sampling.bounds import batch_bounds
 from workloads.units import format_bytes, parse_bytes
 from workloads.workload import Workload
 
@@ -35,9 +34,11 @@ _GATHERED = 4 << 20
 FIX = "raise memory, or lower batch size, fan-out, queue, readers or io_depth"
 
 
-@dataclass(frozen=True)
 class DiskGnnSizes:
     """Bounds before any row is ranked.
+
+    Args:
+        drawn: sampled epochs that are prepared together.
 
     Attributes:
         on_device: whether the table that training reads lies in device memory.
@@ -51,45 +52,14 @@ class DiskGnnSizes:
         graphs: chunks' graphs held at a time.
         padding: rows that a buffer needs beside those of its mini-batch, since packed rows arrive in whole pages.
         align: multiple of rows at which each buffer of a host table begins.
+        graph_bytes: bytes of one graph in memory.
         packing_bytes: bytes of host memory for packing.
-    """
-
-    on_device: bool
-    table_rows: int
-    direct_rows: int | None
-    host_rows: int
-    host_cache_rows: int | None
-    buffers: int
-    staging: int
-    ahead_rows: int
-    graphs: int
-    padding: int
-    align: int
-    packing_bytes: int
-    bounds: Bounds
-    plan: Plan
-
-    def key(self) -> dict[str, Any]:
-        """Return the fields that decide the levels of an episode, for its artefact's identity."""
-        names = "on_device table_rows direct_rows host_rows host_cache_rows buffers staging graphs ahead_rows"
-        return {name: getattr(self, name) for name in names.split()}
-
-
-def plan_sizes(
-    workload: Workload, runtime: Runtime, budget: MemoryBudget, options: DiskGnnOptions, drawn: int
-) -> DiskGnnSizes:
-    """Bound every buffer.
-
-    Args:
-        drawn: sampled epochs that are prepared together.
+        plan: all buffers.
 
     Raises:
         BudgetError: a buffer does not fit; names it.
     """
-    return _Planner(workload, runtime, budget, options, drawn).sizes()
 
-
-class _Planner:
     def __init__(
         self, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: DiskGnnOptions, drawn: int
     ) -> None:
@@ -99,22 +69,33 @@ class _Planner:
         self.sampling_only = runtime.stages == "sample"
         self.on_device = runtime.accelerator.kind != "cpu"
         self.limit = options.limit_bytes(workload.dataset.feature_bytes, budget.disk)
-        #: Bytes of one graph in memory, and rows of the largest mini-batch with the packed rows' whole pages.
         self.graph_bytes = padded(self.bounds.sampled_bytes + 16 * self.bounds.max_nodes) + 2 * _PAGE
         self.padding = _PAGE // self.row + 2
         self.largest = self.bounds.max_nodes + self.padding
+        self.align = 1 if self.on_device else slot_rows(self.row)
+        self.ahead_rows = options.read_ahead_bytes // self.row if options.pipeline else 0
+        self.table_rows = self.host_rows = self.buffers = self.staging = 0
+        self.direct_rows: int | None = 0
+        self.host_cache_rows: int | None = 0
+        self.plan = self._plan()
 
-    def sizes(self) -> DiskGnnSizes:
+    def key(self) -> dict[str, Any]:
+        """Return the fields that decide the levels of an episode, for its artefact's identity."""
+        names = "on_device table_rows direct_rows host_rows host_cache_rows buffers staging graphs ahead_rows"
+        return {name: getattr(self, name) for name in names.split()}
+
+    def _plan(self) -> Plan:
         options, bounds, row, host = self.options, self.bounds, self.row, self.budget.host
-        align = 1 if self.on_device else slot_rows(row)
         wanted = options.queue + 2 if options.pipeline else 1
         staging = (options.queue + 1 if options.pipeline else 1) if self.on_device else 0
         usual = wanted + (staging if options.pipeline else 0)
-        ahead = options.read_ahead_bytes // row if options.pipeline else 0
-        graphs = self._graphs(usual, usual + (_AHEAD if ahead else 0))
+        self.graphs = most = usual + (_AHEAD if self.ahead_rows else 0)
+        if host is not None:
+            # The usual number if a quarter of the budget holds them, the most if an eighth does.
+            self.graphs = max(1, min(usual, host // 4 // self.graph_bytes), min(most, host // 8 // self.graph_bytes))
         items = [
             PlanItem("index of chunks", _INDEX_BYTES * self.drawn * bounds.num_batches),
-            PlanItem("sampled mini-batches", graphs * self.graph_bytes),
+            PlanItem("sampled mini-batches", self.graphs * self.graph_bytes),
             PlanItem("threads and address lists", _WORKING + 16 * (wanted + 1) * bounds.max_nodes),
         ]
         single = options.packing == "off" or (self.limit is not None and options.disk_cache == "auto")
@@ -123,49 +104,28 @@ class _Planner:
                 row_bytes=row, depth=options.io_depth, granularity=options.io_granularity, num_ids=bounds.max_nodes
             )
             items.append(PlanItem("single-row readers", options.readers * one))
-        preparing, packing = self._preparing()
-        table_rows, host_rows, buffers = 0, 0, 0
-        direct: int | None = 0
-        host_cache: int | None = 0
-        if self.sampling_only:
-            staging = 0
-        elif self.on_device:
-            buffers = max(1, options.queue if options.pipeline else 1)
-            table_rows, direct = self._device_rows(buffers)
+        preparing, self.packing_bytes = self._preparing()
+        if self.on_device and not self.sampling_only:
+            self.buffers, self.staging = max(1, options.queue if options.pipeline else 1), staging
+            self.table_rows, self.direct_rows = self._device_rows(self.buffers)
             items += [
-                PlanItem("device table", table_rows * row, "device"),
+                PlanItem("device table", self.table_rows * row, "device"),
                 # The processor gathers rows of a table in two places through copies.
                 PlanItem("gathered rows", min(_GATHERED, (host or 0) // 8)),
             ]
-            host_rows, host_cache = self._host_rows(items, staging, 1)
-            items.append(PlanItem("host cache and staging buffers", padded(host_rows * row)))
-        else:
-            buffers = min(wanted, graphs)
-            table_rows, direct = self._host_rows(items, buffers, align)
-            items.append(PlanItem("host cache and buffers", padded(table_rows * row)))
+            self.host_rows, self.host_cache_rows = self._host_rows(items, staging)
+            items.append(PlanItem("host cache and staging buffers", padded(self.host_rows * row)))
+        elif not self.sampling_only:
+            self.buffers = min(wanted, self.graphs)
+            self.table_rows, self.direct_rows = self._host_rows(items, self.buffers)
+            items.append(PlanItem("host cache and buffers", padded(self.table_rows * row)))
         beyond = max(0, preparing - Plan(tuple(items)).total("host"))
-        items += [PlanItem("preparation beyond that", beyond), self._disk_item()]
-        return DiskGnnSizes(
-            on_device=self.on_device,
-            table_rows=table_rows,
-            direct_rows=direct,
-            host_rows=host_rows,
-            host_cache_rows=host_cache,
-            buffers=buffers,
-            staging=staging,
-            ahead_rows=ahead,
-            graphs=graphs,
-            padding=self.padding,
-            align=align,
-            packing_bytes=packing,
-            bounds=bounds,
-            plan=Plan(tuple(items)).require(NAME, self.budget, FIX),
-        )
-
-    def _graphs(self, usual: int, most: int) -> int:
-        """Return the usual number of graphs if a quarter of the budget holds them, `most` if an eighth does, or 1."""
-        host, each = self.budget.host, self.graph_bytes
-        return most if host is None else max(1, min(usual, host // 4 // each), min(most, host // 8 // each))
+        disk = self.drawn * bounds.num_batches * (bounds.max_nodes * row + self.graph_bytes + 2 * _PAGE)
+        disk += self.workload.dataset.feature_bytes
+        disk = disk if self.limit is None else min(disk, self.limit)
+        items.append(PlanItem("preparation beyond that", beyond))
+        items.append(PlanItem("packed features, caches and samples", disk, "disk"))
+        return Plan(tuple(items)).require(NAME, self.budget, FIX)
 
     def _device_rows(self, buffers: int) -> tuple[int, int | None]:
         """Return the rows of the device table, and the cached rows that the user asks for."""
@@ -191,9 +151,9 @@ class _Planner:
             )
         return min(fitting, wanted + buffers * largest), wanted
 
-    def _host_rows(self, items: list[PlanItem], buffers: int, align: int) -> tuple[int, int | None]:
+    def _host_rows(self, items: list[PlanItem], buffers: int) -> tuple[int, int | None]:
         """Return the rows of host cache and buffers together, and the cached rows that the user asks for."""
-        budget, row, asked = self.budget.host, self.row, self.options.host_cache
+        budget, row, align, asked = self.budget.host, self.row, self.align, self.options.host_cache
         buffer = padded(self.largest, align)
         left: int | None = None
         if budget is not None:
@@ -212,12 +172,6 @@ class _Planner:
                 )
         rows = padded(cached, align) + buffers * buffer
         return (rows if left is None else min(left, rows)), wanted
-
-    def _disk_item(self) -> PlanItem:
-        each = self.bounds.max_nodes * self.row + self.graph_bytes + 2 * _PAGE
-        most = self.drawn * self.bounds.num_batches * each + self.workload.dataset.feature_bytes
-        nbytes = most if self.limit is None else min(most, self.limit)
-        return PlanItem("packed features, caches and samples", nbytes, "disk")
 
     def _preparing(self) -> tuple[int, int]:
         """Return the bytes of host memory of preparation's largest phase, and of packing; phases do not overlap."""

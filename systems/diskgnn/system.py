@@ -13,7 +13,7 @@ from systems.diskgnn.episode import DEVICE, DISK, HOST, Episodes, Ready
 from systems.diskgnn.forecast import forecast
 from systems.diskgnn.options import DiskGnnOptions
 from systems.diskgnn.pipeline import EpisodeLoader
-from systems.diskgnn.planner import DiskGnnSizes, plan_sizes
+from systems.diskgnn.planner import DiskGnnSizes
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import ReadStats, RowReader
@@ -75,7 +75,7 @@ class DiskGnn(SizedSystem):
     @cached_property
     def _sizes(self) -> DiskGnnSizes:
         drawn = len(self._episode_of(0))
-        return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options, drawn))
+        return self.fit(lambda: DiskGnnSizes(self.workload, self.runtime, self.budget, self.options, drawn))
 
     def prepare(self) -> None:
         """Prepare the first episode (all epochs where their number is known) and load its caches."""

@@ -9,7 +9,7 @@ nothing runs between two epochs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -56,7 +56,6 @@ class Ginex(SizedSystem):
     _following: Superbatch | None = None
     _follows: int | None = None  # mini-batch that cache and superbatches are ready for, counted over epochs
     _turn = 0
-    _seeds: tuple[int, list[Seeds]] = (-1, [])
     _cache: FeatureCache | None = None
     _loop: MainLoop | None = None
     _readers: ReaderPool[RowReader] | None = None
@@ -84,6 +83,7 @@ class Ginex(SizedSystem):
             )
         self.runtime.scratch.mkdir(parents=True, exist_ok=True)
         self._files = Tally()
+        self._seeds = lru_cache(maxsize=1)(make_seed_plan(self.workload).batches)
         if self.runtime.stages == "sample":
             return
         if options.policy == "static":
@@ -178,11 +178,6 @@ class Ginex(SizedSystem):
         if self._policy is not None:
             self._policy.forget()
 
-    def _epoch_seeds(self, epoch: int) -> list[Seeds]:
-        if self._seeds[0] != epoch:
-            self._seeds = (epoch, make_seed_plan(self.workload).batches(epoch))
-        return self._seeds[1]
-
     def _inspect(self, sampling: Superbatch | None, planning: Superbatch | None, tally: Tally) -> None:
         """Sample one superbatch and plan another at once; either may be None."""
         policy, cores = self._policy, self.runtime.cores
@@ -213,7 +208,7 @@ class Ginex(SizedSystem):
         def places() -> Iterator[tuple[int, int, Seeds]]:
             for i in range(len(superbatch)):
                 epoch, index = superbatch.place(i)
-                yield epoch, index, self._epoch_seeds(epoch)[index]
+                yield epoch, index, self._seeds(epoch)[index]
 
         def sample(_: int, place: tuple[int, int, Seeds]) -> SampledBatch:
             self._topology.check()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 
@@ -15,6 +16,8 @@ from workloads.accelerator import Accelerator
 from workloads.ranks import PeerLost, RankGroup
 from workloads.workload import Workload
 
+Shared = TypeVar("Shared", FeatureBuffer, SharedStaging)
+
 
 def shared_buffer(
     group: RankGroup, workload: Workload, sizes: GnnDriveSizes, dtype: torch.dtype
@@ -23,9 +26,7 @@ def shared_buffer(
     slots, dim = sizes.slots, workload.dataset.dim
     table = torch.from_numpy(group.shared(slots * dim * dtype.itemsize)).view(dtype).view(slots, dim)
     memory = group.shared(FeatureBuffer.plan_bytes(slots))
-    created = FeatureBuffer(slots, memory=memory) if group.rank == 0 else None
-    group.barrier()
-    return table, created or FeatureBuffer(slots, memory=memory, create=False)
+    return table, _on_all(group, lambda create: FeatureBuffer(slots, memory=memory, create=create))
 
 
 def shared_staging(
@@ -37,14 +38,19 @@ def shared_staging(
     accelerator.pin(staging)
     memory = group.shared(SharedStaging.plan_bytes(group.world, portion, rows))
 
-    def attach(*, create: bool) -> SharedStaging:
-        return SharedStaging(
+    return _on_all(
+        group,
+        lambda create: SharedStaging(
             group.rank, group.world, portion, rows, row, rows=staging, memory=memory, create=create, borrow=borrow
-        )
+        ),
+    )
 
-    created = attach(create=True) if group.rank == 0 else None
+
+def _on_all(group: RankGroup, attach: Callable[[bool], Shared]) -> Shared:
+    """Create a shared structure on the first rank (`attach(True)`), then attach to it on the others."""
+    created = attach(True) if group.rank == 0 else None
     group.barrier()
-    return created or attach(create=False)
+    return created or attach(False)
 
 
 def mini_batches_held(sizes: GnnDriveSizes, workload: Workload, under_way: int) -> int:

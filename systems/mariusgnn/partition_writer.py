@@ -113,7 +113,7 @@ class _Writer:
         edges = layout.counts.sum(axis=1)
         scratch, bounds = self.folder / _SCRATCH, _bounds(edges * self.item)
         with self._spread(scratch, bounds, self.memory - ordered_stream_bytes(self.piece)) as lists:
-            for run in edge_runs(self.workload.dataset, indptr, piece_bytes=self.piece, reads=self.moved.reads):
+            for run in edge_runs(self.workload.dataset, indptr, self.piece, self.moved.reads):
                 with told(self.workload):
                     lists.lists(*run, self.partition_of)  # type: ignore[arg-type]
                 _check(lists, scratch)

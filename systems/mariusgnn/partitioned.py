@@ -170,7 +170,7 @@ def count_buckets(workload: Workload, parts: Partitions, partition_of: Bytes, *,
     """
     counts = np.zeros(parts.count * parts.count, dtype=np.int64)
     indptr = read_part(workload, "indptr")
-    for run in edge_runs(workload.dataset, indptr, piece_bytes=piece_bytes(memory_bytes // 8)):
+    for run in edge_runs(workload.dataset, indptr, piece_bytes(memory_bytes // 8)):
         with told(workload):
             _native.count_buckets(*run, partition_of, parts.count, counts)  # type: ignore[arg-type]
     return counts.reshape(parts.count, parts.count)

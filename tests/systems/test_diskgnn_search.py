@@ -6,6 +6,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -22,12 +24,10 @@ from systems.diskgnn.ranking import AccessCounts, MissCurve, miss_curve, slots_o
 from systems.diskgnn.search import Search, Space, rows_by_segment, rows_of
 from systems.engine.io.reader import ReadStats
 from systems.engine.store.batch_store import BatchReader, BatchWriter
-from systems.interface import Plan
 from tests.systems.support_systems import workload_of
 from tests.systems.test_diskgnn import prepared
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
-from workloads.sampling.bounds import Bounds
 
 NODES = 60
 ROW = 508
@@ -187,23 +187,20 @@ def test_what_lies_on_a_device_and_beside_it_fits_both(
     most = int(curve.misses[0])
     # As the planner bounds them: at least the largest mini-batch has room beside what the user wants cached.
     table, host = max(table, most + (direct or 0)), max(host, most + 2 + (cache or 0))
-    sizes = DiskGnnSizes(
-        True,
-        table,
-        direct,
-        host,
-        cache,
-        buffers,
-        staging,
-        0,
-        buffers + staging,
-        2,
-        1,
-        0,
-        Bounds(most, 0, 0, 0, 0),
-        Plan(()),
+    sizes = SimpleNamespace(
+        on_device=True,
+        table_rows=table,
+        direct_rows=direct,
+        host_rows=host,
+        host_cache_rows=cache,
+        buffers=buffers,
+        staging=staging,
+        ahead_rows=0,
+        graphs=buffers + staging,
+        padding=2,
+        align=1,
     )
-    found = fit(sizes, curve)
+    found = fit(cast(DiskGnnSizes, sizes), curve)
     assert found.levels.direct + found.buffers * found.buffer_rows <= table
     assert found.levels.host + found.staging * found.staging_rows <= host
     assert found.levels.cached <= ranked

@@ -130,7 +130,7 @@ def ordered_part(
 
 
 def edge_runs(
-    dataset: Dataset, indptr: NDArray[np.int64], *, piece_bytes: int, reads: OrderedReads | None = None
+    dataset: Dataset, indptr: NDArray[np.int64], piece_bytes: int, reads: OrderedReads | None = None
 ) -> Iterator[tuple[NDArray[np.int64], int, int, NDArray[Any]]]:
     """Yield pieces of the edges: bounds of their lists, first node, first edge, sources.
 

@@ -272,9 +272,7 @@ class _Aggregation:
         """Return 1 / sqrt(in-degree without self-loops, plus one) of every node."""
         dataset = self._dataset
         loops = np.zeros(dataset.num_nodes, dtype=np.int32)
-        for indptr, first, begin, sources in edge_runs(
-            dataset, self._indptr, piece_bytes=self._piece_bytes, reads=self._facts.reads
-        ):
+        for indptr, first, begin, sources in edge_runs(dataset, self._indptr, self._piece_bytes, self._facts.reads):
             if not _native.count_loops(sources, indptr, first, begin, loops[first : first + len(indptr) - 1]):
                 raise damaged(self._dataset)
         roots = np.empty(dataset.num_nodes, dtype=np.float32)
