@@ -27,8 +27,7 @@ from systems.engine.io.reader import ReadStats, RowReader
 from systems.engine.io.row_reads import feature_reader, reader_arguments
 from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles, mapped_sampler
-from systems.engine.loading.gather_loader import HostTable
-from systems.engine.loading.sized import GatherSystem
+from systems.engine.loading.gather_loader import GatherSystem, HostTable
 from systems.engine.rank.ranking import out_degrees, top
 from systems.engine.store.artefacts import Prepared, identity, prepare
 from systems.forecast import sequential
@@ -54,7 +53,6 @@ class AliPlusPg(GatherSystem):
     _tuned = "given"
     _mode = "not prepared"
     _cached = (0, 0)
-    _cached_rows: torch.Tensor
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -91,17 +89,10 @@ class AliPlusPg(GatherSystem):
         sampler = mapped_sampler(self.workload, indptr=indptr, cached=cached, threads=self.options.list_threads)
         rows = self._shares.rows
         ranking = top(self._degrees(), rows) if rows else np.empty(0, dtype=np.int64)
-        loader = self._make_loader(
-            sampler,
-            sizes.tables,
-            self._fill,
-            around_sample=self._sample,
-            extractors=sizes.extractors,
-            front=len(ranking),
-        )
+        self._allocate(front=len(ranking))
+        self._draw = sampler.sample
         if self.runtime.stages != "sample":
-            self._cached_rows = loader.front_rows
-            self._cache = StaticCache.build(self.workload, ranking, self._cached_rows)
+            self._cache = StaticCache.build(self.workload, ranking, self._front_rows)
             self._readers = ReaderPool(lambda: feature_reader(self.workload, self.options), sizes.extractors)
             self._mode = self._readers.mode
 
@@ -192,9 +183,13 @@ class AliPlusPg(GatherSystem):
             with self._readers.borrow() as reader:
                 stats = reader.read(sampled.nodes[misses], table.rows[copied:])
         if copied:
-            gather(self._cached_rows, cached, table.rows[:copied], 1)
+            gather(self._front_rows, cached, table.rows[:copied], 1)
         self._tally.add(stats, rows=sampled.num_nodes, hits=sampled.num_nodes - len(misses))
         return torch.from_numpy(rows)
+
+    @property
+    def _extractors(self) -> int:
+        return self._sizes.extractors
 
     def _begin(self) -> None:
         self._tally.restart()
@@ -248,6 +243,6 @@ class AliPlusPg(GatherSystem):
 
     def close(self) -> None:
         """End the threads, close the files and free the caches."""
-        self._close("_loader", "_readers")
+        super().close()
+        self._close("_readers")
         self._cache = None
-        self._cached_rows = torch.empty(0)

@@ -18,7 +18,8 @@ from pydantic import Field
 
 from systems.data_tiering.reorder import ReorderFacts, reorder
 from systems.engine.io.row_reads import RowTable
-from systems.engine.loading.cached_system import CacheFacts, CacheOptions, RankingName, Sample, highest
+from systems.engine.loading.cached_system import CacheFacts, CacheOptions, RankingName, highest
+from systems.engine.loading.sized import Sample
 from systems.engine.loading.zero_copy import ZeroCopySystem
 from systems.engine.store.artefacts import Prepared, identity, prepare
 from systems.interface import PlanItem, SystemInfo

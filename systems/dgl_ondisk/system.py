@@ -10,10 +10,10 @@ from pydantic import Field
 from systems.engine.dgl.bridge import Fetch
 from systems.engine.dgl.system import DglSystem, SamplerOption
 from systems.engine.io.reader import Granularity, ReadStats, RowReader
-from systems.engine.loading.cached_system import CacheFacts, LoadingRun
+from systems.engine.loading.cached_system import CacheFacts
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.host_features import HostFeatures
-from systems.engine.loading.sized import SamplingOptions
+from systems.engine.loading.sized import LoadingRun, SamplingOptions
 from systems.interface import Counters, Forecast, PlanItem, SystemInfo, Trace
 from workloads.accelerator import aligned_host_tensor
 

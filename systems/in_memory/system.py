@@ -11,8 +11,8 @@ from pydantic import Field
 
 from systems.engine.io.gather import gather
 from systems.engine.io.topology import DatasetFiles, indptr_item, sampling_items
-from systems.engine.loading.gather_loader import BETWEEN, Tables, fill_by, plan_tables
-from systems.engine.loading.sized import GatherSystem, SamplingOptions
+from systems.engine.loading.gather_loader import BETWEEN, GatherSystem, Tables, plan_tables
+from systems.engine.loading.sized import SamplingOptions
 from systems.interface import Counters, Forecast, Options, Plan, PlanItem, SystemInfo, Trace
 from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.make import make_sampler
@@ -75,7 +75,8 @@ class InMemory(GatherSystem):
         )
         if self.runtime.stages != "sample":
             self._features = dataset.load("features")
-        self._make_loader(sampler, self._tables, fill_by(self._gather))
+        self._allocate()
+        self._draw = sampler.sample
 
     def _gather(self, nodes: npt.NDArray[np.int64], out: npt.NDArray[np.generic]) -> None:
         assert self._features is not None
@@ -92,5 +93,5 @@ class InMemory(GatherSystem):
 
     def close(self) -> None:
         """End the threads and free the arrays."""
-        self._close("_loader")
+        super().close()
         self._features = None

@@ -8,10 +8,10 @@ accuracy (GNNDrive, Sections 2 and 5.4; DiskGNN, Section 7).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,8 @@ from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
 from systems.engine.io.tally import counters_of
 from systems.engine.io.topology import DatasetFiles
-from systems.engine.loading.gather_loader import fill_by
-from systems.engine.loading.sized import GatherSystem
+from systems.engine.loading.gather_loader import GatherSystem
+from systems.engine.loading.sized import Ids
 from systems.engine.store import artefacts
 from systems.interface import Batch, Counters, Facts, SystemInfo
 from systems.mariusgnn.buffer import PartitionBuffer
@@ -33,7 +33,6 @@ from systems.mariusgnn.planner import HELD_BYTES, NAME, MariusSizes, buffered, p
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import advise_random, make_sampler
-from workloads.sampling.neighbor import NeighborSampler
 
 _COUNT_BYTES = 64 << 20  # most bytes of edges in memory while they are counted
 _WRITE_BYTES = 256 << 20  # most bytes of rows or edges in memory while they are written
@@ -104,9 +103,8 @@ class MariusGnn(GatherSystem):
         advise_random(labels)
         self._labels = labels
         self._label_file = DatasetFiles(self.workload, ["labels"])
-        # Each epoch begins with a sampler of the graph that is then in the buffer.
-        none = cast(NeighborSampler, None)
-        self._make_loader(none, sizes.tables, fill_by(self._gather), around_sample=self._sample)
+        self._allocate()
+        self._draw = _no_graph_yet
 
     def _write(self, folder: Path) -> dict[str, int]:
         # The buffers are not allocated yet, so their planned memory is free for writing.
@@ -150,20 +148,17 @@ class MariusGnn(GatherSystem):
         super()._begin()
         self._stats = ReadStats()
 
-    def epoch(self, k: int) -> Iterator[Batch]:
-        """Prepare data, then yield the mini-batches of epoch `k` in the seed plan's order."""
-        return self._run(k, super().epoch(k))
-
-    def _run(self, k: int, batches: Iterator[Batch]) -> Iterator[Batch]:
-        buffer, loader = self._buffer, self._loader
-        assert buffer is not None and loader is not None
+    def _epoch(self, k: int, seeds: Sequence[Ids]) -> Iterator[Batch]:
+        """Prepare data, then yield the mini-batches of epoch `k`: each epoch begins with a sampler of the graph."""
+        buffer = self._buffer
+        assert buffer is not None
         with self.clock.stage("data_prep"):
             self._stats = buffer.load(self.partitions_of(k))
             give_back_free_memory()
-            loader.sampler = make_sampler(
+            self._draw = make_sampler(
                 self.workload, indptr=buffer.indptr, indices=buffer.indices, labels=self._labels
-            )
-        yield from batches
+            ).sample
+        yield from super()._epoch(k, seeds)
 
     def counters(self) -> Counters:
         """Return the counters: every row is a hit in the buffer, and all reads are those of data preparation."""
@@ -202,5 +197,10 @@ class MariusGnn(GatherSystem):
 
     def close(self) -> None:
         """End the threads, close the files and free the buffer."""
-        self._close("_loader", "_buffer")
+        super().close()
+        self._close("_buffer")
         self._labels = None  # type: ignore[assignment]
+
+
+def _no_graph_yet(epoch: int, index: int, nodes: Ids) -> SampledBatch:
+    raise RuntimeError("no partition is in the buffer yet")

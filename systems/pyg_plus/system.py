@@ -16,8 +16,8 @@ from pydantic import Field
 from systems.engine.io.gather import gather, order_bytes
 from systems.engine.io.memory import madvise
 from systems.engine.io.topology import DatasetFiles, indptr_item, map_item, mapped_sampler, sampling_items
-from systems.engine.loading.gather_loader import BETWEEN, Tables, fill_by, plan_tables
-from systems.engine.loading.sized import GatherSystem, SamplingOptions
+from systems.engine.loading.gather_loader import BETWEEN, GatherSystem, Tables, plan_tables
+from systems.engine.loading.sized import SamplingOptions
 from systems.forecast import PAGE
 from systems.interface import Counters, Facts, Forecast, Plan, PlanItem, SystemInfo, Trace, auto
 from systems.pyg_plus.faults import FaultMeter
@@ -136,7 +136,8 @@ class PygPlus(GatherSystem):
             if not self.options.read_ahead:
                 madvise(self._features, "random")
         self._meter = FaultMeter()
-        self._make_loader(sampler, self._tables, fill_by(self._gather), around_sample=self._sample)
+        self._allocate()
+        self._draw = sampler.sample
 
     def _sample(self, work: Any) -> Any:
         self._files.check()
@@ -159,7 +160,7 @@ class PygPlus(GatherSystem):
             rows=self._rows,
             hits={"page_cache": self._rows},
             queue_depth=self._threads,
-            observed=self._meter.observed() if self._loader is not None else {},
+            observed=self._meter.observed() if self._draw is not None else {},
         )
 
     def facts(self) -> Facts:
@@ -178,5 +179,5 @@ class PygPlus(GatherSystem):
 
     def close(self) -> None:
         """End the threads and drop the maps."""
-        self._close("_loader")
+        super().close()
         self._features = None

@@ -25,7 +25,9 @@ from systems.engine.dgl.bridge import (
     sampled_by_dgl,
     sampled_by_us,
 )
-from systems.engine.loading.cached_system import CachedSystem, GatheredBatch, LoadingRun, Sample
+from systems.engine.loading.cached_system import CachedSystem, GatheredBatch
+from systems.engine.loading.pipeline import Channel
+from systems.engine.loading.sized import LoadingRun, Sample
 from systems.interface import Options, PlanItem
 from workloads.errors import BudgetError, InputError
 from workloads.sampling.batch import SampledBatch
@@ -140,10 +142,12 @@ class DglSystem(CachedSystem):
         return self._features.tensor
 
     @property
-    def _gathering_samples(self) -> bool:
+    def _loading_samples(self) -> bool:
         return self._dgl_samples
 
-    def _gathered(self, run: LoadingRun, sampled: Iterator[SampledBatch]) -> Iterator[GatheredBatch]:
+    def _gathered(
+        self, run: LoadingRun, sampled: Iterator[SampledBatch], turns: Channel[int]
+    ) -> Iterator[GatheredBatch]:
         """Yield every mini-batch with the rows that DGL gathered."""
         cache, dgl = self._cache, require_dgl(self.info.name)
         assert cache is not None
@@ -166,7 +170,7 @@ class DglSystem(CachedSystem):
         rows = data_loader(dgl, self._graph, run.seeds, sampler, self._source(run))
         while True:
             # DGL loads the next mini-batch only after the previous one was trained.
-            run.turns.get()
+            turns.get()
             gathered = next(rows, None)
             if gathered is None:
                 return

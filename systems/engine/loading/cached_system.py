@@ -28,9 +28,9 @@ from systems.engine.io.topology import DatasetFiles, indptr_item, loaded, map_it
 from systems.engine.loading.device_cache import CacheSizes, DeviceCache, check_share, plan_cache
 from systems.engine.loading.gather_loader import check_size, torch_dtype
 from systems.engine.loading.host_features import HostFeatures, HostStore
-from systems.engine.loading.pipeline import Channel, Drained, Pipeline
+from systems.engine.loading.pipeline import Channel
 from systems.engine.loading.row_ring import RowRing
-from systems.engine.loading.sized import SamplingOptions, SamplingSystem
+from systems.engine.loading.sized import LoadingRun, Sample, SamplingOptions, SamplingSystem
 from systems.engine.rank import ranking
 from systems.engine.store.artefacts import Prepared, identity, prepare
 from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, Trace, size
@@ -38,11 +38,10 @@ from workloads.dataset import Dataset
 from workloads.feature_table import Table
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.bounds import Bounds, batch_bounds
-from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
+from workloads.sampling.make import advise_random, make_sampler
 from workloads.units import format_bytes
 
 Ids = npt.NDArray[np.int64]
-Sample = Callable[[int, int, Ids], SampledBatch]
 RankingName = ranking.Method
 # Bytes a node for ranking: score and order, with the copies made by sorting.
 _RANKING_BYTES = 40
@@ -110,25 +109,6 @@ def highest(prepared: Prepared, k: int) -> Ids:
     return np.array(order[:k], dtype=np.int64)
 
 
-@dataclass(frozen=True)
-class LoadingRun:
-    """Some of an epoch's mini-batches that are being loaded.
-
-    Attributes:
-        start: number of the first mini-batch.
-        seeds: seed nodes of each.
-        turns: an item for each mini-batch that may begin to load; its training gives the item back.
-        ring: free rows beside the cache.
-    """
-
-    epoch: int
-    start: int
-    seeds: Sequence[Ids]
-    pipe: Pipeline
-    turns: Channel[int]
-    ring: RowRing
-
-
 @dataclass
 class GatheredBatch:
     """A mini-batch whose missing rows are in host memory.
@@ -154,11 +134,10 @@ class CachedSystem(SamplingSystem):
     as in the papers' tables.
     """
 
-    _sample: Sample | None = None
     _cache: DeviceCache | None = None
     _features: HostFeatures | None = None
-    _pipeline: Pipeline | None = None
     _staging_buffers: Sequence[torch.Tensor] = ()
+    _ring = RowRing(0)
     _asked = _loaded = 0
     _prepared: tuple[Prepared, ...] = ()
 
@@ -301,7 +280,7 @@ class CachedSystem(SamplingSystem):
         self._prepared = ()
         self._check_workload()
         if self.runtime.stages == "sample":
-            self._sample = self._make_sample()
+            self._draw = self._make_sample()
             return
         RowTable.of(self.workload.dataset).check()
         chosen = self._rank()
@@ -310,7 +289,7 @@ class CachedSystem(SamplingSystem):
         self._features = self._make_features()
         self._cache = DeviceCache(self.runtime.accelerator, self._sizes, lambda k: self._cached_rows(chosen, k))
         self._prepare_gathering()
-        self._sample = sample
+        self._draw = sample
 
     def _rank(self) -> Prepared | None:
         """Return the order in which rows are cached, or None without a cache."""
@@ -366,72 +345,53 @@ class CachedSystem(SamplingSystem):
             raw = [accelerator.host_buffer(rows * self._rows.row_bytes) for _ in range(self._staging)]
             self._staging_buffers = [one.view(torch_dtype(self._rows.dtype)).view(rows, dim) for one in raw]
 
-    def epoch(self, k: int) -> Iterator[Batch]:
-        """Yield the mini-batches of epoch `k`, in the seed plan's order; errors of any thread are raised here."""
-        if self._sample is None:
-            raise RuntimeError("prepare() comes before epoch()")
-        return self._epoch(k, make_seed_plan(self.workload).batches(k))
+    def _sample(self, work: Callable[[], SampledBatch]) -> SampledBatch:
+        if self._mapped:
+            self._files.check()
+        return work()
+
+    def _begin(self) -> None:
+        self._asked = self._loaded = 0
 
     def _epoch(self, k: int, seeds: Sequence[Ids]) -> Iterator[Batch]:
-        self._asked = self._loaded = 0
         start = 0
         if self._cache is not None and not self._cache.is_final and self._features is not None:
             # The first mini-batch alone shows how much device memory training takes (PaGraph, Section 4).
-            yield from self._run(k, seeds[:1], 0)
+            yield from self._run(k, 0, seeds[:1])
             with self.clock.stage("data_prep"):
                 self._cache.fill_rest(self._features, self._threads)
             start = 1
-        yield from self._run(k, seeds[start:], start)
+        yield from self._run(k, start, seeds[start:])
 
-    def _run(self, k: int, seeds: Sequence[Ids], start: int) -> Iterator[Batch]:
-        with Pipeline(self.info.name) as pipe:
-            self._pipeline = pipe
-            sampled: Channel[SampledBatch] = pipe.channel(self._waiting, ordered=True)
+    def _load(self, run: LoadingRun, sampled: Channel[SampledBatch]) -> Channel[Batch]:
+        assert self._cache is not None
+        pipe, turns, ring = run.pipe, run.pipe.filled(range(self._ahead)), RowRing(self._cache.buffer_rows)
+        pipe.on_stop(ring.stop)
+        self._ring = ring
 
-            def sample(number: int, nodes: Ids) -> SampledBatch:
-                assert self._sample is not None
-                with self.clock.stage("sample", start + number):
-                    if self._mapped:
-                        self._files.check()
-                    return self._sample(k, start + number, nodes)
+        def checked() -> Iterator[SampledBatch]:
+            for structure in sampled.items():
+                check_size(structure, self._bounds.max_nodes)
+                yield structure
 
-            pipe.stage("sample", self._workers, sample, () if self._gathering_samples else seeds, sampled)
-            if self._cache is None:
-                for structure in pipe.results(sampled):
-                    yield Batch(structure, None)
-                return
-            run = LoadingRun(k, start, seeds, pipe, pipe.filled(range(self._ahead)), RowRing(self._cache.buffer_rows))
-            pipe.on_stop(run.ring.stop)
-            loaded: Channel[GatheredBatch] = pipe.channel(1)
-            ready: Channel[Batch] = pipe.channel(1)
-            pipe.stage("extract", 1, lambda _, item: item, self._gathered(run, self._checked(sampled)), loaded)
-            pipe.stage("transfer", 1, lambda _, item: self._transfer(item, run), loaded, ready)
-            yield from pipe.results(ready)
+        loaded: Channel[GatheredBatch] = pipe.channel(1)
+        ready: Channel[Batch] = pipe.channel(1)
+        pipe.stage("extract", 1, lambda _, item: item, self._gathered(run, checked(), turns), loaded)
+        pipe.stage("transfer", 1, lambda _, item: self._transfer(item, turns), loaded, ready)
+        return ready
 
-    @property
-    def _gathering_samples(self) -> bool:
-        """Whether `_gathered` samples too, instead of the sampling threads."""
-        return False
-
-    def _checked(self, sampled: Channel[SampledBatch]) -> Iterator[SampledBatch]:
-        while True:
-            try:
-                _, structure = sampled.get()
-            except Drained:
-                return
-            check_size(structure, self._bounds.max_nodes)
-            yield structure
-
-    def _gathered(self, run: LoadingRun, sampled: Iterator[SampledBatch]) -> Iterator[GatheredBatch]:
+    def _gathered(
+        self, run: LoadingRun, sampled: Iterator[SampledBatch], turns: Channel[int]
+    ) -> Iterator[GatheredBatch]:
         """Yield every mini-batch with its missing rows, gathered by many threads into staging buffers or the table.
 
-        Runs on one thread; takes an item of `run.turns` before each mini-batch.
+        Runs on one thread; takes a turn before each mini-batch, which its training gives back.
         """
         cache, features = self._cache, self._features
         assert cache is not None and features is not None
         free = run.pipe.filled(self._staging_buffers)
         while True:
-            run.turns.get()
+            turns.get()
             structure = next(sampled, None)
             if structure is None:
                 return
@@ -442,27 +402,27 @@ class CachedSystem(SamplingSystem):
                 rows = buffer[:count]
                 item = GatheredBatch(structure, found, rows, on_copied=partial(free.give_back, buffer))
             else:
-                start = run.ring.take(count)
+                start = self._ring.take(count)
                 rows = cache.buffer(start, count)
                 item = GatheredBatch(structure, found, None, start)
             with self.clock.stage("extract", structure.index):
                 features.gather(structure.nodes[found.misses], rows.numpy(), self._threads)
             yield item
 
-    def _transfer(self, item: GatheredBatch, run: LoadingRun) -> Batch:
-        sampled, count = item.sampled, len(item.found.misses)
+    def _transfer(self, item: GatheredBatch, turns: Channel[int]) -> Batch:
+        sampled, count, ring = item.sampled, len(item.found.misses), self._ring
         self._asked += sampled.num_nodes
         self._loaded += count
-        table, rows, held = self._place(item, run.ring)
+        table, rows, held = self._place(item)
 
         def give_back() -> None:
             if held is not None:
-                run.ring.give_back(held, count)
-            run.turns.give_back(0)
+                ring.give_back(held, count)
+            turns.give_back(0)
 
         return Batch(sampled, table, rows, first_layer_aggregated=self.aggregated, on_release=give_back)
 
-    def _place(self, item: GatheredBatch, ring: RowRing) -> tuple[Table, torch.Tensor | None, int | None]:
+    def _place(self, item: GatheredBatch) -> tuple[Table, torch.Tensor | None, int | None]:
         """Copy the missing rows to the device; return the batch's table, alias list, and start row in the ring."""
         assert self._cache is not None
         cache, alias, misses = self._cache, item.found.slots, item.found.misses
@@ -470,7 +430,7 @@ class CachedSystem(SamplingSystem):
         if item.rows is not None:
             if accelerator.kind == "cpu" and not cache.rows:
                 return item.rows, None, None
-            start = ring.take(len(misses))
+            start = self._ring.take(len(misses))
             index = item.sampled.index
             with self.clock.stage("transfer", index):
                 accelerator.copy(cache.buffer(start, len(misses)), item.rows, batch=index).wait()
@@ -527,6 +487,7 @@ class CachedSystem(SamplingSystem):
 
     def close(self) -> None:
         """End the threads, free the device table, drop the arrays."""
-        self._close("_pipeline", "_cache")
-        self._sample, self._staging_buffers = None, ()
+        super().close()
+        self._close("_cache")
+        self._staging_buffers = ()
         self._features = None

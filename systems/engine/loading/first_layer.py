@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from systems.engine.io.row_reads import RowTable
 from systems.engine.loading.aggregate import AggregateFacts, aggregate_first_layer
-from systems.engine.loading.cached_system import CachedSystem, Sample
+from systems.engine.loading.cached_system import CachedSystem
+from systems.engine.loading.sized import Sample
 from systems.engine.store.artefacts import identity, prepare
 from systems.interface import Expectation, Options, PlanItem
 from workloads.errors import InputError

@@ -98,6 +98,12 @@ class Channel(Stoppable, Generic[T]):
             self._changed.notify_all()
             return found
 
+    def items(self) -> Iterator[T]:
+        """Yield the items until the channel is closed and empty. Raises Stopped when the pipeline ends."""
+        with suppress(Drained):
+            while True:
+                yield self.get()[1]
+
     def close(self) -> None:
         """Mark the end of the items."""
         with self._changed:

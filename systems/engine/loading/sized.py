@@ -1,14 +1,22 @@
-"""Bases of systems: one whose buffers a planner sizes, one that samples ahead, one that fills a table a mini-batch."""
+"""Bases of systems: one whose buffers a planner sizes, and one that samples ahead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from systems.engine.loading.gather_loader import Fill, GatherLoader, Tables
+import numpy as np
+import numpy.typing as npt
+
+from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.interface import Batch, Options, Plan, System, auto
+from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
-from workloads.sampling.neighbor import NeighborSampler
+
+Ids = npt.NDArray[np.int64]
+Sample = Callable[[int, int, Ids], SampledBatch]
 
 
 class SamplingOptions(Options):
@@ -16,6 +24,21 @@ class SamplingOptions(Options):
 
     prefetch: int = auto(2, most=64, description="sampled mini-batches that may wait for each sampler")
     sampling_workers: int = auto(most=256, description="threads that sample")
+
+
+@dataclass(frozen=True)
+class LoadingRun:
+    """Some of an epoch's mini-batches that are being loaded.
+
+    Attributes:
+        start: number of the first mini-batch.
+        seeds: seed nodes of each.
+    """
+
+    epoch: int
+    start: int
+    seeds: Sequence[Ids]
+    pipe: Pipeline
 
 
 class SizedSystem(System):
@@ -38,9 +61,16 @@ class SizedSystem(System):
 
 
 class SamplingSystem(SizedSystem):
-    """System whose threads sample mini-batches ahead of their extraction."""
+    """System whose threads sample mini-batches ahead of their extraction.
+
+    Attributes:
+        _draw: samples one mini-batch; called by any thread. None before `prepare` and after `close`.
+    """
 
     options: SamplingOptions
+
+    _draw: Sample | None = None
+    _pipeline: Pipeline | None = None
 
     @property
     def _workers(self) -> int:
@@ -52,36 +82,53 @@ class SamplingSystem(SizedSystem):
         """Sampled mini-batches that may wait for extraction."""
         return self.options.prefetch * self._workers
 
-
-class GatherSystem(SamplingSystem):
-    """System that fills a table with the rows of each mini-batch."""
-
-    _loader: GatherLoader | None = None
-    _rows = 0
-
-    def _make_loader(self, sampler: NeighborSampler, tables: Tables, fill: Fill, **more: Any) -> GatherLoader:
-        """Return the system's loader; `more` has other arguments of `GatherLoader`."""
-        made = GatherLoader(
-            self.info.name,
-            sampler,
-            self.runtime,
-            self.clock,
-            tables,
-            fill,
-            workers=self._workers,
-            waiting=self._waiting,
-            **more,
-        )
-        self._loader = made
-        return made
-
-    def _begin(self) -> None:
-        """Reset the counts for another epoch."""
-        self._rows = 0
+    def _sample(self, work: Callable[[], SampledBatch]) -> SampledBatch:
+        """Sample one mini-batch by `work`; systems that check or count something override it."""
+        return work()
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """Return the mini-batches of epoch `k`, in the seed plan's order."""
-        if self._loader is None:
+        """Yield the mini-batches of epoch `k`, in the seed plan's order; errors of any thread are raised here."""
+        if self._draw is None:
             raise RuntimeError("prepare() comes before epoch()")
         self._begin()
-        return self._loader.epoch(k, make_seed_plan(self.workload).batches(k))
+        return self._epoch(k, make_seed_plan(self.workload).batches(k))
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Reset the counts for another epoch."""
+
+    def _epoch(self, k: int, seeds: Sequence[Ids]) -> Iterator[Batch]:
+        return self._run(k, 0, seeds)
+
+    def _run(self, k: int, start: int, seeds: Sequence[Ids]) -> Iterator[Batch]:
+        """Yield the mini-batches of epoch `k` from number `start` on, whose seed nodes these are."""
+        with Pipeline(self.info.name) as pipe:
+            self._pipeline = pipe
+
+            def sample(number: int, nodes: Ids) -> SampledBatch:
+                draw, index = self._draw, start + number
+                assert draw is not None
+                with self.clock.stage("sample", index):
+                    return self._sample(lambda: draw(k, index, nodes))
+
+            sampled: Channel[SampledBatch] = pipe.channel(self._waiting, ordered=True)
+            pipe.stage("sample", self._workers, sample, () if self._loading_samples else seeds, sampled)
+            if self.runtime.stages == "sample":
+                for structure in pipe.results(sampled):
+                    yield Batch(structure, None)
+            else:
+                yield from pipe.results(self._load(LoadingRun(k, start, seeds, pipe), sampled))
+
+    @property
+    def _loading_samples(self) -> bool:
+        """Whether `_load` samples too, instead of the sampling threads."""
+        return False
+
+    @abstractmethod
+    def _load(self, run: LoadingRun, sampled: Channel[SampledBatch]) -> Channel[Batch]:
+        """Start the threads that load the rows of sampled mini-batches."""
+
+    def close(self) -> None:
+        """End the threads."""
+        self._close("_pipeline")
+        self._draw = None

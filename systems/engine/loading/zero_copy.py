@@ -11,9 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from systems.engine.loading.cached_system import CachedSystem, GatheredBatch, LoadingRun
+from systems.engine.loading.cached_system import CachedSystem, GatheredBatch
 from systems.engine.loading.host_features import HostFeatures
-from systems.engine.loading.row_ring import RowRing
+from systems.engine.loading.pipeline import Channel
+from systems.engine.loading.sized import LoadingRun
 from systems.interface import PlanItem
 from workloads.feature_table import SplitTable, Table
 from workloads.sampling.batch import SampledBatch
@@ -49,12 +50,14 @@ class ZeroCopySystem(CachedSystem):
         step = max(1, _TOUCH_BYTES // max(1, self._rows.row_bytes)) if self._mapped else 0
         self._touched = np.empty((step, self._rows.dim), self._rows.dtype)
 
-    def _gathered(self, run: LoadingRun, sampled: Iterator[SampledBatch]) -> Iterator[GatheredBatch]:
+    def _gathered(
+        self, run: LoadingRun, sampled: Iterator[SampledBatch], turns: Channel[int]
+    ) -> Iterator[GatheredBatch]:
         """Yield every mini-batch with its cache lookup and without rows; touches the pages of mapped cold rows."""
         cache, features = self._cache, self._features
         assert cache is not None and features is not None
         while True:
-            run.turns.get()
+            turns.get()
             structure = next(sampled, None)
             if structure is None:
                 return
@@ -67,7 +70,7 @@ class ZeroCopySystem(CachedSystem):
                         features.gather(cold[begin : begin + len(self._touched)], self._touched, self._threads)
             yield GatheredBatch(structure, found, None)
 
-    def _place(self, item: GatheredBatch, ring: RowRing) -> tuple[Table, torch.Tensor | None, int | None]:
+    def _place(self, item: GatheredBatch) -> tuple[Table, torch.Tensor | None, int | None]:
         """Return a split table: the cache's rows, then those of the host."""
         assert self._cache is not None and self._features is not None
         hot, host = self._cache.rows, self._features.tensor
