@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 
 from systems.engine.io.gather import gather
-from systems.engine.io.reader import Group, ReadStats, RowReader
+from systems.engine.io.reader import RowGroup, ReadStats, RowReader
 from systems.engine.io.topology import DatasetFiles
 from systems.gnndrive.shared_staging import SharedStaging
 from workloads.accelerator import Accelerator, Event
@@ -90,7 +90,7 @@ class StagedExtractor(HostExtractor):
     def load(self, nodes: Ids, slots: Ids, batch: int) -> tuple[ReadStats, float]:
         """Read and copy group by group; all copies are complete on return."""
         stats = ReadStats()
-        copies: deque[tuple[Event, Group]] = deque()
+        copies: deque[tuple[Event, RowGroup]] = deque()
         groups = self._reader.read_groups(nodes, self._staging, self._group_rows, stats)
         try:
             for group in groups:
@@ -109,7 +109,7 @@ class StagedExtractor(HostExtractor):
         return stats, read_at
 
     @staticmethod
-    def _finish(copies: deque[tuple[Event, Group]]) -> None:
+    def _finish(copies: deque[tuple[Event, RowGroup]]) -> None:
         event, group = copies.popleft()
         event.wait()
         group.release()

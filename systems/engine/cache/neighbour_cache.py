@@ -148,16 +148,15 @@ def _write(dataset: Dataset, folder: Path, indptr: npt.NDArray[np.int64], chosen
         only=wanted,
     )
     with (folder / "lists").open("wb") as file:
-        for piece in pieces:
-            number = (piece.offset - offset) // _PIECE
+        for at, piece in pieces:
+            number = (at - offset) // _PIECE
             low = number * per_piece
             high = min(low + per_piece, dataset.num_edges)
             span = slice(int(first[number]), int(np.searchsorted(indptr, high, side="left")))
             bounds = np.clip(indptr[span.start : span.stop + 1], low, high)
             mask = np.repeat(chosen[span], np.diff(bounds))
             file.seek(int(before[number]) * item)
-            piece.data.view(dataset.index_dtype)[mask].tofile(file)
-            piece.release()
+            piece.view(dataset.index_dtype)[mask].tofile(file)
         file.truncate(total * item)
     return total
 

@@ -61,7 +61,7 @@ class ReadStats:
 
 
 @dataclass
-class Group:
+class RowGroup:
     """Rows of a `read_groups` call that are in the staging buffer.
 
     Attributes:
@@ -266,7 +266,7 @@ class RowReader:
         group_rows: int,
         stats: ReadStats | None = None,
         source: SliceSource | None = None,
-    ) -> Generator[Group]:
+    ) -> Generator[RowGroup]:
         """Read rows into a bounded staging buffer; yield groups of up to `group_rows` as they complete.
 
         Reads of later groups are in flight while the caller copies a group away (GNNDrive, Section 4.2). The caller
@@ -325,7 +325,7 @@ class RowReader:
                     source.filled(index, wanted[positions])
                 begin = index * slice_bytes
                 rows = table[begin : begin + len(positions) * self.row_bytes].reshape(-1, self.row_bytes)
-                yield Group(positions, index * group_rows, rows, give_back, index)
+                yield RowGroup(positions, index * group_rows, rows, give_back, index)
         finally:
             read.close()
             for index in lent:

@@ -24,7 +24,7 @@ from systems import _native
 from systems.engine.io.arrays import as_ids
 from systems.engine.io.direct_files import PAGE, io_errors, io_failed, open_direct, padded, read_at, write_at
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.reader import Granularity, Mode, RowReader
+from systems.engine.io.reader import Mode, RowReader
 from systems.engine.io.row_reads import RowTable
 from systems.engine.store.packed_layout import piece_rows, slot_rows
 from workloads.errors import BudgetError, InputError
@@ -68,7 +68,6 @@ class PackOptions:
     Attributes:
         memory_bytes: bytes of all allocations.
         threads: threads that gather and write rows; also the number of writes in flight.
-        granularity: granularity of the random reads of individual packing.
     """
 
     memory_bytes: int
@@ -76,7 +75,6 @@ class PackOptions:
     request_bytes: int = 1 << 20
     depth: int = 16
     mode: Mode = "auto"
-    granularity: Granularity = "logical"
 
 
 @dataclass
@@ -265,7 +263,25 @@ def pack_batched(
             ids[at : at + count] = job.spooled(begin, count)
             rows[place] = (file, offset, at, at + count)
             at += count
-        counts, found, failure = _pass(table, job, rows, ids, plan, options)
+        try:
+            with io_errors(table.path):
+                counts, found, failure = _native.pack_pass(
+                    str(table.path),
+                    **table.place,
+                    files=[str(path) for path in job.files],
+                    chunks=rows,
+                    ids=ids,
+                    partition_rows=plan.partition_rows,
+                    buffers=plan.buffers,
+                    write_bytes=plan.write_bytes,
+                    hold=plan.hold,
+                    threads=options.threads,
+                    depth=options.depth,
+                    request_bytes=options.request_bytes,
+                    mode=options.mode,
+                )
+        except IndexError as error:
+            raise InputError(f"packing {table.path}: {error}", "report this: a node of no graph") from error
         if failure is not None:
             code, writing, file, offset = failure
             raise io_failed(job.files[file] if writing else table.path, offset, code, writing=writing)
@@ -279,35 +295,6 @@ def pack_batched(
     _reorder(table.row_bytes, job, digests, options)
     stats.seconds = time.perf_counter() - start
     return stats, digests
-
-
-def _pass(
-    table: RowTable,
-    job: PackJob,
-    chunks: NDArray[np.int64],
-    ids: NDArray[np.uint32],
-    plan: PackPlan,
-    options: PackOptions,
-) -> tuple[dict[str, int], NDArray[np.uint64], tuple[int, bool, int, int] | None]:
-    try:
-        with io_errors(table.path):
-            return _native.pack_pass(
-                str(table.path),
-                **table.place,
-                files=[str(path) for path in job.files],
-                chunks=chunks,
-                ids=ids,
-                partition_rows=plan.partition_rows,
-                buffers=plan.buffers,
-                write_bytes=plan.write_bytes,
-                hold=plan.hold,
-                threads=options.threads,
-                depth=options.depth,
-                request_bytes=options.request_bytes,
-                mode=options.mode,
-            )
-    except IndexError as error:
-        raise InputError(f"packing {table.path}: {error}", "report this: a node of no graph") from error
 
 
 def _reorder(row_bytes: int, job: PackJob, digests: NDArray[np.uint64], options: PackOptions) -> None:
@@ -359,7 +346,7 @@ def pack_individually(
     unit = slot_rows(table.row_bytes)
     # Bytes a row: the row, its id and position, its part of the reader's plan.
     each = table.row_bytes + 24 + _native.plan_bytes(1)
-    with RowReader(table.path, **table.place, granularity=options.granularity, mode=options.mode) as reader:
+    with RowReader(table.path, **table.place, mode=options.mode) as reader:
         longest = max((chunk[3] for chunk in job.chunks), default=0)
         rows_at_once = max(1, (options.memory_bytes - reader.memory_bytes) // (each * unit)) * unit
         buffer = aligned_empty(padded(min(rows_at_once, longest) * table.row_bytes))
