@@ -118,14 +118,14 @@ class DiskGnn(SizedSystem):
         with self.clock.stage("switch"):
             self._reader = PackedReader(ready.folder, request_bytes=options.request_bytes, depth=options.request_depth)
             if self.runtime.stages != "sample":
-                accelerator = self.runtime.accelerator
-                kind = DeviceMemory if sizes.on_device else HostMemory
-                self._memory = kind(dataset, sizes, ready.fit, accelerator, singles=self._num_readers(ready) > 0)
+                readers = options.readers if options.packing == "off" or ready.facts["shared_rows"] else 0
+                kind, accelerator = DeviceMemory if sizes.on_device else HostMemory, self.runtime.accelerator
+                self._memory = kind(dataset, sizes, ready.fit, accelerator, singles=readers > 0)
                 levels = ready.fit.levels
                 for name, count in ((DEVICE, levels.direct), (HOST, levels.host)):
                     if count:
                         self._memory.load(name, row_pieces(ready.folder, name))
-                self._singles = ReaderPool(lambda: self._single_reader(ready), self._num_readers(ready))
+                self._singles = ReaderPool(lambda: self._single_reader(ready), readers)
             self._trainer = EpisodeLoader(
                 ready,
                 self._reader,
@@ -137,11 +137,6 @@ class DiskGnn(SizedSystem):
                 pipelined=options.pipeline,
             )
         return ready
-
-    def _num_readers(self, ready: Ready) -> int:
-        if self.options.packing == "off":
-            return self.options.readers
-        return self.options.readers if ready.facts["shared_rows"] else 0
 
     def _single_reader(self, ready: Ready) -> RowReader:
         dataset, options = self.workload.dataset, self.options

@@ -204,20 +204,17 @@ class Ginex(SizedSystem):
         sampled: Channel[SampledBatch] = pipe.channel(workers, ordered=True)
         written: Channel[None] = pipe.channel(len(superbatch))
 
-        def places() -> Iterator[tuple[int, int, Seeds]]:
-            for i in range(len(superbatch)):
-                epoch, index = superbatch.place(i)
-                yield epoch, index, self._seeds(epoch)[index]
+        places = map(superbatch.place, range(len(superbatch)))
+        jobs = ((epoch, index, self._seeds(epoch)[index]) for epoch, index in places)
 
-        def sample(_: int, place: tuple[int, int, Seeds]) -> SampledBatch:
+        def sample(_: int, job: tuple[int, int, Seeds]) -> SampledBatch:
             self._topology.check()
-            epoch, index, nodes = place
-            with self.clock.stage("sample", index):
-                batch = sampler.sample(epoch, index, nodes)
+            with self.clock.stage("sample", job[1]):
+                batch = sampler.sample(*job)
             tally.add(sampled_batches=1, neighbour_lists=batch.list_reads, neighbour_cache_hits=batch.list_hits)
             return batch
 
-        pipe.stage("sample", workers, sample, places(), sampled)
+        pipe.stage("sample", workers, sample, jobs, sampled)
         pipe.stage("write", 1, lambda _, batch: writer.append(batch), sampled, written)
         for _ in pipe.results(written):
             pass

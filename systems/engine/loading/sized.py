@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy.typing as npt
+
 from systems.engine.loading.gather_loader import Fill, GatherLoader, Tables
 from systems.interface import Batch, Options, Plan, System, auto
 from workloads.sampling.make import make_seed_plan
@@ -57,6 +59,7 @@ class GatherSystem(SamplingSystem):
     """System that fills a table with the rows of each mini-batch."""
 
     _loader: GatherLoader | None = None
+    _features: npt.NDArray[Any] | None = None  # rows in memory or in a map
     _rows = 0
 
     def _make_loader(self, sampler: NeighborSampler, tables: Tables, fill: Fill, **more: Any) -> GatherLoader:
@@ -85,3 +88,8 @@ class GatherSystem(SamplingSystem):
             raise RuntimeError("prepare() comes before epoch()")
         self._begin()
         return self._loader.epoch(k, make_seed_plan(self.workload).batches(k))
+
+    def close(self) -> None:
+        """End the threads and drop the rows."""
+        self._close("_loader")
+        self._features = None
