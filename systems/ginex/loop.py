@@ -20,14 +20,13 @@ from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
 from systems.engine.io.tally import Tally
 from systems.engine.io.topology import row_bytes
-from systems.engine.loading.gather_loader import Tables, copied, torch_dtype
+from systems.engine.loading.gather_loader import copied, torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.loading.row_ring import TableRing
-from systems.ginex.planner import LOADED
+from systems.ginex.planner import LOADED, GinexSizes
 from systems.ginex.policy import Piece, Policy
 from systems.ginex.superbatch import Superbatch
 from systems.interface import Batch, StageClock
-from workloads.accelerator import Accelerator
 from workloads.sampling.batch import SampledBatch
 from workloads.workload import Workload
 
@@ -63,24 +62,19 @@ class MainLoop:
     """Main loop of all superbatches; holds the batch inputs and the device's tables, not the cache.
 
     Attributes:
-        name: name of the system.
-        input_rows: rows of host memory for all batch inputs together.
-        tables: feature tables on the device.
         threads: threads that copy rows between cache and batch inputs.
     """
 
-    name: str
-    accelerator: Accelerator
+    sizes: GinexSizes
     clock: StageClock
     readers: ReaderPool[RowReader]
-    input_rows: int
-    tables: Tables
     threads: int
 
     def __post_init__(self) -> None:
-        tables, dtype = self.tables, torch_dtype(self.tables.dtype)
-        memory = self.accelerator.host_buffer(self.input_rows * tables.dim * tables.dtype.itemsize)
-        self._inputs = memory.view(dtype).view(self.input_rows, tables.dim)
+        self.name, self.accelerator, self.tables = self.sizes.name, self.sizes.runtime.accelerator, self.sizes.tables
+        tables, rows, dtype = self.tables, self.sizes.input_rows, torch_dtype(self.tables.dtype)
+        memory = self.accelerator.host_buffer(rows * tables.dim * tables.dtype.itemsize)
+        self._inputs = memory.view(dtype).view(rows, tables.dim)
         self._device = [self.accelerator.allocate(tables.rows, tables.dim, dtype) for _ in range(tables.device)]
 
     def fill(self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, tally: Tally) -> None:

@@ -92,15 +92,7 @@ class Ginex(SizedSystem):
         self._readers = ReaderPool(lambda: feature_reader(self.workload, options), sizes.readers)
         self._mode = self._readers.mode
         self._cache = FeatureCache(self.workload, sizes.capacity, sizes.kept)
-        self._loop = MainLoop(
-            self.info.name,
-            self.runtime.accelerator,
-            self.clock,
-            self._readers,
-            sizes.input_rows,
-            sizes.tables,
-            options.gather_threads or self.runtime.cores,
-        )
+        self._loop = MainLoop(sizes, self.clock, self._readers, options.gather_threads or self.runtime.cores)
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k` in the seed plan's order.
