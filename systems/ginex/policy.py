@@ -97,8 +97,8 @@ class Belady:
 class Static:
     """Static policy: the rows of highest out-degree for every superbatch; no row enters or leaves."""
 
-    def __init__(self, workload: Workload, capacity: int, kept: int) -> None:
-        self._kept, self._filled = kept, False
+    def __init__(self, workload: Workload, capacity: int, kept: int, prefill: bool) -> None:
+        self._kept, self._filled = kept, False  # always filled before the main loop
         # Ranked by out-degrees, streaming `indices` once; slots follow the ids, so that rows are read in order.
         num_nodes = workload.dataset.num_nodes
         chosen = top(out_degrees(workload, 4 * num_nodes + _RANKING_BUFFERS), capacity)

@@ -56,10 +56,8 @@ class Ginex(SizedSystem):
     _following: Superbatch | None = None
     _follows: int | None = None  # mini-batch that cache and superbatches are ready for, counted over epochs
     _turn = 0
-    _cache: FeatureCache | None = None
     _loop: MainLoop | None = None
     _readers: ReaderPool[RowReader] | None = None
-    _policy: Policy | None = None
     _pipeline: Pipeline | None = None
     _neighbours: NeighbourCache | None = None
     _indptr: npt.NDArray[np.int64] | None = None
@@ -85,14 +83,15 @@ class Ginex(SizedSystem):
         self._seeds = lru_cache(maxsize=1)(make_seed_plan(self.workload).batches)
         if self.runtime.stages == "sample":
             return
-        if options.policy == "static":
-            self._policy = Static(self.workload, sizes.capacity, sizes.kept)
-        else:
-            self._policy = Belady(self.workload, sizes.capacity, sizes.kept, options.prefill)
-        self._readers = ReaderPool(lambda: feature_reader(self.workload, options), sizes.readers)
+        workload, policy = self.workload, Static if options.policy == "static" else Belady
+        chosen = policy(workload, sizes.capacity, sizes.kept, options.prefill)
+        self._readers = ReaderPool(lambda: feature_reader(workload, options), sizes.readers)
         self._mode = self._readers.mode
-        self._cache = FeatureCache(self.workload, sizes.capacity, sizes.kept)
-        self._loop = MainLoop(sizes, self.clock, self._readers, options.gather_threads or self.runtime.cores)
+        cache, threads = (
+            FeatureCache(workload, sizes.capacity, sizes.kept),
+            options.gather_threads or self.runtime.cores,
+        )
+        self._loop = MainLoop(sizes, self.clock, self._readers, cache, chosen, threads)
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k` in the seed plan's order.
@@ -142,11 +141,11 @@ class Ginex(SizedSystem):
             self._inspect(current, None, tally)
         if self.options.pipelined and current.stop < last:
             self._following = self._superbatch(current.stop, last)
-        if self._policy is not None or self._following is not None:
+        if self._loop is not None or self._following is not None:
             self._inspect(self._following, current, tally)
-        if self._loop is not None and self._policy is not None and self._cache is not None:
+        if self._loop is not None:
             with self._pipe("switch") as pipe, self.clock.stage("switch"):
-                self._loop.fill(pipe, self._cache.rows, self._policy, current, tally)
+                self._loop.fill(pipe, current, tally)
         return current
 
     def _superbatch(self, start: int, last: int) -> Superbatch:
@@ -155,8 +154,8 @@ class Ginex(SizedSystem):
 
     def _shrink(self) -> None:
         """Free the cache's memory for sampling and planning, but for the rows that stay."""
-        if self._cache is not None:
-            self._cache.shrink()
+        if self._loop is not None:
+            self._loop.cache.shrink()
             give_back_free_memory()
 
     def _drop(self) -> None:
@@ -166,13 +165,13 @@ class Ginex(SizedSystem):
                 superbatch.discard()
         self._current = self._following = self._follows = None
         self._shrink()
-        if self._policy is not None:
-            self._policy.forget()
+        if self._loop is not None:
+            self._loop.policy.forget()
 
     def _inspect(self, sampling: Superbatch | None, planning: Superbatch | None, tally: Tally) -> None:
         """Sample one superbatch and plan another at once; either may be None."""
-        policy, cores = self._policy, self.runtime.cores
-        wanted = [] if planning is None or policy is None else [(planning, policy)]
+        loop, cores = self._loop, self.runtime.cores
+        wanted = [] if planning is None or loop is None else [(planning, loop.policy)]
         with self._pipe("inspect") as pipe, self.clock.stage("inspect"):
 
             def plan(_: int, one: tuple[Superbatch, Policy]) -> None:
@@ -220,13 +219,13 @@ class Ginex(SizedSystem):
 
     def _train(self, superbatch: Superbatch, count: int, tally: Tally) -> Iterator[Batch]:
         """Yield the superbatch's next `count` mini-batches."""
-        if self._loop is None or self._policy is None or self._cache is None:
+        if self._loop is None:
             for i in range(superbatch.done, superbatch.done + count):
                 yield Batch(superbatch.batch(i), None)
             superbatch.done += count
             return
         with self._pipe("loop") as pipe:
-            yield from self._loop.run(pipe, self._cache.rows, self._policy, superbatch, count, tally)
+            yield from self._loop.run(pipe, superbatch, count, tally)
 
     def _pipe(self, stage: str) -> Pipeline:
         self._pipeline = Pipeline(f"{self.info.name}-{stage}")
@@ -298,6 +297,7 @@ class Ginex(SizedSystem):
 
     def close(self) -> None:
         """End the threads, close the files and free the buffers."""
-        self._close("_pipeline", "_readers", "_loop")
+        self._close("_pipeline")
         self._drop()
-        self._cache = self._policy = self._indptr = None
+        self._close("_readers", "_loop")
+        self._indptr = None
