@@ -87,10 +87,8 @@ class Ginex(SizedSystem):
         chosen = policy(workload, sizes.capacity, sizes.kept, options.prefill)
         self._readers = ReaderPool(lambda: feature_reader(workload, options), sizes.readers)
         self._mode = self._readers.mode
-        cache, threads = (
-            FeatureCache(workload, sizes.capacity, sizes.kept),
-            options.gather_threads or self.runtime.cores,
-        )
+        cache = FeatureCache(workload, sizes.capacity, sizes.kept)
+        threads = options.gather_threads or self.runtime.cores
         self._loop = MainLoop(sizes, self.clock, self._readers, cache, chosen, threads)
 
     def epoch(self, k: int) -> Iterator[Batch]:
@@ -254,8 +252,7 @@ class Ginex(SizedSystem):
 
     def files(self) -> list[Path]:
         """Return the neighbour cache's files."""
-        made = self._prepared
-        return sorted(path for path in made.path.iterdir() if path.is_file()) if made is not None else []
+        return self._prepared.files if self._prepared is not None else []
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast the misses of Belady's rule over superbatches, or of the static cache, and the runtime files."""
