@@ -207,7 +207,7 @@ class AliPlusPg(GatherSystem):
 
     def files(self) -> list[Path]:
         """Return the files of the neighbour cache and of the split's choice."""
-        return [path for found in self._prepared for path in sorted(found.path.rglob("*")) if path.is_file()]
+        return [path for found in self._prepared for path in found.files]
 
     def facts(self) -> Facts:
         """Return the read mode, and whether split and neighbour cache were found."""

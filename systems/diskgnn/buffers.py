@@ -23,8 +23,7 @@ from systems.engine.io.memory import aligned_empty
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.pipeline import Pipeline
 from systems.engine.loading.row_ring import RowRing
-from workloads.accelerator import Accelerator, Event
-from workloads.dataset import Dataset
+from workloads.accelerator import Event
 from workloads.feature_table import SplitTable, Table
 
 Rows = npt.NDArray[np.uint8]
@@ -88,12 +87,10 @@ class HostMemory:
 
     table: Table
 
-    def __init__(
-        self, dataset: Dataset, sizes: DiskGnnSizes, fit: Fit, accelerator: Accelerator, *, singles: bool
-    ) -> None:
-        self._accelerator, self._singles, self._levels = accelerator, singles, fit.levels
+    def __init__(self, sizes: DiskGnnSizes, fit: Fit, *, singles: bool) -> None:
+        dataset, self._accelerator = sizes.workload.dataset, sizes.runtime.accelerator
+        self._singles, self._levels, self._row_bytes = singles, fit.levels, sizes.row
         self._dim, self._dtype = dataset.dim, torch_dtype(dataset.feature_dtype)
-        self._row_bytes = dataset.dim * dataset.feature_dtype.itemsize
         self._buffered = fit.buffers * fit.buffer_rows
         self._buffers = RowRing(self._buffered)
         self._allocate(sizes, fit)

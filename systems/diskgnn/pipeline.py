@@ -16,6 +16,7 @@ import numpy as np
 
 from systems.diskgnn.buffers import HostMemory, Rows, Staging, graph_memory
 from systems.diskgnn.episode import Ready
+from systems.diskgnn.planner import DiskGnnSizes
 from systems.diskgnn.ranking import Ids
 from systems.diskgnn.structure import Addresses, read_addresses, read_graph
 from systems.engine.io.pool import ReaderPool
@@ -54,22 +55,19 @@ class EpisodeLoader:
     Attributes:
         memory: table and staging buffers; None where only graphs are wanted.
         singles: readers of single rows, one for each thread that reads them; none where all rows are packed.
-        held: chunks' graphs held at a time.
     """
 
+    sizes: DiskGnnSizes
     ready: Ready
     reader: PackedReader
     memory: HostMemory | None
     singles: ReaderPool[RowReader] | None
     clock: StageClock
-    held: int
-    queue: int
-    pipelined: bool
 
     def __post_init__(self) -> None:
         self._threads = max(_ASSEMBLERS, len(self.singles or ()))
         room = int(self.reader.structure_bytes.max()) if len(self.reader.structure_bytes) else 0
-        self._graphs = graph_memory(self.held, room)
+        self._graphs = graph_memory(self.sizes.graphs, room)
         self._lock = threading.Lock()
         self._outstanding: dict[int, PendingBatch] = {}
         self._pipeline: Pipeline | None = None
@@ -83,7 +81,7 @@ class EpisodeLoader:
                 free = pipe.filled(range(len(self._graphs)))
                 if self.memory is not None:
                     self.memory.begin(pipe)
-                if self.pipelined:
+                if self.sizes.options.pipeline:
                     yield from self._run(pipe, free, chunks, k, tally)
                 else:
                     for index, chunk in enumerate(chunks):
@@ -97,7 +95,7 @@ class EpisodeLoader:
 
     def _run(self, pipe: Pipeline, free: Channel[int], chunks: Sequence[int], k: int, tally: Tally) -> Iterator[Batch]:
         asked: Channel[_Work] = pipe.channel(len(self._graphs), ordered=True)
-        graphs: Channel[_Work] = pipe.channel(self.queue, ordered=True)
+        graphs: Channel[_Work] = pipe.channel(self.sizes.options.queue, ordered=True)
         pipe.stage("ask", 1, lambda index, chunk: self._ask(index, chunk, free), chunks, asked)
         pipe.stage("load_graph", 1, lambda _, work: self._load_graph(work, k, tally), asked, graphs)
         if self.memory is None:
@@ -105,7 +103,7 @@ class EpisodeLoader:
                 yield self._structure(work, free)
             return
         # The thread that checks a mini-batch's rows copies them too: its caches hold them, and no thread has to wake.
-        complete: Channel[Batch] = pipe.channel(self.queue, ordered=True)
+        complete: Channel[Batch] = pipe.channel(self.sizes.options.queue, ordered=True)
         turns = pipe.turnstile()
 
         def assemble(number: int, work: _Work) -> Batch:

@@ -80,16 +80,9 @@ class DiskGnn(SizedSystem):
     def prepare(self) -> None:
         """Prepare the first episode (all epochs where their number is known) and load its caches."""
         DatasetFiles(self.workload, ["indices", "labels", "features"]).check()
-        self._episodes = Episodes(
-            self.workload,
-            self.runtime,
-            self.options,
-            self._sizes,
-            self.clock,
-            limit=self.options.limit_bytes(self.workload.dataset.feature_bytes, self.budget.disk),
-            # Of the dataset's device: the results folder may lie on another one.
-            block_bytes=_native.block_bytes(str(self.workload.dataset.file("features"))),
-        )
+        # Of the dataset's device: the results folder may lie on another one.
+        block_bytes = _native.block_bytes(str(self.workload.dataset.file("features")))
+        self._episodes = Episodes(self._sizes, self.clock, block_bytes)
         self._reused = self._open(self._episode_of(0)).reused
 
     def _drawn(self, epoch: int) -> int:
@@ -114,34 +107,20 @@ class DiskGnn(SizedSystem):
         ready = self._ready = self._episodes.get(epochs)
         # Preparation's freed arrays stay on the heap, and training needs their memory.
         give_back_free_memory()
-        options, sizes, dataset = self.options, self._sizes, self.workload.dataset
+        options, sizes = self.options, self._sizes
         with self.clock.stage("switch"):
             self._reader = PackedReader(ready.folder, request_bytes=options.request_bytes, depth=options.request_depth)
             if self.runtime.stages != "sample":
-                accelerator = self.runtime.accelerator
+                readers = options.readers if options.packing == "off" or ready.facts["shared_rows"] else 0
                 kind = DeviceMemory if sizes.on_device else HostMemory
-                self._memory = kind(dataset, sizes, ready.fit, accelerator, singles=self._num_readers(ready) > 0)
+                self._memory = kind(sizes, ready.fit, singles=readers > 0)
                 levels = ready.fit.levels
                 for name, count in ((DEVICE, levels.direct), (HOST, levels.host)):
                     if count:
                         self._memory.load(name, row_pieces(ready.folder, name))
-                self._singles = ReaderPool(lambda: self._single_reader(ready), self._num_readers(ready))
-            self._trainer = EpisodeLoader(
-                ready,
-                self._reader,
-                self._memory,
-                self._singles,
-                self.clock,
-                held=sizes.graphs,
-                queue=options.queue,
-                pipelined=options.pipeline,
-            )
+                self._singles = ReaderPool(lambda: self._single_reader(ready), readers)
+            self._trainer = EpisodeLoader(sizes, ready, self._reader, self._memory, self._singles, self.clock)
         return ready
-
-    def _num_readers(self, ready: Ready) -> int:
-        if self.options.packing == "off":
-            return self.options.readers
-        return self.options.readers if ready.facts["shared_rows"] else 0
 
     def _single_reader(self, ready: Ready) -> RowReader:
         dataset, options = self.workload.dataset, self.options
@@ -232,7 +211,7 @@ class DiskGnn(SizedSystem):
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast the rows packed by mini-batch, those outside the caches, and their preparation for all epochs."""
-        return forecast(trace, self.runtime, self._sizes, host_bytes - self.plan().bytes_of("indptr"))
+        return forecast(trace, self._sizes, host_bytes - self.plan().bytes_of("indptr"))
 
     def notes(self) -> dict[str, str]:
         """Return the read mode, the rows on each level, and the search's prediction."""

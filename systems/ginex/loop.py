@@ -20,14 +20,13 @@ from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
 from systems.engine.io.tally import Tally
 from systems.engine.io.topology import row_bytes
-from systems.engine.loading.gather_loader import Tables, copied, torch_dtype
+from systems.engine.loading.gather_loader import copied, torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.loading.row_ring import TableRing
-from systems.ginex.planner import LOADED
+from systems.ginex.planner import LOADED, GinexSizes
 from systems.ginex.policy import Piece, Policy
 from systems.ginex.superbatch import Superbatch
 from systems.interface import Batch, StageClock
-from workloads.accelerator import Accelerator
 from workloads.sampling.batch import SampledBatch
 from workloads.workload import Workload
 
@@ -60,48 +59,43 @@ class _Loaded:
 
 @dataclass(eq=False)
 class MainLoop:
-    """Main loop of all superbatches; holds the batch inputs and the device's tables, not the cache.
+    """Main loop of all superbatches; holds the cache, the batch inputs and the device's tables.
 
     Attributes:
-        name: name of the system.
-        input_rows: rows of host memory for all batch inputs together.
-        tables: feature tables on the device.
         threads: threads that copy rows between cache and batch inputs.
     """
 
-    name: str
-    accelerator: Accelerator
+    sizes: GinexSizes
     clock: StageClock
     readers: ReaderPool[RowReader]
-    input_rows: int
-    tables: Tables
+    cache: FeatureCache
+    policy: Policy
     threads: int
 
     def __post_init__(self) -> None:
-        tables, dtype = self.tables, torch_dtype(self.tables.dtype)
-        memory = self.accelerator.host_buffer(self.input_rows * tables.dim * tables.dtype.itemsize)
-        self._inputs = memory.view(dtype).view(self.input_rows, tables.dim)
+        self.name, self.accelerator, self.tables = self.sizes.name, self.sizes.runtime.accelerator, self.sizes.tables
+        tables, rows, dtype = self.tables, self.sizes.input_rows, torch_dtype(self.tables.dtype)
+        memory = self.accelerator.host_buffer(rows * tables.dim * tables.dtype.itemsize)
+        self._inputs = memory.view(dtype).view(rows, tables.dim)
         self._device = [self.accelerator.allocate(tables.rows, tables.dim, dtype) for _ in range(tables.device)]
 
-    def fill(self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, tally: Tally) -> None:
+    def fill(self, pipe: Pipeline, superbatch: Superbatch, tally: Tally) -> None:
         """Read a superbatch's initial rows into the feature cache in file order, several pieces at once."""
         done: Channel[int] = pipe.channel(1 << 30)
 
         def work(_: int, piece: Callable[[], Piece]) -> int:
             nodes, slots = piece()
             with self.readers.borrow() as reader:
-                tally.add(reader.read(nodes, cache, slots.astype(np.int64)), initial_rows=len(nodes))
+                tally.add(reader.read(nodes, self.cache.rows, slots.astype(np.int64)), initial_rows=len(nodes))
             return len(nodes)
 
-        pipe.stage("switch", len(self.readers), work, policy.pieces(superbatch), done)
+        pipe.stage("switch", len(self.readers), work, self.policy.pieces(superbatch), done)
         filled, planned = sum(pipe.results(done)), superbatch.planned
         tally.add(kept_rows=planned.kept)
         if filled != planned.filled:
             raise RuntimeError(f"{self.name}: {filled} rows were read into the cache, {planned.filled} were planned")
 
-    def run(
-        self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, count: int, tally: Tally
-    ) -> Iterator[Batch]:
+    def run(self, pipe: Pipeline, superbatch: Superbatch, count: int, tally: Tally) -> Iterator[Batch]:
         """Yield the superbatch's next `count` mini-batches in order; an exception of any thread is raised here.
 
         Nothing beyond them is read, so that an epoch that ends within a superbatch counts its own reads only.
@@ -117,7 +111,7 @@ class MainLoop:
         def load(_: int, i: int) -> _Loaded:
             with self.clock.stage("extract", superbatch.place(i)[1]):
                 sampled = superbatch.batch(i)
-                return _Loaded(sampled, policy.changeset(superbatch, i, sampled))
+                return _Loaded(sampled, self.policy.changeset(superbatch, i, sampled))
 
         def fetch(i: int, batch: _Loaded) -> _Loaded:
             # In order, so that a later mini-batch never holds the memory that the next one to train waits for.
@@ -134,7 +128,7 @@ class MainLoop:
             return batch
 
         def gather(i: int, batch: _Loaded) -> Batch:
-            self._gather(batch, cache, tally)
+            self._gather(batch, tally)
             table = batch.rows
             assert table is not None
             return Batch(batch.sampled, table, on_release=lambda: inputs.give_back_piece(table))
@@ -159,9 +153,9 @@ class MainLoop:
                 f"rows, {superbatch.planned.misses} were planned"
             )
 
-    def _gather(self, batch: _Loaded, cache: Table, tally: Tally) -> None:
+    def _gather(self, batch: _Loaded, tally: Tally) -> None:
         """Copy cached rows into the batch input, then copy from it the rows that enter the cache (Figure 11)."""
-        change, sampled, rows = batch.change, batch.sampled, batch.rows
+        change, sampled, rows, cache = batch.change, batch.sampled, batch.rows, self.cache.rows
         assert rows is not None
         hits = np.flatnonzero(change.slots >= 0).astype(np.int32)
         with self.clock.stage("extract", sampled.index):

@@ -56,10 +56,8 @@ class Ginex(SizedSystem):
     _following: Superbatch | None = None
     _follows: int | None = None  # mini-batch that cache and superbatches are ready for, counted over epochs
     _turn = 0
-    _cache: FeatureCache | None = None
     _loop: MainLoop | None = None
     _readers: ReaderPool[RowReader] | None = None
-    _policy: Policy | None = None
     _pipeline: Pipeline | None = None
     _neighbours: Prepared | None = None
     _indptr: npt.NDArray[np.int64] | None = None
@@ -86,22 +84,13 @@ class Ginex(SizedSystem):
         self._seeds = lru_cache(maxsize=1)(make_seed_plan(self.workload).batches)
         if self.runtime.stages == "sample":
             return
-        if options.policy == "static":
-            self._policy = Static(self.workload, sizes.capacity, sizes.kept)
-        else:
-            self._policy = Belady(self.workload, sizes.capacity, sizes.kept, options.prefill)
-        self._readers = ReaderPool(lambda: feature_reader(self.workload, options), sizes.readers)
+        workload, policy = self.workload, Static if options.policy == "static" else Belady
+        chosen = policy(workload, sizes.capacity, sizes.kept, options.prefill)
+        self._readers = ReaderPool(lambda: feature_reader(workload, options), sizes.readers)
         self._mode = self._readers.mode
-        self._cache = FeatureCache(self.workload, sizes.capacity, sizes.kept)
-        self._loop = MainLoop(
-            self.info.name,
-            self.runtime.accelerator,
-            self.clock,
-            self._readers,
-            sizes.input_rows,
-            sizes.tables,
-            options.gather_threads or self.runtime.cores,
-        )
+        cache = FeatureCache(workload, sizes.capacity, sizes.kept)
+        threads = options.gather_threads or self.runtime.cores
+        self._loop = MainLoop(sizes, self.clock, self._readers, cache, chosen, threads)
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k` in the seed plan's order.
@@ -151,11 +140,11 @@ class Ginex(SizedSystem):
             self._inspect(current, None, tally)
         if self.options.pipelined and current.stop < last:
             self._following = self._superbatch(current.stop, last)
-        if self._policy is not None or self._following is not None:
+        if self._loop is not None or self._following is not None:
             self._inspect(self._following, current, tally)
-        if self._loop is not None and self._policy is not None and self._cache is not None:
+        if self._loop is not None:
             with self._pipe("switch") as pipe, self.clock.stage("switch"):
-                self._loop.fill(pipe, self._cache.rows, self._policy, current, tally)
+                self._loop.fill(pipe, current, tally)
         return current
 
     def _superbatch(self, start: int, last: int) -> Superbatch:
@@ -164,8 +153,8 @@ class Ginex(SizedSystem):
 
     def _shrink(self) -> None:
         """Free the cache's memory for sampling and planning, but for the rows that stay."""
-        if self._cache is not None:
-            self._cache.shrink()
+        if self._loop is not None:
+            self._loop.cache.shrink()
             give_back_free_memory()
 
     def _drop(self) -> None:
@@ -175,13 +164,13 @@ class Ginex(SizedSystem):
                 superbatch.discard()
         self._current = self._following = self._follows = None
         self._shrink()
-        if self._policy is not None:
-            self._policy.forget()
+        if self._loop is not None:
+            self._loop.policy.forget()
 
     def _inspect(self, sampling: Superbatch | None, planning: Superbatch | None, tally: Tally) -> None:
         """Sample one superbatch and plan another at once; either may be None."""
-        policy, cores = self._policy, self.runtime.cores
-        wanted = [] if planning is None or policy is None else [(planning, policy)]
+        loop, cores = self._loop, self.runtime.cores
+        wanted = [] if planning is None or loop is None else [(planning, loop.policy)]
         with self._pipe("inspect") as pipe, self.clock.stage("inspect"):
 
             def plan(_: int, one: tuple[Superbatch, Policy]) -> None:
@@ -205,20 +194,17 @@ class Ginex(SizedSystem):
         sampled: Channel[SampledBatch] = pipe.channel(workers, ordered=True)
         written: Channel[None] = pipe.channel(len(superbatch))
 
-        def places() -> Iterator[tuple[int, int, Seeds]]:
-            for i in range(len(superbatch)):
-                epoch, index = superbatch.place(i)
-                yield epoch, index, self._seeds(epoch)[index]
+        places = map(superbatch.place, range(len(superbatch)))
+        jobs = ((epoch, index, self._seeds(epoch)[index]) for epoch, index in places)
 
-        def sample(_: int, place: tuple[int, int, Seeds]) -> SampledBatch:
+        def sample(_: int, job: tuple[int, int, Seeds]) -> SampledBatch:
             self._topology.check()
-            epoch, index, nodes = place
-            with self.clock.stage("sample", index):
-                batch = sampler.sample(epoch, index, nodes)
+            with self.clock.stage("sample", job[1]):
+                batch = sampler.sample(*job)
             tally.add(sampled_batches=1, neighbour_lists=batch.list_reads, neighbour_cache_hits=batch.list_hits)
             return batch
 
-        pipe.stage("sample", workers, sample, places(), sampled)
+        pipe.stage("sample", workers, sample, jobs, sampled)
         pipe.stage("write", 1, lambda _, batch: writer.append(batch), sampled, written)
         for _ in pipe.results(written):
             pass
@@ -233,13 +219,13 @@ class Ginex(SizedSystem):
 
     def _train(self, superbatch: Superbatch, count: int, tally: Tally) -> Iterator[Batch]:
         """Yield the superbatch's next `count` mini-batches."""
-        if self._loop is None or self._policy is None or self._cache is None:
+        if self._loop is None:
             for i in range(superbatch.done, superbatch.done + count):
                 yield Batch(superbatch.batch(i), None)
             superbatch.done += count
             return
         with self._pipe("loop") as pipe:
-            yield from self._loop.run(pipe, self._cache.rows, self._policy, superbatch, count, tally)
+            yield from self._loop.run(pipe, superbatch, count, tally)
 
     def _pipe(self, stage: str) -> Pipeline:
         self._pipeline = Pipeline(f"{self.info.name}-{stage}")
@@ -264,8 +250,7 @@ class Ginex(SizedSystem):
 
     def files(self) -> list[Path]:
         """Return the neighbour cache's files."""
-        made = self._neighbours
-        return sorted(path for path in made.path.iterdir() if path.is_file()) if made is not None else []
+        return self._neighbours.files if self._neighbours is not None else []
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast the misses of Belady's rule over superbatches, or of the static cache, and the runtime files."""
@@ -307,6 +292,7 @@ class Ginex(SizedSystem):
 
     def close(self) -> None:
         """End the threads, close the files and free the buffers."""
-        self._close("_pipeline", "_readers", "_loop")
+        self._close("_pipeline")
         self._drop()
-        self._cache = self._policy = self._indptr = None
+        self._close("_readers", "_loop")
+        self._indptr = None

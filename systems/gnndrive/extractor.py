@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 
 from systems.engine.io.gather import gather
-from systems.engine.io.reader import RowGroup, ReadStats, RowReader
+from systems.engine.io.reader import ReadStats, RowGroup, RowReader
 from systems.engine.io.topology import DatasetFiles
 from systems.gnndrive.shared_staging import SharedStaging
 from workloads.accelerator import Accelerator, Event

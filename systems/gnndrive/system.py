@@ -34,7 +34,7 @@ from systems.gnndrive.extractor import (
 )
 from systems.gnndrive.feature_buffer import Acquired, FeatureBuffer
 from systems.gnndrive.options import GnnDriveOptions
-from systems.gnndrive.planner import GnnDriveSizes, plan_sizes
+from systems.gnndrive.planner import GnnDriveSizes
 from systems.gnndrive.shared_staging import SharedStaging
 from systems.gnndrive.sharing import ended_with_peers, mini_batches_held, shared_buffer, shared_staging
 from systems.interface import Batch, Counters, Facts, Forecast, SystemInfo, Trace
@@ -72,7 +72,7 @@ class GnnDrive(SizedSystem):
 
     @cached_property
     def _sizes(self) -> GnnDriveSizes:
-        return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options))
+        return self.fit(lambda: GnnDriveSizes(self.workload, self.runtime, self.budget, self.options))
 
     @property
     def _in_order(self) -> bool:
@@ -96,10 +96,9 @@ class GnnDrive(SizedSystem):
             self._table = accelerator.allocate(sizes.slots, dataset.dim, dtype)
             self._buffer = FeatureBuffer(sizes.slots)
         else:
-            self._table, self._buffer = shared_buffer(group, self.workload, sizes, dtype)
+            self._table, self._buffer = shared_buffer(group, sizes, dtype)
         if sizes.portion and group is not None:
-            borrow = self.options.borrow_staging
-            self._staging = shared_staging(group, self.workload, sizes, accelerator, borrow=borrow)
+            self._staging = shared_staging(group, sizes)
         self._extractors = ReaderPool(self._make_extractor, self.options.extractors)
         self._mode = self._extractors.mode
 
@@ -228,7 +227,7 @@ class GnnDrive(SizedSystem):
         if self._sizes.sharing == 1:
             return None
         under_way = self.options.extractors + self.options.training_queue + 1
-        return pipe.filled([None] * mini_batches_held(self._sizes, self.workload, under_way))
+        return pipe.filled([None] * mini_batches_held(self._sizes, under_way))
 
     def _load(self, sampled: SampledBatch, got: Acquired, began: float, buffer: FeatureBuffer, tally: Tally) -> None:
         """Load the rows of a mini-batch that has its slots, by Algorithm 1 of the paper."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +36,6 @@ class InMemory(GatherSystem):
         options=InMemoryOptions,
     )
     options: InMemoryOptions
-
-    _features: npt.NDArray[Any] | None = None
 
     @cached_property
     def _tables(self) -> Tables:
@@ -90,8 +88,3 @@ class InMemory(GatherSystem):
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast one load of everything."""
         return trace.resident()
-
-    def close(self) -> None:
-        """End the threads and free the arrays."""
-        super().close()
-        self._features = None

@@ -173,7 +173,7 @@ class MariusGnn(GatherSystem):
 
     def files(self) -> list[Path]:
         """Return the files of partitions and edge buckets."""
-        return sorted(self._prepared.path.iterdir()) if self._prepared is not None else []
+        return self._prepared.files if self._prepared is not None else []
 
     def facts(self) -> Facts:
         """Return the read mode, the reading stage, and whether the partitions were found."""

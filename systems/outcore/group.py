@@ -27,20 +27,18 @@ from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
 from systems.engine.io.regions import RegionIndex
 from systems.engine.io.row_reads import RowTable
-from systems.engine.io.topology import mapped_sampler, row_bytes
+from systems.engine.io.topology import mapped_sampler
 from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.store.batch_store import BatchWriter
-from systems.interface import Runtime, StageClock
+from systems.interface import StageClock
 from systems.outcore.cost import GroupSeconds, gap_bytes, predict
 from systems.outcore.distribute import ChunkIndex, ChunkWriter, PassStats
-from systems.outcore.options import OutcoreOptions
 from systems.outcore.pins import Pins, Uses, choose
 from systems.outcore.planner import NAME, OutcoreSizes
 from systems.outcore.sampling import Ahead, ExternalSampler
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
-from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
 Nodes = npt.NDArray[np.uint32]
@@ -130,16 +128,13 @@ class Preparer:
         DataIOError: a file of the dataset cannot be opened.
     """
 
-    workload: Workload
-    runtime: Runtime
-    options: OutcoreOptions
     sizes: OutcoreSizes
     clock: StageClock
     block_bytes: int
 
     def __post_init__(self) -> None:
-        sizes, options = self.sizes, self.options
-        self._seeds = make_seed_plan(self.workload)
+        sizes, options = self.sizes, self.sizes.options
+        self._seeds = make_seed_plan(self.sizes.workload)
         self._slots: _native.SlotPlanner | None = None
         if sizes.slots:
             self._slots = _native.SlotPlanner(sizes.slots, sizes.window, options.belady, sizes.threads)
@@ -147,15 +142,15 @@ class Preparer:
         self._sampler: ExternalSampler | None = None
         if sizes.external:
             self._sampler = ExternalSampler(
-                self.workload,
-                gap_bytes=options.gap_bytes or gap_bytes(self.runtime.disk),
+                self.sizes.workload,
+                gap_bytes=options.gap_bytes or gap_bytes(self.sizes.runtime.disk),
                 piece_bytes=sizes.graph_piece_bytes,
                 pieces=sizes.graph_pieces,
                 group_nodes=sizes.graph_nodes,
                 threads=sizes.threads,
             )
         else:
-            self._online = mapped_sampler(self.workload)
+            self._online = mapped_sampler(self.sizes.workload)
         self._pipe: Pipeline | None = None
         self._folder: Path | None = None
         self._made: dict[str, int] = {}
@@ -200,7 +195,7 @@ class Preparer:
     def _path(self, kind: str) -> Path:
         """Return a file that no group needs any more, or a new one."""
         if self._folder is None:
-            self._folder = self.runtime.scratch / f"{NAME}-{self.runtime.rank}"
+            self._folder = self.sizes.runtime.scratch / f"{NAME}-{self.sizes.runtime.rank}"
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder.mkdir(parents=True)
         if self._free[kind]:
@@ -271,7 +266,7 @@ class Preparer:
             group.rows = self._path("rows")
             writer = ChunkWriter(
                 group.rows,
-                RowTable.of(self.workload.dataset),
+                RowTable.of(self.sizes.workload.dataset),
                 misses=group.misses + group.pinned if group.strategy == "distribute" else 0,
                 memory_bytes=self.sizes.packing_bytes,
                 gap_bytes=group.gap_bytes,
@@ -293,7 +288,7 @@ class Preparer:
 
     def _pin(self, group: Group, uses: Uses) -> Uses:
         """Choose the pinned rows once where a run replays an epoch, and return the uses of all other rows."""
-        options, sizes = self.options, self.sizes
+        options, sizes = self.sizes.options, self.sizes
         if not (options.replay and options.belady):
             return uses
         with self.clock.stage("inspect", group.job.first):
@@ -312,16 +307,16 @@ class Preparer:
         planned_s = time.monotonic() - start
         group.misses = len(uses.nodes) - planner.hits
         group.hits, group.carried = group.uses - group.misses, planner.carried
-        dataset, disk = self.workload.dataset, self.runtime.disk
+        dataset, disk = self.sizes.workload.dataset, self.sizes.runtime.disk
         group.gap_bytes = gap_bytes(disk)
         with self.clock.stage("inspect", group.job.first):
             group.prediction = predict(
                 disk,
                 uses=group.uses,
                 misses=group.misses,
-                row_bytes=row_bytes(self.workload),
+                row_bytes=self.sizes.row,
                 table_bytes=dataset.feature_bytes,
-                block_bytes=max(self.block_bytes, 4096 if self.options.io_granularity == "4096" else 0),
+                block_bytes=max(self.block_bytes, 4096 if self.sizes.options.io_granularity == "4096" else 0),
                 sampled=planner.sampled_misses,
                 beside=sampled.reads.requests_by_size,
                 planned_s=planned_s,
@@ -329,9 +324,9 @@ class Preparer:
             )
         if group.prediction is not None:
             group.gap_bytes = group.prediction.table_pass.gap_bytes
-        if self.options.packing == "off":
+        if self.sizes.options.packing == "off":
             group.strategy = "single"
-        elif self.options.packing == "auto" and group.prediction is not None and not self.options.replay:
+        elif self.sizes.options.packing == "auto" and group.prediction is not None and not self.sizes.options.replay:
             # A replay always distributes, since every epoch reads the chunks again.
             cheaper = group.prediction.single < group.prediction.distribute
             group.strategy = "single" if cheaper else "distribute"

@@ -82,10 +82,7 @@ class Outcore(SizedSystem):
             )
         self._ready = True
         if not options.replay:  # a replay's slots take over preparation's memory
-            self._trainer = self._make_trainer()
-
-    def _make_trainer(self) -> GroupLoader:
-        return GroupLoader(self.workload, self.runtime, self.options, self._sizes, self.clock, self._singles)
+            self._trainer = GroupLoader(self._sizes, self.clock, self._singles)
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k` in the seed plan's order; later groups are prepared meanwhile."""
@@ -151,7 +148,7 @@ class Outcore(SizedSystem):
         if self._trainer is None:
             assert self._preparer is not None
             self._preparer.rest()
-            self._trainer = self._make_trainer()
+            self._trainer = GroupLoader(self._sizes, self.clock, self._singles)
         self._trainer.restart()
         for group in groups:
             for batch in self._train(group, self._trainer, tally):
@@ -166,7 +163,7 @@ class Outcore(SizedSystem):
     def _ask(self, job: Job) -> None:
         """Submit a group to the preparation thread, which has low priority."""
         if self._preparer is None:
-            self._preparer = Preparer(self.workload, self.runtime, self.options, self._sizes, self.clock, self._block)
+            self._preparer = Preparer(self._sizes, self.clock, self._block)
             self._pool = ThreadPoolExecutor(1, f"{NAME}-prepare", initializer=_behind)
         assert self._pool is not None
         upcoming, then = None, list[Job]()
@@ -240,7 +237,7 @@ class Outcore(SizedSystem):
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast Belady's misses over an epoch and the passes over graph and features, by the cost model."""
-        return forecast(trace, self.runtime.disk, self._sizes, shared_passes=self.options.shared_passes)
+        return forecast(trace, self._sizes)
 
     def notes(self) -> dict[str, str]:
         """Return the read mode, the chosen sizes and strategies, and the predicted and measured seconds."""

@@ -19,14 +19,12 @@ from systems.engine.io.tally import Tally
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline, Stopped
 from systems.engine.store.batch_store import BatchReader
-from systems.interface import Batch, Runtime, StageClock
+from systems.interface import Batch, StageClock
 from systems.outcore.chunks import Addresses, Chunks
 from systems.outcore.group import Group
-from systems.outcore.options import OutcoreOptions
 from systems.outcore.planner import LISTS_AHEAD, NAME, OutcoreSizes
 from systems.outcore.slots import Slots
 from workloads.sampling.batch import SampledBatch
-from workloads.workload import Workload
 
 
 @dataclass
@@ -72,23 +70,20 @@ class GroupLoader:
         singles: reader of single rows; None where no group needs it.
     """
 
-    workload: Workload
-    runtime: Runtime
-    options: OutcoreOptions
     sizes: OutcoreSizes
     clock: StageClock
     singles: RowReader | None
     mode: str = "not yet"
 
     def __post_init__(self) -> None:
-        sizes, dataset = self.sizes, self.workload.dataset
+        sizes, dataset = self.sizes, self.sizes.workload.dataset
         self._window, self._number = _Window(), 0
         self._pinned = False  # whether pinned rows are in their slots
         self._pieces = aligned_empty(sizes.piece_bytes * sizes.pieces if sizes.slots else 0)
         self._slots: Slots | None = None
         if sizes.slots:
-            dtype, threads = torch_dtype(dataset.feature_dtype), self.options.copy_threads
-            accelerator, on_device = self.runtime.accelerator, sizes.device_slots
+            dtype, threads = torch_dtype(dataset.feature_dtype), self.sizes.options.copy_threads
+            accelerator, on_device = self.sizes.runtime.accelerator, sizes.device_slots
             self._slots = Slots(accelerator, sizes.slots, on_device, dataset.dim, dtype, threads, self.clock)
 
     def restart(self) -> None:
@@ -111,7 +106,7 @@ class GroupLoader:
                     self._pinned = True
             with Pipeline(NAME) as pipe:
                 pipe.on_stop(self._window.wake)
-                graphs: Channel[_Work] = pipe.channel(self.options.queue, ordered=True)
+                graphs: Channel[_Work] = pipe.channel(self.sizes.options.queue, ordered=True)
                 pipe.stage("graphs", 1, lambda i, _: self._load(reader, start, i, tally), range(len(reader)), graphs)
                 if chunks is None:
                     for work in pipe.results(graphs):

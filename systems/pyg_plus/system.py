@@ -67,7 +67,6 @@ class PygPlus(GatherSystem):
     options: PygPlusOptions
 
     _meter: FaultMeter
-    _features: npt.NDArray[Any] | None = None
 
     @property
     def _threads(self) -> int:
@@ -176,8 +175,3 @@ class PygPlus(GatherSystem):
     def notes(self) -> dict[str, str]:
         """Return the read mode and the number of tables."""
         return {**super().notes(), "tables": f"{self._tables.host} on the host, {self._tables.device} on the device"}
-
-    def close(self) -> None:
-        """End the threads and drop the maps."""
-        super().close()
-        self._features = None

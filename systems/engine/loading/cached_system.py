@@ -455,7 +455,7 @@ class CachedSystem(SamplingSystem):
 
     def files(self) -> list[Path]:
         """List the files of prepared artefacts, which the run reads."""
-        return [file for prepared in self._prepared for file in sorted(prepared.path.rglob("*")) if file.is_file()]
+        return [file for prepared in self._prepared for file in prepared.files]
 
     def facts(self) -> CacheFacts:
         """Return the size of the cache, and whether all artefacts were found."""

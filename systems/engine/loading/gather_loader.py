@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -137,6 +138,7 @@ class GatherSystem(SamplingSystem):
     _host: Sequence[HostTable] = ()
     _device: Sequence[torch.Tensor] = ()
     _front_rows = torch.empty(0)
+    _features: npt.NDArray[Any] | None = None  # rows in memory or in a map
     _rows = 0
 
     @property
@@ -212,9 +214,9 @@ class GatherSystem(SamplingSystem):
         return ready
 
     def close(self) -> None:
-        """End the threads and free the tables."""
+        """End the threads, free the tables and drop the rows."""
         super().close()
         for table in self._device:
             self.runtime.accelerator.free(table)
         self._device = self._host = ()
-        self._front_rows = torch.empty(0)
+        self._front_rows, self._features = torch.empty(0), None
