@@ -23,9 +23,10 @@ import torch
 from pydantic import AfterValidator, Field
 
 from systems.engine.cache.static_cache import Lookup
+from systems.engine.io.direct_files import PAGE, padded
 from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import DatasetFiles, indptr_item, loaded, map_item, sampling_items
-from systems.engine.loading.device_cache import CacheSizes, DeviceCache, check_share, plan_cache
+from systems.engine.loading.device_cache import CacheSizes, DeviceCache, check_share, wanted_rows
 from systems.engine.loading.gather_loader import check_size, torch_dtype
 from systems.engine.loading.host_features import HostFeatures, HostStore
 from systems.engine.loading.pipeline import Channel
@@ -33,16 +34,20 @@ from systems.engine.loading.row_ring import RowRing
 from systems.engine.loading.sized import LoadingRun, Sample, SamplingOptions, SamplingSystem
 from systems.engine.rank import ranking
 from systems.engine.store.artefacts import Prepared, identity, prepare
-from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, Trace, size
+from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, Tier, Trace, size
+from workloads.accelerator import NO_ROWS
 from workloads.dataset import Dataset
+from workloads.errors import BudgetError
 from workloads.feature_table import Table
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.bounds import Bounds, batch_bounds
 from workloads.sampling.make import advise_random, make_sampler
-from workloads.units import format_bytes
+from workloads.units import format_bytes, parse_bytes
 
 Ids = npt.NDArray[np.int64]
 RankingName = ranking.Method
+# PaGraph keeps 1 GB of an 11 GB device free for fluctuations of training (Section 4).
+_RESERVE_SHARE, _RESERVE_MOST = 11, 1 << 30
 # Bytes a node for ranking: score and order, with the copies made by sorting.
 _RANKING_BYTES = 40
 # Smallest buffers for reading the graph; PageRank also has windows over the nodes.
@@ -229,24 +234,48 @@ class CachedSystem(SamplingSystem):
 
     @cached_property
     def _sizes(self) -> CacheSizes:
-        host = self.budget.host
-        left = None
-        if host is not None:
-            # Mapped files need page cache too: half of the budget left.
-            left = max(0, host - sum(item.bytes for item in self._host_items)) // (2 if self._mapped else 1)
-        options = self.options
-        return plan_cache(
-            self.info.name,
-            self.runtime.accelerator,
-            self._rows,
-            self.budget,
-            host_left=left,
-            largest=self._largest_on_device,
-            buffers=self._buffers,
-            wanted=options.cache if isinstance(options, CacheOptions) else "0x",
-            reserve=options.reserve if isinstance(options, CacheOptions) else "auto",
-            keeps_map=self._keeps_map,
-        )
+        """Sizes of the device cache.
+
+        Raises:
+            BudgetError: the buffers, or a cache of the requested size, do not fit.
+        """
+        accelerator, source, largest = self.runtime.accelerator, self._rows, self._largest_on_device
+        on_host, row = accelerator.kind == "cpu", max(1, source.row_bytes)
+        limits = [limit for limit in (self.budget.device, accelerator.memory_bytes) if limit is not None]
+        limit = None if on_host or not limits else min(limits)
+        roomy = limit is None or 2 * largest * row <= limit / 4
+        buffer_rows = max(largest, int(largest * (self._buffers or (2 if roomy else 1))))
+        table = buffer_rows * row
+        options, reserve = self.options, 0
+        if limit is not None:
+            if padded(table) > limit:
+                raise BudgetError(
+                    f"{self.info.name}: device buffers need {format_bytes(table)} for {buffer_rows} rows (the largest "
+                    f"mini-batch has {largest}), the device has {format_bytes(limit)}",
+                    "raise device memory, or lower device_buffers, batch size or fan-out",
+                )
+            reserve = min(_RESERVE_MOST, limit // _RESERVE_SHARE)
+            if isinstance(options, CacheOptions) and options.reserve != "auto":
+                reserve = parse_bytes(options.reserve, "reserve")
+            room = max(0, limit - reserve - padded(table)) // PAGE * PAGE
+        elif self.budget.host is not None:
+            # The map from nodes to cache rows is also on the host; mapped files need page cache: half of what is left.
+            left = max(0, self.budget.host - Plan(self._host_items).total("host")) // (2 if self._mapped else 1)
+            room = max(0, left - table - 4 * source.num_rows - PAGE)
+        else:
+            room = source.nbytes
+        fitting = min(source.num_rows, room // row) if accelerator.keeps_rows else 0
+        wanted = options.cache if isinstance(options, CacheOptions) else "0x"
+        rows = fitting if wanted == "auto" else min(source.num_rows, wanted_rows(wanted, source.num_rows, row))
+        if rows > fitting:
+            raise BudgetError(
+                f"{self.info.name}: device cache of {wanted} needs {format_bytes(rows * row)}, "
+                f"{format_bytes(room if accelerator.keeps_rows else 0)} is left after {format_bytes(table)} of buffers "
+                f"and a reserve of {format_bytes(reserve)}",
+                "lower cache or reserve, or raise device memory" if accelerator.keeps_rows else NO_ROWS,
+            )
+        tier: Tier = "host" if on_host else "device"
+        return CacheSizes(source, rows, buffer_rows, reserve, limit, tier, self._keeps_map)
 
     def plan(self) -> Plan:
         """Plan graph and features (unless mapped), mini-batches in flight, and the device table at its largest."""
