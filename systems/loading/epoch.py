@@ -62,7 +62,7 @@ class Epoch(Iterator[Any]):
             self._take_back()
             batch = next(self._batches, None)
             if batch is None:
-                self._stop()
+                self.close()
                 raise StopIteration
             if self._first:
                 self._first = False
@@ -73,7 +73,7 @@ class Epoch(Iterator[Any]):
             raise
         except BaseException:
             with suppress(Exception):  # the original error is more informative
-                self._stop()
+                self.close()
             raise
 
     def _hand_out(self, batch: Batch) -> Any:
@@ -134,7 +134,7 @@ class Epoch(Iterator[Any]):
             self._finish_reading()
             held.release()
 
-    def _stop(self) -> None:
+    def close(self) -> None:
         """End the system's epoch and its threads, unless it is over."""
         batches, self._batches = self._batches, None
         if batches is None:
@@ -156,14 +156,10 @@ class Epoch(Iterator[Any]):
             return
         if self.left:
             self._why = why
-            self._stop()
+            self.close()
         else:
             next(self, None)
 
-    def close(self) -> None:
-        """End the epoch."""
-        self._stop()
-
     def __del__(self) -> None:
-        if getattr(self, "_batches", None) is not None:
-            self._stop()
+        if hasattr(self, "_batches"):
+            self.close()
