@@ -10,10 +10,11 @@ from pydantic import Field
 from systems.engine.dgl.bridge import Fetch
 from systems.engine.dgl.system import DglSystem, SamplerOption
 from systems.engine.io.reader import Granularity, ReadStats, RowReader
+from systems.engine.io.tally import counters_of
 from systems.engine.loading.cached_system import CacheFacts
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.host_features import HostFeatures
-from systems.engine.loading.sized import LoadingRun, SamplingOptions
+from systems.engine.loading.sized import SamplingOptions
 from systems.interface import Counters, Forecast, PlanItem, SystemInfo, Trace
 from workloads.accelerator import aligned_host_tensor
 
@@ -66,9 +67,11 @@ class DglOnDisk(DglSystem):
         self._reader = RowReader(source.path, **self._reader_arguments)
         self._mode = self._reader.mode
 
-    def _source(self, run: LoadingRun) -> Fetch:
-        if run.start == 0:
-            self._stats = ReadStats()
+    def _begin(self) -> None:
+        super()._begin()
+        self._stats = ReadStats()
+
+    def _source(self) -> Fetch:
         return self._fetch
 
     def _fetch(self, ids: torch.Tensor) -> torch.Tensor:
@@ -80,21 +83,21 @@ class DglOnDisk(DglSystem):
 
     def counters(self) -> Counters:
         """Return the base's counts and the reads."""
-        stats, counters = self._stats, super().counters()
-        if self._reader is not None:
-            counters.io_requests = stats.requests
-            counters.bytes_read = stats.bytes_read
-            counters.bytes_useful = stats.bytes_useful
-            counters.requests_by_size = dict(stats.requests_by_size)
-            counters.queue_depth = self._reader.depth
-        return counters
+        cached = super().counters()
+        return counters_of(
+            self._stats,
+            self.options.io_depth if self._reader is not None else 0,
+            rows=cached.rows,
+            hits=cached.hits,
+            misses=cached.misses,
+            bytes_loaded=cached.bytes_loaded,
+        )
 
     def close(self) -> None:
         """Close the base and the file, and free the rows."""
         super().close()
-        if self._reader is not None:
-            self._reader.close()
-            self._reader, self._table = None, torch.empty(0)
+        self._close("_reader")
+        self._table = torch.empty(0)
 
     def facts(self) -> CacheFacts:
         """Return the base's facts and the read mode."""

@@ -136,7 +136,7 @@ class DglSystem(CachedSystem):
     def _prepare_gathering(self) -> None:
         """Allocate nothing: DGL allocates the rows of each mini-batch."""
 
-    def _source(self, run: LoadingRun) -> torch.Tensor | Fetch:
+    def _source(self) -> torch.Tensor | Fetch:
         """Return the rows for DGL's DataLoader: a tensor [N, dim], or a function that returns those of given ids."""
         assert self._features is not None
         return self._features.tensor
@@ -167,7 +167,7 @@ class DglSystem(CachedSystem):
         if self._labels is not None:
             draw = sampled_by_dgl(dgl, self.workload, self._labels, self._hops, run.epoch, run.start, self.clock)
         sampler = LoaderSampler(dgl, draw, wanted, self.clock)
-        rows = data_loader(dgl, self._graph, run.seeds, sampler, self._source(run))
+        rows = data_loader(dgl, self._graph, run.seeds, sampler, self._source())
         while True:
             # DGL loads the next mini-batch only after the previous one was trained.
             turns.get()

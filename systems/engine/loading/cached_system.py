@@ -472,6 +472,8 @@ class CachedSystem(SamplingSystem):
 
     def counters(self) -> Counters:
         """Return hits in the device cache; misses come from host memory, through the page cache or from disk."""
+        if self._draw is None:
+            return Counters()
         hits, tier = {"device": self._asked - self._loaded}, self._features.tier() if self._features else ""
         if tier:
             hits[tier] = self._loaded
