@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.io.arrays import Array, as_rows
-from systems.engine.io.direct_files import io_failed, open_direct, padded, read_at, reader_errors
+from systems.engine.io.direct_files import io_failed, open_direct, padded, range_queue, read_at
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import Mode, ReadStats
 from systems.engine.io.row_reads import RowTable
@@ -115,10 +115,9 @@ class PackedReader:
         self.request_bytes = request_bytes
         self.depth = depth
         self._stats = ReadStats()
-        with reader_errors(self.path):
-            self._queue: _native.RangeQueue | None = _native.RangeQueue(
-                str(self.path), depth=depth, request_bytes=request_bytes, mode=mode
-            )
+        self._queue: _native.RangeQueue | None = range_queue(
+            self.path, depth=depth, request_bytes=request_bytes, mode=mode
+        )
         #: `io_uring` or `pread pool (why)`.
         self.mode: str = self._queue.mode
         #: Bytes of the reader's index; buffers belong to the caller.
