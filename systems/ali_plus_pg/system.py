@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 
 from systems.ali_plus_pg.options import SPLITS, AliPlusPgOptions
-from systems.ali_plus_pg.planner import AliPlusPgSizes, Shares, plan_sizes, shares
+from systems.ali_plus_pg.planner import AliPlusPgSizes, Shares, shares
 from systems.engine.cache import neighbour_cache, split_tuner
 from systems.engine.cache.static_cache import StaticCache
 from systems.engine.io.gather import gather
@@ -61,9 +61,7 @@ class AliPlusPg(GatherSystem):
 
     @cached_property
     def _sizes(self) -> AliPlusPgSizes:
-        return self.fit(
-            lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options, self._workers, self._waiting)
-        )
+        return self.fit(lambda: AliPlusPgSizes(self, self._workers, self._waiting))
 
     def prepare(self) -> None:
         """Choose the split, fill both caches and open the readers."""

@@ -13,15 +13,14 @@ from systems.diskgnn.options import DiskGnnOptions
 from systems.diskgnn.ranking import AccessCounts
 from systems.engine.io.direct_files import padded
 from systems.engine.io.reader import RowReader
-from systems.engine.io.topology import device_bytes, indptr_item, map_item, row_bytes
+from systems.engine.io.topology import device_bytes, indptr_item, map_item
+from systems.engine.loading.sized import Sizes
 from systems.engine.store.batch_store import BatchWriter
 from systems.engine.store.packed_store import PackedWriter, slot_rows
-from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
+from systems.interface import MemoryBudget, Plan, PlanItem, System
 from workloads.accelerator import NO_ROWS
 from workloads.errors import BudgetError
-from workloads.sampling.bounds import batch_bounds
 from workloads.units import format_bytes, parse_bytes
-from workloads.workload import Workload
 
 NAME = "diskgnn"
 _PAGE = 4096
@@ -34,14 +33,13 @@ _GATHERED = 4 << 20
 FIX = "raise memory, or lower batch size, fan-out, queue, readers or io_depth"
 
 
-class DiskGnnSizes:
+class DiskGnnSizes(Sizes):
     """Bounds before any row is ranked.
 
     Args:
         drawn: sampled epochs that are prepared together.
 
     Attributes:
-        on_device: whether the table that training reads lies in device memory.
         table_rows: rows of the table: cached rows and buffers.
         direct_rows: cached rows of the table that the user asks for; None: as many as fit.
         host_rows: host rows beside the table (host cache and staging buffers); 0 on the processor.
@@ -54,20 +52,16 @@ class DiskGnnSizes:
         align: multiple of rows at which each buffer of a host table begins.
         graph_bytes: bytes of one graph in memory.
         packing_bytes: bytes of host memory for packing.
-        plan: all buffers.
 
     Raises:
         BudgetError: a buffer does not fit; names it.
     """
 
-    def __init__(
-        self, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: DiskGnnOptions, drawn: int
-    ) -> None:
-        self.workload, self.runtime, self.budget, self.options, self.drawn = workload, runtime, budget, options, drawn
-        self.bounds = batch_bounds(workload)
-        self.row, self.nodes = row_bytes(workload), workload.dataset.num_nodes
-        self.sampling_only = runtime.stages == "sample"
-        self.on_device = runtime.accelerator.kind != "cpu"
+    options: DiskGnnOptions
+
+    def __init__(self, system: System, drawn: int) -> None:
+        super().__init__(system)
+        workload, budget, options, self.drawn = self.workload, self.budget, self.options, drawn
         self.limit = options.limit_bytes(workload.dataset.feature_bytes, budget.disk)
         self.graph_bytes = padded(self.bounds.sampled_bytes + 16 * self.bounds.max_nodes) + 2 * _PAGE
         self.padding = _PAGE // self.row + 2
@@ -125,7 +119,7 @@ class DiskGnnSizes:
         disk = disk if self.limit is None else min(disk, self.limit)
         items.append(PlanItem("preparation beyond that", beyond))
         items.append(PlanItem("packed features, caches and samples", disk, "disk"))
-        return Plan(tuple(items)).require(NAME, self.budget, FIX)
+        return self.require(items, FIX)
 
     def _device_rows(self, buffers: int) -> tuple[int, int | None]:
         """Return the rows of the device table, and the cached rows that the user asks for."""
@@ -139,7 +133,7 @@ class DiskGnnSizes:
                 "raise device memory or lower the batch size or fan-out",
             )
         if asked == "auto" and accelerator.keeps_rows:
-            return min(fitting, self.nodes + buffers * largest), None
+            return min(fitting, self.num_nodes + buffers * largest), None
         wanted = 0 if asked in ("auto", "off") else parse_bytes(asked, "device_cache") // self.row
         if wanted and not accelerator.keeps_rows:
             raise BudgetError(f"{NAME}: no room for a device_cache of {asked}", NO_ROWS)
@@ -158,10 +152,10 @@ class DiskGnnSizes:
         left: int | None = None
         if budget is not None:
             need = PlanItem("buffer of the largest mini-batch", padded(buffer * row))
-            Plan((*items, need)).require(NAME, MemoryBudget(budget), FIX)
+            self.require([*items, need], FIX)
             left = (budget - Plan(tuple(items)).total("host")) // _PAGE * _PAGE // row
         wanted: int | None = None
-        cached = self.nodes // _UNBOUNDED_SHARE if left is None else self.nodes
+        cached = self.num_nodes // _UNBOUNDED_SHARE if left is None else self.num_nodes
         if asked != "auto":
             cached = wanted = 0 if asked == "off" else parse_bytes(asked, "host_cache") // row
             if left is not None and padded(wanted, align) + buffer > left:
@@ -175,7 +169,7 @@ class DiskGnnSizes:
 
     def _preparing(self) -> tuple[int, int]:
         """Return the bytes of host memory of preparation's largest phase, and of packing; phases do not overlap."""
-        options, bounds, nodes, row, host = self.options, self.bounds, self.nodes, self.row, self.budget.host
+        options, bounds, nodes, row, host = self.options, self.bounds, self.num_nodes, self.row, self.budget.host
         samplers = options.samplers or self.runtime.cores
         waiting = (samplers + 1) * bounds.sampled_bytes + BatchWriter.bound_bytes(bounds.sampled_bytes, 8)
         ranked = nodes if host is None else min(nodes, host // row)

@@ -75,7 +75,7 @@ class DiskGnn(SizedSystem):
     @cached_property
     def _sizes(self) -> DiskGnnSizes:
         drawn = len(self._episode_of(0))
-        return self.fit(lambda: DiskGnnSizes(self.workload, self.runtime, self.budget, self.options, drawn))
+        return self.fit(lambda: DiskGnnSizes(self, drawn))
 
     def prepare(self) -> None:
         """Prepare the first episode (all epochs where their number is known) and load its caches."""

@@ -12,13 +12,14 @@ from systems.engine.cache.changeset import ChangesetPlan
 from systems.engine.cache.neighbour_cache import NeighbourCachePlan, building_bytes, plan_neighbour_cache
 from systems.engine.io.direct_files import padded
 from systems.engine.io.row_reads import feature_reader_bytes
-from systems.engine.io.topology import indptr_item, list_threads_bytes, map_item, row_bytes, sampling_items
+from systems.engine.io.topology import indptr_item, list_threads_bytes, map_item, sampling_items
 from systems.engine.loading.gather_loader import Tables, plan_tables
+from systems.engine.loading.sized import Sizes
 from systems.engine.store.batch_store import BatchWriter
 from systems.ginex.options import GinexOptions
-from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
+from systems.interface import PlanItem, System
 from workloads.errors import BudgetError
-from workloads.sampling.bounds import Bounds, batch_bounds, largest_batch
+from workloads.sampling.bounds import Bounds, largest_batch
 from workloads.units import format_bytes, parse_bytes
 from workloads.workload import Workload
 
@@ -33,6 +34,7 @@ _KEPT_ROW_BYTES = 8
 _FEW_BATCHES = 8
 # Threads that share a mini-batch's lists; 1.24 times as fast as one thread where the graph is four times the memory.
 _LIST_THREADS = 8
+_FIX = "raise memory or lower batch size or fan-out"
 _NO_NEIGHBOURS = NeighbourCachePlan(0, 0, 0)
 
 
@@ -42,7 +44,7 @@ def runtime_batch_bytes(workload: Workload, bounds: Bounds) -> int:
     return adjacency + padded(12 * bounds.max_nodes + 64) + padded(4 * bounds.max_nodes + 64)
 
 
-class GinexSizes:
+class GinexSizes(Sizes):
     """Sizes of a run's superbatches, caches and buffers.
 
     Attributes:
@@ -63,17 +65,14 @@ class GinexSizes:
         BudgetError: a buffer does not fit; names it.
     """
 
-    def __init__(
-        self, name: str, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: GinexOptions
-    ) -> None:
-        self.name, self.workload, self.runtime, self.budget, self.options = name, workload, runtime, budget, options
-        self.bounds = batch_bounds(workload)
-        self.num_batches, self.num_nodes = self.bounds.num_batches, workload.dataset.num_nodes
-        self.row = row_bytes(workload)
+    options: GinexOptions
+
+    def __init__(self, system: System) -> None:
+        super().__init__(system)
+        workload, options, self.num_batches = self.workload, self.options, self.bounds.num_batches
         self.reader_bytes = feature_reader_bytes(workload, options, self.bounds.max_nodes)
-        self.sampling_only = runtime.stages == "sample"
         #: Mini-batches of the run; of one epoch where the run's length is unknown.
-        self.run_batches = self.num_batches * max(1, runtime.epochs)
+        self.run_batches = self.num_batches * max(1, self.runtime.epochs)
         self.list_threads = self._list_threads()
         while True:
             try:
@@ -99,19 +98,19 @@ class GinexSizes:
         loop = self._loop_items(self.readers)
         self.samplers = self._samplers(held, loop)
         sample = self._sample_items(self.samplers)
-        self._require(held + loop)
-        self._require(held + sample)
+        self.require(held + loop, _FIX)
+        self.require(held + sample, _FIX)
 
         self.capacity = capacity = 0 if self.sampling_only else self._capacity(held, loop, sample)
         self.superbatch, changesets = self._superbatch(self.runtime_bytes // per_batch, capacity, held, sample)
         if changesets:
             sample.append(PlanItem("changesets", changesets))
-        self._require(held + sample, "raise memory or lower the superbatch size")
+        self.require(held + sample, "raise memory or lower the superbatch size")
         self.neighbours = neighbours = self._neighbours(held, sample)
         if neighbours.nodes:
             sample.append(PlanItem("neighbour cache", neighbours.nbytes))
         # Rows of the feature cache that fit beside sampling and planning stay.
-        left, each = self._left(held + sample), self.row + _KEPT_ROW_BYTES
+        left, each = self.left(held + sample), self.row + _KEPT_ROW_BYTES
         self.kept = kept = capacity if left is None else min(capacity, max(0, left) // each)
         if kept:
             sample.append(PlanItem("rows that stay cached", kept * each))
@@ -124,16 +123,8 @@ class GinexSizes:
         on_disk = [PlanItem("runtime files", self.superbatch * per_batch, "disk")]
         if neighbours.nodes:
             on_disk.append(PlanItem("neighbour cache file", neighbours.nbytes + (1 << 12), "disk"))
-        plans = [self._require([*held, *stage, *on_disk]) for stage in (sample, loop)]
+        plans = [self.require([*held, *stage, *on_disk], _FIX) for stage in (sample, loop)]
         self.plan = max(plans, key=lambda found: found.total("host"))
-
-    def _require(self, items: list[PlanItem], fix: str = "raise memory or lower batch size or fan-out") -> Plan:
-        return Plan(tuple(items)).require(self.name, self.budget, fix)
-
-    def _left(self, items: list[PlanItem]) -> int | None:
-        if self.budget.host is None:
-            return None
-        return self.budget.host - Plan(tuple(items)).total("host")
 
     def _runtime_files(self) -> tuple[int, int]:
         """Return the bytes for the runtime files, and of a mini-batch in all superbatches on disk at once."""
@@ -176,12 +167,12 @@ class GinexSizes:
         one = self.bounds.scratch_bytes + 2 * self.bounds.sampled_bytes
         one += list_threads_bytes(self.bounds, self.list_threads)
         count = self._most(2 * self.runtime.cores, 4, lambda count: count * one)
-        in_loop = self._left(held + loop)
+        in_loop = self.left(held + loop)
         if in_loop is None or self.options.policy == "static" or self.sampling_only:
             return count
         wanted = self._changeset_bytes(1, min(self.num_nodes, max(1, in_loop // self.row)))
         few = self._changeset_bytes(min(_FEW_BATCHES, self.bounds.num_batches), 1) - self._changeset_bytes(1, 1)
-        while count > 1 and (self._left(held + self._sample_items(count)) or 0) < wanted + few:
+        while count > 1 and (self.left(held + self._sample_items(count)) or 0) < wanted + few:
             count -= 1
         return count
 
@@ -199,7 +190,7 @@ class GinexSizes:
         while True:
             rows = max(self.bounds.max_nodes, batches * mean)
             readers = min(self.options.readers, batches)
-            left = self._left([indptr_item(self.workload), *self._loop_items(readers)])
+            left = self.left([indptr_item(self.workload), *self._loop_items(readers)])
             taken = rows * self.row + readers * self.reader_bytes
             # Two batch inputs keep the disk busy between mini-batches, which is worth more than the cache rows lost.
             share = 0.75 if batches == 2 else 0.5
@@ -229,7 +220,7 @@ class GinexSizes:
         ]
 
     def _capacity(self, held: list[PlanItem], loop: list[PlanItem], sample: list[PlanItem]) -> int:
-        row, left = self.row, self._left(held + loop)
+        row, left = self.row, self.left(held + loop)
         static = self.options.policy == "static"
         if left is not None and static:
             left -= 4 * self.num_nodes
@@ -239,10 +230,10 @@ class GinexSizes:
             wanted = parse_bytes(self.options.feature_cache, "feature_cache") // row
         if not static:
             # Planning keeps 12 bytes a row, which limits the number of very short rows.
-            room = self._left(held + sample)
+            room = self.left(held + sample)
             if room is not None:
                 planning = PlanItem("changesets", self._changeset_bytes(1, 1))
-                self._require([*held, *sample, planning], "raise memory, or lower samplers, list_threads or readers")
+                self.require([*held, *sample, planning], "raise memory, or lower samplers, list_threads or readers")
                 fitting = min(fitting, max(0, room - self._changeset_bytes(1, 0)) // 12)
         if self.options.feature_cache == "auto":
             wanted = fitting
@@ -268,7 +259,7 @@ class GinexSizes:
             most = min(self.options.superbatch, self.run_batches)
         if self.options.policy == "static" or self.sampling_only:
             return most, 0
-        left = self._left(held + sample)
+        left = self.left(held + sample)
         if not self.options.superbatch and left is not None:
             one = self._changeset_bytes(1, capacity)
             each = max(1, self._changeset_bytes(2, capacity) - one)
@@ -280,13 +271,13 @@ class GinexSizes:
         return most, self._changeset_bytes(most, capacity)
 
     def _neighbours(self, held: list[PlanItem], sample: list[PlanItem]) -> NeighbourCachePlan:
-        choice, left = self.options.neighbour_cache, self._left(held + sample)
+        choice, left = self.options.neighbour_cache, self.left(held + sample)
         if choice == "off":
             return _NO_NEIGHBOURS
         room = 8 * self.num_nodes + self.workload.dataset.topology_bytes if left is None else left
         if self.budget.disk is not None:
             room = min(room, self.budget.disk // 4 - (1 << 12))
-        free = self._left([indptr_item(self.workload)])
+        free = self.left([indptr_item(self.workload)])
         can_make = free is None or building_bytes(self.workload) <= free
         if choice == "auto":
             return plan_neighbour_cache(self.workload, max(0, room)) if can_make else _NO_NEIGHBOURS

@@ -67,7 +67,7 @@ class Ginex(SizedSystem):
 
     @cached_property
     def _sizes(self) -> GinexSizes:
-        return GinexSizes(self.info.name, self.workload, self.runtime, self.budget, self.options)
+        return GinexSizes(self)
 
     def prepare(self) -> None:
         """Load `indptr`, make or find the neighbour cache, allocate batch inputs and open the readers."""

@@ -11,32 +11,30 @@ from dataclasses import fields, replace
 
 from systems.engine.io.direct_files import padded
 from systems.engine.io.row_reads import feature_reader_bytes
-from systems.engine.io.topology import indptr_item, map_item, row_bytes, sampling_items
+from systems.engine.io.topology import indptr_item, map_item, sampling_items
+from systems.engine.loading.sized import Sizes
 from systems.gnndrive.extractor import StagedExtractor
 from systems.gnndrive.feature_buffer import FeatureBuffer
 from systems.gnndrive.options import GnnDriveOptions
 from systems.gnndrive.shared_staging import SharedStaging
-from systems.interface import MemoryBudget, Plan, PlanItem, Runtime, Tier
+from systems.interface import Plan, PlanItem, Runtime, System, Tier
 from workloads.accelerator import NO_ROWS
 from workloads.errors import BudgetError
-from workloads.sampling.bounds import Bounds, batch_bounds
+from workloads.sampling.bounds import Bounds
 from workloads.units import format_bytes, parse_bytes
-from workloads.workload import Workload
 
 NAME = "gnndrive"
 _STAGING = 2 << 20
 
 
-class GnnDriveSizes:
+class GnnDriveSizes(Sizes):
     """Sizes of a run's buffers.
 
     Attributes:
         slots: rows of the feature buffer.
         max_nodes: rows of the largest mini-batch.
-        on_device: whether the feature buffer lies in device memory (the paper's GPU variant).
         sharing: processes that share the feature buffer; 1: each has its own.
         staging_bytes: bytes of each extractor's staging buffer, in whole rows; 0: it reads into the feature buffer.
-        plan: all buffers.
         portion: segments of the shared staging buffer that each process reserves; 0: it is not shared.
         segment_rows: rows of a segment.
 
@@ -45,12 +43,13 @@ class GnnDriveSizes:
             could deadlock (Section 4.2), or another buffer does not fit.
     """
 
-    def __init__(self, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: GnnDriveOptions) -> None:
-        self.workload, self.runtime, self.budget, self.options = workload, runtime, budget, options
-        self.bounds = _joint_bounds(batch_bounds(workload), runtime)
-        self.max_nodes, self.row = self.bounds.max_nodes, row_bytes(workload)
-        self.on_device = runtime.accelerator.kind != "cpu"
-        self.sharing = 1 if self.on_device else runtime.world
+    options: GnnDriveOptions
+
+    def __init__(self, system: System) -> None:
+        super().__init__(system)
+        self.bounds = _joint_bounds(self.bounds, self.runtime)
+        self.max_nodes = self.bounds.max_nodes
+        self.sharing = 1 if self.on_device else self.runtime.world
         self.slots = self.staging_bytes = self.portion = self.segment_rows = 0
         self.plan = self._plan()
 
@@ -63,7 +62,7 @@ class GnnDriveSizes:
             *sampling_items(self.bounds, workers=options.samplers, waiting=waiting, list_threads=options.list_threads),
             map_item(self.workload),
         ]
-        if runtime.stages == "sample":
+        if self.sampling_only:
             return Plan(tuple(items)).require(NAME, self.budget)
         if self.on_device or not options.direct:
             wanted = options.staging_bytes or min(_STAGING, self.max_nodes * row)
@@ -93,7 +92,7 @@ class GnnDriveSizes:
         items.append(_part(PlanItem("mapping table", FeatureBuffer.plan_bytes(self.slots)), self.sharing))
         items.append(_part(PlanItem("feature buffer", padded(self.slots * row), tier), self.sharing))
         fix = "raise memory, or lower extractors, list_threads, io_depth, batch size or fan-out"
-        return Plan(tuple(items)).require(NAME, self.budget, fix)
+        return self.require(items, fix)
 
     def _slots(self, left: int | None, tier: Tier) -> int:
         """Return the slots of the feature buffer: as wanted, or as `left` bytes of its tier hold.
@@ -101,7 +100,7 @@ class GnnDriveSizes:
         Beside a host table, `left` also holds the mapping table. Where the tier keeps no rows, at most the rows of the
         mini-batches under way.
         """
-        options, row, fitting = self.options, self.row, self.workload.dataset.num_nodes
+        options, row, fitting = self.options, self.row, self.num_nodes
         keeps_rows = not self.on_device or self.runtime.accelerator.keeps_rows
         least = self.sharing * options.extractors * self.max_nodes
         under_way = least + self.sharing * options.training_queue * self.max_nodes

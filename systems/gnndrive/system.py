@@ -72,7 +72,7 @@ class GnnDrive(SizedSystem):
 
     @cached_property
     def _sizes(self) -> GnnDriveSizes:
-        return self.fit(lambda: GnnDriveSizes(self.workload, self.runtime, self.budget, self.options))
+        return self.fit(lambda: GnnDriveSizes(self))
 
     @property
     def _in_order(self) -> bool:

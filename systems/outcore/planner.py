@@ -11,19 +11,19 @@ import numpy as np
 from systems import _native
 from systems.engine.io.direct_files import PAGE
 from systems.engine.io.reader import RowReader
-from systems.engine.io.topology import device_bytes, indptr_item, row_bytes
+from systems.engine.io.topology import device_bytes, indptr_item
+from systems.engine.loading.sized import Sizes
 from systems.engine.store.batch_store import BatchWriter
 from systems.engine.store.packed_layout import slot_rows
-from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
+from systems.interface import PlanItem, System
 from systems.outcore.cost import predict
 from systems.outcore.distribute import good_bytes, least_bytes
 from systems.outcore.options import OutcoreOptions
 from systems.outcore.sampling import ExternalSampler, in_flight
 from workloads.accelerator import NO_ROWS
 from workloads.errors import BudgetError
-from workloads.sampling.bounds import batch_bounds, largest_batch
+from workloads.sampling.bounds import largest_batch
 from workloads.units import format_bytes, parse_bytes
-from workloads.workload import Workload
 
 NAME = "outcore"
 FIX = "raise memory, or lower batch size, fan-out, group or window"
@@ -43,7 +43,7 @@ _GOOD_PACKING = 64 << 20
 _PACKING_SHARE = 15  # a fifteenth of the host budget each for table regions in flight and for write buffers
 
 
-class OutcoreSizes:
+class OutcoreSizes(Sizes):
     """Sizes of a run's groups and buffers.
 
     Attributes:
@@ -61,21 +61,20 @@ class OutcoreSizes:
         graph_nodes: destination nodes drawn at a time.
         threads: threads that sample.
         room_bytes: bytes in which sampled mini-batches are laid out to be written together.
-        plan: all buffers.
 
     Raises:
         BudgetError: a buffer does not fit; names it.
     """
 
-    def __init__(self, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: OutcoreOptions) -> None:
-        self.workload, self.runtime, self.budget, self.options = workload, runtime, budget, options
-        self.bounds = batch_bounds(workload)
-        self.row = row_bytes(workload)
+    options: OutcoreOptions
+
+    def __init__(self, system: System) -> None:
+        super().__init__(system)
+        workload, runtime, options = self.workload, self.runtime, self.options
         self.sizes_of_batches = largest_batch(workload).nodes_by_batch.reshape(-1)
-        self.sampling_only = runtime.stages == "sample"
         can = ExternalSampler.can_sample(workload)
         self.external = options.external_sampling == "on" or (options.external_sampling == "auto" and can)
-        host = budget.host
+        host = self.budget.host
         small = host is not None and host < 256 << 20
         self.graph_piece_bytes = next(size for least, size in _GRAPH_PIECES if host is None or host >= least)
         self.graph_pieces = ExternalSampler.pieces(self.graph_piece_bytes, runtime.disk)
@@ -115,7 +114,7 @@ class OutcoreSizes:
         items = [*held, PlanItem("preparing a group", preparing)]
         if self.options.replay and not self.sampling_only:
             # Slots take over preparation's memory once all is prepared; the slot planner's memory is held beside both.
-            slots, left = self._slots(held, least), self._left(held)
+            slots, left = self._slots(held, least), self.left(held)
             if left is not None and preparing > (slots - self.device_slots) * self.row:
                 slots = max(least, self.device_slots + 1, min(slots, (left - preparing - PAGE) // self._slot_bytes()))
             more = preparing - (slots - self.device_slots) * self.row
@@ -132,7 +131,7 @@ class OutcoreSizes:
             sampled = packed + (self.options.look_ahead and not self.options.replay)
             disk = packed * self.group_uses * self.row + sampled * group * graph
             items.append(PlanItem("chunks and graphs of the groups under way", disk, "disk"))
-        self.slots, self.plan = slots, Plan(tuple(items)).require(NAME, self.budget, FIX)
+        self.slots, self.plan = slots, self.require(items, FIX)
         hops = len(self.workload.sampler.fanout)
         self.room_bytes = (self.threads + 1) * BatchWriter.bound_bytes(self.bounds.sampled_bytes, hops)
 
@@ -170,7 +169,7 @@ class OutcoreSizes:
                 )
         if options.slots != "auto":
             wanted = min(wanted, parse_bytes(options.slots, "slots") // self.row - 1)
-        return max(0, min(wanted, self.workload.dataset.num_nodes - 1))
+        return max(0, min(wanted, self.num_nodes - 1))
 
     def _held(self) -> list[PlanItem]:
         """List training's memory beside the slots, and the memory that preparation holds in every phase."""
@@ -204,23 +203,18 @@ class OutcoreSizes:
             items.append(PlanItem("passes over the graph", fixed + relabelling))
         else:
             items.append(indptr_item(self.workload))
-        Plan(tuple(items)).require(NAME, self.budget, FIX)
+        self.require(items, FIX)
         return items
 
     def _read_back(self, count: int) -> int:
         share = self.uses(count) / (count * self.bounds.max_nodes)
         return max(2, int(share * count + 1)) * self.bounds.sampled_bytes
 
-    def _left(self, items: list[PlanItem]) -> int | None:
-        if self.budget.host is None:
-            return None
-        return self.budget.host - Plan(tuple(items)).total("host")
-
     def _window(self, held: list[PlanItem]) -> tuple[int, int]:
         """Return the mini-batches whose rows are in memory together, fewer in little memory, and the slots for them."""
         if self.sampling_only:
             return self.options.window, 0
-        left, nodes = self._left(held), self.workload.dataset.num_nodes
+        left, nodes = self.left(held), self.num_nodes
         window = self.options.window
         while True:
             least = min(nodes, self.uses(window))
@@ -229,14 +223,14 @@ class OutcoreSizes:
                 return window, least
             if window == 1:
                 rows = PlanItem("rows of the largest mini-batch and its preparation", need)
-                Plan((*held, rows)).require(NAME, self.budget, FIX)
+                self.require([*held, rows], FIX)
             window -= 1
 
     def _group(self, held: list[PlanItem], least: int) -> int:
         """Return the mini-batches of a group: as many as leave `least` slots, the whole epoch where it fits."""
         batches = min(self.bounds.num_batches, _MOST_GROUP)
         wanted = min(self.options.group or batches, batches)
-        left = self._left(held)
+        left = self.left(held)
         if left is None or wanted == 1:
             return wanted
         # Saving a pass over the table is worth far more than the slots that a larger group's preparation takes.
@@ -260,7 +254,7 @@ class OutcoreSizes:
         if self._will_distribute(group):
             good = good_bytes(self.row, group, host // _PACKING_SHARE) + self._miss_bytes(group)
         slots = least if self.options.slots == "auto" else parse_bytes(self.options.slots, "slots") // self.row
-        spare = (self._left(held) or 0) - self._slots_bytes(max(least, slots)) - _PACKING_THREADS - 2 * PAGE
+        spare = (self.left(held) or 0) - self._slots_bytes(max(least, slots)) - _PACKING_THREADS - 2 * PAGE
         spare -= self._ahead(group)
         return max(floor, min(good, spare), max(self._phases(group)) - _PACKING_THREADS - self._ahead(group))
 
@@ -305,7 +299,7 @@ class OutcoreSizes:
             return sampling, 0
         planning = _native.SlotPlanner.bytes(slots=0, batches=group, accesses=uses, threads=self.threads)
         if self.options.replay:  # uses without pinned rows; each row's id and count
-            planning += 4 * uses + 16 * min(uses, self.workload.dataset.num_nodes)
+            planning += 4 * uses + 16 * min(uses, self.num_nodes)
         # While address lists are made, the ids of the misses are held, but each use's next use is freed.
         lists = max(40 * bounds.max_nodes, self._miss_bytes(group) - 4 * uses)
         return sampling + nodes, planning + nodes + lists + ahead
@@ -327,7 +321,7 @@ class OutcoreSizes:
         return max(1, slots - self.device_slots) * self.row + max(slots, self.device_slots + 1) * self._slot_bytes()
 
     def _slots(self, items: list[PlanItem], least: int) -> int:
-        nodes, left, each = self.workload.dataset.num_nodes, self._left(items), self.row + self._slot_bytes()
+        nodes, left, each = self.num_nodes, self.left(items), self.row + self._slot_bytes()
         least = max(least, self.device_slots + 1)
         if left is not None:
             left += self.device_slots * self.row - PAGE  # the device's slots take no host memory
@@ -341,6 +335,6 @@ class OutcoreSizes:
                     "change slots, or raise memory",
                 )
         if wanted < least:
-            Plan((*items, PlanItem("slots for rows", self._slots_bytes(least)))).require(NAME, self.budget, FIX)
+            self.require([*items, PlanItem("slots for rows", self._slots_bytes(least))], FIX)
             wanted = least  # fits within the page that was left for rounding up
         return max(1, min(wanted, max(least, nodes)))

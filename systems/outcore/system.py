@@ -61,7 +61,7 @@ class Outcore(SizedSystem):
 
     @cached_property
     def _sizes(self) -> OutcoreSizes:
-        return OutcoreSizes(self.workload, self.runtime, self.budget, self.options)
+        return OutcoreSizes(self)
 
     def prepare(self) -> None:
         """Open the files and allocate the slots; mini-batches are prepared within the epochs."""

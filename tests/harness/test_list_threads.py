@@ -45,7 +45,7 @@ def test_ginex_takes_eight_where_they_are_an_eighth_of_memory_at_most(tiny_datas
     def planned(host: int | None) -> int:
         with running("ginex", workload, budget=MemoryBudget(host), prepare=False, cores=2) as one:
             assert isinstance(one.options, GinexOptions)
-            return GinexSizes("ginex", workload, one.runtime, one.budget, one.options).list_threads
+            return GinexSizes(one).list_threads
 
     assert planned(None) == planned(256 * MIB) == 8
     assert planned(4 * MIB) == 1

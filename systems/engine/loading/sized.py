@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from systems.engine.io.topology import row_bytes
 from systems.engine.loading.pipeline import Channel, Pipeline
-from systems.interface import Batch, Options, Plan, System, auto
+from systems.interface import Batch, Options, Plan, PlanItem, System, auto
 from workloads.sampling.batch import SampledBatch
+from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.make import make_seed_plan
 
 Ids = npt.NDArray[np.int64]
@@ -41,10 +43,46 @@ class LoadingRun:
     pipe: Pipeline
 
 
+class Sizes:
+    """Sizes of a system's buffers; the class of each system plans them.
+
+    Attributes:
+        name: name of the system.
+        bounds: bounds of the workload's mini-batches.
+        row: bytes of a feature row.
+        sampling_only: whether a run only samples.
+        on_device: whether the training device has memory of its own.
+        plan: all buffers.
+    """
+
+    options: Any
+    plan: Plan
+
+    def __init__(self, system: System) -> None:
+        self.name, self.workload, self.runtime = system.info.name, system.workload, system.runtime
+        self.budget, self.options = system.budget, system.options
+        self.bounds, self.row = batch_bounds(self.workload), row_bytes(self.workload)
+        self.num_nodes = self.workload.dataset.num_nodes
+        self.sampling_only = self.runtime.stages == "sample"
+        self.on_device = self.runtime.accelerator.kind != "cpu"
+
+    def left(self, items: Sequence[PlanItem]) -> int | None:
+        """Return the bytes of the host budget beside these buffers, below 0 if they do not fit; None: unlimited."""
+        return None if self.budget.host is None else self.budget.host - Plan(tuple(items)).total("host")
+
+    def require(self, items: Sequence[PlanItem], fix: str) -> Plan:
+        """Return the plan of these buffers.
+
+        Raises:
+            BudgetError: they do not fit the budget; names the first that does not.
+        """
+        return Plan(tuple(items)).require(self.name, self.budget, fix)
+
+
 class SizedSystem(System):
     """System whose planner sizes every buffer: `_sizes`, with the `plan`."""
 
-    _sizes: Any
+    _sizes: Any  # a `Sizes`, or what else has a `plan`
 
     def plan(self) -> Plan:
         """Return all buffers, as the system's planner sizes them."""
