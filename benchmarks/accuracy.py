@@ -11,35 +11,19 @@ not faithful (`mariusgnn`, `…+pp`) is printed as it is.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _outcore import outcore
 
 from harness.records.record import COUNTED
 from systems.registry import load
 
-OUTCORE = [sys.executable, "-c", "from harness.cli import main; main()"]
 REFERENCE = "in-memory"
 TOLERANCE = 0.005
 ABOVE_MAJORITY = 0.2
-
-
-def outcore(root: Path, *arguments: str) -> dict[str, Any]:
-    environment = {**os.environ, "OUTCORE_DATA": str(root / "data"), "OUTCORE_RESULTS": str(root / "results")}
-    done = subprocess.run(
-        [*OUTCORE, *arguments, "--json"], env=environment, capture_output=True, text=True, check=False
-    )
-    if not done.stdout.strip():
-        sys.exit(f"outcore {' '.join(arguments)} printed nothing; stderr: {done.stderr[-2000:]}")
-    result: dict[str, Any] = json.loads(done.stdout)
-    if "error" in result:
-        sys.exit(f"outcore {' '.join(arguments)}: {result['error']['message']}")
-    return result
 
 
 def make(root: Path, graph: Path | None, expand: int) -> str:

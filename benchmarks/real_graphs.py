@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _outcore import outcore
 
 from harness.records.record import COUNTED
 
-OUTCORE = [sys.executable, "-c", "from harness.cli import main; main()"]
 GRAPHS = {
     "amazon": ("amazon-computers.npz", "npz", 80, "0.003"),
     "notredame": ("web-NotreDame.txt.gz", "snap", 4, "0.0125"),
@@ -49,19 +47,6 @@ RUN = [
     "1",
 ]
 SYSTEMS = [["pyg+"], ["gnndrive", "-o", "extractors=2"], ["in-memory"], ["in-memory", "--memory", "none"]]
-
-
-def outcore(root: Path, *arguments: str) -> dict[str, Any]:
-    environment = {**os.environ, "OUTCORE_DATA": str(root / "data"), "OUTCORE_RESULTS": str(root / "results")}
-    done = subprocess.run(
-        [*OUTCORE, *arguments, "--json"], env=environment, capture_output=True, text=True, check=False
-    )
-    if not done.stdout.strip():
-        sys.exit(f"outcore {' '.join(arguments)} printed nothing; stderr: {done.stderr[-2000:]}")
-    result: dict[str, Any] = json.loads(done.stdout)
-    if "error" in result:
-        sys.exit(f"outcore {' '.join(arguments)}: {result['error']['message']}")
-    return result
 
 
 def find(folder: Path, name: str) -> Path:

@@ -8,30 +8,16 @@ by the medians of their epochs. Prints what the tuner predicted beside what was 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+
+from _outcore import outcore
 
 SLACK = 1.05
 SPLITS = ("0", "25", "50", "75", "100")
-OUTCORE = [sys.executable, "-c", "from harness.cli import main; main()"]
-
-
-def outcore(root: Path, *arguments: str) -> dict[str, Any]:
-    environment = {**os.environ, "OUTCORE_DATA": str(root / "data"), "OUTCORE_RESULTS": str(root / "results")}
-    done = subprocess.run(
-        [*OUTCORE, *arguments, "--json"], env=environment, capture_output=True, text=True, check=False
-    )
-    if not done.stdout.strip():
-        sys.exit(f"outcore {' '.join(arguments)} printed nothing; stderr: {done.stderr[-2000:]}")
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
 
 
 def main() -> int:

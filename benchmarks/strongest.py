@@ -14,9 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -25,8 +23,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from _outcore import started
+
 SLACK = 1.10
-OUTCORE = [sys.executable, "-c", "from harness.cli import main; main()"]
 SHARES = ["1/16", "1/8", "1/4", "1/2", "1"]
 LIST_THREADS = [1, 2, 4, 8, 16]
 #: What each paper leaves open, the most telling option first. ginex: what its neighbour cache does not take keeps rows
@@ -87,10 +86,7 @@ class Found:
 
 
 def outcore(root: Path, *arguments: str) -> dict[str, Any]:
-    environment = {**os.environ, "OUTCORE_DATA": str(root / "data"), "OUTCORE_RESULTS": str(root / "results")}
-    done = subprocess.run(
-        [*OUTCORE, *arguments, "--json"], env=environment, capture_output=True, text=True, check=False
-    )
+    done = started(root, *arguments, "--json")
     if not done.stdout.strip():
         return {"status": "failed", "reason": done.stderr[-200:] or "nothing was printed"}
     result: dict[str, Any] = json.loads(done.stdout)

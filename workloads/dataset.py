@@ -97,7 +97,8 @@ class Dataset:
         `progress` is called with the part's name and the fraction of bytes read. Returns one sentence for each fault.
         """
         found: dict[Part, str] = {}
-        faults, done = [], 0
+        faults: list[str] = []
+        done = 0
         for part in PARTS:
             if progress:
                 progress(part, done / max(1, self.total_bytes))

@@ -28,14 +28,19 @@ class InputError(OutcoreError):
     kind = "input"
 
 
+def require(valid: object, message: str, fix: str = "") -> None:
+    """Raise InputError with `message` and `fix` unless an input is valid."""
+    if not valid:
+        raise InputError(message, fix)
+
+
 def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
     """Check that an option has one of its values.
 
     Raises:
         InputError: it has not; names the option, its value and its valid values.
     """
-    if value not in choices:
-        raise InputError(f"{option} is {value!r}", f"choose {', '.join(choices[:-1])} or {choices[-1]}")
+    require(value in choices, f"{option} is {value!r}", f"choose {', '.join(choices[:-1])} or {choices[-1]}")
 
 
 class DatasetError(OutcoreError):

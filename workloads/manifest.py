@@ -23,14 +23,11 @@ ALIGNMENT = 4096
 
 # Valid dtypes of each part; rank 1 for all but `features`.
 ALLOWED_DTYPES: Mapping[Part, tuple[str, ...]] = {
-    "indptr": ("int64",),
+    **dict.fromkeys(PARTS, ("int64",)),
     "indices": ("int32", "int64"),
     "features": ("float32", "float16"),
-    "labels": ("int64",),
-    "train": ("int64",),
-    "valid": ("int64",),
-    "test": ("int64",),
 }
+_MAKE_AGAIN = "make or import it again"
 
 
 class FileEntry(BaseModel):
@@ -108,7 +105,8 @@ class Manifest(BaseModel):
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise DatasetError(f"{folder} is not a dataset (it holds no {MANIFEST_NAME})", _SEE_LIST) from None
+            fault = f"{folder} is not a dataset (it holds no {MANIFEST_NAME})"
+            raise DatasetError(fault, "`outcore data list` shows what there is") from None
         except OSError as error:
             raise DatasetError(f"{path} cannot be read ({error.strerror})", "check its permissions") from None
         except ValueError as error:
@@ -143,7 +141,8 @@ class Manifest(BaseModel):
             if entry is None:
                 raise DatasetError(f"{path} lists no {part}", _MAKE_AGAIN)
             if entry.dtype not in ALLOWED_DTYPES[part]:
-                raise DatasetError(f"{path}: {part} has dtype {entry.dtype}, not {_either(part)}", _MAKE_AGAIN)
+                valid = " or ".join(ALLOWED_DTYPES[part])
+                raise DatasetError(f"{path}: {part} has dtype {entry.dtype}, not {valid}", _MAKE_AGAIN)
             rank_is_right = len(entry.shape) == (2 if part == "features" else 1)
             if not rank_is_right or entry.shape != shapes.get(part, entry.shape):
                 raise DatasetError(f"{path}: {part} has shape {entry.shape}, which its counts forbid", _MAKE_AGAIN)
@@ -152,11 +151,3 @@ class Manifest(BaseModel):
                 raise DatasetError(f"{path}: {part} has a size that its shape forbids", _MAKE_AGAIN)
         if self.files["features"].dtype != self.feature_dtype or self.files["indices"].dtype != self.index_dtype:
             raise DatasetError(f"{path}: feature_dtype or index_dtype differs from the files'", _MAKE_AGAIN)
-
-
-_SEE_LIST = "`outcore data list` shows what there is"
-_MAKE_AGAIN = "make or import it again"
-
-
-def _either(part: Part) -> str:
-    return " or ".join(ALLOWED_DTYPES[part])

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 from workloads.sampling.batch import Block
 from workloads.sparse import Graph, attend, edge_softmax, neighbourhood, relu_
 from workloads.workload import ModelSpec
@@ -158,16 +158,12 @@ class Model(nn.Module):
         """Compute the scores of the seed nodes, float32 [num_seeds, num_classes].
 
         Args:
-            table: float [slots, in_dim]; float16 rows are converted to float32 first.
-            blocks: one block a layer, input layer first.
-            rows: int64 [num_nodes], table row of each node; None: node i is row i.
+            table, rows, first_layer_aggregated: as for `Trainer.step`; float16 rows are converted to float32 first.
+            blocks: one block a layer, input layer first; from the second layer on where the first is aggregated.
             generator: generator of the dropout; None: no dropout (evaluation).
-            first_layer_aggregated: whether the rows, one for each node in order, hold the first layer's aggregates;
-                `blocks` then begin with the second layer's.
 
         Raises:
-            InputError: the number of blocks differs from the number of layers (one less with an aggregated first
-                layer).
+            InputError: the number of blocks is another one.
         """
         check_hops(len(self.layers), blocks, first_layer_aggregated)
         x = table
@@ -243,16 +239,12 @@ def first_layer_rows(
     The result is float32 [n, aggregated_width], summed in float64.
     GraphSAGE: [own row, mean over the neighbour list]; a repeated edge counts twice, an empty list gives 0. The first
     layer computes the same from a block with fan-out -1, so a `+pp` model equals the original model wherever its first
-    layer sees whole lists. GCN: the sum over the list and the node itself, weighted by `1 / sqrt(degree of source x
-    degree of node)`, where degrees are in-degrees in the whole graph plus one self-loop (an edge of a node to itself
-    counts as that loop). A GCN block counts degrees inside itself, where a source that is no destination has only its
-    loop; so both are equal where the block is the whole graph, and elsewhere the block approximates `+pp`.
+    layer sees whole lists. GCN: the sum over the list and the node itself, weighted as in `GcnLayer` with degrees of
+    the whole graph; equal to a block's where the block is the whole graph, else the block approximates `+pp`.
 
     Args:
         spec: model.
-        indptr: int64 [N + 1].
-        indices: [E].
-        features: [N, dim].
+        indptr, indices, features: the graph, [N + 1], [E] and [N, dim].
         nodes: int64 [n].
 
     Raises:
@@ -290,8 +282,7 @@ def make_model(spec: ModelSpec, in_dim: int, num_classes: int, seed: int = 0) ->
     Raises:
         InputError: the model is unknown, has no layer, or its heads do not divide its hidden width.
     """
-    if spec.layers < 1:
-        raise InputError(f"layers is {spec.layers}", "a model needs at least one")
+    require(spec.layers >= 1, f"layers is {spec.layers}", "a model needs at least one")
     generator = torch.Generator().manual_seed(seed)
     widths = layer_widths(spec, in_dim, num_classes)
     layers: list[Layer] = []

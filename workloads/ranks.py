@@ -40,7 +40,6 @@ class RankGroup:
         self.rank = rank
         self.world = world
         self._distributed = distributed
-        self._descriptors: list[int] = []
         backend = "gloo"
         if device is not None and device.type == "cuda":
             torch.cuda.set_device(device)
@@ -84,20 +83,16 @@ class RankGroup:
 
         The pages are charged to the cgroup of the run, once.
         """
-        place = None
+        handle = -1
         if self.rank == 0:
             handle = os.memfd_create("outcore-ranks", os.MFD_CLOEXEC)
             os.ftruncate(handle, max(1, nbytes))
-            self._descriptors.append(handle)
-            place = (os.getpid(), handle)
-        pid, number = self.gather(place)[0]
-        handle = number if self.rank == 0 else os.open(f"/proc/{pid}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)
-        mapping = mmap.mmap(handle, max(1, nbytes))
+        pid, number = self.gather((os.getpid(), handle))[0]
         if self.rank:
-            os.close(handle)
+            handle = os.open(f"/proc/{pid}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)
+        mapping = mmap.mmap(handle, max(1, nbytes))
         self.barrier()  # rank 0 keeps its handle until every rank has opened it
-        if self.rank == 0:
-            os.close(self._descriptors.pop())
+        os.close(handle)
         return np.frombuffer(mapping, dtype=np.uint8, count=nbytes)
 
     def close(self) -> None:

@@ -10,9 +10,9 @@ import torch
 from torch.nn import functional
 
 from workloads.accelerator import Accelerator
-from workloads.accelerators.cost import LayerShape, StepCost, step_cost
+from workloads.accelerators.cost import LayerShape, step_cost
 from workloads.accelerators.emulated import EmulatedAccelerator
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 from workloads.feature_table import SplitTable, Table
 from workloads.models import Model, aggregated_width, check_hops, layer_widths, make_model
 from workloads.ranks import RankGroup
@@ -46,9 +46,8 @@ class Adam:
         self._steps += 1
         size = self._learning_rate / (1 - beta1**self._steps)
         root = (1 - beta2**self._steps) ** 0.5
-        for parameter, gradient, mean, square in zip(
-            self._parameters, gradients, self._mean, self._square, strict=True
-        ):
+        state = zip(self._parameters, gradients, self._mean, self._square, strict=True)
+        for parameter, gradient, mean, square in state:
             mean.lerp_(gradient, 1 - beta1)
             square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
             parameter.addcdiv_(mean, (square.sqrt().div_(root)).add_(epsilon), value=-size)
@@ -62,8 +61,7 @@ class Trainer:
 
     Args:
         spec: model to train.
-        in_dim: width of a feature row.
-        num_classes: width of the output.
+        in_dim, num_classes: width of a feature row and of the output.
         accelerator: device of the training.
         seed: seed of the run, on which alone initial weights and dropout depend.
         group: ranks of the run, which take each step together with the mean of their gradients; None: one process.
@@ -134,10 +132,8 @@ class Trainer:
         Raises:
             InputError: on an emulated accelerator, which computes nothing.
         """
-        if self.model is None:
-            raise InputError(
-                f"{self.accelerator.name} computes nothing, so it has no accuracy", "use device cpu or cuda"
-            )
+        computes = self.model is not None
+        require(computes, f"{self.accelerator.name} computes nothing, so it has no accuracy", "use device cpu or cuda")
         correct = seen = 0
         for sampled, table, rows in batches:
             scores, labels = self._scores(sampled, table, rows, None)
@@ -164,15 +160,13 @@ class Trainer:
             InputError: the batch has another number of hops than the model layers.
         """
         check_hops(self.spec.layers, sampled.blocks, first_layer_aggregated)
-        widths = list(itertools.pairwise(self._widths))
-        shapes = []
+        sizes = [(block.num_src, block.num_dst, block.num_edges) for block in sampled.blocks]
         if first_layer_aggregated:
-            aggregated_width(self.spec, widths[0][0])  # rejects models that cannot aggregate beforehand
-            nodes = sampled.num_nodes
-            shapes.append(LayerShape(nodes, nodes, 0, *widths.pop(0), aggregated=True))
-        return shapes + [
-            LayerShape(block.num_src, block.num_dst, block.num_edges, in_dim, out_dim)
-            for block, (in_dim, out_dim) in zip(sampled.blocks, widths, strict=True)
+            aggregated_width(self.spec, self._widths[0])  # rejects models that cannot aggregate beforehand
+            sizes.insert(0, (sampled.num_nodes, sampled.num_nodes, 0))
+        return [
+            LayerShape(*size, *widths, aggregated=first_layer_aggregated and layer == 0)
+            for layer, (size, widths) in enumerate(zip(sizes, itertools.pairwise(self._widths), strict=True))
         ]
 
     def _modelled(
@@ -185,9 +179,9 @@ class Trainer:
     ) -> tuple[float, float]:
         """Return the modelled seconds of the step, and the part of them in which it reads host memory over the bus."""
         layers = self.layer_shapes(sampled, first_layer_aggregated)
-        cost: StepCost = step_cost(accelerator.profile, self.spec, layers)
+        seconds = step_cost(accelerator.profile, self.spec, layers).total
         if table is None:
-            return cost.total, 0.0
+            return seconds, 0.0
         count = sampled.num_nodes
         if isinstance(table, SplitTable):
             cut = table.device.shape[0]
@@ -198,7 +192,7 @@ class Trainer:
         else:
             on_device, by_zero_copy = 0, count
         own, bus = accelerator.read_seconds(on_device, by_zero_copy, table.shape[1] * table.dtype.itemsize)
-        return cost.total + own + bus, bus
+        return seconds + own + bus, bus
 
     def _scores(
         self,
@@ -212,10 +206,8 @@ class Trainer:
             raise InputError("a batch without features cannot be trained on", "run with --stages all")
         device = self.accelerator.torch_device
         if isinstance(table, SplitTable):
-            table, rows = (
-                self.accelerator.gather(table, torch.arange(sampled.num_nodes) if rows is None else rows),
-                None,
-            )
+            chosen = torch.arange(sampled.num_nodes) if rows is None else rows
+            table, rows = self.accelerator.gather(table, chosen), None
         if rows is not None:
             rows = rows.to(device, non_blocking=True)
         if first_layer_aggregated:

@@ -47,9 +47,9 @@ def calibrate(
     out: Annotated[Path | None, typer.Option(help="file to write; NAME.toml here without it")] = None,
 ) -> None:
     """Measure every coefficient on a CUDA device and write them as a profile for `--device emulated:FILE.toml`."""
+    from workloads.accelerators.calibrate import calibrate as measure
+    from workloads.accelerators.calibrate import to_toml
     from workloads.accelerators.make import make_accelerator
-    from workloads.calibrate import calibrate as measure
-    from workloads.calibrate import to_toml
     from workloads.errors import InputError
 
     if not device.startswith("cuda"):

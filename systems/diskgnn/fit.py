@@ -8,7 +8,7 @@ from typing import Any
 from systems.diskgnn.planner import FIX, NAME, DiskGnnSizes
 from systems.diskgnn.ranking import MissCurve
 from systems.diskgnn.structure import Levels
-from systems.engine.io.direct_files import padded
+from workloads.direct_files import padded
 from workloads.errors import BudgetError
 
 _ROUNDS = 4

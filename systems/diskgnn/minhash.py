@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.io.arrays import Array, as_ids
-from systems.engine.io.direct_files import padded
 from systems.engine.io.reader import Granularity, ReadStats
+from workloads.direct_files import padded
 
 
 def minhash_order(lists: Sequence[Array], *, hashes: int = 2, seed: int) -> NDArray[np.int64]:

@@ -11,7 +11,6 @@ from typing import Any
 from systems.diskgnn.layout import segment_bytes
 from systems.diskgnn.options import DiskGnnOptions
 from systems.diskgnn.ranking import AccessCounts
-from systems.engine.io.direct_files import padded
 from systems.engine.io.reader import RowReader
 from systems.engine.io.topology import device_bytes, indptr_item, map_item
 from systems.engine.loading.sized import Sizes
@@ -19,6 +18,7 @@ from systems.engine.store.batch_store import BatchWriter
 from systems.engine.store.packed_store import PackedWriter, slot_rows
 from systems.interface import MemoryBudget, Plan, PlanItem, System
 from workloads.accelerator import NO_ROWS
+from workloads.direct_files import padded
 from workloads.errors import BudgetError
 from workloads.units import format_bytes, parse_bytes
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.io.direct_files import padded
 from systems.engine.io.memory import aligned_empty
 from systems.engine.rank.ranking import top
+from workloads.direct_files import padded
 
 Ids = npt.NDArray[np.int64]
 Slots = npt.NDArray[np.int32]

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from systems.diskgnn.layout import ColdSamples, Placement, Shape, segments
 from systems.diskgnn.ranking import Ids
-from systems.engine.io.direct_files import padded
 from systems.engine.io.reader import ReadStats
+from workloads.direct_files import padded
 from workloads.errors import BudgetError
 from workloads.units import format_bytes
 

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from systems.engine.cache.changeset import Changeset, copy_rows
-from systems.engine.io.direct_files import padded
 from systems.engine.io.memory import aligned_empty, madvise
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
@@ -27,6 +26,7 @@ from systems.ginex.planner import LOADED, GinexSizes
 from systems.ginex.policy import Piece, Policy
 from systems.ginex.superbatch import Superbatch
 from systems.interface import Batch, StageClock
+from workloads.direct_files import padded
 from workloads.sampling.batch import SampledBatch
 from workloads.workload import Workload
 

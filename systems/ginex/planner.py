@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from systems.engine.cache.changeset import ChangesetPlan
 from systems.engine.cache.neighbour_cache import NeighbourCachePlan, building_bytes, plan_neighbour_cache
-from systems.engine.io.direct_files import padded
 from systems.engine.io.row_reads import feature_reader_bytes
 from systems.engine.io.topology import indptr_item, list_threads_bytes, map_item, sampling_items
 from systems.engine.loading.gather_loader import Tables, plan_tables
@@ -18,6 +17,7 @@ from systems.engine.loading.sized import Sizes
 from systems.engine.store.batch_store import BatchWriter
 from systems.ginex.options import GinexOptions
 from systems.interface import PlanItem, System
+from workloads.direct_files import padded
 from workloads.errors import BudgetError
 from workloads.sampling.bounds import Bounds, largest_batch
 from workloads.units import format_bytes, parse_bytes

@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import fields, replace
 
-from systems.engine.io.direct_files import padded
 from systems.engine.io.row_reads import feature_reader_bytes
 from systems.engine.io.topology import indptr_item, map_item, sampling_items
 from systems.engine.loading.sized import Sizes
@@ -19,6 +18,7 @@ from systems.gnndrive.options import GnnDriveOptions
 from systems.gnndrive.shared_staging import SharedStaging
 from systems.interface import Plan, PlanItem, Runtime, System, Tier
 from workloads.accelerator import NO_ROWS
+from workloads.direct_files import padded
 from workloads.errors import BudgetError
 from workloads.sampling.bounds import Bounds
 from workloads.units import format_bytes, parse_bytes

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from systems import _native
 from systems.engine.io.arrays import as_rows
-from systems.engine.io.direct_files import PAGE, io_failed, padded
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.ordered_stream import (
     OrderedReads,
@@ -32,6 +31,7 @@ from systems.engine.io.ordered_stream import (
 from systems.interface import Progress, silent
 from systems.mariusgnn import partitioned
 from systems.mariusgnn.partitioned import FEATURES, SECTOR, TOPOLOGY, Bytes, Ids, Layout, runs, told
+from workloads.direct_files import PAGE, io_failed, padded
 from workloads.errors import DatasetError
 from workloads.workload import Workload
 

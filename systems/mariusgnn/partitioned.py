@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from systems import _native
-from systems.engine.io.direct_files import PAGE, padded
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.ordered_stream import edge_runs
 from systems.engine.io.reader import RowReader
 from systems.engine.io.topology import row_bytes
 from workloads.dataset import Part
+from workloads.direct_files import PAGE, padded
 from workloads.errors import DatasetError, InputError
 from workloads.workload import Workload
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from systems import _native
-from systems.engine.io.direct_files import arrived, padded, range_queue
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.reader import Mode, ReadStats
+from systems.engine.io.reader import Mode, ReadStats, arrived, range_queue
+from workloads.direct_files import padded
 
 Ids = npt.NDArray[np.int64]
 _ITEM = 8

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from systems import _native
-from systems.engine.io.direct_files import PAGE
 from systems.engine.io.reader import RowReader
 from systems.engine.io.topology import device_bytes, indptr_item
 from systems.engine.loading.sized import Sizes
@@ -21,6 +20,7 @@ from systems.outcore.distribute import good_bytes, least_bytes
 from systems.outcore.options import OutcoreOptions
 from systems.outcore.sampling import ExternalSampler, in_flight
 from workloads.accelerator import NO_ROWS
+from workloads.direct_files import PAGE
 from workloads.errors import BudgetError
 from workloads.sampling.bounds import largest_batch
 from workloads.units import format_bytes, parse_bytes

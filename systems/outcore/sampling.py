@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from systems import _native
-from systems.engine.io.direct_files import PAGE, io_failed
 from systems.engine.io.reader import Mode, ReadStats
 from systems.engine.store.batch_store import BatchWriter
 from systems.interface import DiskProfile
 from systems.outcore.labels import LabelReader
+from workloads.direct_files import PAGE, io_failed
 from workloads.errors import DatasetError, InputError
 from workloads.sampling.bounds import Bounds
 from workloads.sampling.listing import find

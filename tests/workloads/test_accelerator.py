@@ -165,7 +165,7 @@ def test_the_pools_pages_belong_to_its_maker() -> None:
     """All pages are there before a worker touches one: attaching and writing allocates nothing more."""
     name = f"test-{os.getpid()}-{time.monotonic_ns()}"
     with DevicePool.create(2 * MIB, name) as pool:
-        assert os.fstat(pool._descriptor).st_blocks * 512 >= 2 * MIB
+        assert os.fstat(pool.descriptor).st_blocks * 512 >= 2 * MIB
 
 
 def test_a_pool_larger_than_free_memory_is_refused_before_a_page_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from workloads.accelerators.calibrate import CalibrationSize, _beyond, calibrate, to_toml
 from workloads.accelerators.make import make_accelerator
 from workloads.accelerators.profile import Profile, load_profile
-from workloads.calibrate import CalibrationSize, _beyond, calibrate, to_toml
 from workloads.errors import HostError
 
 SMALL = CalibrationSize(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.workloads.topology_sink import FileSink, as_matrix, base_of, generate, lists_ascend
 from workloads import _native
-from workloads.errors import BudgetError, InputError
+from workloads.errors import BudgetError, DataIOError, InputError
 from workloads.kronecker import GenerateSpec, plan_topology
 from workloads.kronecker.fractal import keep_matrix
 from workloads.kronecker.rmat import rmat_base
@@ -241,7 +241,10 @@ def test_a_full_disk_raises_and_leaves_no_thread(tmp_path: Path) -> None:
             return Path("/dev/full"), 4096
 
     before = threading.active_count()
-    with pytest.raises(OSError, match="No space left"), PartWriter(Full(tmp_path), "indices", "int32", 10**7) as writer:
+    with (
+        pytest.raises(DataIOError, match="No space left"),
+        PartWriter(Full(tmp_path), "indices", "int32", 10**7) as writer,
+    ):
         for _ in range(10):
             writer.write(np.zeros(10**6, dtype=np.int32))
     assert threading.active_count() == before

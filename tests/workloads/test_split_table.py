@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from tests.workloads.test_sampling import GRAPH
+from workloads.accelerators.cuda import gather_split
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.accelerators.make import make_accelerator
 from workloads.accelerators.profile import load_profile
-from workloads.accelerators.zero_copy import gather_split
 from workloads.errors import InputError
 from workloads.feature_table import SplitTable, batch_feature_digest
 from workloads.sampling.batch import SampledBatch

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import workloads.making.splits as splits
+import workloads.making.node_data as splits
 from workloads.errors import InputError
-from workloads.making.splits import check_fractions, draw_splits
+from workloads.making.node_data import check_fractions, draw_splits
 
 
 @given(

@@ -48,10 +48,9 @@ def step_cost(profile: Profile, spec: ModelSpec, layers: Sequence[LayerShape]) -
 
     The input layer needs no gradient of its input, which saves one pass over its edges and one product.
     """
-    passes_over_edges = 0.0
-    flops = 0.0
+    passes_over_edges = flops = 0.0
     for number, layer in enumerate(layers):
-        back = 0 if number == 0 else 1
+        back = int(number > 0)
         weights = layer.in_dim * layer.out_dim
         if layer.aggregated:
             products = 2 if spec.name == "sage" else 1

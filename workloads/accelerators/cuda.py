@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
+from functools import cache
 from typing import Any
 
 import torch
 
 from workloads.accelerator import Accelerator, Event, Kind, aligned_host_tensor
+from workloads.accelerators.pool import no_room
 from workloads.errors import BudgetError, HostError
-from workloads.feature_table import SplitTable, Table
+from workloads.feature_table import SplitTable, Table, gather_parts
 from workloads.units import format_bytes
+
+# Most columns that a program copies at once: a warp's 32 loads of 16 bytes are 512 bytes.
+_MAX_COLUMNS = 1024
 
 
 class CudaEvent(Event):
@@ -60,11 +65,7 @@ class CudaAccelerator(Accelerator):
             assert self.memory_bytes is not None
             left = self.memory_bytes - self._used_bytes
             if nbytes > left:
-                raise BudgetError(
-                    f"device memory: a table needs {format_bytes(nbytes)}, {format_bytes(left)} is left of "
-                    f"{format_bytes(self.memory_bytes)}",
-                    "lower the device cache or raise --device-memory",
-                )
+                raise no_room(nbytes, left, self.memory_bytes)
             try:
                 table = torch.empty(rows, dim, dtype=dtype, device=self.torch_device)
             except torch.cuda.OutOfMemoryError as error:
@@ -121,8 +122,6 @@ class CudaAccelerator(Accelerator):
     def gather(self, table: Table, rows: torch.Tensor) -> torch.Tensor:
         """Gather `table[rows]` on the current stream."""
         if isinstance(table, SplitTable):
-            from workloads.accelerators.zero_copy import gather_split
-
             return gather_split(table.device, self.map_host(table.host), rows)
         return torch.index_select(table, 0, rows.to(self.torch_device, non_blocking=True))
 
@@ -142,8 +141,8 @@ class CudaAccelerator(Accelerator):
         self._copy_stream.synchronize()
         with self._lock:
             pinned, self._pinned = self._pinned, []
+        runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
         for buffer in pinned:
-            runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
             runtime.cudaHostUnregister(buffer.data_ptr())
 
 
@@ -160,3 +159,37 @@ class _Mapped:
             "strides": None,
             "version": 2,
         }
+
+
+def gather_split(device_rows: torch.Tensor, host_rows: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Gather rows of a split table: row r is `device_rows[r]`, or `host_rows[r - len(device_rows)]` past its end.
+
+    The host part is pinned and mapped, so the device's own loads fetch it over the bus row by row (zero-copy; data
+    tiering, section 4). With Triton one kernel reads both parts, each row by whole, aligned, consecutive loads; without
+    it torch's `index_select` runs once for each part.
+
+    `device_rows` is [d, dim] in device memory (d may be 0), `host_rows` [h, dim] mapped by `CudaAccelerator.map_host`,
+    and `rows` int64 [n] on the host. Returns [n, dim] in device memory, on the current stream.
+    """
+    kernel = _kernel() if host_rows.is_cuda else None
+    dim = host_rows.shape[1]
+    out = torch.empty(rows.shape[0], dim, dtype=host_rows.dtype, device=host_rows.device)
+    if kernel is None:
+        gather_parts(device_rows, host_rows, rows, out)
+    elif out.numel():
+        there = rows.to(host_rows.device, non_blocking=True)
+        columns = min(_MAX_COLUMNS, 1 << (dim - 1).bit_length())
+        kernel[(rows.shape[0], -(-dim // columns))](
+            device_rows, host_rows, there, out, device_rows.shape[0], dim, columns
+        )
+    return out
+
+
+@cache
+def _kernel() -> Any:
+    """Import the Triton kernel on first use, which takes a second and 100 MB; None without Triton."""
+    try:
+        from workloads.accelerators.triton_gather import gather_kernel
+    except ImportError:
+        return None
+    return gather_kernel

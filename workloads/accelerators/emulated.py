@@ -18,10 +18,7 @@ from workloads.errors import InputError
 
 
 class EmulatedAccelerator(CpuAccelerator):
-    """A device made of a profile, a pool of shared memory and two lanes.
-
-    It gathers rows for real; the modelled time of that is part of the training step's.
-    """
+    """A device made of a profile, a pool of shared memory and two lanes; a gather's time is part of a step's."""
 
     def __init__(
         self, profile: Profile, memory_bytes: int | None = None, pool: DevicePool | None = None, *, touch: bool = True

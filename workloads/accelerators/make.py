@@ -20,7 +20,7 @@ def make_accelerator(
         name: `cpu`, `cuda` (or `cuda:1`), `emulated:<profile>`.
         memory_bytes: capacity of the device tier; None: all free memory (`cuda`), size of the pool (`emulated`).
         pool: shared memory that stands for an emulated device's memory; None: a private pool is made.
-        touch: whether to allocate all pages of the private pool at once, as a measurement needs.
+        touch: as for `DevicePool.create`, of the private pool.
 
     Raises:
         InputError: the device or profile is unknown, or `memory_bytes` does not go with the device.

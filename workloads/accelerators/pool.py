@@ -25,13 +25,13 @@ _ALIGNMENT = 4096
 class DevicePool:
     """Memory of one emulated device: `nbytes` under a `name`, unique on the host, by which `attach` finds it.
 
-    The allocator lives in the attached process: one pool, one worker.
+    The allocator lives in the attached process: one pool, one worker. `descriptor` is the memory file's, to pass on.
     """
 
     def __init__(self, descriptor: int, name: str) -> None:
         self.name = name
         self.nbytes = os.fstat(descriptor).st_size
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         self._memory: mmap.mmap | None = mmap.mmap(descriptor, self.nbytes) if self.nbytes else None
         self._base = torch.frombuffer(self._memory, dtype=torch.uint8, count=1).data_ptr() if self._memory else 0
         self._lock = threading.Lock()
@@ -102,12 +102,7 @@ class DevicePool:
                     break
                 place = -(-(offset + used) // _ALIGNMENT) * _ALIGNMENT
             if nbytes > self.nbytes - place:
-                taken = sum(self._used.values())
-                raise BudgetError(
-                    f"device memory: a table needs {format_bytes(nbytes)}, {format_bytes(self.nbytes - taken)} is left "
-                    f"of {format_bytes(self.nbytes)}",
-                    "lower the device cache or raise --device-memory",
-                )
+                raise no_room(nbytes, self.nbytes - sum(self._used.values()), self.nbytes)
             if nbytes == 0 or memory is None:
                 return torch.empty(0, dtype=torch.uint8)
             self._used[place] = nbytes
@@ -138,11 +133,6 @@ class DevicePool:
         return offset if 0 <= offset < self.nbytes else None
 
     @property
-    def descriptor(self) -> int:
-        """File descriptor of the memory file, to pass to another process."""
-        return self._descriptor
-
-    @property
     def used_bytes(self) -> int:
         """Bytes allocated now."""
         with self._lock:
@@ -150,10 +140,10 @@ class DevicePool:
 
     def close(self) -> None:
         """Close the pool; its memory is freed once no process holds it."""
-        if self._descriptor < 0:
+        if self.descriptor < 0:
             return
-        os.close(self._descriptor)
-        self._descriptor = -1
+        os.close(self.descriptor)
+        self.descriptor = -1
         memory, self._memory = self._memory, None
         if memory is not None:
             with suppress(BufferError):  # tensors still use the mapping, which ends with the last of them
@@ -166,9 +156,17 @@ class DevicePool:
         self.close()
 
     def _open_memory(self) -> mmap.mmap | None:
-        if self._descriptor < 0:
+        if self.descriptor < 0:
             raise ValueError("the device pool is closed")
         return self._memory
+
+
+def no_room(nbytes: int, left: int, total: int) -> BudgetError:
+    """Return the error of a table of `nbytes` for which a device tier of `total` bytes has `left`."""
+    return BudgetError(
+        f"device memory: a table needs {format_bytes(nbytes)}, {format_bytes(left)} is left of {format_bytes(total)}",
+        "lower the device cache or raise --device-memory",
+    )
 
 
 def _handed_over(path: Path) -> int:

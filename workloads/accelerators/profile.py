@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 
 _FOLDER = Path(__file__).parent
 
@@ -131,8 +131,7 @@ def load_profile(name: str) -> Profile:
         InputError: the profile is unknown, or its file breaks the format.
     """
     path = Path(name) if name.endswith(".toml") else _FOLDER / f"{name}.toml"
-    if not path.is_file():
-        raise InputError(f"no accelerator profile {name!r}", f"use one of {', '.join(profile_names())}")
+    require(path.is_file(), f"no accelerator profile {name!r}", f"use one of {', '.join(profile_names())}")
     try:
         data: dict[str, Any] = tomllib.loads(path.read_text())
         return Profile.model_validate(data)

@@ -1,4 +1,4 @@
-"""Triton kernel of `zero_copy`: one pass over a split table. Imported only where Triton is installed."""
+"""Triton kernel of `cuda.gather_split`: one pass over a split table. Imported only where Triton is installed."""
 
 # mypy: ignore-errors
 from __future__ import annotations

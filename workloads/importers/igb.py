@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from workloads.errors import DatasetError, InputError
+from workloads.errors import DatasetError, InputError, require
 from workloads.importers.source import (
     GraphSource,
     ImportOptions,
     clean_labels,
     edge_array_source,
+    folders,
     load_array,
     reading,
     table_source,
@@ -76,15 +77,13 @@ def _labelled_note(counts: dict[str, int], whose: str) -> str:
 
 
 def _find(path: Path) -> Path:
-    candidates = [path, *sorted(child for child in path.iterdir() if child.is_dir())] if path.is_dir() else []
-    found = [folder for folder in candidates if (folder / "processed" / "paper").is_dir()]
-    if path.is_dir() and (path / "paper").is_dir():
+    if (path / "paper").is_dir():
         return path
+    found = [folder for folder in folders(path) if (folder / "processed" / "paper").is_dir()]
     if len(found) > 1:
         names = ", ".join(folder.name for folder in found)
         raise InputError(f"{path} holds several sizes ({names})", "give the folder of one of them")
-    if not found:
-        raise InputError(f"{path} is not an IGB folder (it holds no processed/paper)", "give the folder of one size")
+    require(found, f"{path} is not an IGB folder (it holds no processed/paper)", "give the folder of one size")
     return found[0] / "processed"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 from workloads.importers.source import (
     EDGES_A_CHUNK,
     EdgeChunk,
@@ -98,6 +98,5 @@ def _csr(arrays: dict[str, npt.NDArray[Any]], name: str, path: Path) -> sp.csr_m
         and bool((np.diff(indptr) >= 0).all())
         and (indices.shape[0] == 0 or (int(indices.min()) >= 0 and int(indices.max()) < columns))
     )
-    if not sound:
-        raise InputError(f"{path}: the arrays {name}_* do not make a {rows} x {columns} matrix", "download it again")
+    require(sound, f"{path}: the arrays {name}_* do not make a {rows} x {columns} matrix", "download it again")
     return sp.csr_matrix((data, indices, indptr), shape=(rows, columns))

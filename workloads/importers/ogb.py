@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from workloads.errors import InputError
+from workloads.errors import DatasetError, InputError, require
 from workloads.importers.source import (
     EDGES_A_CHUNK,
     EdgeChunk,
@@ -20,11 +21,11 @@ from workloads.importers.source import (
     clean_labels,
     edge_array_source,
     feature_source,
+    folders,
     load_array,
     reading,
     table_source,
 )
-from workloads.importers.torchfile import load_splits
 from workloads.importers.zipstream import NpzMember, member_names
 
 # Datasets whose stored edges stand for both directions, from OGB's own list: the folder does not say so.
@@ -44,8 +45,7 @@ def open_ogb(path: Path, options: ImportOptions) -> GraphSource:
         DatasetError: files are missing, truncated or corrupted.
         InputError: the layout is none of these, or the task is not node classification on one graph.
     """
-    folders = [path, *sorted(child for child in path.iterdir() if child.is_dir())] if path.is_dir() else []
-    for folder in folders:
+    for folder in folders(path):
         if (folder / "raw" / "edge.csv.gz").is_file():
             return _text_layout(folder, options)
         if (folder / "raw" / "data.npz").is_file():
@@ -64,8 +64,7 @@ def _text_layout(folder: Path, options: ImportOptions) -> GraphSource:
 
     def edges() -> Iterator[EdgeChunk]:
         for frame in _frames(raw / "edge.csv.gz", EDGES_A_CHUNK, np.int64):
-            if frame.shape[1] != 2:
-                raise InputError(f"{raw / 'edge.csv.gz'} has {frame.shape[1]} columns, not 2")
+            require(frame.shape[1] == 2, f"{raw / 'edge.csv.gz'} has {frame.shape[1]} columns, not 2")
             yield frame[:, 0], frame[:, 1]
 
     features, feature_file = None, raw / "node-feat.csv.gz"
@@ -113,7 +112,7 @@ def _lsc_layout(folder: Path) -> GraphSource:
     labels, num_classes = clean_labels(load_array(label_file, "labels"), features.num_rows, str(label_file))
     edge_index = load_array(processed / _CITES / "edge_index.npy", "edges")
     edges = edge_array_source(edge_index, "edge_index.npy", columns=False)
-    splits = load_splits(folder / "split_dict.pt")
+    splits = _load_splits(folder / "split_dict.pt")
     notes = ["papers and citations only; authors and institutions are left out"]
     return GraphSource(features.num_rows, edges, features, labels, num_classes, splits, False, notes)
 
@@ -130,10 +129,9 @@ def _splits(folder: Path) -> tuple[dict[str, IntArray] | None, list[str]]:
     schemes = sorted(child for child in (folder / "split").glob("*") if child.is_dir())
     if not schemes:
         return None, []
-    if len(schemes) > 1:
-        raise InputError(f"{folder / 'split'} holds {len(schemes)} split schemes", "leave one of them there")
+    require(len(schemes) <= 1, f"{folder / 'split'} holds {len(schemes)} split schemes", "leave one of them there")
     if (schemes[0] / "split_dict.pt").is_file():
-        return load_splits(schemes[0] / "split_dict.pt"), [f"split {schemes[0].name}"]
+        return _load_splits(schemes[0] / "split_dict.pt"), [f"split {schemes[0].name}"]
     splits = {
         part: _csv(schemes[0] / f"{part}.csv.gz").reshape(-1).astype(np.int64) for part in ("train", "valid", "test")
     }
@@ -155,3 +153,35 @@ def _csv(path: Path) -> npt.NDArray[Any]:
     """Read a small table of numbers as float64 (NaN where a cell is empty)."""
     parts = list(_frames(path, 1 << 20, np.float64))
     return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _array_types() -> list[Any]:
+    """List the types of pickled integer arrays: torch's list of harmless types lacks numpy's."""
+    rebuild = np._core.multiarray._reconstruct  # type: ignore[attr-defined]
+    numbers = [type(np.dtype(name)) for name in ("int64", "int32", "uint32", "uint64")]
+    return [rebuild, (rebuild, "numpy.core.multiarray._reconstruct"), np.ndarray, np.dtype, *numbers]
+
+
+def _load_splits(path: Path) -> dict[str, npt.NDArray[np.int64]]:
+    """Load the `train`, `valid` and `test` ids of a `split_dict.pt`, without running code from the file.
+
+    OGB-LSC names its test ids `test`, later releases `test-whole`, or `test-dev` and `test-challenge`.
+    """
+    import torch  # late: it takes seconds and 200 MB, and other importers do without
+
+    damage = (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError)
+    with reading(path, "cannot be read safely", damage), torch.serialization.safe_globals(_array_types()):
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(content, dict):
+        raise DatasetError(f"{path} holds no dictionary of splits", "download it again")
+    parts: dict[str, list[str]] = {"train": ["train"], "valid": ["valid"], "test": []}
+    for names in (["test"], ["test-whole"], ["test-dev", "test-challenge"]):
+        if all(name in content for name in names):
+            parts["test"] = names
+            break
+    splits = {}
+    for part, names in parts.items():
+        if not names or any(name not in content for name in names):
+            raise DatasetError(f"{path} holds no {part} ids", "download it again")
+        splits[part] = np.concatenate([np.asarray(content[name]).reshape(-1) for name in names]).astype(np.int64)
+    return splits

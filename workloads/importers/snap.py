@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, GraphSource, ImportOptions, reading
 from workloads.npyfile import write_all
 
@@ -95,8 +95,7 @@ def _parse(path: Path, binary: Path, options: ImportOptions) -> int:
                 raise InputError(
                     f"{path}, line {line[0]}: {line[1]!r} is not an edge", "write two ids a line"
                 ) from None
-    if count == 0:
-        raise InputError(f"{path} holds no edge", "write two ids a line")
+    require(count != 0, f"{path} holds no edge", "write two ids a line")
     return largest
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from workloads.errors import DatasetError, InputError
+from workloads.errors import DatasetError, InputError, require
 
 EdgeChunk = tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]
 """Source ids and destination ids of some edges, of equal length."""
@@ -80,6 +80,11 @@ class ImportOptions:
     classes: int = 0
     labelled: str = "author"
     progress: Callable[[str, float], None] = lambda stage, fraction: None
+
+
+def folders(path: Path) -> list[Path]:
+    """Return the folder `path` and those in it; none if it is a file."""
+    return [path, *sorted(child for child in path.iterdir() if child.is_dir())] if path.is_dir() else []
 
 
 @contextmanager
@@ -174,10 +179,8 @@ def clean_labels(values: npt.NDArray[Any], num_nodes: int, what: str) -> tuple[I
     if flat.ndim == 2 and flat.shape[1] != 1:
         raise InputError(f"{what} has {flat.shape[1]} columns of labels", "only one label a node is supported")
     flat = flat.reshape(-1)
-    if flat.shape[0] != num_nodes:
-        raise InputError(f"{what} has {flat.shape[0]} labels for {num_nodes} nodes")
-    if flat.dtype.kind not in "fiu":
-        raise InputError(f"{what} holds {flat.dtype}, not class numbers")
+    require(flat.shape[0] == num_nodes, f"{what} has {flat.shape[0]} labels for {num_nodes} nodes")
+    require(flat.dtype.kind in "fiu", f"{what} holds {flat.dtype}, not class numbers")
     if flat.dtype.kind == "f":
         known = np.isfinite(flat) & (flat >= 0)
         if not np.array_equal(flat[known], np.floor(flat[known])):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads import _native
-from workloads.errors import InputError
+from workloads.errors import require
 from workloads.kronecker.spec import Int64
 from workloads.mapped import small_maps
 
@@ -45,25 +45,21 @@ class FeatureSource:
             num_nodes: N.
             centres: float32 [G, D].
             group: gives the groups of node ids, int64 [n], each below G.
-            dtype: float32 or float16.
-            seed: 0 to 2^64 - 1.
-            noise: factor of the noise.
+            dtype, seed, noise: float32 or float16, 0 to 2^64 - 1, and factor of the noise.
             threads: number of threads that fill rows.
         """
         self.num_nodes, self.dim, self.dtype = num_nodes, int(centres.shape[1]), np.dtype(dtype)
-        if self.dtype not in (np.float32, np.float16):
-            raise InputError(f"features cannot be {self.dtype}", "use float32 or float16")
+        require(self.dtype in (np.float32, np.float16), f"features cannot be {self.dtype}", "use float32 or float16")
         self._centres = np.ascontiguousarray(centres, dtype=np.float32)
         self._group, self._seed, self._noise, self._threads = group, seed, noise, max(1, threads)
 
     @classmethod
     def of_classes(cls, labels: Int64, num_classes: int, dim: int, **options: Any) -> FeatureSource:
-        """Make rows of class centres plus noise; a node without label (negative) gets noise alone.
+        """Make rows [N, dim] of class centres plus noise; a node without label (negative) gets noise alone.
 
         Args:
             labels: int64 [N].
-            num_classes: number of classes.
-            dim: D.
+            num_classes, dim: numbers of classes and of columns.
             options: `dtype`, `seed`, `threads`.
         """
         centres = class_centres(num_classes, dim, int(options.get("seed", 0)))
@@ -77,13 +73,12 @@ class FeatureSource:
 
     @classmethod
     def of_base(cls, base_features: Any, num_nodes: int, dim: int, **options: Any) -> FeatureSource:
-        """Make rows of base rows plus a little noise; node v is a copy of base node `v % base nodes`.
+        """Make rows [num_nodes, dim] of base rows plus a little noise; node v is a copy of base node `v % base nodes`.
 
         Args:
             base_features: [B, D0], dense or scipy sparse; where D0 differs from `dim`, projected by a random matrix of
                 signs, then scaled to a standard deviation of 1 over all entries.
-            num_nodes: N.
-            dim: D.
+            num_nodes, dim: numbers of rows and of columns.
             options: `dtype`, `seed`, `threads`.
         """
         table = projected(base_features, dim, int(options.get("seed", 0)))
@@ -122,8 +117,7 @@ def community_labels(indptr: Int64, indices: npt.NDArray[Any], num_classes: int,
     capacity, in ten passes over the edges (linear deterministic greedy, restreamed). Takes 12 N bytes.
 
     Args:
-        indptr: int64 [N + 1].
-        indices: int32 or int64 [E], may be memory-mapped.
+        indptr, indices: in-neighbours of the graph, may be memory-mapped.
         num_classes: number of communities.
         seed: seed of the stream's order.
     """

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import numpy as np
-import numpy.typing as npt
 
 from workloads import _native
-from workloads.errors import InputError
-from workloads.kronecker.spec import DEFAULT_MEAN_DEGREE, BaseGraph, GenerateSpec, Progress, TopologyPlan, TopologySink
+from workloads.errors import InputError, require
+from workloads.kronecker.spec import (
+    DEFAULT_MEAN_DEGREE,
+    BaseGraph,
+    GenerateSpec,
+    Int64,
+    Progress,
+    TopologyPlan,
+    TopologySink,
+)
 from workloads.kronecker.stream import STREAM_BYTES, PartWriter
 
 
@@ -21,12 +30,10 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
         InputError: `nodes` is missing or above 2^32, or options of the expansions are given.
         BudgetError: `max_memory` does not hold `indptr` and the longest list.
     """
-    if not spec.nodes:
-        raise InputError("--kind rmat needs --nodes", "give for example --nodes 2M --edges 40M")
+    require(spec.nodes, "--kind rmat needs --nodes", "give for example --nodes 2M --edges 40M")
     if spec.base is not None or spec.expand:
         raise InputError("--kind rmat takes no --base and no --expand", "use --kind kronecker or fractal")
-    if spec.nodes > 1 << 32:
-        raise InputError(f"--kind rmat takes at most 2^32 nodes, {spec.nodes} asked", "use --kind kronecker")
+    require(spec.nodes <= 1 << 32, f"--kind rmat takes at most 2^32 nodes, {spec.nodes} asked", "use --kind kronecker")
     nodes = spec.nodes
     edges = spec.edges or DEFAULT_MEAN_DEGREE * nodes
     dtype = spec.dtype_for(nodes)
@@ -35,7 +42,7 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
 
     graph = _native.Rmat(nodes, edges, spec.seed, True, spec.communities)
 
-    def labels(first: int, count: int) -> npt.NDArray[np.int64]:
+    def labels(first: int, count: int) -> Int64:
         out = np.empty(count, dtype=np.int64)
         graph.labels(first, out)
         return out
@@ -62,23 +69,22 @@ def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
     return TopologyPlan(nodes, edges, dtype, None, write, details, labels if spec.communities else None)
 
 
-def _column_ranges(
-    indptr: npt.NDArray[np.int64], spec: GenerateSpec, fixed: int, itemsize: int
-) -> list[tuple[int, int]]:
+def _column_ranges(indptr: Int64, spec: GenerateSpec, fixed: int, itemsize: int) -> list[tuple[int, int]]:
     """Cut the columns into ranges whose lists, and four bytes a column for fill marks, fit the rest of the bound."""
     nodes = indptr.shape[0] - 1
     room = spec.max_memory - fixed
-    ranges, first = [], 0
+    first = 0
+
+    def size(last: int) -> int:
+        return int(indptr[last] - indptr[first]) * itemsize + 4 * (last - first)
+
+    ranges = []
     while first < nodes:
-        low, high = first, nodes  # the last column whose range still fits
-        while low < high:
-            middle = (low + high + 1) // 2
-            size = int(indptr[middle] - indptr[first]) * itemsize + 4 * (middle - first)
-            low, high = (middle, high) if size <= room else (low, middle - 1)
-        if low == first:
-            spec.require("its longest list", fixed + int(indptr[first + 1] - indptr[first]) * itemsize + 4)
-        ranges.append((first, low))
-        first = low
+        last = bisect_right(range(nodes + 1), room, lo=first, key=size) - 1  # the last column whose range still fits
+        if last <= first:
+            spec.require("its longest list", fixed + size(first + 1))
+        ranges.append((first, last))
+        first = last
     return ranges
 
 
@@ -88,10 +94,8 @@ def rmat_base(
     """Draw an R-MAT graph of exactly `edges` edges in memory, without duplicates and self-loops.
 
     Args:
-        nodes: N.
-        edges: E.
-        seed: seed of the draws.
-        threads: number of threads.
+        nodes, edges: N and E.
+        seed, threads: seed of the draws, and number of threads.
         permute: whether to relabel the nodes at random; else low ids have high degrees.
         communities: number of classes to plant, which become the labels.
 

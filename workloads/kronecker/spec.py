@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from workloads.errors import BudgetError, InputError, check_choice
+from workloads.errors import BudgetError, check_choice, require
 from workloads.units import format_bytes
 
 Kind = Literal["rmat", "kronecker", "fractal"]
@@ -34,11 +34,10 @@ class TopologySink(Protocol):
 
 @dataclass(frozen=True)
 class BaseGraph:
-    """A graph to expand.
+    """A graph to expand, in CSC by destination.
 
     Attributes:
-        indptr: int64 [N + 1].
-        indices: int32 or int64 [E], in-neighbours (CSC).
+        indptr, indices: int64 [N + 1]; int32 or int64 [E], in-neighbours.
         labels: int64 [N] or None; negative for an unlabelled node.
         features: [N, D0], a dense array or a scipy sparse matrix, or None.
         num_classes: number of classes; 0 without labels.
@@ -95,12 +94,9 @@ class GenerateSpec:
 
     def __post_init__(self) -> None:
         for name in ("nodes", "edges", "expand"):
-            if getattr(self, name) < 0:
-                raise InputError(f"--{name} is {getattr(self, name)}", "give at least 1")
-        if not 0 <= self.communities < 1 << 20:
-            raise InputError(f"communities is {self.communities}", "give 0 to 1048575")
-        if not 0 <= self.seed < 1 << 64:
-            raise InputError(f"--seed is {self.seed}", "give a number from 0 to 2^64 - 1")
+            require(getattr(self, name) >= 0, f"--{name} is {getattr(self, name)}", "give at least 1")
+        require(0 <= self.communities < 1 << 20, f"communities is {self.communities}", "give 0 to 1048575")
+        require(0 <= self.seed < 1 << 64, f"--seed is {self.seed}", "give a number from 0 to 2^64 - 1")
         check_choice("--index-dtype", self.index_dtype, ("auto", "int32", "int64"))
 
     @property
@@ -115,8 +111,7 @@ class GenerateSpec:
             InputError: int32 was requested and does not hold the ids.
         """
         fits = num_nodes <= 1 << 31
-        if self.index_dtype == "int32" and not fits:
-            raise InputError(f"int32 does not hold the ids of {num_nodes} nodes", "use int64")
+        require(self.index_dtype != "int32" or fits, f"int32 does not hold the ids of {num_nodes} nodes", "use int64")
         return np.dtype("int32" if fits and self.index_dtype != "int64" else "int64")
 
     def copies_of(self, base: BaseGraph) -> int:
@@ -125,8 +120,7 @@ class GenerateSpec:
         Raises:
             InputError: neither `expand` nor `nodes` is given.
         """
-        if not self.expand and not self.nodes:
-            raise InputError("an expansion needs a size", "give --expand K or --nodes N")
+        require(self.expand or self.nodes, "an expansion needs a size", "give --expand K or --nodes N")
         return self.expand or -(-self.nodes // base.num_nodes)
 
     def drawn_size(self) -> tuple[int, int]:
@@ -135,8 +129,7 @@ class GenerateSpec:
         Raises:
             InputError: `nodes` is not given.
         """
-        if not self.nodes:
-            raise InputError("an expansion without --base needs --nodes", "give for example --nodes 2M --edges 40M")
+        require(self.nodes, "an expansion without --base needs --nodes", "give for example --nodes 2M --edges 40M")
         return self.nodes, self.edges or DEFAULT_MEAN_DEGREE * self.nodes
 
     def require(self, what: str, needed: int) -> None:

@@ -51,8 +51,7 @@ def graph_stats(indptr: Int64, indices: npt.NDArray[Any], labels: Int64 | None =
     """Measure a graph; the arrays may be memory-mapped, all of `indices` is read, and 8 N bytes are taken.
 
     Args:
-        indptr: int64 [N + 1].
-        indices: int32 or int64 [E], in-neighbours.
+        indptr, indices: in-neighbours of the graph.
         labels: int64 [N], negative for unlabelled nodes.
         threads: number of threads; 0: one a processor.
     """
@@ -92,17 +91,13 @@ def degree_skew(histogram: npt.NDArray[Any]) -> tuple[float, float, int]:
     nodes, total = counts.sum(), float((counts * degrees).sum())
     if total == 0:
         return 0.0, 0.0, 0
-    left, share = max(1.0, np.ceil(0.01 * nodes)), 0.0
-    for degree, count in zip(degrees[::-1].tolist(), counts[::-1].tolist(), strict=True):
-        taken = min(left, count)
-        share += taken * degree
-        left -= taken
-        if left <= 0:
-            break
+    wanted, most_first = max(1.0, np.ceil(0.01 * nodes)), counts[::-1]
+    taken = np.clip(wanted - (np.cumsum(most_first) - most_first), 0, most_first)
+    share = float((taken * degrees[::-1]).sum())
     # Twice the area under the Lorenz curve, by trapezia over groups of equal degree.
     mass = np.cumsum(counts * degrees) / total
     area = float((counts / nodes * (mass + np.concatenate([[0.0], mass[:-1]]))).sum())
-    return float(share / total), float(1 - area), int(degrees[-1])
+    return share / total, float(1 - area), int(degrees[-1])
 
 
 def _degree_histogram(indptr: Int64) -> Int64:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -15,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from workloads.errors import DataIOError
+from workloads.direct_files import open_direct, padded, write_at
 from workloads.kronecker.spec import TopologySink
 from workloads.mapped import aligned_empty
 from workloads.npyfile import padded_header
@@ -24,7 +21,6 @@ BUFFER_BYTES = 4 << 20
 DEPTH = 8
 STREAM_BYTES = BUFFER_BYTES * DEPTH + (2 << 20)  # with the stacks of the threads
 _WRITERS = 6  # buffers written at once, while others are filled and hashed
-_BLOCK = 4096
 
 
 class PartWriter:
@@ -34,8 +30,7 @@ class PartWriter:
     file system does direct I/O. A later call raises the first error of a thread.
 
     Raises:
-        OSError: the disk is full or failed.
-        DataIOError: a write ended short with no reason given.
+        DataIOError: the disk is full or failed.
     """
 
     def __init__(self, sink: TopologySink, part: str, dtype: npt.DTypeLike, count: int) -> None:
@@ -43,7 +38,7 @@ class PartWriter:
         self._path, self._offset = sink.begin(part, self._dtype, count)
         self._left = count
         self._hash = xxhash.xxh3_64(padded_header(self._dtype, (count,)))
-        self._file = _open(self._path)
+        self._file = open_direct(self._path, os.O_WRONLY)
         self._writers, self._hasher = ThreadPoolExecutor(_WRITERS), ThreadPoolExecutor(1)
         memory = aligned_empty(DEPTH * BUFFER_BYTES).reshape(DEPTH, BUFFER_BYTES)
         # In the order of their next use, each with what has to end before it.
@@ -67,10 +62,10 @@ class PartWriter:
         self._used += count * self._dtype.itemsize
         if self._used == BUFFER_BYTES or self._left == 0:
             memory, _ = self._buffers.popleft()
-            whole = memory[: self._used + -self._used % _BLOCK]
+            whole = memory[: padded(self._used)]
             whole[self._used :] = 0  # the last buffer: direct I/O takes whole blocks, and the sink cuts the file
             hashed = self._hasher.submit(self._hash.update, memory[: self._used])
-            written = self._writers.submit(self._write_out, whole, self._offset)
+            written = self._writers.submit(write_at, self._file, whole, self._offset, self._path)
             self._buffers.append((memory, (written, hashed)))
             self._offset += self._used
             self._used = 0
@@ -101,29 +96,3 @@ class PartWriter:
             if self._left:
                 raise ValueError(f"{self._part} lacks {self._left} elements of what was announced")
             self._sink.finish(self._part, xxh3=self._hash.hexdigest())
-
-    def _write_out(self, data: npt.NDArray[np.uint8], offset: int) -> None:
-        done, buffered = 0, False
-        while done < len(data):
-            try:
-                count = os.pwrite(self._file, data[done:], offset + done)
-            except OSError as error:
-                if error.errno != errno.EINVAL or buffered:
-                    error.filename = str(self._path)
-                    raise
-                buffered = True  # the file system accepted the flag and rejects the request
-                fcntl.fcntl(self._file, fcntl.F_SETFL, fcntl.fcntl(self._file, fcntl.F_GETFL) & ~os.O_DIRECT)
-                continue
-            if count == 0:
-                place = offset + done
-                raise DataIOError(f"writing {self._path} stopped at offset {place}", path=str(self._path), offset=place)
-            done += count
-
-
-def _open(path: Path) -> int:
-    try:
-        return os.open(path, os.O_WRONLY | os.O_DIRECT)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        return os.open(path, os.O_WRONLY)

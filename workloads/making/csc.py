@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads.errors import DatasetError
-from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk
+from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, IntArray
 from workloads.making.writer import DatasetWriter
 from workloads.npyfile import write_all
 
@@ -49,7 +49,7 @@ def build_csc(
     Args:
         edges: yields all edges in chunks; called twice, with equal results.
         num_nodes: N; at most 3 * 10**9, since a pair of ids in a range must fit 63 bits.
-        writer: writer of `indptr` and `indices`; its folder holds the temporary files (8 bytes an edge).
+        writer: writer of the dataset; its folder holds the temporary files (8 bytes an edge).
         index_dtype: `int32` or `int64`.
         max_memory: most bytes for edges in memory. Degrees and `indptr` (16 bytes a node) come on top.
         symmetric: whether to take each edge in both directions.
@@ -105,9 +105,7 @@ def build_csc(
     return CscResult(written, duplicates, self_loops)
 
 
-def collect_csc(
-    edges: Callable[[], Iterator[EdgeChunk]], num_nodes: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.integer]]:
+def collect_csc(edges: Callable[[], Iterator[EdgeChunk]], num_nodes: int) -> tuple[IntArray, npt.NDArray[np.integer]]:
     """Build the neighbour lists of a small graph in memory: `indptr` int64 [N + 1], `indices` [E] without duplicates.
 
     Raises:
@@ -137,7 +135,7 @@ def _check_range(source: npt.NDArray[np.integer], target: npt.NDArray[np.integer
             raise DatasetError(f"an edge names node {bad}, but there are {num_nodes} nodes", "check the source files")
 
 
-def _ranges(degrees: npt.NDArray[np.int64], edges_a_range: int) -> npt.NDArray[np.int64]:
+def _ranges(degrees: IntArray, edges_a_range: int) -> IntArray:
     """Cut the destinations into ranges of about `edges_a_range` edges at most: borders, int64 [ranges + 1]."""
     ends = np.cumsum(degrees)
     total = int(ends[-1])
@@ -149,7 +147,7 @@ def _ranges(degrees: npt.NDArray[np.int64], edges_a_range: int) -> npt.NDArray[n
 
 def _spill(
     edges: Iterator[EdgeChunk],
-    bounds: npt.NDArray[np.int64],
+    bounds: IntArray,
     num_nodes: int,
     folder: Path,
     total: int,

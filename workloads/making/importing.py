@@ -12,14 +12,20 @@ import numpy.typing as npt
 import xxhash
 
 from workloads.dataset import Dataset
-from workloads.errors import DatasetError, InputError, check_choice
+from workloads.errors import DatasetError, InputError, check_choice, require
 from workloads.importers import ImportOptions, importer
-from workloads.importers.source import FeatureRows, GraphSource
+from workloads.importers.source import FeatureRows, GraphSource, IntArray
 from workloads.kronecker import Progress
 from workloads.kronecker.stats import measure
 from workloads.making.csc import CscResult, build_csc
-from workloads.making.node_data import NodeDataSpec, make_labels, write_features, write_generated_features
-from workloads.making.splits import check_fractions, write_splits
+from workloads.making.node_data import (
+    NodeDataSpec,
+    check_fractions,
+    make_labels,
+    write_features,
+    write_generated_features,
+    write_splits,
+)
 from workloads.making.writer import DatasetWriter
 from workloads.npyfile import file_digest
 
@@ -34,11 +40,9 @@ class ImportSpec:
         keep_duplicates: whether to keep repeated edges (default: one of each stays).
         index_dtype: `int32`, `int64`, or `auto` (int32 where ids fit).
         feature_dtype: `float32` or `float16` to convert given features; None: no conversion.
-        node_data: settings of generated features and labels, where the graph has none.
+        node_data, seed: settings and seed of generated features and labels, where the graph has none.
         fractions: shares of train, valid and test where the graph has no splits.
-        classes: number of classes, which chooses among several label files (IGB).
-        labelled: source of the count of labelled nodes, the dataset's `author` or its `loader` (IGB).
-        seed: seed of all draws.
+        classes, labelled: as in `ImportOptions`.
     """
 
     format: str
@@ -66,8 +70,7 @@ class ImportSpec:
                 f"--labelled {self.labelled} is for IGB, whose loader counts padding; --format is {self.format}",
                 "leave it out",
             )
-        if self.classes < 0 or self.seed < 0:
-            raise InputError("--classes and --seed cannot be negative", "give 0 or more")
+        require(self.classes >= 0 and self.seed >= 0, "--classes and --seed cannot be negative", "give 0 or more")
         self.node_data.check()
         check_fractions(*self.fractions)
         choose_index_dtype(self.index_dtype, 1)
@@ -93,10 +96,9 @@ def import_dataset(
 
     Args:
         source: file or folder of the graph.
-        target: folder of the dataset, which gives its name.
+        target, replace: as `path` and `replace` of `DatasetWriter`.
         spec: settings of the import.
         max_memory: most bytes for edges in memory; node arrays come on top.
-        replace: whether to replace an existing dataset.
         progress: called with the stage and its done fraction.
 
     Raises:
@@ -153,8 +155,7 @@ def choose_index_dtype(wanted: str, num_nodes: int) -> str:
     """
     check_choice("--index-dtype", wanted, ("auto", "int32", "int64"))
     fits = num_nodes <= np.iinfo(np.int32).max
-    if wanted == "int32" and not fits:
-        raise InputError(f"--index-dtype int32 cannot number {num_nodes} nodes", "choose int64")
+    require(wanted != "int32" or fits, f"--index-dtype int32 cannot number {num_nodes} nodes", "choose int64")
     return "int64" if wanted == "int64" or not fits else "int32"
 
 
@@ -200,16 +201,13 @@ def _write_features(
         writer.describe(notes=[f"{infinite} feature values are not finite"])
 
 
-def _write_given_splits(
-    writer: DatasetWriter, splits: dict[str, npt.NDArray[np.int64]], labels: npt.NDArray[np.int64]
-) -> None:
+def _write_given_splits(writer: DatasetWriter, splits: dict[str, IntArray], labels: IntArray) -> None:
     taken = np.zeros(labels.shape[0], dtype=bool)
     for part in ("train", "valid", "test"):
         ids = np.unique(splits[part])
         if ids.shape[0] and (ids[0] < 0 or ids[-1] >= labels.shape[0]):
             raise InputError(f"the {part} split names node {ids[-1]} of {labels.shape[0]}", "check the source files")
-        if taken[ids].any():
-            raise InputError(f"the {part} split shares nodes with another one", "check the source files")
+        require(not taken[ids].any(), f"the {part} split shares nodes with another one", "check the source files")
         taken[ids] = True
         known = ids[labels[ids] >= 0]
         if known.shape[0] < ids.shape[0]:

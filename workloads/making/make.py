@@ -16,8 +16,13 @@ from workloads.importers import ImportOptions, importer
 from workloads.kronecker import BaseGraph, GenerateSpec, Kind, Progress, TopologyPlan, plan_topology
 from workloads.kronecker.stats import measure
 from workloads.making.csc import collect_csc
-from workloads.making.node_data import NodeDataSpec, make_labels, write_generated_features
-from workloads.making.splits import check_fractions, write_splits
+from workloads.making.node_data import (
+    NodeDataSpec,
+    check_fractions,
+    make_labels,
+    write_generated_features,
+    write_splits,
+)
 from workloads.making.writer import DatasetWriter
 from workloads.npyfile import file_digest
 from workloads.units import format_bytes
@@ -31,19 +36,13 @@ class MakeSpec:
     """Settings of a generated dataset; equal specifications give equal bytes.
 
     Attributes:
-        kind: `rmat`, `kronecker` or `fractal`.
-        nodes: number of nodes, N (0: as base and `expand` give).
-        edges: number of edges, E (0: the generator's default).
-        dim: number of feature columns.
-        dtype: `float32` or `float16`.
+        kind, nodes, edges, expand, seed, index_dtype: as in `GenerateSpec`.
+        dim, dtype: as in `NodeDataSpec`.
         classes: number of generated classes (0: 16); a base that has labels keeps its own.
         fractions: shares of train, valid and test among the labelled nodes.
         base: name of a dataset, path of one, or an `.npz` or SNAP file; empty: an R-MAT base is drawn.
-        expand: number of copies of the base's nodes (0: as `nodes` gives).
         labels: `homophilous` (the base's own, else communities) or `random`.
         features: `learnable` (the base's rows or the class's centre, plus noise) or `random`.
-        seed: seed of all draws.
-        index_dtype: `auto`, `int32` or `int64`.
     """
 
     kind: str
@@ -82,17 +81,9 @@ class MakeSpec:
 
     def generate_spec(self, base: BaseGraph | None, max_memory: int) -> GenerateSpec:
         """Return the settings of the topology."""
-        return GenerateSpec(
-            kind=cast(Kind, self.kind),
-            nodes=self.nodes,
-            edges=self.edges,
-            expand=self.expand,
-            seed=self.seed,
-            max_memory=max_memory,
-            index_dtype=self.index_dtype,
-            base=base,
-            communities=self.node_data.classes if self.labels == "homophilous" else 0,
-        )
+        shared = {name: getattr(self, name) for name in ("kind", "nodes", "edges", "expand", "seed", "index_dtype")}
+        communities = self.node_data.classes if self.labels == "homophilous" else 0
+        return GenerateSpec(**shared, max_memory=max_memory, base=base, communities=communities)
 
     def recipe(self, data_root: Path) -> dict[str, Any]:
         """Return the manifest's recipe, with the digest of the base.
@@ -120,11 +111,10 @@ def make_dataset(
     """Generate the dataset `target`.
 
     Args:
-        target: folder of the dataset, which gives its name.
+        target, replace: as `path` and `replace` of `DatasetWriter`.
         spec: settings of the dataset.
         data_root: folder of the datasets in which `spec.base` is looked up by name.
         max_memory: most bytes of the generation, the interpreter not counted.
-        replace: whether to replace an existing dataset.
         progress: called with the stage and its done fraction.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
 import signal
@@ -32,38 +33,18 @@ _SPARE_BYTES = 1 << 20  # for the manifest and the file system's own blocks
 class PartStream:
     """Writer of one part from its first row to its last, hashed on the way, so that nothing is read back."""
 
-    def __init__(self, writer: DatasetWriter, part: Part, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
-        self._writer, self._part = writer, part
-        self._dtype = np.dtype(dtype)
-        path, offset = writer.begin(part, self._dtype, shape)
-        self._digest = xxhash.xxh3_64(padded_header(self._dtype, shape))
-        self._file = path.open("r+b", buffering=0)
-        self._file.seek(offset)
-        self._left = int(np.prod(shape, dtype=np.int64)) * self._dtype.itemsize
+    def __init__(self, file: io.FileIO, part: Part, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        self._file, self._part, self._dtype = file, part, dtype
+        self.digest = xxhash.xxh3_64(padded_header(dtype, shape))
+        self.left = _data_bytes(dtype, shape)
 
     def write(self, rows: npt.NDArray[Any]) -> None:
         """Append rows (of the part's dtype and width)."""
         rows = np.ascontiguousarray(rows, dtype=self._dtype)
-        if rows.nbytes > self._left:
-            raise ValueError(f"{self._part} gets {rows.nbytes - self._left} bytes more than announced")
-        self._left -= rows.nbytes
-        self._digest.update(write_all(self._file, rows))
-
-    def close(self) -> None:
-        """Finish the part; every announced row must have been written."""
-        if self._left:
-            raise ValueError(f"{self._part} lacks {self._left} bytes of what was announced")
-        self._file.close()
-        self._writer.finish(self._part, xxh3=self._digest.hexdigest())
-
-    def __enter__(self) -> PartStream:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            self.close()
-        else:
-            self._file.close()
+        if rows.nbytes > self.left:
+            raise ValueError(f"{self._part} gets {rows.nbytes - self.left} bytes more than announced")
+        self.left -= rows.nbytes
+        self.digest.update(write_all(self._file, rows))
 
 
 class DatasetWriter:
@@ -167,9 +148,17 @@ class DatasetWriter:
             self._translate(error)
         self._files[part] = FileEntry(dtype=dtype.name, shape=shape, data_offset=ALIGNMENT, bytes=size, xxh3=digest)
 
-    def stream(self, part: Part, dtype: npt.DTypeLike, shape: int | tuple[int, ...]) -> PartStream:
-        """Write the part row by row, in order; use it in a `with` statement."""
-        return PartStream(self, part, dtype, (shape,) if isinstance(shape, int) else shape)
+    @contextmanager
+    def stream(self, part: Part, dtype: npt.DTypeLike, shape: int | tuple[int, ...]) -> Iterator[PartStream]:
+        """Write the part row by row, in order, within the block; every announced row must be written."""
+        path, offset = self.begin(part, dtype, shape)
+        with path.open("r+b", buffering=0) as file:
+            file.seek(offset)
+            stream = PartStream(file, part, *self._open[part])
+            yield stream
+        if stream.left:
+            raise ValueError(f"{part} lacks {stream.left} bytes of what was announced")
+        self.finish(part, xxh3=stream.digest.hexdigest())
 
     def write(self, part: Part, array: npt.NDArray[Any]) -> None:
         """Write the part from a whole array."""

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from workloads.errors import InputError
+from workloads.errors import require
+from workloads.sampling.batch import Int64
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.sampling.seeds import plan_bytes
@@ -39,8 +39,8 @@ class BatchBounds:
     max_edges: int
     max_nbytes: int
     largest: tuple[int, int]
-    nodes_by_batch: npt.NDArray[np.int64]
-    edges_by_batch: npt.NDArray[np.int64]
+    nodes_by_batch: Int64
+    edges_by_batch: Int64
     scratch_bytes: int
 
     def plain(self) -> dict[str, Any]:
@@ -75,17 +75,12 @@ def largest_batch(workload: Workload, *, epochs: int = 1, sampler: NeighborSampl
     """Compute exact bounds of the batches of epochs 0 to `epochs - 1`, by sampling all of them.
 
     Costs the sampling of those epochs and holds one batch at a time; the harness keeps the result with the workload.
-
-    Args:
-        workload: workload to sample.
-        epochs: number of warm-up and measured epochs.
-        sampler: sampler of this workload; None: a new one.
+    `epochs` counts warm-up too; `sampler` is one of this workload, None: a new one.
 
     Raises:
         InputError: there is no epoch.
     """
-    if epochs < 1:
-        raise InputError(f"epochs is {epochs}", "give at least 1")
+    require(epochs >= 1, f"epochs is {epochs}", "give at least 1")
     kept = _KEPT.get(_identity(workload))
     if kept is not None and len(kept.nodes_by_batch) >= epochs:
         return kept

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 from workloads.sampling.batch import SampledBatch
 
 # Fits a processor's own cache and any budget: rows of a device or of a split table are copied.
@@ -70,8 +70,7 @@ def check_alias(rows: npt.NDArray[np.integer], count: int, slots: int) -> None:
     Raises:
         InputError: it does not.
     """
-    if len(rows) != count:
-        raise InputError(f"there are {len(rows)} alias rows for {count} nodes", "give one for each node")
+    require(len(rows) == count, f"there are {len(rows)} alias rows for {count} nodes", "give one for each node")
     if count and (int(rows.min()) < 0 or int(rows.max()) >= slots):
         raise InputError(
             f"alias rows run from {rows.min()} to {rows.max()} in a table of {slots}", "give rows of the table"

@@ -1,8 +1,4 @@
-"""The layer-wise sampler, which draws with importance for a whole layer (FastGCN, LADIES).
-
-It shares the neighbour sampler's calls, counters (epoch, batch, hop, original node id) and canonical order, so a system
-that treats sampling as a black box feeds its batches unchanged.
-"""
+"""The layer-wise sampler, which draws with importance for a whole layer (FastGCN, LADIES)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 
 DEFAULT = "neighbor"
 _DECLARES = re.compile(r"^SAMPLER\b.* = ", re.MULTILINE)
@@ -64,8 +64,7 @@ def find(name: str) -> SamplerKind:
         InputError: there is no such sampler.
     """
     if ":" not in name:
-        if name not in names():
-            raise InputError(f"there is no sampler {name!r}", f"use {choices()}, or package.module:NAME")
+        require(name in names(), f"there is no sampler {name!r}", f"use {choices()}, or package.module:NAME")
         name = f"{__package__}.{name}:SAMPLER"
     module, _, attribute = name.partition(":")
     try:

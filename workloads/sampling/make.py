@@ -31,12 +31,9 @@ def make_sampler(
 
     Args:
         workload: workload to sample.
-        indptr: int64 [N + 1]; by default loaded into memory.
+        indptr, labels: [N + 1] and [N]; by default loaded into memory.
         indices: [E]; by default memory-mapped for random access, so that the page cache fills the budget.
-        labels: int64 [N]; by default loaded into memory.
-        threads: number of threads that share one batch.
-        cached: neighbour cache, as for `NeighborSampler`.
-        names: original ids, where `indptr`, `indices` and `labels` belong to a renumbered graph.
+        threads, cached, names: as for `NeighborSampler`.
         hops: number of hops to sample, from the seed nodes on, equal to the first of the whole batch. None: all.
 
     Raises:

@@ -2,6 +2,8 @@
 
 The draws (GraphSAGE's fixed-size neighbourhood sampling, Hamilton, Ying and Leskovec 2017, section 3.1) are keyed by
 the run's seed and by (epoch, batch, hop, original node id); `workloads/native/base/draws.hpp` has the counter layout.
+The other samplers share its calls, counters and canonical order, so a system that treats sampling as a black box feeds
+their batches unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads import _native
-from workloads.errors import DatasetError, InputError
+from workloads.errors import DatasetError, InputError, require
 from workloads.sampling.batch import Block, Int64, Lists, SampledBatch
 from workloads.sampling.listing import SamplerKind
 
@@ -68,10 +70,8 @@ class NeighborSampler:
             raise InputError(f"indices are {indices.dtype} {list(indices.shape)}", "give int32 or int64 [E]")
         if not 1 <= len(fanout) < _native.MAX_HOPS or min(fanout) < -1:
             raise InputError(f"fan-out is {tuple(fanout)}", "give one number >= -1 for each hop, such as 10,10,10")
-        if not 0 <= seed < 1 << 64:
-            raise InputError(f"seed is {seed}", "give a whole number from 0 to 2^64 - 1")
-        if threads < 1:
-            raise InputError(f"threads is {threads}", "give at least 1")
+        require(0 <= seed < 1 << 64, f"seed is {seed}", "give a whole number from 0 to 2^64 - 1")
+        require(threads >= 1, f"threads is {threads}", "give at least 1")
         if int(indptr[0]) != 0 or int(indptr[-1]) != len(indices):
             raise DatasetError(
                 f"indptr runs from {indptr[0]} to {indptr[-1]} but there are {len(indices)} neighbours",

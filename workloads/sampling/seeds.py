@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads import _native
-from workloads.errors import InputError
+from workloads.errors import InputError, require
+from workloads.sampling.batch import Int64
 
 
 def plan_bytes(num_train: int) -> int:
@@ -48,14 +49,10 @@ class SeedPlan:
     max_batches: int = 0
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise InputError(f"batch_size is {self.batch_size}", "give at least 1")
-        if self.max_batches < 0:
-            raise InputError(f"max_batches is {self.max_batches}", "give 0 for all batches, or how many")
-        if not 0 <= self.rank < self.world:
-            raise InputError(f"rank is {self.rank} of {self.world}", "give a rank from 0 to world - 1")
-        if not 0 <= self.seed < 1 << 64:
-            raise InputError(f"seed is {self.seed}", "give a whole number from 0 to 2^64 - 1")
+        require(self.batch_size >= 1, f"batch_size is {self.batch_size}", "give at least 1")
+        require(self.max_batches >= 0, f"max_batches is {self.max_batches}", "give 0 for all batches, or how many")
+        require(0 <= self.rank < self.world, f"rank is {self.rank} of {self.world}", "give a rank from 0 to world - 1")
+        require(0 <= self.seed < 1 << 64, f"seed is {self.seed}", "give a whole number from 0 to 2^64 - 1")
         nodes = len(self.train)
         if nodes < self.world:
             raise InputError(
@@ -67,10 +64,9 @@ class SeedPlan:
         steps += rest >= self.world
         self.num_batches: int = min(steps, self.max_batches) if self.max_batches else steps
 
-    def batches(self, epoch: int) -> list[npt.NDArray[np.int64]]:
+    def batches(self, epoch: int) -> list[Int64]:
         """Return the seed nodes of this rank's batches, in order: `num_batches` int64 arrays, each <= `batch_size`."""
-        if not 0 <= epoch < _native.MAX_EPOCH:
-            raise InputError(f"epoch is {epoch}", f"give a number from 0 to {_native.MAX_EPOCH - 1}")
+        require(0 <= epoch < _native.MAX_EPOCH, f"epoch is {epoch}", f"give a number from 0 to {_native.MAX_EPOCH - 1}")
         order = self.train.astype(np.int64)
         if self.shuffle:
             _native.shuffle(order, self.seed, epoch)
@@ -91,12 +87,9 @@ class PartitionPlan:
     Every rank has as many mini-batches as the rank with the most nodes needs; each cuts its own nodes, shuffled anew
     every epoch, into that many parts as even as possible, so that no node is lost and all ranks step together.
 
-    Args:
-        train: [T], ids of the training nodes, distinct.
+    Args: as `SeedPlan`, but
         partition_of: [T], rank of each training node.
         batch_size: most seed nodes of a mini-batch.
-        max_batches: most mini-batches an epoch (0: all).
-        order: `seed` and `shuffle` of a `SeedPlan`.
 
     Raises:
         InputError: a rank has fewer training nodes than mini-batches, or a number is out of range.
@@ -130,7 +123,7 @@ class PartitionPlan:
         self.batch_size = batch_size
         self.num_batches: int = min(self._parts, max_batches) if max_batches else self._parts
 
-    def batches(self, epoch: int) -> list[npt.NDArray[np.int64]]:
+    def batches(self, epoch: int) -> list[Int64]:
         """Return the seed nodes of each batch of this rank, in order: `num_batches` int64 arrays."""
         (nodes,) = self._own.batches(epoch)
         return [part.copy() for part in np.array_split(nodes, self._parts)[: self.num_batches]]

@@ -1,15 +1,11 @@
-"""The ShaDow sampler, which draws one subgraph for a whole mini-batch and all layers.
-
-It shares the neighbour sampler's calls, counters (epoch, batch, hop, original node id) and canonical order, so a system
-that treats sampling as a black box feeds its batches unchanged.
-"""
+"""The ShaDow sampler, which draws one subgraph for a whole mini-batch and all layers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from workloads.errors import InputError
+from workloads.errors import require
 from workloads.sampling.batch import Int64, SampledBatch
 from workloads.sampling.listing import SamplerKind
 from workloads.sampling.neighbor import NeighborSampler
@@ -31,8 +27,7 @@ class ShadowSampler(NeighborSampler):
     kind: ClassVar[str] = "shadow"
 
     def __init__(self, *arguments: Any, layers: int, **others: Any) -> None:
-        if layers < 1:
-            raise InputError(f"layers is {layers}", "a model needs at least one")
+        require(layers >= 1, f"layers is {layers}", "a model needs at least one")
         super().__init__(*arguments, **others)
         self._layers = layers
 

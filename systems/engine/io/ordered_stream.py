@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from systems.engine.io.direct_files import PAGE
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import RowReader
 from workloads.dataset import Dataset, Part
+from workloads.direct_files import PAGE
 
 REQUEST_BYTES = 512 << 10
 _LEAST_REQUEST_BYTES = 16 << 10  # least size of a reader's own buffer, whatever the piece

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.io.arrays import Array, as_ids, as_rows
-from systems.engine.io.direct_files import io_failed, reader_errors
-from workloads.errors import InputError
+from workloads.direct_files import cannot_open, io_failed
+from workloads.errors import HostError, InputError
 
 Granularity = Literal["logical", "4096"]
 Mode = Literal["auto", "io_uring", "pread"]
@@ -360,3 +361,45 @@ class RowReader:
         if failure is not None:
             code, offset = failure
             raise io_failed(self.path, offset, code)
+
+
+@contextmanager
+def reader_errors(path: Path | str) -> Iterator[None]:
+    """Convert the errors of a native reader's constructor: the file cannot be opened, an option is out of its range.
+
+    Raises:
+        DataIOError, InputError: as above.
+        HostError: io_uring is forced and missing.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise cannot_open(Path(path), error.errno or 0) from error
+    except ValueError as error:
+        raise InputError(f"reader of {path}: {error}", "change that option") from error
+    except RuntimeError as error:
+        raise HostError(f"io_uring cannot be had here: {error}", "use mode auto, which falls back") from error
+
+
+def range_queue(path: Path, *, depth: int, request_bytes: int, mode: str = "auto") -> _native.RangeQueue:
+    """Open a file for direct reads of ranges, up to `depth` requests in flight.
+
+    Raises:
+        DataIOError: the file cannot be opened.
+        InputError, HostError: as `reader_errors`.
+    """
+    with reader_errors(path):
+        return _native.RangeQueue(str(path), depth=depth, request_bytes=request_bytes, mode=mode)
+
+
+def arrived(queue: _native.RangeQueue, ticket: int, path: Path) -> float:
+    """Wait for a range; return when it arrived, in monotonic seconds.
+
+    Raises:
+        DataIOError: the read failed; names file and offset.
+    """
+    problem, arrived_s = queue.wait(ticket)
+    if problem is not None:
+        code, offset = problem
+        raise io_failed(path, offset, code)
+    return arrived_s

@@ -18,8 +18,8 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from systems.engine.io.direct_files import cannot_open, io_errors, open_direct, padded, read_at, write_at
 from systems.engine.io.memory import aligned_empty
+from workloads.direct_files import cannot_open, io_errors, open_direct, padded, read_at, write_at
 from workloads.errors import BudgetError, DataIOError
 from workloads.units import format_bytes
 

@@ -23,7 +23,6 @@ import torch
 from pydantic import AfterValidator, Field
 
 from systems.engine.cache.static_cache import Lookup
-from systems.engine.io.direct_files import PAGE, padded
 from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import DatasetFiles, indptr_item, loaded, map_item, sampling_items
 from systems.engine.loading.device_cache import CacheSizes, DeviceCache, check_share, wanted_rows
@@ -37,6 +36,7 @@ from systems.engine.store.artefacts import Prepared, identity, prepare
 from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, Tier, Trace, size
 from workloads.accelerator import NO_ROWS
 from workloads.dataset import Dataset
+from workloads.direct_files import PAGE, padded
 from workloads.errors import BudgetError
 from workloads.feature_table import Table
 from workloads.sampling.batch import SampledBatch

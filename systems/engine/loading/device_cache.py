@@ -16,13 +16,13 @@ import numpy.typing as npt
 import torch
 
 from systems.engine.cache.static_cache import Lookup, look_up
-from systems.engine.io.direct_files import PAGE, padded
 from systems.engine.io.row_reads import RowTable
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.host_features import HostFeatures
 from systems.interface import PlanItem, Tier
 from workloads.accelerator import Accelerator
 from workloads.accelerators.emulated import EmulatedAccelerator
+from workloads.direct_files import PAGE, padded
 from workloads.errors import InputError
 from workloads.units import parse_bytes
 

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from systems.engine.io.direct_files import padded
 from systems.engine.loading.pipeline import Channel
 from systems.engine.loading.sized import LoadingRun, SamplingSystem
 from systems.interface import Batch, MemoryBudget, PlanItem, Runtime, StageClock
 from workloads.accelerator import Accelerator, aligned_host_tensor
+from workloads.direct_files import padded
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 from workloads.units import format_bytes

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.io.direct_files import PAGE, padded
 from systems.engine.io.regions import Bytes, RegionIndex, RegionReader, RegionWriter
+from workloads.direct_files import PAGE, padded
 from workloads.sampling.batch import Block, SampledBatch
 
 _NARROW = 1 << 32

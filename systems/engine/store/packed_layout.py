@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systems.engine.io.arrays import Array
-from systems.engine.io.direct_files import PAGE, io_errors, padded
+from workloads.direct_files import PAGE, io_errors, padded
 from workloads.errors import DataIOError
 
 VERSION = 1

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.io.arrays import Array, as_rows
-from systems.engine.io.direct_files import io_failed, open_direct, padded, range_queue, read_at
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.reader import Mode, ReadStats
+from systems.engine.io.reader import Mode, ReadStats, range_queue
 from systems.engine.io.row_reads import RowTable
 from systems.engine.store.packed_layout import (
     arrays_bytes,
@@ -36,6 +35,7 @@ from systems.engine.store.packed_layout import (
 )
 from systems.engine.store.packed_writer import PackedWriter
 from systems.engine.store.packing import PackStats
+from workloads.direct_files import io_failed, open_direct, padded, read_at
 from workloads.errors import DataIOError, InputError
 
 __all__ = [

@@ -14,12 +14,12 @@ import xxhash
 from numpy.typing import NDArray
 
 from systems.engine.io.arrays import Array, as_ids
-from systems.engine.io.direct_files import io_errors, open_direct, padded, write_at
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import Mode
 from systems.engine.io.row_reads import RowTable
 from systems.engine.store.packed_layout import VERSION, lay_out, piece_rows, rows_bytes
 from systems.engine.store.packing import PackJob, PackOptions, PackStats, least_memory, pack_batched, pack_individually
+from workloads.direct_files import io_errors, open_direct, padded, write_at
 from workloads.errors import InputError
 
 _COLUMNS = ("offset", "num_rows", "structure_bytes", "structure_digest")

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.io.arrays import as_ids
-from systems.engine.io.direct_files import PAGE, io_errors, io_failed, open_direct, padded, read_at, write_at
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import Mode, RowReader
 from systems.engine.io.row_reads import RowTable
 from systems.engine.store.packed_layout import piece_rows, slot_rows
+from workloads.direct_files import PAGE, io_errors, io_failed, open_direct, padded, read_at, write_at
 from workloads.errors import BudgetError, InputError
 from workloads.units import format_bytes
 

@@ -84,7 +84,7 @@ def calibrate(accelerator: Accelerator, name: str, size: CalibrationSize | None 
         "zero_copy_bytes_per_s": size.rows * row_bytes / zero_copy_s,
     }
     coefficients = {key: Coefficient(value=value, source=how, assumed=False) for key, value in values.items()}
-    profile = Profile(name=name, summary=f"{_describe(device)}, measured", **coefficients)
+    profile = Profile.model_validate({"name": name, "summary": f"{_describe(device)}, measured", **coefficients})
     fixed = Coefficient(value=_fixed_step_seconds(accelerator, profile, size), source=how, assumed=False)
     accelerator.free(target)
     return profile.model_copy(update={"step_s": fixed})

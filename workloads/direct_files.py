@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from systems import _native
-from workloads.errors import DataIOError, HostError, InputError
+from workloads.errors import DataIOError
 
 PAGE = 4096
 N = TypeVar("N", int, NDArray[np.int64])
@@ -46,10 +46,16 @@ def write_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> N
     Raises:
         DataIOError: the write failed; names file and offset.
     """
-    done = 0
+    done, buffered = 0, False
     while done < data.nbytes:
-        with io_errors(path, offset + done, writing=True):
+        try:
             wrote = os.pwrite(handle, data[done:].data, offset + done)
+        except OSError as error:
+            if error.errno != errno.EINVAL or buffered:
+                raise io_failed(path, offset + done, error.errno or 0, writing=True) from error
+            buffered = True  # the file system accepted the flag and rejects the request
+            fcntl.fcntl(handle, fcntl.F_SETFL, fcntl.fcntl(handle, fcntl.F_GETFL) & ~os.O_DIRECT)
+            continue
         # A direct write must continue at a page: repeat a page that was written in part.
         whole = wrote if done + wrote == data.nbytes else wrote // PAGE * PAGE
         if whole == 0:
@@ -70,30 +76,6 @@ def read_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> No
         if got == 0:
             raise io_failed(path, offset + done, 0)
         done += got if done + got == data.nbytes else max(1, got // PAGE) * PAGE
-
-
-def range_queue(path: Path, *, depth: int, request_bytes: int, mode: str = "auto") -> _native.RangeQueue:
-    """Open a file for direct reads of ranges, up to `depth` requests in flight.
-
-    Raises:
-        DataIOError: the file cannot be opened.
-        InputError, HostError: as `reader_errors`.
-    """
-    with reader_errors(path):
-        return _native.RangeQueue(str(path), depth=depth, request_bytes=request_bytes, mode=mode)
-
-
-def arrived(queue: _native.RangeQueue, ticket: int, path: Path) -> float:
-    """Wait for a range; return when it arrived, in monotonic seconds.
-
-    Raises:
-        DataIOError: the read failed; names file and offset.
-    """
-    problem, arrived_s = queue.wait(ticket)
-    if problem is not None:
-        code, offset = problem
-        raise io_failed(path, offset, code)
-    return arrived_s
 
 
 def io_failed(path: Path, offset: int, code: int, *, writing: bool = False) -> DataIOError:
@@ -129,21 +111,3 @@ def io_errors(path: Path, offset: int = 0, *, writing: bool = False) -> Iterator
     except OSError as error:
         # numpy reports a short write without an errno.
         raise io_failed(path, offset, error.errno or (errno.ENOSPC if writing else 0), writing=writing) from error
-
-
-@contextmanager
-def reader_errors(path: Path | str) -> Iterator[None]:
-    """Convert the errors of a native reader's constructor: the file cannot be opened, an option is out of its range.
-
-    Raises:
-        DataIOError, InputError: as above.
-        HostError: io_uring is forced and missing.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise cannot_open(Path(path), error.errno or 0) from error
-    except ValueError as error:
-        raise InputError(f"reader of {path}: {error}", "change that option") from error
-    except RuntimeError as error:
-        raise HostError(f"io_uring cannot be had here: {error}", "use mode auto, which falls back") from error
