@@ -43,11 +43,8 @@ class SeedNodes(Dataset):
     def __init__(self, dataset: Dataset, nodes: Ids) -> None:
         super().__init__(dataset.path, dataset.manifest)
         self._nodes = nodes
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint that includes the seed nodes, since prepared artefacts depend on them."""
-        return xxhash.xxh3_64_hexdigest(super().fingerprint.encode() + self._nodes.tobytes())
+        # Includes the seed nodes, since prepared artefacts depend on them.
+        self.fingerprint = xxhash.xxh3_64_hexdigest(self.fingerprint.encode() + nodes.tobytes())
 
     def load(self, part: Part) -> npt.NDArray[Any]:
         """Load `part` of the dataset; `train` gives the seed nodes."""

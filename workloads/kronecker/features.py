@@ -101,9 +101,9 @@ class FeatureSource:
             _native.feature_rows16(*arguments, out.view(np.uint16))
         return out
 
-    def chunks(self) -> Iterator[npt.NDArray[Any]]:
-        """Yield all rows in order, in arrays of about 16 MiB; the next chunk overwrites the last one."""
-        step = max(1, _CHUNK_BYTES // (self.dim * self.dtype.itemsize))
+    def chunks(self, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[npt.NDArray[Any]]:
+        """Yield all rows in order, in arrays of about `chunk_bytes`; the next chunk overwrites the last one."""
+        step = max(1, chunk_bytes // (self.dim * self.dtype.itemsize))
         buffer = np.empty((min(step, self.num_nodes), self.dim), dtype=self.dtype)
         for first in range(0, self.num_nodes, step):
             ids = np.arange(first, min(self.num_nodes, first + step), dtype=np.int64)

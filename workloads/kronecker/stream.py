@@ -64,7 +64,7 @@ class PartWriter:
             memory, _ = self._buffers.popleft()
             whole = memory[: padded(self._used)]
             whole[self._used :] = 0  # the last buffer: direct I/O takes whole blocks, and the sink cuts the file
-            hashed = self._hasher.submit(self._hash.update, memory[: self._used])
+            hashed = self._hasher.submit(self._hash.update, memory[: self._used].data)
             written = self._writers.submit(write_at, self._file, whole, self._offset, self._path)
             self._buffers.append((memory, (written, hashed)))
             self._offset += self._used

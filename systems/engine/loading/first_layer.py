@@ -102,7 +102,9 @@ class FirstLayerSystem(CachedSystem):
         made = prepare(self.runtime.artefacts, "first-layer", key, make, disk_budget=budget.disk)
         self._prepared += (made,)
         self._table = made.path / _FILE
-        assert read_header(self._table)[2] == _DATA_OFFSET
+        with self._table.open("rb") as file:
+            read_header(file)
+            assert file.tell() == _DATA_OFFSET
 
     def _sample_of(
         self, indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any], labels: npt.NDArray[np.int64]
