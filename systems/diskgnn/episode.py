@@ -101,7 +101,8 @@ class Episodes:
             disk_budget=self.sizes.limit,
         )
         facts = found.facts
-        return Ready(found.path, epochs, facts["num_batches"], Fit.parse(facts["fit"]), facts, found.reused)
+        sizes = Fit(**{**facts["fit"], "levels": Levels(**facts["fit"]["levels"])})
+        return Ready(found.path, epochs, facts["num_batches"], sizes, facts, found.reused)
 
     def _identity(self, epochs: tuple[int, ...]) -> dict[str, Any]:
         options = self.sizes.options

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from systems.diskgnn.planner import FIX, NAME, DiskGnnSizes
 from systems.diskgnn.ranking import MissCurve
@@ -31,11 +30,6 @@ class Fit:
     buffer_rows: int
     staging: int
     staging_rows: int
-
-    @classmethod
-    def parse(cls, content: dict[str, Any]) -> Fit:
-        """Build from plain data."""
-        return cls(**{**content, "levels": Levels(**content["levels"])})
 
 
 def fit(sizes: DiskGnnSizes, curve: MissCurve) -> Fit:

@@ -69,22 +69,3 @@ def simulate_reads(
         merge_gap_bytes=merge_gap_bytes,
     )
     return ReadStats(**counts)
-
-
-def pages(rows: Array, row_bytes: int, page_bytes: int = 4096) -> int:
-    """Count the distinct pages that rows of a file without a header touch.
-
-    The paper's read amplification is `pages * page_bytes / (rows * row_bytes)`.
-    """
-    wanted = as_ids(rows)
-    if not len(wanted):
-        return 0
-    stats = simulate_reads(
-        wanted,
-        row_bytes=row_bytes,
-        num_rows=int(wanted.max()) + 1,
-        file_bytes=2**62,
-        logical_bytes=page_bytes,
-        max_request_bytes=1 << 30,
-    )
-    return stats.bytes_read // page_bytes

@@ -18,7 +18,7 @@ from systems.diskgnn.buffers import HostMemory, Rows, Staging, graph_memory
 from systems.diskgnn.episode import Ready
 from systems.diskgnn.planner import DiskGnnSizes
 from systems.diskgnn.ranking import Ids
-from systems.diskgnn.structure import Addresses, read_addresses, read_graph
+from systems.diskgnn.structure import Addresses, read_graph
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
 from systems.engine.io.tally import Tally
@@ -130,7 +130,7 @@ class EpisodeLoader:
         arrays = read.arrays
         work.sampled = read_graph(arrays, k)
         if self.memory is not None:
-            work.addresses = read_addresses(arrays)
+            work.addresses = Addresses(arrays["place"], arrays["single"])
         self.clock.add("load_graph", work.index, work.asked_at, read.arrived_s)
         place, levels = work.addresses.place, self.ready.fit.levels
         direct = int(np.count_nonzero(place < levels.direct))

@@ -12,7 +12,9 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -115,34 +117,30 @@ class StagedExtractor(HostExtractor):
         group.release()
 
 
+@dataclass(eq=False)
 class CachedExtractor(Extractor):
     """Extractor through the page cache, with threads that fault rows in parallel; it submits and counts no read."""
 
-    THREADS = 32
+    features: npt.NDArray[np.generic]
+    files: DatasetFiles
+    table: torch.Tensor
+    staging: Staging
+    accelerator: Accelerator
 
-    def __init__(
-        self,
-        features: npt.NDArray[np.generic],
-        files: DatasetFiles,
-        table: torch.Tensor,
-        staging: Staging,
-        accelerator: Accelerator,
-    ) -> None:
-        self._features, self._files, self._table = features, files, table
-        self._staging, self._accelerator = staging, accelerator
-        self.mode = f"page cache, {self.THREADS} threads"
+    THREADS: ClassVar[int] = 32
+    mode = f"page cache, {THREADS} threads"
 
     def load(self, nodes: Ids, slots: Ids, batch: int) -> tuple[ReadStats, float]:
         """Gather and copy rows, one staging buffer at a time."""
-        self._files.check()
+        self.files.check()
         begin = 0
         while begin < len(nodes):
-            with self._staging() as buffer:
-                rows = as_table(buffer, self._table)
+            with self.staging() as buffer:
+                rows = as_table(buffer, self.table)
                 part = nodes[begin : begin + len(rows)]
-                gather(self._features, part, rows, self.THREADS)
+                gather(self.features, part, rows, self.THREADS)
                 target = torch.from_numpy(slots[begin : begin + len(rows)])
-                self._accelerator.copy(self._table, rows[: len(part)], target, batch=batch).wait()
+                self.accelerator.copy(self.table, rows[: len(part)], target, batch=batch).wait()
             begin += len(part)
         return ReadStats(rows=len(nodes), unique_rows=len(nodes)), time.monotonic()
 

@@ -115,7 +115,7 @@ class _Writer:
         with self._spread(scratch, bounds, self.memory - ordered_stream_bytes(self.piece)) as lists:
             for run in edge_runs(self.workload.dataset, indptr, self.piece, self.moved.reads):
                 with told(self.workload):
-                    lists.lists(*run, self.partition_of)  # type: ignore[arg-type]
+                    lists.lists(*run, self.partition_of)
                 _check(lists, scratch)
                 self.progress("spreading lists by partition", (run[2] + len(run[3])) / self.workload.dataset.num_edges)
         sections = np.array([0, layout.buckets_begin, layout.topology_file_bytes], dtype=np.int64)

@@ -172,7 +172,7 @@ def count_buckets(workload: Workload, parts: Partitions, partition_of: Bytes, *,
     indptr = read_part(workload, "indptr")
     for run in edge_runs(workload.dataset, indptr, piece_bytes(memory_bytes // 8)):
         with told(workload):
-            _native.count_buckets(*run, partition_of, parts.count, counts)  # type: ignore[arg-type]
+            _native.count_buckets(*run, partition_of, parts.count, counts)
     return counts.reshape(parts.count, parts.count)
 
 

@@ -85,14 +85,6 @@ def unit_bytes(layout: Layout, capacity: int, host: int | None) -> int:
     return max(most, min(wanted, int(layout.list_bytes.sum()), int(layout.bucket_bytes.sum())), 4096)
 
 
-def reader_bytes(options: MariusOptions) -> int:
-    """Return the bytes of the two readers' own buffers, which only take ends within a block: rows are read in place."""
-    return sum(
-        RowReader.plan_bytes(data_offset=0, row_bytes=4096, depth=depth, max_request_bytes=REQUEST_BYTES)
-        for depth in depths(options)
-    )
-
-
 def depths(options: MariusOptions) -> tuple[int, int]:
     """Return the reads in flight of rows, and of lists and edge buckets."""
     topology = max(1, options.io_depth // 4)
@@ -113,6 +105,12 @@ def plan_sizes(
     parts = layout.parts
     least = min(parts.count, parts.pinned + 1)
 
+    # The readers' own buffers only take ends within a block: rows are read in place.
+    reading = sum(
+        RowReader.plan_bytes(data_offset=0, row_bytes=4096, depth=depth, max_request_bytes=REQUEST_BYTES)
+        for depth in depths(options)
+    )
+
     def sized(capacity: int) -> MariusSizes:
         nodes = min(parts.num_nodes, capacity * parts.size)
         bounds = _bounds(workload, options, nodes, whole=capacity >= parts.count)
@@ -124,7 +122,7 @@ def plan_sizes(
             PlanItem("rows of nodes", 4 * parts.num_nodes),
             PlanItem("buffered edges", edges * (parts.index_dtype.itemsize + 1)),
             PlanItem("buffered node ids", 8 * capacity * parts.size),
-            PlanItem("read buffer", unit + reader_bytes(options)),
+            PlanItem("read buffer", unit + reading),
             *sampling_items(bounds, workers=workers, waiting=options.prefetch * workers + BETWEEN),
             # Labels are read through the page cache, and training's peak differs from step to step: if the buffer took
             # the last page of the cap, the kernel would kill the run.

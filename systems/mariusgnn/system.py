@@ -62,12 +62,8 @@ class MariusGnn(GatherSystem):
     @cached_property
     def _key(self) -> dict[str, Any]:
         # Without the sampler: the same partitions serve all samplers.
-        return {
-            "dataset": self.workload.dataset.fingerprint,
-            "seed": self.workload.seed,
-            "size": self._parts.size,
-            "format": 2,
-        }
+        workload, size = self.workload, self._parts.size
+        return {"dataset": workload.dataset.fingerprint, "seed": workload.seed, "size": size, "format": 2}
 
     @cached_property
     def _layout(self) -> Layout:
@@ -92,8 +88,7 @@ class MariusGnn(GatherSystem):
     def prepare(self) -> None:
         """Write partitions and edge buckets or find them; allocate the buffer, which the epochs fill."""
         sizes = self._sizes
-        files = DatasetFiles(self.workload, ["indices", "features", "labels"])
-        files.check()
+        DatasetFiles(self.workload, ["indices", "features", "labels"]).check()
         self._prepared = artefacts.prepare(
             self.runtime.artefacts, NAME, self._key, self._write, disk_budget=self.budget.disk
         )

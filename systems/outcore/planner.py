@@ -174,9 +174,11 @@ class OutcoreSizes(Sizes):
     def _held(self) -> list[PlanItem]:
         """List training's memory beside the slots, and the memory that preparation holds in every phase."""
         bounds, options = self.bounds, self.options
-        under_way = options.queue + options.window + 2
+        under_way = options.queue + options.window + 4
+        share = self.uses(under_way) / (under_way * bounds.max_nodes)
+        read_back = max(2, int(share * under_way + 1)) * bounds.sampled_bytes
         items = [
-            PlanItem("mini-batches read back", self._read_back(under_way + 2)),
+            PlanItem("mini-batches read back", read_back),
             PlanItem("threads", _THREADS),
             PlanItem("seed nodes", bounds.seed_bytes),
         ]
@@ -205,10 +207,6 @@ class OutcoreSizes(Sizes):
             items.append(indptr_item(self.workload))
         self.require(items, FIX)
         return items
-
-    def _read_back(self, count: int) -> int:
-        share = self.uses(count) / (count * self.bounds.max_nodes)
-        return max(2, int(share * count + 1)) * self.bounds.sampled_bytes
 
     def _window(self, held: list[PlanItem]) -> tuple[int, int]:
         """Return the mini-batches whose rows are in memory together, fewer in little memory, and the slots for them."""
