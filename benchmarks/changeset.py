@@ -18,13 +18,14 @@ import numpy as np
 
 from systems.engine.cache.changeset import ChangesetPlan
 from systems.engine.io.memory import evict
+from systems.engine.io.regions import RegionIndex
 from systems.engine.store.batch_store import BatchReader, BatchWriter
 from workloads.sampling.batch import SampledBatch
 
 TARGET_IDS_PER_S = 20e6
 
 
-def store(path: Path, batches: int, size: int, nodes: int) -> None:
+def store(path: Path, batches: int, size: int, nodes: int) -> RegionIndex:
     """Batches of distinct ids, popular ones more often, ascending as samplers give them within a hop."""
     rng = np.random.default_rng(0)
     name = rng.permutation(nodes).astype(np.int64)  # popular nodes lie anywhere
@@ -34,8 +35,9 @@ def store(path: Path, batches: int, size: int, nodes: int) -> None:
         ranks = np.unique((nodes * rng.random(2 * size) ** 3).astype(np.int64))
         ids = np.sort(name[rng.choice(ranks, size, replace=False)])
         writer.append(SampledBatch(0, index, ids, 0, (), none))
-    writer.close()
+    found = writer.close()
     evict(path)
+    return found
 
 
 def resident() -> int:
@@ -55,16 +57,16 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="outcore-bench-") as folder:
         path = Path(folder) / "batches"
-        store(path, options.batches, options.size, options.nodes)
+        index = store(path, options.batches, options.size, options.nodes)
         rates = []
         accesses = options.batches * options.size
         for _ in range(options.rounds):
-            reader = BatchReader(path)
+            reader = BatchReader(path, index)
             before, peak = resident(), 0
             start = time.perf_counter()
             plan = ChangesetPlan(
                 reader.nodes,
-                reader.index.num_nodes,
+                index.counts,
                 num_nodes=options.nodes,
                 capacity=int(options.capacity * options.nodes),
                 threads=options.threads,

@@ -3,7 +3,7 @@
     python benchmarks/packing.py [--size 2GiB] [--folder DIR] [--rounds 3] [--batches 300] [--rows 15000]
                                  [--row-bytes 512] [--memory 256MiB] [--threads 8]
 
-- packed reads: `PackedReader.batches` over fio's 1 MiB sequential reads of the same file; at least 0.9.
+- packed reads: `PackedReader.start` over fio's 1 MiB sequential reads of the same file; at least 0.9.
 - batched packing: the time fio's rates give for reading the table once and writing the packed bytes once, over the time
   it takes; at least 0.6. The yardstick adds reading and writing. fio writes as packing does: as many bytes, into a new
   file whose room is reserved, without a sync.
@@ -14,22 +14,26 @@ Everything is cold and past the page cache. Ends with code 1 where a target is m
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import statistics
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from _disk import RAMP_S, data_file, fio, fio_write, interleave, parser, settle, verdict
 
-from systems.engine.io.memory import evict
-from systems.engine.store.packed_store import PackedReader, PackedWriter, RowTable
+from systems.engine.io.memory import aligned_empty, evict
+from systems.engine.store.packed_store import PackedReader, PackedWriter, PendingBatch, RowTable
 from workloads.units import parse_bytes
 
 REQUEST = 1 << 20
+SLOTS = 6  # mini-batches read ahead
 Ids = npt.NDArray[np.int64]
 
 
@@ -54,16 +58,23 @@ def pack(folder: Path, table: RowTable, batches: Sequence[Ids], method: str, mem
 
 def read_all(folder: Path, seconds: float) -> float:
     """Bytes a second of reading mini-batches in order, again and again; measured after a ramp, as fio."""
-    with PackedReader(folder, request_bytes=REQUEST) as reader:
-        done, start = 0, time.perf_counter() + RAMP_S
-        while True:
-            for batch in reader.batches(range(reader.num_batches), slots=6):
-                batch.release()
+    with closing(PackedReader(folder, request_bytes=REQUEST)) as reader:
+        done, start, under_way = 0, time.perf_counter() + RAMP_S, deque[PendingBatch]()
+        memory = [aligned_empty(int((reader.feature_bytes + reader.structure_bytes).max())) for _ in range(SLOTS)]
+        for number in itertools.count():
+            if number >= SLOTS:
+                batch = under_way.popleft().result().index
                 now = time.perf_counter()
                 if now >= start:
-                    done += int(reader.feature_bytes[batch.index] + reader.structure_bytes[batch.index])
+                    done += int(reader.feature_bytes[batch] + reader.structure_bytes[batch])
                 if now >= start + seconds:
-                    return done / (now - start)
+                    for pending in under_way:
+                        pending.result()
+                    break
+            wanted, slot = number % reader.num_batches, memory[number % SLOTS]
+            cut = int(reader.feature_bytes[wanted])
+            under_way.append(reader.start(wanted, slot[:cut], slot[cut:]))
+        return done / (now - start)
 
 
 def main() -> int:

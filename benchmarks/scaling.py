@@ -91,7 +91,7 @@ def sampling(folder: Path) -> dict[str, Any]:
         batch = sampler.sample(0, number, seeds)
         nodes += batch.num_nodes
         writer.append(batch)
-    writer.close()
+    np.save(folder / "samples.npy", writer.close().entries)
     return {"rows": nodes}
 
 
@@ -103,22 +103,27 @@ def ranking(folder: Path, budget: int) -> dict[str, Any]:
     return {"held_edges": facts.held_edges, "bytes": facts.reads.bytes_read}
 
 
-def changesets(folder: Path) -> dict[str, Any]:
-    from systems.engine.cache.changeset import ChangesetPlan
+def _samples(folder: Path) -> Any:
+    from systems.engine.io.regions import RegionIndex
     from systems.engine.store.batch_store import BatchReader
 
-    reader, nodes = BatchReader(folder / "samples"), Dataset.open(folder / "graph").num_nodes
-    plan = ChangesetPlan(reader.nodes, reader.index.num_nodes, num_nodes=nodes, capacity=nodes // 10)
+    return BatchReader(folder / "samples", RegionIndex(np.load(folder / "samples.npy")))
+
+
+def changesets(folder: Path) -> dict[str, Any]:
+    from systems.engine.cache.changeset import ChangesetPlan
+
+    reader, nodes = _samples(folder), Dataset.open(folder / "graph").num_nodes
+    plan = ChangesetPlan(reader.nodes, reader.index.counts, num_nodes=nodes, capacity=nodes // 10)
     plan.look_ahead()
     hits = sum(change.hits for change in plan.changesets())
     return {"hits": hits}
 
 
 def packing(folder: Path) -> dict[str, Any]:
-    from systems.engine.store.batch_store import BatchReader
     from systems.engine.store.packed_store import PackedWriter, RowTable
 
-    reader, table = BatchReader(folder / "samples"), RowTable.of(Dataset.open(folder / "graph"))
+    reader, table = _samples(folder), RowTable.of(Dataset.open(folder / "graph"))
     shutil.rmtree(folder / "packed", ignore_errors=True)
     (folder / "packed").mkdir()
     with PackedWriter(folder / "packed", table, memory_bytes=GIVEN_BYTES["packing"]) as writer:

@@ -32,10 +32,9 @@ def main() -> int:
             # From the file's start, as fio: a host may cache parts of a virtual disk, and both must meet the same.
             done, start = 0, time.perf_counter() + RAMP_S
             while time.perf_counter() < start + args.seconds:
-                for piece in stream(path, 0, size, buffer, request_bytes=REQUEST, depth=args.depth):
-                    piece.release()
+                for _, piece in stream(path, 0, size, buffer, request_bytes=REQUEST, depth=args.depth):
                     now = time.perf_counter()
-                    done += piece.data.nbytes if now >= start else 0
+                    done += piece.nbytes if now >= start else 0
                     if now >= start + args.seconds:
                         break
             return done / (time.perf_counter() - start)

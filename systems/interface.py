@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -68,7 +68,7 @@ STAGES = tuple(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SystemInfo:
     """Description of a system for `outcore systems`, docs and figures.
 
@@ -84,10 +84,10 @@ class SystemInfo:
     """
 
     name: str
-    paper: str
+    paper: str = "–"
     summary: str
-    devices: tuple[str, ...]
-    faithful: bool
+    devices: tuple[str, ...] = ("cpu", "cuda", "emulated")
+    faithful: bool = True
     options: type[Options]
     deterministic_counters: bool = True
     data_parallel: bool = False
@@ -234,19 +234,8 @@ class Counters:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts as plain data for the run record."""
-        return {
-            "rows": self.rows,
-            "hits": dict(self.hits),
-            "misses": self.misses,
-            "io_requests": self.io_requests,
-            "bytes_read": self.bytes_read,
-            "bytes_useful": self.bytes_useful,
-            "requests_by_size": {str(size): count for size, count in sorted(self.requests_by_size.items())},
-            "queue_depth": self.queue_depth,
-            "bytes_loaded": self.bytes_loaded,
-            "bytes_written": self.bytes_written,
-            "observed": dict(self.observed),
-        }
+        sizes = {str(size): count for size, count in sorted(self.requests_by_size.items())}
+        return {**asdict(self), "requests_by_size": sizes}
 
 
 class StageClock:

@@ -91,4 +91,6 @@ class Options(BaseModel):
             return str(value)
         if value is False and (annotation is str or "off" in words):
             return "off"
+        if value is True and "on" in words:
+            return "on"
         return value

@@ -5,10 +5,10 @@ Nothing is listed by hand, and importing one system imports no other.
 
 from __future__ import annotations
 
-import ast
 import difflib
 import importlib
 import pkgutil
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def module_name(name: str) -> str:
 
 @lru_cache(maxsize=1)
 def _modules() -> tuple[str, ...]:
-    """List the modules beside this one that export `SYSTEM`, found by parsing their source, without import."""
+    """List the modules beside this one that export `SYSTEM`, found by reading their source, without import."""
     found = []
     for module in pkgutil.iter_modules([str(_FOLDER)]):
         path = _FOLDER / module.name / "__init__.py" if module.ispkg else _FOLDER / f"{module.name}.py"
@@ -35,17 +35,8 @@ def _modules() -> tuple[str, ...]:
 
 
 def _exports_system(path: Path) -> bool:
-    for node in ast.parse(path.read_text(encoding="utf-8"), str(path)).body:
-        targets: list[str] = []
-        if isinstance(node, ast.Assign):
-            targets = [target.id for target in node.targets if isinstance(target, ast.Name)]
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            targets = [node.target.id]
-        elif isinstance(node, ast.ImportFrom):
-            targets = [alias.asname or alias.name for alias in node.names]
-        if "SYSTEM" in targets:
-            return True
-    return False
+    """Return whether the module assigns or imports `SYSTEM` in a line of its own."""
+    return bool(re.search(r"^(SYSTEM\b|from \S+ import .*\bSYSTEM\b)", path.read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def names() -> list[str]:

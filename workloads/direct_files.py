@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -69,10 +71,8 @@ def read_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> No
     """
     done = 0
     while done < data.nbytes:
-        try:
+        with io_errors(path, offset + done):
             got = os.preadv(handle, [data[done:].data], offset + done)
-        except OSError as error:
-            raise io_failed(path, offset + done, error.errno or 0) from error
         if got == 0:
             raise io_failed(path, offset + done, 0)
         done += got if done + got == data.nbytes else max(1, got // PAGE) * PAGE
@@ -91,3 +91,23 @@ def io_failed(path: Path, offset: int, code: int, *, writing: bool = False) -> D
         errno=code,
         fix=fix,
     )
+
+
+def cannot_open(path: Path, code: int) -> DataIOError:
+    """Make the error of a file that cannot be opened for reading."""
+    return DataIOError(
+        f"cannot open {path}: {os.strerror(code)}",
+        path=str(path),
+        errno=code,
+        fix="check that it is there and can be read",
+    )
+
+
+@contextmanager
+def io_errors(path: Path, offset: int = 0, *, writing: bool = False) -> Iterator[None]:
+    """Raise DataIOError in place of the body's OSError: reading or writing the file failed at `offset`."""
+    try:
+        yield
+    except OSError as error:
+        # numpy reports a short write without an errno.
+        raise io_failed(path, offset, error.errno or (errno.ENOSPC if writing else 0), writing=writing) from error

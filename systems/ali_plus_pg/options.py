@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from systems.interface import Options, auto, size
+from systems.engine.io.row_reads import RowReadOptions
+from systems.engine.loading.sized import SamplingOptions
+from systems.interface import auto, size
 
 SPLITS = (0, 25, 50, 75, 100)
 
 
-class AliPlusPgOptions(Options):
+class AliPlusPgOptions(SamplingOptions, RowReadOptions):
     """Options of `ali+pg`."""
 
     split: Literal["auto", "0", "25", "50", "75", "100"] = Field(
@@ -38,13 +40,3 @@ class AliPlusPgOptions(Options):
         description="mini-batches read beside each other; 0: two, or one where a small budget holds no more",
     )
     device_buffers: int = Field(2, ge=1, le=64, description="mini-batches on the device, fewer where they do not fit")
-    io_granularity: Literal["logical", "4096"] = Field(
-        "logical", description="smallest read: the device's logical block, or 4096 as the papers' code has it"
-    )
-    merge: bool = Field(True, description="read neighbouring rows together")
-    max_request_bytes: int = Field(131072, ge=4096, le=1 << 22, description="largest single read")
-
-    @field_validator("split", mode="before")
-    @classmethod
-    def _whole_number(cls, value: object) -> object:
-        return str(value) if isinstance(value, int) else value

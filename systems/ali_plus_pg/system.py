@@ -7,8 +7,7 @@ at a time.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -19,64 +18,50 @@ import numpy.typing as npt
 import torch
 
 from systems.ali_plus_pg.options import SPLITS, AliPlusPgOptions
-from systems.ali_plus_pg.planner import AliPlusPgSizes, Shares, plan_sizes, sampling_workers, shares
-from systems.engine.cache import split_tuner
-from systems.engine.cache.neighbour_cache import NeighbourCache
+from systems.ali_plus_pg.planner import AliPlusPgSizes, Shares, shares
+from systems.engine.cache import neighbour_cache, split_tuner
 from systems.engine.cache.static_cache import StaticCache
 from systems.engine.io.gather import gather
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import ReadStats, RowReader
-from systems.engine.io.row_reads import reader_arguments
+from systems.engine.io.row_reads import feature_reader, reader_arguments
+from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles, mapped_sampler
-from systems.engine.loading.gather_loader import GatherLoader, HostTable
+from systems.engine.loading.gather_loader import GatherSystem, HostTable
 from systems.engine.rank.ranking import out_degrees, top
-from systems.engine.store.artefacts import identity, prepare
+from systems.engine.store.artefacts import Prepared, identity, prepare
 from systems.forecast import sequential
-from systems.interface import Batch, Counters, Facts, Forecast, Plan, System, SystemInfo, Trace
+from systems.interface import Counters, Facts, Forecast, SystemInfo, Trace
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
 
 
-class AliPlusPg(System):
+class AliPlusPg(GatherSystem):
     """Ali+PG of the Ginex paper."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="ali+pg",
         paper="ginex",
         summary="static caches of neighbour lists and feature rows; direct reads of what they miss",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=AliPlusPgOptions,
     )
     options: AliPlusPgOptions
 
-    _loader: GatherLoader | None = None
     _cache: StaticCache | None = None
     _shares: Shares | None = None
-    _rows: torch.Tensor | None = None
     _readers: ReaderPool[RowReader] | None = None
     _tuned = "given"
+    _mode = "not prepared"
+    _cached = (0, 0)
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
-        self._lock = threading.Lock()
-        self._prepared: list[tuple[Path, bool]] = []
-        self._cached = (0, 0)
-        self._mode = "not prepared"
-        self._clear()
-
-    def _clear(self) -> None:
-        self._asked = self._hits = 0
-        self._list_reads = self._list_hits = 0
-        self._reads = ReadStats()
+        self._prepared: list[Prepared] = []
+        self._tally = Tally()
 
     @cached_property
     def _sizes(self) -> AliPlusPgSizes:
-        return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options))
-
-    def plan(self) -> Plan:
-        """Return all buffers; see `planner.py`."""
-        return self._sizes.plan
+        return self.fit(lambda: AliPlusPgSizes(self, self._workers, self._waiting))
 
     def prepare(self) -> None:
         """Choose the split, fill both caches and open the readers."""
@@ -89,35 +74,24 @@ class AliPlusPg(System):
         )
         cached = None
         if self._shares.neighbours.nodes:
-            neighbours = NeighbourCache(
-                self.workload, self.runtime.artefacts, indptr=indptr, disk_budget=self.budget.disk
+            made = neighbour_cache.build(
+                self.workload,
+                self.runtime.artefacts,
+                self._shares.neighbours,
+                indptr=indptr,
+                disk_budget=self.budget.disk,
             )
-            cached = neighbours.build(self._shares.neighbours)
-            made = neighbours.prepared
-            assert made is not None
-            self._prepared.append((made.path, made.reused))
+            cached = neighbour_cache.load(dataset, made)
+            self._prepared.append(made)
             self._cached = int(made.facts["nodes"]), int(made.facts["entries"])
         sampler = mapped_sampler(self.workload, indptr=indptr, cached=cached, threads=self.options.list_threads)
-        ranking = self._ranking(self._shares.rows)
-        workers = sampling_workers(self.runtime, self.options)
-        self._loader = GatherLoader(
-            self.info.name,
-            sampler,
-            self.runtime,
-            self.clock,
-            sizes.tables,
-            self._fill,
-            workers=workers,
-            waiting=self.options.prefetch * workers,
-            around_sample=self._sample,
-            extractors=sizes.extractors,
-            front=len(ranking),
-        )
+        rows = self._shares.rows
+        ranking = top(self._degrees(), rows) if rows else np.empty(0, dtype=np.int64)
+        self._allocate(front=len(ranking))
+        self._draw = sampler.sample
         if self.runtime.stages != "sample":
-            self._rows = self._loader.front_rows
-            self._cache = StaticCache.build(self.workload, ranking, self._rows)
-            arguments = reader_arguments(self.workload, self.options)
-            self._readers = ReaderPool(lambda: RowReader(dataset.file("features"), **arguments), sizes.extractors)
+            self._cache = StaticCache.build(self.workload, ranking, self._front_rows)
+            self._readers = ReaderPool(lambda: feature_reader(self.workload, self.options), sizes.extractors)
             self._mode = self._readers.mode
 
     def _split(self, indptr: npt.NDArray[np.int64]) -> int:
@@ -137,7 +111,7 @@ class AliPlusPg(System):
             disk=split_tuner.disk_class(disk),
         )
         found = prepare(self.runtime.artefacts, "split", key, lambda folder: self._tune(indptr))
-        self._prepared.append((found.path, found.reused))
+        self._prepared.append(found)
         costs = ", ".join(f"{split}:{100 - int(split)} {cost}" for split, cost in found.facts["costs"].items())
         self._tuned = f"auto; predicted {costs}"
         return int(found.facts["split"])
@@ -160,7 +134,7 @@ class AliPlusPg(System):
         ]
         sampler = mapped_sampler(workload, indptr=indptr, threads=self.options.list_threads)
         seeds = make_seed_plan(workload).batches(0)[: self.options.tune_batches or None]
-        with RowReader(workload.dataset.file("features"), **reader_arguments(workload, self.options)) as reader:
+        with feature_reader(workload, self.options) as reader:
             forecasts = split_tuner.forecast(
                 workload,
                 candidates,
@@ -182,79 +156,62 @@ class AliPlusPg(System):
     def _degrees(self) -> npt.NDArray[np.integer]:
         return out_degrees(self.workload, 8 * self.workload.dataset.num_nodes + (4 << 20))
 
-    def _ranking(self, rows: int) -> npt.NDArray[np.int64]:
-        if not rows:
-            return np.empty(0, dtype=np.int64)
-        return top(self._degrees(), rows)
-
-    def _sample(self, work: object) -> SampledBatch:
+    def _sample(self, work: Callable[[], SampledBatch]) -> SampledBatch:
         self._topology.check()
-        sampled: SampledBatch = work()  # type: ignore[operator]
-        with self._lock:
-            self._list_reads += sampled.list_reads
-            self._list_hits += sampled.list_hits
+        sampled = work()
+        self._tally.add(list_reads=sampled.list_reads, list_hits=sampled.list_hits)
         return sampled
 
     def _fill(self, sampled: SampledBatch, table: HostTable) -> torch.Tensor:
         """Read misses into the table; hits stay in the cache (processor) or are copied in front of the misses."""
-        assert self._cache is not None and self._rows is not None
+        assert self._cache is not None and self._readers is not None
         on_device = table.whole is table.rows and bool(self._sizes.tables.device)
         copied = 0
+        found = self._cache.lookup(sampled.nodes)
+        rows, misses = found.slots, found.misses
         if on_device and self._cache.capacity:
-            found = self._cache.lookup(sampled.nodes)
-            copied, misses = len(found.hit_positions), found.miss_positions
-            rows = np.empty(sampled.num_nodes, dtype=np.int64)
-            rows[found.hit_positions] = np.arange(copied)
+            hits = np.flatnonzero(rows >= 0)
+            copied, cached = len(hits), rows[hits]
+            rows[hits] = np.arange(copied)
             rows[misses] = np.arange(copied, sampled.num_nodes)
         else:
-            rows, misses = self._cache.aliases(sampled.nodes, table.first)
-        stats = self._read(sampled.nodes[misses], table.rows[copied:])
+            rows[misses] = np.arange(table.first, table.first + len(misses))
+        stats = ReadStats()
+        if len(misses):
+            with self._readers.borrow() as reader:
+                stats = reader.read(sampled.nodes[misses], table.rows[copied:])
         if copied:
-            gather(self._rows, found.hit_slots, table.rows[:copied], 1)
-        with self._lock:
-            self._asked += sampled.num_nodes
-            self._hits += sampled.num_nodes - len(misses)
-            self._reads.add(stats)
+            gather(self._front_rows, cached, table.rows[:copied], 1)
+        self._tally.add(stats, rows=sampled.num_nodes, hits=sampled.num_nodes - len(misses))
         return torch.from_numpy(rows)
 
-    def _read(self, nodes: npt.NDArray[np.int64], out: torch.Tensor) -> ReadStats:
-        if not len(nodes):
-            return ReadStats()
-        assert self._readers is not None
-        with self._readers.borrow() as reader:
-            return reader.read(nodes, out)
+    @property
+    def _extractors(self) -> int:
+        return self._sizes.extractors
 
-    def epoch(self, k: int) -> Iterator[Batch]:
-        """Return the mini-batches of epoch `k`, in the seed plan's order."""
-        if self._loader is None:
-            raise RuntimeError("prepare() comes before epoch()")
-        self._clear()
-        return self._loader.epoch(k, make_seed_plan(self.workload).batches(k))
+    def _begin(self) -> None:
+        self._tally.restart()
 
     def counters(self) -> Counters:
         """Return the feature cache's hits, the misses and the reads; `observed` counts neighbour lists."""
-        with self._lock:
-            return Counters(
-                rows=self._asked,
-                hits={"host": self._hits},
-                misses=self._asked - self._hits,
-                io_requests=self._reads.requests,
-                bytes_read=self._reads.bytes_read,
-                bytes_useful=self._reads.bytes_useful,
-                requests_by_size=dict(self._reads.requests_by_size),
-                queue_depth=self.options.io_depth * self._sizes.extractors,
-                observed={"list_reads": float(self._list_reads), "list_hits": float(self._list_hits)},
-            )
+        tally = self._tally
+        return tally.counters(
+            self.options.io_depth * self._sizes.extractors,
+            rows=tally["rows"],
+            hits={"host": tally["hits"]},
+            misses=tally["rows"] - tally["hits"],
+            observed=tally.observed("list_reads", "list_hits"),
+        )
 
     def files(self) -> list[Path]:
         """Return the files of the neighbour cache and of the split's choice."""
-        return [path for folder, _ in self._prepared for path in sorted(folder.rglob("*")) if path.is_file()]
+        return [path for found in self._prepared for path in found.files]
 
     def facts(self) -> Facts:
         """Return the read mode, and whether split and neighbour cache were found."""
         if self._shares is None:
             return Facts()
-        reused = bool(self._prepared) and all(reused for _, reused in self._prepared)
+        reused = bool(self._prepared) and all(found.reused for found in self._prepared)
         return Facts(io=f"{self._mode}, {self._sizes.extractors} extractors", prepared_reused=reused)
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
@@ -284,11 +241,6 @@ class AliPlusPg(System):
 
     def close(self) -> None:
         """End the threads, close the files and free the caches."""
-        loader, self._loader = self._loader, None
-        if loader is not None:
-            loader.close()
-        if self._readers is not None:
-            self._readers.close()
-            self._readers = None
+        super().close()
+        self._close("_readers")
         self._cache = None
-        self._rows = None

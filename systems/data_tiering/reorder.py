@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from systems import _native
 from systems.engine.io.arrays import as_rows
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.ordered_stream import ordered_stream, ordered_stream_bytes, whole_rows
+from systems.engine.io.ordered_stream import edge_runs, ordered_stream, ordered_stream_bytes, whole_rows
 from systems.engine.io.topology import damaged
 from workloads.dataset import PARTS, Dataset
 from workloads.errors import BudgetError, DatasetError
@@ -173,20 +173,13 @@ class _Reordering:
         item = dataset.index_dtype.itemsize
         edges = dataset.num_edges
         size = max(1, edges if self._window_bytes is None else min(edges, self._window_bytes // item))
-        data = dataset.data_offset("indices")
         out = aligned_empty(size * item).view(dataset.index_dtype)
         for first in range(0, edges, size):
             window = out[: min(size, edges - first)]
             self._facts.edge_windows += 1
-            for at, piece in ordered_stream(
-                dataset.file("indices"), data, dataset.topology_bytes, piece_bytes=self._piece_bytes
-            ):
-                begin, sources = (at - data) // item, piece.view(dataset.index_dtype)
-                low = int(np.searchsorted(self._indptr, begin, side="right")) - 1
-                high = int(np.searchsorted(self._indptr, begin + len(sources), side="left"))
-                indptr = np.array(self._indptr[low : high + 1])
+            for lists, low, begin, sources in edge_runs(dataset, self._indptr, self._piece_bytes):
                 if not _native.relocate_edges(
-                    sources, indptr, low, begin, self._places, self._new_indptr, first, window, self._threads
+                    sources, lists, low, begin, self._places, self._new_indptr, first, window, self._threads
                 ):
                     raise damaged(self._dataset)
             yield window

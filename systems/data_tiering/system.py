@@ -17,9 +17,9 @@ import numpy.typing as npt
 from pydantic import Field
 
 from systems.data_tiering.reorder import ReorderFacts, reorder
-from systems.engine.loading.cache_loader import Sample
+from systems.engine.io.row_reads import RowTable
 from systems.engine.loading.cached_system import CacheFacts, CacheOptions, RankingName, highest
-from systems.engine.loading.host_features import RowFile, feature_rows
+from systems.engine.loading.sized import Sample
 from systems.engine.loading.zero_copy import ZeroCopySystem
 from systems.engine.store.artefacts import Prepared, identity, prepare
 from systems.interface import PlanItem, SystemInfo
@@ -57,8 +57,6 @@ class DataTiering(ZeroCopySystem):
         name="data-tiering",
         paper="data-tiering",
         summary="hot rows by weighted reverse PageRank in device memory, cold ones read by zero-copy",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=DataTieringOptions,
         artefact_share=1.0,
     )
@@ -81,8 +79,8 @@ class DataTiering(ZeroCopySystem):
         return self._reordered or self.workload.dataset
 
     @property
-    def _rows(self) -> RowFile:
-        return feature_rows(replace(self.workload, dataset=self._dataset))
+    def _rows(self) -> RowTable:
+        return RowTable.of(self._dataset)
 
     def _prepared_items(self) -> tuple[PlanItem, ...]:
         if not self._reorders:

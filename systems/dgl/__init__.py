@@ -24,7 +24,6 @@ class Dgl(DglSystem):
         paper="pagraph",
         summary="DGL's loader over graph and features in memory",
         devices=("cpu", "emulated"),
-        faithful=True,
         options=DglOptions,
     )
 

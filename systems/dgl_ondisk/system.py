@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, TypedDict
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
 
+from systems.engine.dgl.bridge import Fetch
 from systems.engine.dgl.system import DglSystem, SamplerOption
 from systems.engine.io.reader import Granularity, ReadStats, RowReader
-from systems.engine.loading.cached_system import CacheFacts, SamplingOptions
+from systems.engine.io.tally import counters_of
+from systems.engine.loading.cached_system import CacheFacts
 from systems.engine.loading.gather_loader import torch_dtype
-from systems.engine.loading.host_features import HostFeatures, RowFile
+from systems.engine.loading.host_features import HostFeatures
+from systems.engine.loading.sized import SamplingOptions
 from systems.interface import Counters, Forecast, PlanItem, SystemInfo, Trace
 from workloads.accelerator import aligned_host_tensor
 
@@ -25,65 +28,6 @@ class DglOnDiskOptions(SamplingOptions, SamplerOption):
     )
 
 
-class ReaderArguments(TypedDict):
-    """Arguments of the row reader: rows are read in the order requested, without merging."""
-
-    data_offset: int
-    num_rows: int
-    row_bytes: int
-    depth: int
-    granularity: Granularity
-    merge: bool
-
-
-def reader_arguments(source: RowFile, options: DglOnDiskOptions) -> ReaderArguments:
-    """Return the arguments of the row reader."""
-    return {
-        "data_offset": source.offset,
-        "num_rows": source.num_rows,
-        "row_bytes": source.row_bytes,
-        "depth": options.io_depth,
-        "granularity": options.io_granularity,
-        "merge": False,
-    }
-
-
-class DiskRows:
-    """Rows of a file, each read by itself, at most `most` in one call."""
-
-    def __init__(self, source: RowFile, options: DglOnDiskOptions, most: int) -> None:
-        dtype = torch_dtype(source.dtype)
-        # One table suffices, since loading waits for training; a new one for each mini-batch would fragment the heap.
-        self._table = aligned_host_tensor(most * source.row_bytes).view(dtype).view(most, source.dim)
-        self._reader = RowReader(source.path, **reader_arguments(source, options))
-        self._stats = ReadStats()
-        self.mode = self._reader.mode
-
-    def fetch(self, ids: torch.Tensor) -> torch.Tensor:
-        """Read rows `ids` (int64 [n]) as [n, dim] on the host, valid until the next call."""
-        rows = self._table[: len(ids)]
-        self._stats.add(self._reader.read(ids, rows))
-        return rows
-
-    def begin(self) -> None:
-        """Reset the counts."""
-        self._stats = ReadStats()
-
-    def counts(self, counters: Counters) -> None:
-        """Set the epoch's reads in `counters`."""
-        stats = self._stats
-        counters.io_requests = stats.requests
-        counters.bytes_read = stats.bytes_read
-        counters.bytes_useful = stats.bytes_useful
-        counters.requests_by_size = dict(stats.requests_by_size)
-        counters.queue_depth = self._reader.depth
-
-    def close(self) -> None:
-        """Close the file and free the rows."""
-        self._reader.close()
-        self._table = torch.empty(0)
-
-
 class DglOnDisk(DglSystem):
     """DGL over a memory-mapped graph and rows on disk."""
 
@@ -92,27 +36,68 @@ class DglOnDisk(DglSystem):
         paper="diskgnn",
         summary="DGL's loader, each row read from disk, no cache of its own",
         devices=("cpu", "emulated"),
-        faithful=True,
         options=DglOnDiskOptions,
     )
     options: DglOnDiskOptions
 
+    _reader: RowReader | None = None
+    _stats = ReadStats()
     _mode = "not prepared"
 
+    @property
+    def _reader_arguments(self) -> dict[str, Any]:
+        """Arguments of the row reader: rows are read in the order requested, without merging."""
+        options = self.options
+        return {**self._rows.place, "depth": options.io_depth, "granularity": options.io_granularity, "merge": False}
+
     def _staging_items(self) -> tuple[PlanItem, ...]:
-        reader = RowReader.plan_bytes(
-            **reader_arguments(self._rows, self.options), num_ids=self._bounds.max_nodes, path=self._rows.path
-        )
+        most, path = self._bounds.max_nodes, self._rows.path
+        reader = RowReader.plan_bytes(**self._reader_arguments, num_ids=most, path=path)
         table = PlanItem("rows read", self._bounds.max_nodes * self._rows.row_bytes)
         return (PlanItem("reader buffers", reader), table)
 
     def _make_features(self) -> HostFeatures | None:
         return None
 
-    def _storage(self, features: HostFeatures | None) -> DiskRows:
-        rows = DiskRows(self._rows, self.options, self._bounds.max_nodes)
-        self._mode = rows.mode
+    def _prepare_gathering(self) -> None:
+        source, most = self._rows, self._bounds.max_nodes
+        # One table suffices, since loading waits for training; a new one for each mini-batch would fragment the heap.
+        memory = aligned_host_tensor(most * source.row_bytes)
+        self._table = memory.view(torch_dtype(source.dtype)).view(most, source.dim)
+        self._reader = RowReader(source.path, **self._reader_arguments)
+        self._mode = self._reader.mode
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._stats = ReadStats()
+
+    def _source(self) -> Fetch:
+        return self._fetch
+
+    def _fetch(self, ids: torch.Tensor) -> torch.Tensor:
+        """Read rows `ids` (int64 [n]) as [n, dim] on the host, each by itself; valid until the next call."""
+        assert self._reader is not None
+        rows = self._table[: len(ids)]
+        self._stats.add(self._reader.read(ids, rows))
         return rows
+
+    def counters(self) -> Counters:
+        """Return the base's counts and the reads."""
+        cached = super().counters()
+        return counters_of(
+            self._stats,
+            self.options.io_depth if self._reader is not None else 0,
+            rows=cached.rows,
+            hits=cached.hits,
+            misses=cached.misses,
+            bytes_loaded=cached.bytes_loaded,
+        )
+
+    def close(self) -> None:
+        """Close the base and the file, and free the rows."""
+        super().close()
+        self._close("_reader")
+        self._table = torch.empty(0)
 
     def facts(self) -> CacheFacts:
         """Return the base's facts and the read mode."""

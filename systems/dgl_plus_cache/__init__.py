@@ -24,7 +24,6 @@ class DglCache(DglSystem):
         paper="pagraph",
         summary="DGL's loader with PaGraph's static cache in device memory",
         devices=("cpu", "emulated"),
-        faithful=True,
         options=DglCacheOptions,
     )
 

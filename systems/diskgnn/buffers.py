@@ -7,7 +7,6 @@ a part of the table, itself.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -16,15 +15,15 @@ import numpy.typing as npt
 import torch
 
 from systems.diskgnn.fit import Fit
-from systems.diskgnn.planner import DiskGnnSizes, rounded_up
+from systems.diskgnn.planner import DiskGnnSizes
 from systems.diskgnn.structure import Addresses
 from systems.engine.io.arrays import as_rows
 from systems.engine.io.memory import aligned_empty
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.pipeline import Pipeline
 from systems.engine.loading.row_ring import RowRing
-from workloads.accelerator import Accelerator, Event
-from workloads.dataset import Dataset
+from workloads.accelerator import Event
+from workloads.direct_files import padded
 from workloads.feature_table import SplitTable, Table
 
 Rows = npt.NDArray[np.uint8]
@@ -75,11 +74,12 @@ class Assembled:
     events: list[Event] = field(default_factory=list)
 
 
-class Memory(ABC):
-    """Caches, batch buffers and staging buffers of one episode.
+class HostMemory:
+    """Caches and batch buffers of one episode in host memory; the disk reads into the batch buffers themselves.
 
-    Both kinds of buffers are pieces of rings, each as long as its mini-batch needs: pieces of the largest size would be
-    half empty. Where rows may be read one by one, their number is known too late, and each piece has the largest size.
+    Both batch buffers and staging buffers are pieces of rings, each as long as its mini-batch needs: pieces of the
+    largest size would be half empty. Where rows may be read one by one (`singles`), their number is known too late, and
+    each piece has the largest size.
 
     Attributes:
         table: [rows, dim], on the accelerator's device, or there and in host memory that the device reads.
@@ -87,23 +87,46 @@ class Memory(ABC):
 
     table: Table
 
-    @abstractmethod
+    def __init__(self, sizes: DiskGnnSizes, fit: Fit, *, singles: bool) -> None:
+        dataset, self._accelerator = sizes.workload.dataset, sizes.runtime.accelerator
+        self._singles, self._levels, self._row_bytes = singles, fit.levels, sizes.row
+        self._dim, self._dtype = dataset.dim, torch_dtype(dataset.feature_dtype)
+        self._buffered = fit.buffers * fit.buffer_rows
+        self._buffers = RowRing(self._buffered)
+        self._allocate(sizes, fit)
+
+    def _allocate(self, sizes: DiskGnnSizes, fit: Fit) -> None:
+        self._align, self._largest = sizes.align, fit.buffer_rows
+        self._start = padded(fit.levels.direct, sizes.align)
+        self._memory = self._accelerator.allocate(self._start + self._buffered, self._dim, self._dtype)
+        self.table = self._memory
+        self._bytes = as_rows(self._memory, self._row_bytes)
+
     def load(self, name: str, pieces: Iterable[tuple[int, Rows]]) -> None:
         """Fill a cache (`device_cache`, `host_cache`) from pieces: position of the first row, and rows."""
+        for first, rows in pieces:
+            self._bytes[first : first + len(rows)] = rows
 
-    @abstractmethod
     def begin(self, pipe: Pipeline) -> None:
         """Begin an epoch: all buffers are free, and every wait for one ends when `pipe` stops."""
+        self._buffers = RowRing(self._buffered)
+        pipe.on_stop(self._buffers.stop)
 
-    @abstractmethod
     def take_staging(self, packed: int) -> Staging:
         """Return a free staging buffer for a mini-batch with `packed` packed rows; wait for one. Raises `Stopped`."""
+        # A piece is a multiple of the rows that fill whole pages.
+        count = self._largest if self._singles else padded(packed, self._align)
+        first = self._buffers.take(count)
+        start = self._start + first
+        return Staging(first, count, self._bytes[start : start + count].reshape(-1), self._row_bytes)
 
-    @abstractmethod
     def take(self, rows: int) -> int:
-        """Return the begin of a buffer for the next mini-batch's `rows` from disk, once free. Raises `Stopped`."""
+        """Return the begin of a buffer for the next mini-batch's `rows` from disk, once free. Raises `Stopped`.
 
-    @abstractmethod
+        Without a device it is 0: the staging buffer is the batch buffer.
+        """
+        return 0
+
     def assemble(self, staging: Staging, room: int, addresses: Addresses, packed: int, batch: int) -> Assembled:
         """Copy the mini-batch's rows into the table, without waiting for the copies. Any thread may call it.
 
@@ -111,110 +134,45 @@ class Memory(ABC):
             room: result of `take`.
             packed: number of packed rows in the staging buffer.
         """
-
-    @abstractmethod
-    def copied(self, staging: Staging) -> None:
-        """Free the staging buffer, from which all copies are complete."""
-
-    @abstractmethod
-    def give_back(self, assembled: Assembled) -> None:
-        """Free the buffer of a trained mini-batch."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Free all memory."""
-
-
-class HostMemory(Memory):
-    """Table in host memory whose batch buffers are the staging buffers: nothing is copied."""
-
-    def __init__(
-        self, dataset: Dataset, sizes: DiskGnnSizes, fit: Fit, accelerator: Accelerator, *, singles: bool
-    ) -> None:
-        self._accelerator = accelerator
-        self._direct = fit.levels.direct
-        self._align = sizes.align
-        self._start = rounded_up(self._direct, sizes.align)
-        self._buffered = fit.buffers * fit.buffer_rows
-        self._largest = fit.buffer_rows
-        self._singles = singles
-        self._row_bytes = dataset.dim * dataset.feature_dtype.itemsize
-        total = self._start + self._buffered
-        self._memory = accelerator.allocate(total, dataset.dim, torch_dtype(dataset.feature_dtype))
-        self.table = self._memory
-        self._bytes = as_rows(self._memory, self._row_bytes)
-        self._ring = RowRing(self._buffered)
-
-    def load(self, name: str, pieces: Iterable[tuple[int, Rows]]) -> None:
-        """Copy the rows to the front of the table."""
-        for first, rows in pieces:
-            self._bytes[first : first + len(rows)] = rows
-
-    def begin(self, pipe: Pipeline) -> None:
-        """Reset the ring of rows; a piece is a multiple of the rows that fill whole pages."""
-        self._ring = RowRing(self._buffered)
-        pipe.on_stop(self._ring.stop)
-
-    def take_staging(self, packed: int) -> Staging:
-        """Take a buffer of the table."""
-        count = self._largest if self._singles else rounded_up(packed, self._align)
-        first = self._ring.take(count)
-        start = self._start + first
-        return Staging(first, count, self._bytes[start : start + count].reshape(-1), self._row_bytes)
-
-    def take(self, rows: int) -> int:
-        """Return 0: the staging buffer is the batch buffer."""
-        return 0
-
-    def assemble(self, staging: Staging, room: int, addresses: Addresses, packed: int, batch: int) -> Assembled:
-        """Compute the alias list; the rows are in place."""
-        base = self._start + staging.first
+        base, direct = self._start + staging.first, self._levels.direct
         rows = addresses.place.astype(np.int64)
         gap = staging.single_start(packed) - packed
-        rows += np.where(rows >= self._direct + packed, base + gap, np.where(rows >= self._direct, base, 0))
-        rows -= np.where(addresses.place >= self._direct, self._direct, 0)
+        rows += np.where(rows >= direct + packed, base + gap, np.where(rows >= direct, base, 0))
+        rows -= np.where(addresses.place >= direct, direct, 0)
         return Assembled(torch.from_numpy(rows), staging.first, staging.count)
 
     def copied(self, staging: Staging) -> None:
-        """Do nothing: the staging buffer is the batch buffer, which training still reads."""
+        """Free the staging buffer, from which all copies are complete, unless training reads it as batch buffer."""
 
     def give_back(self, assembled: Assembled) -> None:
-        """Free the batch buffer, which is a staging buffer again."""
-        self._ring.give_back(assembled.first, assembled.count)
+        """Free the buffer of a trained mini-batch."""
+        self._buffers.give_back(assembled.first, assembled.count)
 
     def close(self) -> None:
-        """Free the table."""
+        """Free the table; other host memory is freed with its last reference."""
         self._accelerator.free(self._memory)
 
 
-class DeviceMemory(Memory):
+class DeviceMemory(HostMemory):
     """Buffers and hottest rows on the device, the host cache and the staging buffers in host memory.
 
     The device reads the host cache's rows itself (UVA, Sections 4.1 and 6), so only rows from disk are copied. The
     table begins with the buffers, so that a cached row's place is its rank plus one offset in either part.
     """
 
-    def __init__(
-        self, dataset: Dataset, sizes: DiskGnnSizes, fit: Fit, accelerator: Accelerator, *, singles: bool
-    ) -> None:
-        self._accelerator = accelerator
-        self._levels = fit.levels
-        self._buffered = fit.buffers * fit.buffer_rows
-        self._singles = singles
-        self._row_bytes = row = dataset.dim * dataset.feature_dtype.itemsize
-        self._dtype = torch_dtype(dataset.feature_dtype)
-        self._dim = dataset.dim
-        self._device = accelerator.allocate(self._buffered + fit.levels.direct, dataset.dim, self._dtype)
+    def _allocate(self, sizes: DiskGnnSizes, fit: Fit) -> None:
+        row = self._row_bytes
+        self._memory = self._accelerator.allocate(self._buffered + fit.levels.direct, self._dim, self._dtype)
         # Staging buffers are read in whole pages, so the rest of the last page belongs to them.
         self._largest = -(-fit.staging_rows * row // _PAGE)
         self._pages = max(self._largest, fit.staging * fit.staging_rows * row // _PAGE)
         # One allocation, staging buffers first: huge pages fit whole, and the disk should read into them only.
         staged, cached = self._pages * _PAGE, fit.levels.host * row
-        self._host = accelerator.host_buffer(rounded_up(staged + cached, _PAGE))
+        self._host = self._accelerator.host_buffer(padded(staged + cached))
         self._bytes = as_rows(self._host[:staged], 1).reshape(-1)
         self._cache = self._shaped(self._host[staged : staged + cached])
-        self.table = SplitTable(self._device, self._cache) if cached else self._device
-        self._staging, self._buffers = RowRing(self._pages), RowRing(self._buffered)
+        self.table = SplitTable(self._memory, self._cache) if cached else self._memory
+        self._staging = RowRing(self._pages)
 
     def _shaped(self, memory: torch.Tensor) -> torch.Tensor:
         return memory.view(self._dtype).view(-1, self._dim)
@@ -227,13 +185,13 @@ class DeviceMemory(Memory):
             else:
                 start = self._buffered + first
                 source = self._shaped(torch.from_numpy(rows.reshape(-1)))
-                self._accelerator.copy(self._device[start : start + len(rows)], source).wait()
+                self._accelerator.copy(self._memory[start : start + len(rows)], source).wait()
 
     def begin(self, pipe: Pipeline) -> None:
         """Reset the ring of the staging buffers' pages and the ring of the device's rows."""
-        self._staging, self._buffers = RowRing(self._pages), RowRing(self._buffered)
+        super().begin(pipe)
+        self._staging = RowRing(self._pages)
         pipe.on_stop(self._staging.stop)
-        pipe.on_stop(self._buffers.stop)
 
     def take_staging(self, packed: int) -> Staging:
         """Take pages of host memory."""
@@ -255,24 +213,16 @@ class DeviceMemory(Memory):
             if count:
                 place = staging.first * _PAGE + begin * row
                 source = self._shaped(self._host[place : place + count * row])
-                events.append(self._accelerator.copy(self._device[at : at + count], source, batch=batch))
+                events.append(self._accelerator.copy(self._memory[at : at + count], source, batch=batch))
         return Assembled(torch.from_numpy(rows), room, packed + single, events)
 
     def copied(self, staging: Staging) -> None:
         """Free the staging buffer's pages."""
         self._staging.give_back(staging.first, staging.count)
 
-    def give_back(self, assembled: Assembled) -> None:
-        """Free the mini-batch's rows on the device."""
-        self._buffers.give_back(assembled.first, assembled.count)
-
-    def close(self) -> None:
-        """Free the table; host memory is freed with its last reference."""
-        self._accelerator.free(self._device)
-
 
 def graph_memory(count: int, nbytes: int) -> list[Rows]:
     """Allocate page-aligned memory for `count` chunks' graphs, adjacent so that huge pages cover them."""
-    each = rounded_up(nbytes, _PAGE)
+    each = padded(nbytes)
     memory = aligned_empty(count * each)
     return [memory[number * each : number * each + nbytes] for number in range(count)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,23 +17,22 @@ import numpy as np
 from systems.diskgnn.fit import Fit, fit
 from systems.diskgnn.layout import ColdSamples, Placement, Segment, Shape, segment_bytes, segments, unpacked
 from systems.diskgnn.minhash import simulate_reads
-from systems.diskgnn.options import DiskGnnOptions
 from systems.diskgnn.planner import NAME, DiskGnnSizes
 from systems.diskgnn.ranking import AccessCounts, Ids, Slots, by_node, miss_curve, slots_of
 from systems.diskgnn.search import Search, ShapeCost, Space, feature_reads
 from systems.diskgnn.structure import ADDRESSES, Levels, address_arrays, graph_arrays
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
-from systems.engine.io.topology import mapped_sampler, row_bytes
+from systems.engine.io.regions import RegionIndex
+from systems.engine.io.row_reads import RowTable
+from systems.engine.io.topology import mapped_sampler
 from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.store.artefacts import Prepared, identity, prepare
-from systems.engine.store.batch_store import BatchIndex, BatchReader, BatchWriter
+from systems.engine.store.batch_store import BatchReader, BatchWriter
 from systems.engine.store.packed_store import PackedWriter, arrays_bytes, packed_bytes, rows_bytes
-from systems.engine.store.packing import RowTable
-from systems.interface import Runtime, StageClock
+from systems.interface import StageClock
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
-from workloads.workload import Workload
 
 DEVICE, HOST, DISK = "device_cache", "host_cache", "disk_cache"
 # Bytes on disk of the names, shapes and padding of a chunk's arrays, and of an episode's index, seal and folder.
@@ -72,34 +71,20 @@ class Ready:
         return self.epochs.index(epoch) * self.num_batches + batch
 
 
+@dataclass(eq=False)
 class Episodes:
     """Maker of episodes, which reuses the episodes of earlier runs.
 
-    Args:
+    Attributes:
         sizes: bounds of memory.
-        limit: most bytes of an episode on disk; None: no limit.
         block_bytes: block size to which single-row reads are rounded up.
+        stop: ends a `get` of another thread.
     """
 
-    def __init__(
-        self,
-        workload: Workload,
-        runtime: Runtime,
-        options: DiskGnnOptions,
-        sizes: DiskGnnSizes,
-        clock: StageClock,
-        *,
-        limit: int | None,
-        block_bytes: int,
-    ) -> None:
-        self._workload = workload
-        self._runtime = runtime
-        self._options = options
-        self._sizes = sizes
-        self._clock = clock
-        self._limit = limit
-        self._block_bytes = block_bytes
-        self.stop: Callable[[], None] = lambda: None
+    sizes: DiskGnnSizes
+    clock: StageClock
+    block_bytes: int
+    stop: Callable[[], None] = lambda: None
 
     def get(self, epochs: tuple[int, ...]) -> Ready:
         """Make the episode of these sampled epochs, or find it made.
@@ -109,47 +94,55 @@ class Episodes:
             DataIOError: a disk is full or fails; nothing is left behind.
         """
         found: Prepared = prepare(
-            self._runtime.artefacts,
+            self.sizes.runtime.artefacts,
             NAME,
             self._identity(epochs),
             lambda folder: self._make(folder, epochs),
-            disk_budget=self._limit,
+            disk_budget=self.sizes.limit,
         )
         facts = found.facts
-        return Ready(found.path, epochs, facts["num_batches"], Fit.parse(facts["fit"]), facts, found.reused)
+        sizes = Fit(**{**facts["fit"], "levels": Levels(**facts["fit"]["levels"])})
+        return Ready(found.path, epochs, facts["num_batches"], sizes, facts, found.reused)
 
     def _identity(self, epochs: tuple[int, ...]) -> dict[str, Any]:
-        options = self._options
+        options = self.sizes.options
         layout = {
             name: getattr(options, name)
             for name in ("packing", "disk_cache", "search", "search_points", "segment", "threshold", "hashes")
         }
         return identity(
-            self._workload,
+            self.sizes.workload,
             epochs=epochs,
-            structure_only=self._runtime.stages == "sample",
-            limit=self._limit,
-            block=self._block_bytes,
-            sizes=self._sizes.key(),
+            structure_only=self.sizes.sampling_only,
+            limit=self.sizes.limit,
+            block=self.block_bytes,
+            sizes=self.sizes.key(),
             addresses=ADDRESSES,
             **layout,
         )
 
     def _make(self, folder: Path, epochs: tuple[int, ...]) -> Mapping[str, Any]:
-        dataset, options = self._workload.dataset, self._options
+        dataset, options = self.sizes.workload.dataset, self.sizes.options
         samples = folder / "samples"
         counts = AccessCounts(dataset.num_nodes)
         graph_bytes, index = self._sample(samples, epochs, counts)
         give_back_free_memory()
-        with _reading(samples, index) as reader:
-            with self._clock.stage("inspect"):
+        with closing(BatchReader(samples, index)) as reader:
+            with self.clock.stage("inspect"):
                 slots, found = self._rank(reader, counts)
                 del counts
                 give_back_free_memory()
-                self._runtime.progress("searching a layout", math.nan)
+                self.sizes.runtime.progress("searching a layout", math.nan)
                 layout = _Layout(self, ColdSamples(reader, slots), slots, found.levels, graph_bytes, index)
                 prediction = layout.search()
-            with self._clock.stage("pack"), self._writer(folder) as writer:
+            writing = PackedWriter(
+                folder,
+                RowTable.of(dataset),
+                memory_bytes=self.sizes.packing_bytes,
+                request_bytes=options.request_bytes,
+                depth=options.request_depth,
+            )
+            with self.clock.stage("pack"), writing as writer:
                 simulated = layout.write(writer, reader, prediction)
                 ranked = layout.ranked
                 del slots
@@ -162,57 +155,48 @@ class Episodes:
                 give_back_free_memory()
                 stats = writer.pack(
                     "individual" if options.packing == "individual" else "batched",
-                    lambda share: self._runtime.progress("packing", share),
+                    lambda share: self.sizes.runtime.progress("packing", share),
                 )
         return {
             "num_batches": len(index) // len(epochs),
-            "fit": found.as_dict(),
+            "fit": asdict(found),
             "samples_bytes": index.nbytes,
             "pack": asdict(stats),
             **simulated,
         }
 
-    def _writer(self, folder: Path) -> PackedWriter:
-        return PackedWriter(
-            folder,
-            RowTable.of(self._workload.dataset),
-            memory_bytes=self._sizes.packing_bytes,
-            request_bytes=self._options.request_bytes,
-            depth=self._options.request_depth,
-        )
-
-    def _sample(self, path: Path, epochs: tuple[int, ...], counts: AccessCounts) -> tuple[Ids, BatchIndex]:
+    def _sample(self, path: Path, epochs: tuple[int, ...], counts: AccessCounts) -> tuple[Ids, RegionIndex]:
         """Sample all mini-batches to disk, counting accesses; return the bytes of each graph, and the index."""
-        workload = self._workload
+        workload = self.sizes.workload
         sampler, plan = mapped_sampler(workload), make_seed_plan(workload)
         jobs = [(epoch, batch, nodes) for epoch in epochs for batch, nodes in enumerate(plan.batches(epoch))]
         graph_bytes = np.zeros(len(jobs), dtype=np.int64)
         writer = BatchWriter(path, fix="make room on the disk of the results folder")
 
         def sample(_: int, job: tuple[int, int, Ids]) -> SampledBatch:
-            with self._clock.stage("sample", job[1]):
+            with self.clock.stage("sample", job[1]):
                 return sampler.sample(*job)
 
         try:
             with Pipeline(f"{NAME}-offline") as pipe:
                 self.stop = pipe.stop
-                workers = self._options.samplers or self._runtime.cores
+                workers = self.sizes.options.samplers or self.sizes.runtime.cores
                 sampled: Channel[SampledBatch] = pipe.channel(workers, ordered=True)
                 pipe.stage("sample", workers, sample, jobs, sampled)
                 for number, batch in enumerate(pipe.results(sampled)):
-                    self._runtime.progress("sampling", number / len(jobs))
+                    self.sizes.runtime.progress("sampling", number / len(jobs))
                     counts.add(batch.nodes)
                     graph_bytes[number] = arrays_bytes(graph_arrays(batch))
                     writer.append(batch)
-            return graph_bytes, writer.close(save_index=False)
+            return graph_bytes, writer.close()
         except BaseException:
             writer.abandon()
             raise
 
     def _rank(self, samples: BatchReader, counts: AccessCounts) -> tuple[Slots, Fit]:
         """Return the slots of the rows held in memory, hottest first, and the exact sizes of the levels."""
-        sizes, nodes = self._sizes, self._workload.dataset.num_nodes
-        if self._runtime.stages == "sample":
+        sizes, nodes = self.sizes, self.sizes.workload.dataset.num_nodes
+        if self.sizes.sampling_only:
             return by_node(nodes), Fit(Levels(0, 0), 0, 0, 0, 0)
         ranked = counts.hottest(sizes.table_rows + sizes.host_rows)
         slots = slots_of(ranked, nodes)
@@ -223,17 +207,17 @@ class Episodes:
 
     def simulate(self, rows: Ids, num_rows: int = 1 << 40) -> ReadStats:
         """Return the predicted counts of reading these single rows."""
-        from_table = self._options.packing == "off"
-        dataset = self._workload.dataset
+        from_table = self.sizes.options.packing == "off"
+        dataset = self.sizes.workload.dataset
         start = dataset.data_offset("features") if from_table else 0
         return simulate_reads(
             rows,
-            row_bytes=row_bytes(self._workload),
+            row_bytes=self.sizes.row,
             num_rows=dataset.num_nodes if from_table else num_rows,
             file_bytes=start + dataset.feature_bytes if from_table else None,
             data_offset=start,
-            granularity=self._options.io_granularity,
-            logical_bytes=self._block_bytes,
+            granularity=self.sizes.options.io_granularity,
+            logical_bytes=self.block_bytes,
         )
 
 
@@ -241,39 +225,36 @@ class _Layout:
     """Layout of one episode's samples: searched, then written."""
 
     def __init__(
-        self, episodes: Episodes, cold: ColdSamples, slots: Slots, levels: Levels, graph_bytes: Ids, index: BatchIndex
+        self, episodes: Episodes, cold: ColdSamples, slots: Slots, levels: Levels, graph_bytes: Ids, index: RegionIndex
     ) -> None:
-        self._episodes = episodes
-        self._options = episodes._options
-        self._cold = cold
-        self._slots = slots
-        self._levels = levels
-        self._row = row_bytes(episodes._workload)
+        self.episodes, self.sizes, self.options = episodes, episodes.sizes, episodes.sizes.options
+        self._cold, self._slots, self._levels = cold, slots, levels
+        # Caches in memory are kept on disk too.
+        self._cached_bytes = sum(rows_bytes(count, self.sizes.row) for count in (levels.direct, levels.host))
         self._where = by_node(len(slots))
-        self._sampling_only = episodes._runtime.stages == "sample"
-        self._graph_bytes = graph_bytes
-        self._accesses = int(index.num_nodes.sum())
-        order = np.flatnonzero(slots >= 0) if not self._sampling_only else np.empty(0, dtype=np.int64)
+        self._sampled_bytes = int(graph_bytes.sum()) + 12 * int(index.counts.sum())
+        order = np.flatnonzero(slots >= 0) if not self.sizes.sampling_only else np.empty(0, dtype=np.int64)
         #: int64, nodes in memory, hottest first.
         self.ranked: Ids = order[np.argsort(slots[order], kind="stable")]
 
     @property
     def _unpacked(self) -> bool:
-        return self._options.packing == "off" or self._sampling_only
+        return self.options.packing == "off" or self.sizes.sampling_only
 
     def search(self) -> ShapeCost:
         """Find the shape of the disk caches; segments of one mini-batch where there are none."""
-        options, episodes = self._options, self._episodes
+        options, sizes, chunks = self.options, self.sizes, len(self._cold)
         if self._unpacked:
             return ShapeCost(Shape(1, 2), 0)
-        max_segment = max(1, episodes._sizes.packing_bytes // segment_bytes(1, episodes._sizes.bounds.max_nodes))
+        max_segment = max(1, sizes.packing_bytes // segment_bytes(1, sizes.bounds.max_nodes))
+        fixed = self._sampled_bytes + self._cached_bytes + chunks * (_PER_CHUNK + 2 * 4096) + _PER_EPISODE + 4096
         search = Search(
             self._cold,
-            self._space(),
+            Space(sizes.row, fixed, sizes.limit),
             self._where,
-            simulate=episodes.simulate,
+            simulate=self.episodes.simulate,
             hashes=options.hashes,
-            seed=episodes._workload.seed,
+            seed=sizes.workload.seed,
             max_segment=1 if options.disk_cache == "off" else max_segment,
         )
         if options.segment and options.disk_cache != "off":
@@ -287,25 +268,15 @@ class _Layout:
 
     search_seconds = 0.0
 
-    def _space(self) -> Space:
-        chunks = len(self._cold)
-        fixed = int(self._graph_bytes.sum()) + 12 * self._accesses + chunks * (_PER_CHUNK + 2 * 4096) + _PER_EPISODE
-        fixed += rows_bytes(self._levels.direct, self._row) + rows_bytes(self._levels.host, self._row) + 4096
-        return Space(self._row, fixed, self._episodes._limit)
-
     def _segments(self, prediction: ShapeCost) -> Iterator[tuple[Ids, Iterator[Placement]]]:
         empty: Ids = np.empty(0, dtype=np.int64)
-        if self._sampling_only:
+        if self.sizes.sampling_only:
             yield empty, (Placement(batch, empty, empty, empty) for batch in range(len(self._cold)))
         elif self._unpacked:
             yield empty, unpacked(self._cold)
         else:
             found: Iterator[Segment] = segments(
-                self._cold,
-                prediction.shape,
-                self._where,
-                hashes=self._options.hashes,
-                seed=self._episodes._workload.seed,
+                self._cold, prediction.shape, self._where, hashes=self.options.hashes, seed=self.sizes.workload.seed
             )
             for segment in found:
                 yield segment.order, segment.placements()
@@ -313,27 +284,27 @@ class _Layout:
     def write(self, writer: PackedWriter, samples: BatchReader, prediction: ShapeCost) -> Simulated:
         """Append every chunk and the disk caches to the packer, and return the predicted reads."""
         orders: list[Ids] = []
-        disk = rows_bytes(self._levels.direct, self._row) + rows_bytes(self._levels.host, self._row)
+        disk = self._cached_bytes
         read = useful = 0
         singles: dict[int, ReadStats] = {}
         for order, placements in self._segments(prediction):
             orders.append(order)
             for placement in placements:
-                self._episodes._runtime.progress("laying out chunks", placement.batch / len(self._cold))
+                self.sizes.runtime.progress("laying out chunks", placement.batch / len(self._cold))
                 batch = samples.read(placement.batch)
                 arrays = graph_arrays(batch)
-                if not self._sampling_only:
+                if not self.sizes.sampling_only:
                     arrays |= address_arrays(batch.nodes, placement, self._slots, self._levels)
                 writer.append(placement.packed, arrays)
-                disk += packed_bytes(len(placement.packed), self._row, arrays_bytes(arrays))
-                single = self._episodes.simulate(placement.rows) if len(placement.rows) else ReadStats()
+                disk += packed_bytes(len(placement.packed), self.sizes.row, arrays_bytes(arrays))
+                single = self.episodes.simulate(placement.rows) if len(placement.rows) else ReadStats()
                 singles.setdefault(batch.epoch, ReadStats()).add(single)
-                part = feature_reads(placement, self._row, single)
+                part = feature_reads(placement, self.sizes.row, single)
                 read, useful = read + part[0], useful + part[1]
         shared = np.concatenate(orders)
         if len(shared):
             writer.add_rows(DISK, shared)
-            disk += rows_bytes(len(shared), self._row)
+            disk += rows_bytes(len(shared), self.sizes.row)
         predicted = ShapeCost(prediction.shape, disk, read, useful)
         return {
             "predicted": predicted.as_dict(),
@@ -341,12 +312,3 @@ class _Layout:
             "shared_rows": len(shared),
             "single_reads": {str(epoch): asdict(stats) for epoch, stats in singles.items()},
         }
-
-
-@contextmanager
-def _reading(path: Path, index: BatchIndex) -> Iterator[BatchReader]:
-    reader = BatchReader(path, index=index)
-    try:
-        yield reader
-    finally:
-        reader.close()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from systems.diskgnn.planner import FIX, NAME, DiskGnnSizes, rounded_up
+from systems.diskgnn.planner import FIX, NAME, DiskGnnSizes
 from systems.diskgnn.ranking import MissCurve
 from systems.diskgnn.structure import Levels
+from workloads.direct_files import padded
 from workloads.errors import BudgetError
 
 _ROUNDS = 4
@@ -31,15 +31,6 @@ class Fit:
     staging: int
     staging_rows: int
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
-
-    @classmethod
-    def parse(cls, content: dict[str, Any]) -> Fit:
-        """Build from plain data."""
-        return cls(**{**content, "levels": Levels(**content["levels"])})
-
 
 def fit(sizes: DiskGnnSizes, curve: MissCurve) -> Fit:
     """Compute exact sizes: the most cached rows that leave space for the buffers of the neediest mini-batch.
@@ -50,21 +41,13 @@ def fit(sizes: DiskGnnSizes, curve: MissCurve) -> Fit:
         BudgetError: not even one mini-batch fits (an epoch larger than all that the bounds come from).
     """
     if not sizes.on_device:
+        rows, padding, align = sizes.table_rows, sizes.padding, sizes.align
         direct, buffers = _best(
-            curve,
-            sizes.table_rows,
-            sizes.direct_rows,
-            sizes.buffers,
-            sizes.padding,
-            sizes.align,
-            0,
-            sizes.ahead_rows,
-            sizes.graphs,
+            curve, rows, sizes.direct_rows, sizes.buffers, padding, align, 0, sizes.ahead_rows, sizes.graphs
         )
         if direct < 0:
             raise _no_room("table", sizes.table_rows, curve)
-        rows = rounded_up(max(1, curve.at(direct) + sizes.padding), sizes.align)
-        return Fit(Levels(direct, 0), buffers, rows, 0, 0)
+        return Fit(Levels(direct, 0), buffers, padded(max(1, curve.at(direct) + padding), align), 0, 0)
     found = _fit_beside(sizes, curve, 0)
     # Rows in the host cache need no space in the device's buffers, and the space saved caches more rows: iterate.
     for _ in range(_ROUNDS):
@@ -109,12 +92,12 @@ def _best(
     for buffers in range(max(usual, most), 0, -1):
         found = curve.largest_cache(rows, buffers, padding, align, offset)
         # A buffer has a row even where no mini-batch needs one.
-        found = min(found, rows - buffers * rounded_up(max(1, padding), align))
+        found = min(found, rows - buffers * padded(max(1, padding), align))
         if found < 0:
             continue
         cached = found if wanted is None else min(found, wanted)
-        taken = buffers * rounded_up(max(1, curve.at(offset + cached) + padding), align)
-        if rounded_up(cached, align) + taken > rows and buffers > 1:
+        taken = buffers * padded(max(1, curve.at(offset + cached) + padding), align)
+        if padded(cached, align) + taken > rows and buffers > 1:
             continue  # a smaller cache than fits misses more, so its buffers need more rows
         if buffers > usual and (taken > rows // 6 or taken > max(1, ahead_rows)):
             continue

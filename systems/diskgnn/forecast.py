@@ -8,16 +8,15 @@ from systems.diskgnn.fit import fit
 from systems.diskgnn.planner import DiskGnnSizes
 from systems.diskgnn.ranking import AccessCounts, miss_curve, slots_of
 from systems.forecast import PAGE, Forecast, Trace, sequential
-from systems.interface import Runtime
 
 
-def forecast(trace: Trace, runtime: Runtime, sizes: DiskGnnSizes, page_cache_bytes: int) -> Forecast:
+def forecast(trace: Trace, sizes: DiskGnnSizes, page_cache_bytes: int) -> Forecast:
     """Forecast the reads of a trace; rows are ranked by its accesses.
 
     Args:
         page_cache_bytes: bytes through which preparation samples the graph.
     """
-    nodes = trace.workload.dataset.num_nodes
+    nodes, runtime = trace.workload.dataset.num_nodes, sizes.runtime
     counts = AccessCounts(nodes)
     every = [part.astype(np.int64) for part in trace.nodes]
     for part in every:

@@ -50,50 +50,54 @@ class Samples(Protocol):
         """Return the unique node ids of mini-batch `i`, int64."""
 
 
+@dataclass(frozen=True, eq=False)
 class ColdSamples:
     """Sampled mini-batches without the rows held in memory.
 
-    Args:
+    Attributes:
         slots: int32 [N], -1 for a node whose row is not in memory.
     """
 
-    def __init__(self, samples: Samples, slots: Slots) -> None:
-        self._samples = samples
-        self._slots = slots
+    samples: Samples
+    slots: Slots
 
     def __len__(self) -> int:
-        return len(self._samples)
+        return len(self.samples)
 
     def nodes(self, batch: int) -> Ids:
         """Return the ids of the rows that mini-batch `batch` reads from disk, int64, ascending."""
-        nodes = self._samples.nodes(batch)
-        cold = nodes[self._slots[nodes] < 0]
+        nodes = self.samples.nodes(batch)
+        cold = nodes[self.slots[nodes] < 0]
         cold.sort()
         return cold
 
 
+@dataclass(frozen=True, eq=False)
 class Segment:
     """Successive mini-batches that share one disk cache.
 
     Attributes:
+        first: number of its first mini-batch.
+        cold: int64, ids that each mini-batch reads from disk.
         order: int64, ids of the disk cache, in the order of its rows.
+        base: first row of the disk cache.
+        where: int32 [N], place of each node in the disk cache from 1 on, 0 if it is not in it.
     """
 
-    def __init__(self, first: int, cold: list[Ids], order: Ids, base: int, where: npt.NDArray[np.int32]) -> None:
-        self.order = order
-        self._first = first
-        self._cold = cold
-        self._base = base
-        self._where = where
+    first: int
+    cold: list[Ids]
+    order: Ids
+    base: int
+    where: npt.NDArray[np.int32]
 
     def placements(self) -> Iterator[Placement]:
         """Yield the placements of its mini-batches, in order; invalid once the next segment is requested."""
-        for number, cold in enumerate(self._cold):
-            place = self._where[cold]
+        for number, cold in enumerate(self.cold):
+            place = self.where[cold]
             shared = place > 0
-            rows = place[shared].astype(np.int64) + (self._base - 1)
+            rows = place[shared].astype(np.int64) + (self.base - 1)
             by_row = np.argsort(rows)
-            yield Placement(self._first + number, cold[~shared], cold[shared][by_row], rows[by_row])
+            yield Placement(self.first + number, cold[~shared], cold[shared][by_row], rows[by_row])
 
 
 def segments(

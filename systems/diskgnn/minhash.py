@@ -33,11 +33,6 @@ def minhash_order(lists: Sequence[Array], *, hashes: int = 2, seed: int) -> NDAr
     return _native.minhash_order(ids, offsets, hashes, seed % 2**64)
 
 
-def minhash_bytes(num_ids: int, num_lists: int, hashes: int = 2) -> int:
-    """Return the bytes that `minhash_order` needs for lists of `num_ids` ids in total, without the lists."""
-    return int(_native.minhash_bytes(num_ids, num_lists, hashes)) + 8 * num_ids
-
-
 def simulate_reads(
     rows: Array,
     *,
@@ -74,22 +69,3 @@ def simulate_reads(
         merge_gap_bytes=merge_gap_bytes,
     )
     return ReadStats(**counts)
-
-
-def pages(rows: Array, row_bytes: int, page_bytes: int = 4096) -> int:
-    """Count the distinct pages that rows of a file without a header touch.
-
-    The paper's read amplification is `pages * page_bytes / (rows * row_bytes)`.
-    """
-    wanted = as_ids(rows)
-    if not len(wanted):
-        return 0
-    stats = simulate_reads(
-        wanted,
-        row_bytes=row_bytes,
-        num_rows=int(wanted.max()) + 1,
-        file_bytes=2**62,
-        logical_bytes=page_bytes,
-        max_request_bytes=1 << 30,
-    )
-    return stats.bytes_read // page_bytes

@@ -73,19 +73,13 @@ class DiskGnnOptions(Options):
     @field_validator("disk_limit")
     @classmethod
     def _limit(cls, value: str) -> str:
-        if value == "none":
-            return value
-        if value.endswith("x"):
-            try:
-                if float(value[:-1]) > 0:
-                    return value
-            except ValueError:
-                pass
-            raise ValueError("write a share of the feature table like 3x")
         try:
-            parse_bytes(value)
-        except InputError as error:
-            raise ValueError(f"{error}; or write none, or 3x the feature table") from None
+            if value != "none" and not value.endswith("x"):
+                parse_bytes(value)
+            elif value != "none" and not float(value[:-1]) > 0:
+                raise ValueError(f"no share of the feature table is {value}")
+        except (InputError, ValueError) as error:
+            raise ValueError(f"{error}; or write none, or a share of the feature table like 3x") from None
         return value
 
     def limit_bytes(self, feature_bytes: int, budget: int | None) -> int | None:

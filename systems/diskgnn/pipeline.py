@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from systems.diskgnn.buffers import Memory, Rows, Staging, graph_memory
+from systems.diskgnn.buffers import HostMemory, Rows, Staging, graph_memory
 from systems.diskgnn.episode import Ready
+from systems.diskgnn.planner import DiskGnnSizes
 from systems.diskgnn.ranking import Ids
-from systems.diskgnn.structure import Addresses, read_addresses, read_graph
-from systems.diskgnn.tally import DiskGnnTally
+from systems.diskgnn.structure import Addresses, read_graph
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
+from systems.engine.io.tally import Tally
 from systems.engine.loading.pipeline import Channel, Pipeline, Turnstile
 from systems.engine.store.packed_store import PackedBatch, PackedReader, PendingBatch
 from systems.interface import Batch, StageClock
@@ -47,77 +48,62 @@ class _Work:
     addresses: Addresses = _NOTHING
 
 
+@dataclass(eq=False)
 class EpisodeLoader:
     """Training pipeline over the files of one episode and the memory they are read into.
 
-    Args:
+    Attributes:
         memory: table and staging buffers; None where only graphs are wanted.
         singles: readers of single rows, one for each thread that reads them; none where all rows are packed.
-        graphs: chunks' graphs held at a time.
     """
 
-    def __init__(
-        self,
-        ready: Ready,
-        reader: PackedReader,
-        memory: Memory | None,
-        singles: ReaderPool[RowReader] | None,
-        clock: StageClock,
-        *,
-        graphs: int,
-        queue: int,
-        pipelined: bool,
-    ) -> None:
-        self._ready = ready
-        self._reader = reader
-        self._memory = memory
-        self._singles = singles
-        self._threads = max(_ASSEMBLERS, len(singles or ()))
-        self._clock = clock
-        self._queue = queue
-        self._pipelined = pipelined
-        room = int(reader.structure_bytes.max()) if len(reader.structure_bytes) else 0
-        self._graphs = graph_memory(graphs, room)
+    sizes: DiskGnnSizes
+    ready: Ready
+    reader: PackedReader
+    memory: HostMemory | None
+    singles: ReaderPool[RowReader] | None
+    clock: StageClock
+
+    def __post_init__(self) -> None:
+        self._threads = max(_ASSEMBLERS, len(self.singles or ()))
+        room = int(self.reader.structure_bytes.max()) if len(self.reader.structure_bytes) else 0
+        self._graphs = graph_memory(self.sizes.graphs, room)
         self._lock = threading.Lock()
         self._outstanding: dict[int, PendingBatch] = {}
         self._pipeline: Pipeline | None = None
 
-    def epoch(self, k: int, drawn: int, tally: DiskGnnTally) -> Iterator[Batch]:
+    def epoch(self, k: int, drawn: int, tally: Tally) -> Iterator[Batch]:
         """Yield the mini-batches of epoch `k`, with the samples of epoch `drawn`, in the seed plan's order."""
-        chunks = [self._ready.chunk(drawn, batch) for batch in range(self._ready.num_batches)]
+        chunks = [self.ready.chunk(drawn, batch) for batch in range(self.ready.num_batches)]
         try:
             with Pipeline("diskgnn") as pipe:
                 self._pipeline = pipe
-                free: Channel[int] = pipe.channel(max(1, len(self._graphs)))
-                for number in range(len(self._graphs)):
-                    free.give_back(number)
-                if self._memory is not None:
-                    self._memory.begin(pipe)
-                if self._pipelined:
+                free = pipe.filled(range(len(self._graphs)))
+                if self.memory is not None:
+                    self.memory.begin(pipe)
+                if self.sizes.options.pipeline:
                     yield from self._run(pipe, free, chunks, k, tally)
                 else:
                     for index, chunk in enumerate(chunks):
                         work = self._load_graph(self._ask(index, chunk, free), k, tally)
-                        if self._memory is None:
+                        if self.memory is None:
                             yield self._structure(work, free)
                         else:
                             yield self._assemble(self._extract(work, tally), free)
         finally:
             self._drain()
 
-    def _run(
-        self, pipe: Pipeline, free: Channel[int], chunks: Sequence[int], k: int, tally: DiskGnnTally
-    ) -> Iterator[Batch]:
+    def _run(self, pipe: Pipeline, free: Channel[int], chunks: Sequence[int], k: int, tally: Tally) -> Iterator[Batch]:
         asked: Channel[_Work] = pipe.channel(len(self._graphs), ordered=True)
-        graphs: Channel[_Work] = pipe.channel(self._queue, ordered=True)
+        graphs: Channel[_Work] = pipe.channel(self.sizes.options.queue, ordered=True)
         pipe.stage("ask", 1, lambda index, chunk: self._ask(index, chunk, free), chunks, asked)
         pipe.stage("load_graph", 1, lambda _, work: self._load_graph(work, k, tally), asked, graphs)
-        if self._memory is None:
+        if self.memory is None:
             for work in pipe.results(graphs):
                 yield self._structure(work, free)
             return
         # The thread that checks a mini-batch's rows copies them too: its caches hold them, and no thread has to wake.
-        complete: Channel[Batch] = pipe.channel(self._queue, ordered=True)
+        complete: Channel[Batch] = pipe.channel(self.sizes.options.queue, ordered=True)
         turns = pipe.turnstile()
 
         def assemble(number: int, work: _Work) -> Batch:
@@ -130,57 +116,66 @@ class EpisodeLoader:
         """Start the reads of a chunk as soon as there is memory for its graph and its features."""
         _, graph = free.get()
         work = _Work(index, chunk, graph, self._start(chunk, None, self._graphs[graph]), time.monotonic())
-        if self._memory is not None:
-            packed = int(self._reader.num_rows[chunk])
-            work.staging = self._memory.take_staging(packed)
+        if self.memory is not None:
+            packed = int(self.reader.num_rows[chunk])
+            work.staging = self.memory.take_staging(packed)
             if packed:
                 work.features_asked_at = time.monotonic()
-                room = work.staging.features(int(self._reader.feature_bytes[chunk]))
+                room = work.staging.features(int(self.reader.feature_bytes[chunk]))
                 work.features_read = self._start(chunk, room, None)
         return work
 
-    def _load_graph(self, work: _Work, k: int, tally: DiskGnnTally) -> _Work:
+    def _load_graph(self, work: _Work, k: int, tally: Tally) -> _Work:
         read = self._finish(work.graph_read)
         arrays = read.arrays
         work.sampled = read_graph(arrays, k)
-        if self._memory is not None:
-            work.addresses = read_addresses(arrays)
-        self._clock.add("load_graph", work.index, work.asked_at, read.arrived_s)
-        tally.asked(work.sampled, work.addresses, int(self._reader.num_rows[work.chunk]))
+        if self.memory is not None:
+            work.addresses = Addresses(arrays["place"], arrays["single"])
+        self.clock.add("load_graph", work.index, work.asked_at, read.arrived_s)
+        place, levels = work.addresses.place, self.ready.fit.levels
+        direct = int(np.count_nonzero(place < levels.direct))
+        tally.add(
+            rows=len(place),
+            direct=direct,
+            host=int(np.count_nonzero(place < levels.cached)) - direct,
+            packed=int(self.reader.num_rows[work.chunk]),
+            single=len(work.addresses.single),
+            graph_bytes=work.sampled.nbytes,
+        )
         return work
 
-    def _extract(self, work: _Work, tally: DiskGnnTally) -> _Work:
+    def _extract(self, work: _Work, tally: Tally) -> _Work:
         """Read the single rows, then wait for the packed rows, which are under way."""
         assert work.staging is not None
         start = work.features_asked_at or time.monotonic()
         end = start
         wanted: Ids = work.addresses.single.astype(np.int64)
         if len(wanted):
-            assert self._singles is not None
-            with self._singles.borrow() as reader:
-                room = work.staging.single(int(self._reader.num_rows[work.chunk]), len(wanted))
-                tally.read(reader.read(wanted, room))
+            assert self.singles is not None
+            with self.singles.borrow() as reader:
+                room = work.staging.single(int(self.reader.num_rows[work.chunk]), len(wanted))
+                tally.add(reader.read(wanted, room))
             end = time.monotonic()
         if work.features_read is not None:
             # Count until the bytes arrived, not until this wait ended: an early read waits for no device.
             end = max(end, self._finish(work.features_read).arrived_s)
         if len(wanted) or work.features_read is not None:
-            self._clock.add("extract", work.index, start, end)
+            self.clock.add("extract", work.index, start, end)
         return work
 
     def _assemble(
         self, work: _Work, free: Channel[int], turn: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> Batch:
         """Copy the rows into the table; the buffer is taken at the mini-batch's `turn`, since it is freed in order."""
-        memory, staging, sampled = self._memory, work.staging, work.sampled
+        memory, staging, sampled = self.memory, work.staging, work.sampled
         assert memory is not None and staging is not None and sampled is not None
-        packed = int(self._reader.num_rows[work.chunk])
+        packed = int(self.reader.num_rows[work.chunk])
         with turn():
             room = memory.take(packed + len(work.addresses.single))
-        with self._clock.stage("assemble", work.index):
+        with self.clock.stage("assemble", work.index):
             found = memory.assemble(staging, room, work.addresses, packed, work.index)
         if found.events:
-            with self._clock.stage("transfer", work.index):
+            with self.clock.stage("transfer", work.index):
                 for event in found.events:
                     event.wait()
         memory.copied(staging)
@@ -196,7 +191,7 @@ class EpisodeLoader:
         return Batch(work.sampled, None, on_release=lambda: free.give_back(work.graph))
 
     def _start(self, chunk: int, features: Rows | None, structure: Rows | None) -> PendingBatch:
-        pending = self._reader.start(chunk, features, structure)
+        pending = self.reader.start(chunk, features, structure)
         with self._lock:
             self._outstanding[id(pending)] = pending
         return pending
@@ -222,9 +217,8 @@ class EpisodeLoader:
 
     def close(self) -> None:
         """End the threads and wait for the reads in flight."""
-        pipeline, self._pipeline = self._pipeline, None
-        if pipeline is not None:
-            pipeline.close()
+        if self._pipeline is not None:
+            self._pipeline.close()
         self._drain()
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from systems.engine.io.memory import aligned_empty
 from systems.engine.rank.ranking import top
+from workloads.direct_files import padded
 
 Ids = npt.NDArray[np.int64]
 Slots = npt.NDArray[np.int32]
@@ -80,7 +81,7 @@ class MissCurve:
         best = -1
         for size, end, misses in zip(self.sizes.tolist(), ends, self.misses.tolist(), strict=True):
             # Misses are taken as constant up to the next known size, so the cache gets all rows that the buffers leave.
-            room = (rows - buffers * _up(misses + padding, align)) // align * align
+            room = (rows - buffers * padded(misses + padding, align)) // align * align
             cached = min(room, end - offset)
             if cached >= max(0, size - offset):
                 best = max(best, cached)
@@ -100,7 +101,3 @@ def miss_curve(batches: Iterable[Ids], slots: Slots, ranked: int) -> MissCurve:
         np.maximum(misses, len(nodes) - cached, out=misses)
     sizes = np.minimum(np.arange(points + 1, dtype=np.int64) * width, ranked)
     return MissCurve(sizes, misses)
-
-
-def _up(value: int, align: int) -> int:
-    return -(-value // align) * align

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,13 @@ import numpy.typing as npt
 from systems.diskgnn.layout import ColdSamples, Placement, Shape, segments
 from systems.diskgnn.ranking import Ids
 from systems.engine.io.reader import ReadStats
+from workloads.direct_files import padded
 from workloads.errors import BudgetError
 from workloads.units import format_bytes
 
 Where = npt.NDArray[np.int32]
 #: Counts the reads of single rows, ascending, without reading them.
 Simulate = Callable[[Ids], ReadStats]
-_PAGE = 4096
 
 
 @dataclass(frozen=True)
@@ -125,34 +125,29 @@ def rows_of(samples: ColdSamples, shape: Shape, where: Where) -> int:
     return total
 
 
+@dataclass(eq=False)
 class Search:
     """Search for the shape of the disk caches of some samples.
 
-    Args:
+    Attributes:
         where: int32 [N] of zeros, working memory.
         simulate: counts reads from the disk cache.
         max_segment: longest segment that memory can order.
+        seconds: seconds that searching took so far.
     """
 
-    def __init__(
-        self,
-        samples: ColdSamples,
-        space: Space,
-        where: Where,
-        *,
-        simulate: Simulate,
-        hashes: int,
-        seed: int,
-        max_segment: int,
-    ) -> None:
-        self._samples = samples
-        self._space = space
-        self._where = where
-        self._simulate = simulate
-        self._hashes = hashes
-        self._seed = seed
-        self._max_segment = max(1, min(max_segment, len(samples)))
-        self.seconds = 0.0
+    samples: ColdSamples
+    space: Space
+    where: Where
+    _: KW_ONLY
+    simulate: Simulate
+    hashes: int
+    seed: int
+    max_segment: int
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.max_segment = max(1, min(self.max_segment, len(self.samples)))
 
     def heuristic(self, threshold: int = 2) -> ShapeCost:
         """Return the prediction for the least segment length that fits the limit.
@@ -162,19 +157,19 @@ class Search:
         """
         start = time.perf_counter()
         by_length = self._rows(threshold)
-        fitting = [length for length in sorted(by_length) if self._space.fits(by_length[length])]
+        fitting = [length for length in sorted(by_length) if self.space.fits(by_length[length])]
         self.seconds += time.perf_counter() - start
         if not fitting:
             raise self._too_small(min(by_length.values()))
-        return ShapeCost(Shape(fitting[0], threshold), self._space.of(by_length[fitting[0]]))
+        return ShapeCost(Shape(fitting[0], threshold), self.space.of(by_length[fitting[0]]))
 
     def _rows(self, threshold: int) -> dict[int, int]:
-        lengths = range(1, self._max_segment + 1)
+        lengths = range(1, self.max_segment + 1)
         if threshold == 2:
-            rows = rows_by_segment(self._samples, self._where)
-            self._where.fill(0)
+            rows = rows_by_segment(self.samples, self.where)
+            self.where.fill(0)
             return {length: int(rows[length]) for length in lengths}
-        return {length: rows_of(self._samples, Shape(length, threshold), self._where) for length in lengths}
+        return {length: rows_of(self.samples, Shape(length, threshold), self.where) for length in lengths}
 
     def fixed(self, shape: Shape) -> ShapeCost:
         """Return the prediction for a shape that the user chose.
@@ -182,22 +177,23 @@ class Search:
         Raises:
             BudgetError: it does not fit the limit.
         """
-        rows = rows_of(self._samples, shape, self._where)
-        if not self._space.fits(rows):
+        rows = rows_of(self.samples, shape, self.where)
+        if not self.space.fits(rows):
             raise self._too_small(rows)
-        return ShapeCost(shape, self._space.of(rows))
+        return ShapeCost(shape, self.space.of(rows))
 
     def brute_force(self, points: int) -> ShapeCost:
         """Return the prediction that reads least, of `points` segment lengths x thresholds and the heuristic's."""
         best = self.measure(self.heuristic())
         start = time.perf_counter()
-        step = max(1, self._max_segment // points)
-        for length in range(1, self._max_segment + 1, step):
+        step = max(1, self.max_segment // points)
+        for length in range(1, self.max_segment + 1, step):
             for threshold in _thresholds(length):
                 shape = Shape(length, threshold)
-                rows = rows_of(self._samples, shape, self._where)
-                if self._space.fits(rows):
-                    best = min(best, self.measure(ShapeCost(shape, self._space.of(rows))), key=_cost)
+                rows = rows_of(self.samples, shape, self.where)
+                if self.space.fits(rows):
+                    found = self.measure(ShapeCost(shape, self.space.of(rows)))
+                    best = min(best, found, key=lambda cost: (cost.read_bytes, cost.disk_bytes))
         self.seconds += time.perf_counter() - start
         return best
 
@@ -210,16 +206,16 @@ class Search:
 
     def reads(self, shape: Shape) -> Iterator[BatchReads]:
         """Yield the bytes that each mini-batch reads with the disk caches of `shape`, in order."""
-        for segment in segments(self._samples, shape, self._where, hashes=self._hashes, seed=self._seed):
+        for segment in segments(self.samples, shape, self.where, hashes=self.hashes, seed=self.seed):
             for placement in segment.placements():
-                single = self._simulate(placement.rows) if len(placement.rows) else ReadStats()
-                read, useful = feature_reads(placement, self._space.row_bytes, single)
-                yield BatchReads(read, useful, single.bytes_read, len(placement.rows) * self._space.row_bytes)
+                single = self.simulate(placement.rows) if len(placement.rows) else ReadStats()
+                read, useful = feature_reads(placement, self.space.row_bytes, single)
+                yield BatchReads(read, useful, single.bytes_read, len(placement.rows) * self.space.row_bytes)
 
     def _too_small(self, rows: int) -> BudgetError:
-        least, limit = self._space.of(rows), self._space.limit or 0
+        least, limit = self.space.of(rows), self.space.limit or 0
         return BudgetError(
-            f"diskgnn: packed chunks and disk caches of {len(self._samples)} mini-batches need at least "
+            f"diskgnn: packed chunks and disk caches of {len(self.samples)} mini-batches need at least "
             f"{format_bytes(least)} ({least} bytes) on disk, the disk-space limit is {format_bytes(limit)}",
             f"raise disk_limit to {least}, raise memory so that more rows are cached, or lower episode or epochs",
         )
@@ -227,7 +223,7 @@ class Search:
 
 def feature_reads(placement: Placement, row_bytes: int, single: ReadStats) -> tuple[int, int]:
     """Return the bytes read for a mini-batch's rows, with `single` the reads one by one, and the bytes wanted."""
-    packed = -(-len(placement.packed) * row_bytes // _PAGE) * _PAGE
+    packed = padded(len(placement.packed) * row_bytes)
     return packed + single.bytes_read, (len(placement.packed) + len(placement.rows)) * row_bytes
 
 
@@ -236,7 +232,3 @@ def _thresholds(length: int) -> Iterable[int]:
     while threshold <= max(2, length):
         yield threshold
         threshold += max(1, threshold // 2)
-
-
-def _cost(prediction: ShapeCost) -> tuple[int, int]:
-    return prediction.read_bytes, prediction.disk_bytes

@@ -88,11 +88,6 @@ def address_arrays(nodes: Ids, placement: Placement, slots: Slots, levels: Level
     return {"place": place, "single": placement.rows.astype(np.int64 if wide else np.int32)}
 
 
-def read_addresses(arrays: Mapping[str, npt.NDArray[Any]]) -> Addresses:
-    """Return the address table in a chunk, as views of its memory."""
-    return Addresses(arrays["place"], arrays["single"])
-
-
 def read_graph(arrays: Mapping[str, npt.NDArray[Any]], epoch: int) -> SampledBatch:
     """Return the graph in a chunk as a mini-batch of `epoch`; a replayed sample was drawn in another epoch."""
     shapes = arrays["shapes"].tolist()

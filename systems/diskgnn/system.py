@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from systems import _native
-from systems.diskgnn.buffers import DeviceMemory, HostMemory, Memory
+from systems.diskgnn.buffers import DeviceMemory, HostMemory
 from systems.diskgnn.episode import DEVICE, DISK, HOST, Episodes, Ready
 from systems.diskgnn.forecast import forecast
 from systems.diskgnn.options import DiskGnnOptions
 from systems.diskgnn.pipeline import EpisodeLoader
-from systems.diskgnn.planner import DiskGnnSizes, plan_sizes
-from systems.diskgnn.tally import DiskGnnTally
+from systems.diskgnn.planner import DiskGnnSizes
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import ReadStats, RowReader
+from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles, row_bytes
+from systems.engine.loading.sized import SizedSystem
 from systems.engine.store.packed_store import PackedReader, row_pieces
-from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, System, SystemInfo, Trace
+from systems.interface import Batch, Counters, Facts, Forecast, Options, SystemInfo, Trace
 
 
 class DiskGnnFacts(Facts):
@@ -44,15 +45,13 @@ class DiskGnnFacts(Facts):
     pack_read_bytes: int | None = None
 
 
-class DiskGnn(System):
+class DiskGnn(SizedSystem):
     """DiskGNN on the processor, where device cache and host cache are one, and on devices with their own memory."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="diskgnn",
         paper="diskgnn",
         summary="offline sampling; hot rows cached, the others packed by mini-batch and read in order",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=DiskGnnOptions,
         artefact_share=0.6,
     )
@@ -60,9 +59,9 @@ class DiskGnn(System):
 
     _ready: Ready | None = None
     _reader: PackedReader | None = None
-    _memory: Memory | None = None
+    _memory: HostMemory | None = None
     _trainer: EpisodeLoader | None = None
-    _tally: DiskGnnTally | None = None
+    _tally: Tally | None = None
     _singles: ReaderPool[RowReader] | None = None
     _episodes: Episodes | None = None
     _reused = False
@@ -76,29 +75,15 @@ class DiskGnn(System):
     @cached_property
     def _sizes(self) -> DiskGnnSizes:
         drawn = len(self._episode_of(0))
-        return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options, drawn))
-
-    def plan(self) -> Plan:
-        """Return all buffers; see `planner.py`."""
-        return self._sizes.plan
+        return self.fit(lambda: DiskGnnSizes(self, drawn))
 
     def prepare(self) -> None:
         """Prepare the first episode (all epochs where their number is known) and load its caches."""
         DatasetFiles(self.workload, ["indices", "labels", "features"]).check()
-        self._episodes = Episodes(
-            self.workload,
-            self.runtime,
-            self.options,
-            self._sizes,
-            self.clock,
-            limit=self.options.limit_bytes(self.workload.dataset.feature_bytes, self.budget.disk),
-            block_bytes=self._block_bytes(),
-        )
-        self._reused = self._open(self._episode_of(0)).reused
-
-    def _block_bytes(self) -> int:
         # Of the dataset's device: the results folder may lie on another one.
-        return _native.block_bytes(str(self.workload.dataset.file("features")))
+        block_bytes = _native.block_bytes(str(self.workload.dataset.file("features")))
+        self._episodes = Episodes(self._sizes, self.clock, block_bytes)
+        self._reused = self._open(self._episode_of(0)).reused
 
     def _drawn(self, epoch: int) -> int:
         """Return the epoch whose samples epoch `epoch` trains on."""
@@ -118,38 +103,24 @@ class DiskGnn(System):
     def _open(self, epochs: tuple[int, ...]) -> Ready:
         """Prepare or find an episode and load its caches."""
         assert self._episodes is not None
-        self._shut()
+        self._close("_trainer", "_singles", "_memory")
         ready = self._ready = self._episodes.get(epochs)
         # Preparation's freed arrays stay on the heap, and training needs their memory.
         give_back_free_memory()
-        options, sizes, dataset = self.options, self._sizes, self.workload.dataset
+        options, sizes = self.options, self._sizes
         with self.clock.stage("switch"):
             self._reader = PackedReader(ready.folder, request_bytes=options.request_bytes, depth=options.request_depth)
             if self.runtime.stages != "sample":
-                accelerator = self.runtime.accelerator
+                readers = options.readers if options.packing == "off" or ready.facts["shared_rows"] else 0
                 kind = DeviceMemory if sizes.on_device else HostMemory
-                self._memory = kind(dataset, sizes, ready.fit, accelerator, singles=self._num_readers(ready) > 0)
+                self._memory = kind(sizes, ready.fit, singles=readers > 0)
                 levels = ready.fit.levels
                 for name, count in ((DEVICE, levels.direct), (HOST, levels.host)):
                     if count:
                         self._memory.load(name, row_pieces(ready.folder, name))
-                self._singles = ReaderPool(lambda: self._single_reader(ready), self._num_readers(ready))
-            self._trainer = EpisodeLoader(
-                ready,
-                self._reader,
-                self._memory,
-                self._singles,
-                self.clock,
-                graphs=sizes.graphs,
-                queue=options.queue,
-                pipelined=options.pipeline,
-            )
+                self._singles = ReaderPool(lambda: self._single_reader(ready), readers)
+            self._trainer = EpisodeLoader(sizes, ready, self._reader, self._memory, self._singles, self.clock)
         return ready
-
-    def _num_readers(self, ready: Ready) -> int:
-        if self.options.packing == "off":
-            return self.options.readers
-        return self.options.readers if ready.facts["shared_rows"] else 0
 
     def _single_reader(self, ready: Ready) -> RowReader:
         dataset, options = self.workload.dataset, self.options
@@ -173,24 +144,33 @@ class DiskGnn(System):
         assert self._ready is not None
         if self._drawn(k) not in self._ready.epochs:
             self._open(self._episode_of(k))
-        trainer, reader, ready = self._trainer, self._reader, self._ready
+        trainer, reader = self._trainer, self._reader
         assert trainer is not None and reader is not None
-        depth = self.options.request_depth + len(self._singles or ()) * self.options.io_depth
-        self._tally = DiskGnnTally(
-            ready.fit.levels,
-            on_device=self._sizes.on_device,
-            cached_singles=self.options.packing != "off",
-            row_bytes=row_bytes(self.workload),
-            depth=depth,
-        )
+        self._tally = Tally()
         reader.reset_counters()
         yield from trainer.epoch(k, self._drawn(k), self._tally)
 
     def counters(self) -> Counters:
-        """Return the last epoch's hits on each level, misses and reads."""
-        if self._tally is None or self._reader is None:
+        """Return the last epoch's hits on each level, misses and reads.
+
+        Rows of a disk cache are hits of that tier although they are read from disk: they count as useful bytes like the
+        rows of packed chunks, and so do the graphs, which are read with them.
+        """
+        tally, reader, options = self._tally, self._reader, self.options
+        if tally is None or reader is None:
             return Counters()
-        return self._tally.counters(self._reader.counters())
+        packed, single = tally["packed"], tally["single"]
+        from_table = options.packing == "off"
+        on_device = self._sizes.on_device
+        hits = {"device": tally["direct"], "host": tally["host"]} if on_device else {"host": tally["direct"]}
+        return tally.counters(
+            options.request_depth + len(self._singles or ()) * options.io_depth,
+            reader.counters(),
+            rows=tally["rows"],
+            hits=hits if from_table else {**hits, "disk_cache": single},
+            misses=packed + single if from_table else packed,
+            bytes_useful=(packed + single) * row_bytes(self.workload) + tally["graph_bytes"],
+        )
 
     def simulated(self, epoch: int) -> ReadStats:
         """Return the predicted reads of `epoch`, from its plan alone; for epochs of the current episode."""
@@ -231,7 +211,7 @@ class DiskGnn(System):
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast the rows packed by mini-batch, those outside the caches, and their preparation for all epochs."""
-        return forecast(trace, self.runtime, self._sizes, host_bytes - self.plan().bytes_of("indptr"))
+        return forecast(trace, self._sizes, host_bytes - self.plan().bytes_of("indptr"))
 
     def notes(self) -> dict[str, str]:
         """Return the read mode, the rows on each level, and the search's prediction."""
@@ -246,22 +226,8 @@ class DiskGnn(System):
             "buffers": f"{fit.buffers} of {fit.buffer_rows} rows, {fit.staging} to stage",
         }
 
-    def _shut(self) -> None:
-        trainer, self._trainer = self._trainer, None
-        if trainer is not None:
-            trainer.close()
-        if self._singles is not None:
-            self._singles.close()
-            self._singles = None
-        memory, self._memory = self._memory, None
-        if memory is not None:
-            memory.close()
-
     def close(self) -> None:
         """End the threads, close the files and free the table."""
         if self._episodes is not None:
             self._episodes.stop()
-        self._shut()
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        self._close("_trainer", "_singles", "_memory", "_reader")

@@ -2,7 +2,7 @@
 
 Misses are known beforehand, so reads run ahead: the misses of several mini-batches are read while one is gathered and
 another trained, and the disk's queue never runs empty between two mini-batches. One thread gathers rows and updates the
-cache, in order.
+cache, in order. The cache has all of its memory in the main loop; only rows that stay keep theirs meanwhile.
 """
 
 from __future__ import annotations
@@ -14,21 +14,38 @@ import numpy as np
 import torch
 
 from systems.engine.cache.changeset import Changeset, copy_rows
+from systems.engine.io.memory import aligned_empty, madvise
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
-from systems.engine.loading.gather_loader import Tables, torch_dtype
+from systems.engine.io.tally import Tally
+from systems.engine.io.topology import row_bytes
+from systems.engine.loading.gather_loader import copied, torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.loading.row_ring import TableRing
-from systems.ginex.planner import LOADED
+from systems.ginex.planner import LOADED, GinexSizes
 from systems.ginex.policy import Piece, Policy
 from systems.ginex.superbatch import Superbatch
-from systems.ginex.tally import GinexTally
 from systems.interface import Batch, StageClock
-from workloads.accelerator import Accelerator
-from workloads.errors import BudgetError
+from workloads.direct_files import padded
 from workloads.sampling.batch import SampledBatch
+from workloads.workload import Workload
 
 Table = torch.Tensor
+
+
+class FeatureCache:
+    """Cache of `capacity` feature rows, `rows` [capacity, dim]; pages are allocated as rows are filled in."""
+
+    def __init__(self, workload: Workload, capacity: int, kept: int) -> None:
+        dataset = workload.dataset
+        self._memory = aligned_empty(capacity * row_bytes(workload))
+        self._kept_bytes = kept * row_bytes(workload)
+        table = torch.from_numpy(self._memory).view(torch_dtype(dataset.feature_dtype))
+        self.rows = table.view(capacity, dataset.dim)
+
+    def shrink(self) -> None:
+        """Give the kernel all memory but that of the rows that stay."""
+        madvise(self._memory[padded(self._kept_bytes) :], "dontneed")
 
 
 @dataclass
@@ -40,143 +57,117 @@ class _Loaded:
     rows: Table | None = None
 
 
+@dataclass(eq=False)
 class MainLoop:
-    """Main loop of all superbatches; holds the batch inputs and the device's tables, not the cache.
+    """Main loop of all superbatches; holds the cache, the batch inputs and the device's tables.
 
-    Args:
-        input_rows: rows of host memory for all batch inputs together.
-        tables: feature tables on the device.
-        copy_threads: threads that copy rows between cache and batch inputs.
+    Attributes:
+        threads: threads that copy rows between cache and batch inputs.
     """
 
-    def __init__(
-        self,
-        name: str,
-        accelerator: Accelerator,
-        clock: StageClock,
-        readers: ReaderPool[RowReader],
-        input_rows: int,
-        tables: Tables,
-        copy_threads: int,
-    ) -> None:
-        self._name = name
-        self._accelerator = accelerator
-        self._clock = clock
-        self._readers = readers
-        self._tables = tables
-        self._threads = copy_threads
-        dtype = torch_dtype(tables.dtype)
-        memory = accelerator.host_buffer(input_rows * tables.dim * tables.dtype.itemsize)
-        self._inputs = memory.view(dtype).view(input_rows, tables.dim)
-        self._device = [accelerator.allocate(tables.rows, tables.dim, dtype) for _ in range(tables.device)]
+    sizes: GinexSizes
+    clock: StageClock
+    readers: ReaderPool[RowReader]
+    cache: FeatureCache
+    policy: Policy
+    threads: int
 
-    def fill(self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, tally: GinexTally) -> None:
+    def __post_init__(self) -> None:
+        self.name, self.accelerator, self.tables = self.sizes.name, self.sizes.runtime.accelerator, self.sizes.tables
+        tables, rows, dtype = self.tables, self.sizes.input_rows, torch_dtype(self.tables.dtype)
+        memory = self.accelerator.host_buffer(rows * tables.dim * tables.dtype.itemsize)
+        self._inputs = memory.view(dtype).view(rows, tables.dim)
+        self._device = [self.accelerator.allocate(tables.rows, tables.dim, dtype) for _ in range(tables.device)]
+
+    def fill(self, pipe: Pipeline, superbatch: Superbatch, tally: Tally) -> None:
         """Read a superbatch's initial rows into the feature cache in file order, several pieces at once."""
         done: Channel[int] = pipe.channel(1 << 30)
 
         def work(_: int, piece: Callable[[], Piece]) -> int:
             nodes, slots = piece()
-            with self._readers.borrow() as reader:
-                tally.filled(reader.read(nodes, cache, slots.astype(np.int64)))
+            with self.readers.borrow() as reader:
+                tally.add(reader.read(nodes, self.cache.rows, slots.astype(np.int64)), initial_rows=len(nodes))
             return len(nodes)
 
-        pipe.stage("switch", len(self._readers), work, policy.pieces(superbatch), done)
+        pipe.stage("switch", len(self.readers), work, self.policy.pieces(superbatch), done)
         filled, planned = sum(pipe.results(done)), superbatch.planned
-        tally.kept(planned.kept)
+        tally.add(kept_rows=planned.kept)
         if filled != planned.filled:
-            raise RuntimeError(f"{self._name}: {filled} rows were read into the cache, {planned.filled} were planned")
+            raise RuntimeError(f"{self.name}: {filled} rows were read into the cache, {planned.filled} were planned")
 
-    def run(
-        self, pipe: Pipeline, cache: Table, policy: Policy, superbatch: Superbatch, count: int, tally: GinexTally
-    ) -> Iterator[Batch]:
+    def run(self, pipe: Pipeline, superbatch: Superbatch, count: int, tally: Tally) -> Iterator[Batch]:
         """Yield the superbatch's next `count` mini-batches in order; an exception of any thread is raised here.
 
         Nothing beyond them is read, so that an epoch that ends within a superbatch counts its own reads only.
         """
         loaded: Channel[_Loaded] = pipe.channel(LOADED, ordered=True)
-        read: Channel[_Loaded] = pipe.channel(max(1, len(self._readers)), ordered=True)
+        read: Channel[_Loaded] = pipe.channel(max(1, len(self.readers)), ordered=True)
         ready: Channel[Batch] = pipe.channel(1)
         inputs = TableRing(self._inputs)
         pipe.on_stop(inputs.stop)
         turnstile = pipe.turnstile()
-        before, first = tally.misses, superbatch.done
+        before, first = tally["misses"], superbatch.done
 
         def load(_: int, i: int) -> _Loaded:
-            with self._clock.stage("extract", superbatch.place(i)[1]):
+            with self.clock.stage("extract", superbatch.place(i)[1]):
                 sampled = superbatch.batch(i)
-                return _Loaded(sampled, policy.changeset(superbatch, i, sampled))
+                return _Loaded(sampled, self.policy.changeset(superbatch, i, sampled))
 
         def fetch(i: int, batch: _Loaded) -> _Loaded:
             # In order, so that a later mini-batch never holds the memory that the next one to train waits for.
             turnstile.enter(i)
-            batch.rows = table = self._take(inputs, batch.sampled)
+            self.tables.check(batch.sampled)
+            batch.rows = table = inputs.take_piece(batch.sampled.num_nodes)
             turnstile.leave()
-            with self._clock.stage("extract", batch.sampled.index):
+            with self.clock.stage("extract", batch.sampled.index):
                 missing = np.flatnonzero(batch.change.slots < 0)
                 if len(missing):
-                    with self._readers.borrow() as reader:
-                        tally.missed(reader.read(batch.sampled.nodes[missing], table, missing))
+                    with self.readers.borrow() as reader:
+                        stats = reader.read(batch.sampled.nodes[missing], table, missing)
+                    tally.add(stats, misses=stats.rows)
             return batch
 
         def gather(i: int, batch: _Loaded) -> Batch:
-            self._gather(batch, cache, tally)
+            self._gather(batch, tally)
             table = batch.rows
             assert table is not None
             return Batch(batch.sampled, table, on_release=lambda: inputs.give_back_piece(table))
 
         pipe.stage("load", 1, load, range(first, first + count), loaded)
-        pipe.stage("read", len(self._readers), fetch, loaded, read)
+        pipe.stage("read", len(self.readers), fetch, loaded, read)
         if self._device:
             gathered: Channel[Batch] = pipe.channel(1)
             pipe.stage("gather", 1, gather, read, gathered)
-            tables: Channel[Table] = pipe.channel(len(self._device))
-            for table in self._device:
-                tables.give_back(table)
-            pipe.stage("transfer", 1, lambda _, batch: self._transfer(batch, tables), gathered, ready)
+            tables = pipe.filled(self._device)
+            pipe.stage(
+                "transfer", 1, lambda _, batch: copied(batch, tables, self.accelerator, self.clock), gathered, ready
+            )
         else:
             pipe.stage("gather", 1, gather, read, ready)
         yield from pipe.results(ready)
         superbatch.done += count
-        superbatch.misses += tally.misses - before
+        superbatch.misses += tally["misses"] - before
         if superbatch.done == len(superbatch) and superbatch.misses != superbatch.planned.misses:
             raise RuntimeError(
-                f"{self._name}: the superbatch from mini-batch {superbatch.start} on read {superbatch.misses} missing "
+                f"{self.name}: the superbatch from mini-batch {superbatch.start} on read {superbatch.misses} missing "
                 f"rows, {superbatch.planned.misses} were planned"
             )
 
-    def _take(self, inputs: TableRing, sampled: SampledBatch) -> Table:
-        if sampled.num_nodes > self._tables.rows:
-            raise BudgetError(
-                f"mini-batch {sampled.index} of epoch {sampled.epoch} has {sampled.num_nodes} nodes, the plan holds "
-                f"{self._tables.rows}",
-                "report this: the bound of the largest mini-batch is wrong",
-            )
-        return inputs.take_piece(sampled.num_nodes)
-
-    def _gather(self, batch: _Loaded, cache: Table, tally: GinexTally) -> None:
+    def _gather(self, batch: _Loaded, tally: Tally) -> None:
         """Copy cached rows into the batch input, then copy from it the rows that enter the cache (Figure 11)."""
-        change, sampled, rows = batch.change, batch.sampled, batch.rows
+        change, sampled, rows, cache = batch.change, batch.sampled, batch.rows, self.cache.rows
         assert rows is not None
         hits = np.flatnonzero(change.slots >= 0).astype(np.int32)
-        with self._clock.stage("extract", sampled.index):
-            copy_rows(cache, change.slots[hits], rows, hits, self._threads)
+        with self.clock.stage("extract", sampled.index):
+            copy_rows(cache, change.slots[hits], rows, hits, self.threads)
         if len(change.in_slots):
-            with self._clock.stage("cache_update", sampled.index):
-                copy_rows(rows, change.in_positions, cache, change.in_slots, self._threads)
-        tally.gathered(sampled.num_nodes, len(hits), len(change.in_slots))
-
-    def _transfer(self, batch: Batch, free: Channel[Table]) -> Batch:
-        _, table = free.get()
-        index = batch.sampled.index
-        assert isinstance(batch.table, torch.Tensor)
-        with self._clock.stage("transfer", index):
-            self._accelerator.copy(table, batch.table, batch=index).wait()
-        batch.release()
-        return Batch(batch.sampled, table, on_release=lambda: free.give_back(table))
+            with self.clock.stage("cache_update", sampled.index):
+                copy_rows(rows, change.in_positions, cache, change.in_slots, self.threads)
+        tally.add(rows=sampled.num_nodes, hits=len(hits), cache_updates=len(change.in_slots))
 
     def close(self) -> None:
         """Free the tables once all pipelines have ended."""
         for table in self._device:
-            self._accelerator.free(table)
+            self.accelerator.free(table)
         self._device.clear()
         self._inputs = torch.empty(0, 1)

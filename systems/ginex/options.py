@@ -6,12 +6,13 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from systems.interface import Options, size
+from systems.engine.io.row_reads import RowReadOptions
+from systems.interface import size
 
 Policy = Literal["belady", "static"]
 
 
-class GinexOptions(Options):
+class GinexOptions(RowReadOptions):
     """Options of `ginex`."""
 
     superbatch: int = Field(
@@ -58,12 +59,6 @@ class GinexOptions(Options):
     )
     device_buffers: int = Field(2, ge=1, le=64, description="mini-batches on the device, fewer where they do not fit")
     gather_threads: int = Field(0, ge=0, le=256, description="threads that copy cached rows; 0: one for each core")
-    io_depth: int = Field(128, ge=1, le=4096, description="reads in flight for each reader")
-    io_granularity: Literal["logical", "4096"] = Field(
-        "logical", description="smallest read: the device's logical block, or 4096 as the paper's code has it"
-    )
-    merge: bool = Field(True, description="read neighbouring rows together")
-    max_request_bytes: int = Field(131072, ge=4096, le=1 << 22, description="largest single read")
 
     @model_validator(mode="after")
     def _static_is_filled(self) -> GinexOptions:

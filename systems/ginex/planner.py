@@ -6,20 +6,20 @@ superbatch's changesets and the neighbour cache in sampling (Section 3.5, Cache 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from systems.engine.cache.changeset import ChangesetPlan
-from systems.engine.cache.neighbour_cache import NeighbourCache, NeighbourCachePlan
-from systems.engine.io.reader import RowReader
-from systems.engine.io.regions import padded
-from systems.engine.io.row_reads import reader_arguments
-from systems.engine.io.topology import indptr_item, list_threads_bytes, map_item, row_bytes, sampling_items
+from systems.engine.cache.neighbour_cache import NeighbourCachePlan, building_bytes, plan_neighbour_cache
+from systems.engine.io.row_reads import feature_reader_bytes
+from systems.engine.io.topology import indptr_item, list_threads_bytes, map_item, sampling_items
 from systems.engine.loading.gather_loader import Tables, plan_tables
+from systems.engine.loading.sized import Sizes
 from systems.engine.store.batch_store import BatchWriter
 from systems.ginex.options import GinexOptions
-from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
+from systems.interface import PlanItem, System
+from workloads.direct_files import padded
 from workloads.errors import BudgetError
-from workloads.sampling.bounds import Bounds, batch_bounds, largest_batch
+from workloads.sampling.bounds import Bounds, largest_batch
 from workloads.units import format_bytes, parse_bytes
 from workloads.workload import Workload
 
@@ -34,11 +34,17 @@ _KEPT_ROW_BYTES = 8
 _FEW_BATCHES = 8
 # Threads that share a mini-batch's lists; 1.24 times as fast as one thread where the graph is four times the memory.
 _LIST_THREADS = 8
+_FIX = "raise memory or lower batch size or fan-out"
 _NO_NEIGHBOURS = NeighbourCachePlan(0, 0, 0)
 
 
-@dataclass(frozen=True)
-class GinexSizes:
+def runtime_batch_bytes(workload: Workload, bounds: Bounds) -> int:
+    """Return the most bytes of a mini-batch in the runtime files: ids and adj, changeset, part of the initial cache."""
+    adjacency = BatchWriter.bound_bytes(bounds.sampled_bytes, len(workload.sampler.fanout))
+    return adjacency + padded(12 * bounds.max_nodes + 64) + padded(4 * bounds.max_nodes + 64)
+
+
+class GinexSizes(Sizes):
     """Sizes of a run's superbatches, caches and buffers.
 
     Attributes:
@@ -54,125 +60,71 @@ class GinexSizes:
         input_rows: rows of host memory for all batch inputs together.
         tables: feature tables on the device.
         plan: all buffers: those always held, and those of the larger of the two stages.
-    """
-
-    num_batches: int
-    superbatch: int
-    runtime_bytes: int
-    capacity: int
-    kept: int
-    neighbours: NeighbourCachePlan
-    samplers: int
-    list_threads: int
-    readers: int
-    input_rows: int
-    tables: Tables
-    plan: Plan
-
-
-def runtime_batch_bytes(workload: Workload, bounds: Bounds) -> int:
-    """Return the most bytes of a mini-batch in the runtime files: ids and adj, changeset, part of the initial cache."""
-    adjacency = BatchWriter.bound_bytes(bounds.sampled_bytes, len(workload.sampler.fanout))
-    return adjacency + padded(12 * bounds.max_nodes + 64) + padded(4 * bounds.max_nodes + 64)
-
-
-def plan_sizes(
-    name: str, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: GinexOptions
-) -> GinexSizes:
-    """Size every buffer.
 
     Raises:
         BudgetError: a buffer does not fit; names it.
     """
-    planner = _Planner(name, workload, runtime, budget, options)
-    while True:
-        try:
-            return planner.sizes()
-        except BudgetError:
-            if options.list_threads or planner.list_threads == 1:
-                raise
-            planner.list_threads //= 2
 
+    options: GinexOptions
 
-class _Planner:
-    def __init__(
-        self, name: str, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: GinexOptions
-    ) -> None:
-        self.name, self.workload, self.runtime, self.budget, self.options = name, workload, runtime, budget, options
-        self.bounds = batch_bounds(workload)
-        self.num_nodes = workload.dataset.num_nodes
-        self.sampling_only = runtime.stages == "sample"
+    def __init__(self, system: System) -> None:
+        super().__init__(system)
+        workload, options, self.num_batches = self.workload, self.options, self.bounds.num_batches
+        self.reader_bytes = feature_reader_bytes(workload, options, self.bounds.max_nodes)
         #: Mini-batches of the run; of one epoch where the run's length is unknown.
-        self.run_batches = self.bounds.num_batches * max(1, runtime.epochs)
+        self.run_batches = self.num_batches * max(1, self.runtime.epochs)
         self.list_threads = self._list_threads()
+        while True:
+            try:
+                self._fit()
+                return
+            except BudgetError:
+                if options.list_threads or self.list_threads == 1:
+                    raise
+                self.list_threads //= 2
 
-    def sizes(self) -> GinexSizes:
-        disk, per_batch = self._runtime_files()
-        input_rows, readers = self._inputs()
-        tables = self._device_tables()
+    def _fit(self) -> None:
+        """Size what depends on the number of threads that share a mini-batch's lists."""
+        self.runtime_bytes, per_batch = self._runtime_files()
+        self.input_rows, self.readers = self._inputs()
+        self.tables = tables = self._device_tables()
         held = [indptr_item(self.workload)]
         if not self.sampling_only:
             held += [
-                PlanItem("batch inputs", input_rows * row_bytes(self.workload)),
-                PlanItem("reader buffers", readers * self._reader_bytes()),
+                PlanItem("batch inputs", self.input_rows * self.row),
+                PlanItem("reader buffers", self.readers * self.reader_bytes),
                 PlanItem("device feature tables", tables.device * tables.nbytes, "device"),
             ]
-        loop = self._loop_items(readers)
-        samplers = self._samplers(held, loop)
-        sample = self._sample_items(samplers)
-        self._require(held + loop)
-        self._require(held + sample)
+        loop = self._loop_items(self.readers)
+        self.samplers = self._samplers(held, loop)
+        sample = self._sample_items(self.samplers)
+        self.require(held + loop, _FIX)
+        self.require(held + sample, _FIX)
 
-        capacity = 0 if self.sampling_only else self._capacity(held, loop, sample)
-        superbatch, changesets = self._superbatch(disk // per_batch, capacity, held, sample)
+        self.capacity = capacity = 0 if self.sampling_only else self._capacity(held, loop, sample)
+        self.superbatch, changesets = self._superbatch(self.runtime_bytes // per_batch, capacity, held, sample)
         if changesets:
             sample.append(PlanItem("changesets", changesets))
-        self._require(held + sample, "raise memory or lower the superbatch size")
-        neighbours = self._neighbours(held, sample)
+        self.require(held + sample, "raise memory or lower the superbatch size")
+        self.neighbours = neighbours = self._neighbours(held, sample)
         if neighbours.nodes:
             sample.append(PlanItem("neighbour cache", neighbours.nbytes))
-        kept = self._kept(capacity, held, sample)
+        # Rows of the feature cache that fit beside sampling and planning stay.
+        left, each = self.left(held + sample), self.row + _KEPT_ROW_BYTES
+        self.kept = kept = capacity if left is None else min(capacity, max(0, left) // each)
         if kept:
-            rows = PlanItem("rows that stay cached", kept * (row_bytes(self.workload) + _KEPT_ROW_BYTES))
-            sample.append(rows)
+            sample.append(PlanItem("rows that stay cached", kept * each))
         if capacity:
-            loop.append(PlanItem("feature cache", capacity * row_bytes(self.workload)))
+            loop.append(PlanItem("feature cache", capacity * self.row))
             if kept:
                 loop.append(PlanItem("nodes of rows that stay", _KEPT_ROW_BYTES * kept))
             if self.options.policy == "static":
                 loop.append(PlanItem("feature cache map", 4 * self.num_nodes))
-        on_disk = [PlanItem("runtime files", superbatch * per_batch, "disk")]
+        on_disk = [PlanItem("runtime files", self.superbatch * per_batch, "disk")]
         if neighbours.nodes:
             on_disk.append(PlanItem("neighbour cache file", neighbours.nbytes + (1 << 12), "disk"))
-        plans = [self._require([*held, *stage, *on_disk]) for stage in (sample, loop)]
-        plan = max(plans, key=lambda found: found.total("host"))
-        return GinexSizes(
-            self.bounds.num_batches,
-            superbatch,
-            disk,
-            capacity,
-            kept,
-            neighbours,
-            samplers,
-            self.list_threads,
-            readers,
-            input_rows,
-            tables,
-            plan,
-        )
-
-    def _kept(self, capacity: int, held: list[PlanItem], sample: list[PlanItem]) -> int:
-        """Return the rows of the feature cache that fit beside sampling and planning."""
-        left = self._left(held + sample)
-        return capacity if left is None else min(capacity, max(0, left) // (row_bytes(self.workload) + _KEPT_ROW_BYTES))
-
-    def _require(self, items: list[PlanItem], fix: str = "raise memory or lower batch size or fan-out") -> Plan:
-        return Plan(tuple(items)).require(self.name, self.budget, fix)
-
-    def _left(self, items: list[PlanItem]) -> int | None:
-        if self.budget.host is None:
-            return None
-        return self.budget.host - sum(item.bytes for item in items if item.tier == "host")
+        plans = [self.require([*held, *stage, *on_disk], _FIX) for stage in (sample, loop)]
+        self.plan = max(plans, key=lambda found: found.total("host"))
 
     def _runtime_files(self) -> tuple[int, int]:
         """Return the bytes for the runtime files, and of a mini-batch in all superbatches on disk at once."""
@@ -196,46 +148,40 @@ class _Planner:
 
     def _list_threads(self) -> int:
         """Return eight; fewer where those of all samplers take over an eighth of the budget from superbatches."""
-        count = self.options.list_threads or _LIST_THREADS
+        if self.options.list_threads:
+            return self.options.list_threads
         samplers = self.options.samplers or 2 * self.runtime.cores
-        while not self.options.list_threads and self.budget.host is not None and count > 1:
-            if samplers * list_threads_bytes(self.bounds, count) <= self.budget.host // 8:
-                break
-            count -= 1
-        return count
+        return self._most(_LIST_THREADS, 8, lambda count: samplers * list_threads_bytes(self.bounds, count))
+
+    def _most(self, wanted: int, share: int, nbytes: Callable[[int], int]) -> int:
+        """Return `wanted`, or the most below it, at least 1, of which the budget's `share`-th part holds `nbytes`."""
+        host = self.budget.host
+        if host is None:
+            return wanted
+        return next((count for count in range(wanted, 1, -1) if nbytes(count) <= host // share), 1)
 
     def _samplers(self, held: list[PlanItem], loop: list[PlanItem]) -> int:
         """Return twice the cores; fewer where samplers take over a quarter of the budget or planning's memory."""
-        count = self.options.samplers or 2 * self.runtime.cores
+        if self.options.samplers:
+            return self.options.samplers
         one = self.bounds.scratch_bytes + 2 * self.bounds.sampled_bytes
         one += list_threads_bytes(self.bounds, self.list_threads)
-        while not self.options.samplers and self.budget.host is not None and count > 1:
-            if count * one <= self.budget.host // 4:
-                break
-            count -= 1
-        in_loop = self._left(held + loop)
-        if self.options.samplers or in_loop is None or self.options.policy == "static" or self.sampling_only:
+        count = self._most(2 * self.runtime.cores, 4, lambda count: count * one)
+        in_loop = self.left(held + loop)
+        if in_loop is None or self.options.policy == "static" or self.sampling_only:
             return count
-        wanted = self._changeset_bytes(1, min(self.num_nodes, max(1, in_loop // row_bytes(self.workload))))
+        wanted = self._changeset_bytes(1, min(self.num_nodes, max(1, in_loop // self.row)))
         few = self._changeset_bytes(min(_FEW_BATCHES, self.bounds.num_batches), 1) - self._changeset_bytes(1, 1)
-        while count > 1 and (self._left(held + self._sample_items(count)) or 0) < wanted + few:
+        while count > 1 and (self.left(held + self._sample_items(count)) or 0) < wanted + few:
             count -= 1
         return count
 
     def _device_tables(self) -> Tables:
-        dataset = self.workload.dataset
+        dataset, rows = self.workload.dataset, self.bounds.max_nodes
         if self.sampling_only:
-            return Tables(self.bounds.max_nodes, dataset.dim, dataset.feature_dtype, 0, 0)
-        return plan_tables(
-            self.name,
-            self.runtime.accelerator,
-            rows=self.bounds.max_nodes,
-            dim=dataset.dim,
-            dtype=dataset.feature_dtype,
-            host=1,
-            device=self.options.device_buffers,
-            device_budget=self.budget.device,
-        )
+            return Tables(rows, dataset.dim, dataset.feature_dtype, 0, 0)
+        device = self.options.device_buffers
+        return plan_tables(self.name, self.workload, self.runtime, self.budget, rows=rows, host=1, device=device)
 
     def _inputs(self) -> tuple[int, int]:
         """Return the rows of batch inputs and the readers: as wanted, fewer where the cache would get less memory."""
@@ -244,20 +190,13 @@ class _Planner:
         while True:
             rows = max(self.bounds.max_nodes, batches * mean)
             readers = min(self.options.readers, batches)
-            left = self._left([indptr_item(self.workload), *self._loop_items(readers)])
-            taken = rows * row_bytes(self.workload) + readers * self._reader_bytes()
+            left = self.left([indptr_item(self.workload), *self._loop_items(readers)])
+            taken = rows * self.row + readers * self.reader_bytes
             # Two batch inputs keep the disk busy between mini-batches, which is worth more than the cache rows lost.
             share = 0.75 if batches == 2 else 0.5
             if self.options.batch_inputs or left is None or taken <= share * left or batches == 1:
                 return rows, readers
             batches -= 1
-
-    def _reader_bytes(self) -> int:
-        return RowReader.plan_bytes(
-            **reader_arguments(self.workload, self.options),
-            num_ids=self.bounds.max_nodes,
-            path=self.workload.dataset.file("features"),
-        )
 
     def _loop_items(self, readers: int) -> list[PlanItem]:
         """List the memory of mini-batches and changesets from their load to the end of their training."""
@@ -281,7 +220,7 @@ class _Planner:
         ]
 
     def _capacity(self, held: list[PlanItem], loop: list[PlanItem], sample: list[PlanItem]) -> int:
-        row, left = row_bytes(self.workload), self._left(held + loop)
+        row, left = self.row, self.left(held + loop)
         static = self.options.policy == "static"
         if left is not None and static:
             left -= 4 * self.num_nodes
@@ -291,10 +230,10 @@ class _Planner:
             wanted = parse_bytes(self.options.feature_cache, "feature_cache") // row
         if not static:
             # Planning keeps 12 bytes a row, which limits the number of very short rows.
-            room = self._left(held + sample)
+            room = self.left(held + sample)
             if room is not None:
                 planning = PlanItem("changesets", self._changeset_bytes(1, 1))
-                self._require([*held, *sample, planning], "raise memory, or lower samplers, list_threads or readers")
+                self.require([*held, *sample, planning], "raise memory, or lower samplers, list_threads or readers")
                 fitting = min(fitting, max(0, room - self._changeset_bytes(1, 0)) // 12)
         if self.options.feature_cache == "auto":
             wanted = fitting
@@ -320,7 +259,7 @@ class _Planner:
             most = min(self.options.superbatch, self.run_batches)
         if self.options.policy == "static" or self.sampling_only:
             return most, 0
-        left = self._left(held + sample)
+        left = self.left(held + sample)
         if not self.options.superbatch and left is not None:
             one = self._changeset_bytes(1, capacity)
             each = max(1, self._changeset_bytes(2, capacity) - one)
@@ -332,25 +271,22 @@ class _Planner:
         return most, self._changeset_bytes(most, capacity)
 
     def _neighbours(self, held: list[PlanItem], sample: list[PlanItem]) -> NeighbourCachePlan:
-        choice, left = self.options.neighbour_cache, self._left(held + sample)
+        choice, left = self.options.neighbour_cache, self.left(held + sample)
         if choice == "off":
             return _NO_NEIGHBOURS
         room = 8 * self.num_nodes + self.workload.dataset.topology_bytes if left is None else left
         if self.budget.disk is not None:
             room = min(room, self.budget.disk // 4 - (1 << 12))
-        making = self._left([indptr_item(self.workload)])
-        can_make = making is None or NeighbourCache.scratch_bytes(self.workload) <= making
+        free = self.left([indptr_item(self.workload)])
+        can_make = free is None or building_bytes(self.workload) <= free
         if choice == "auto":
-            return NeighbourCache.plan(self.workload, max(0, room)) if can_make else _NO_NEIGHBOURS
+            return plan_neighbour_cache(self.workload, max(0, room)) if can_make else _NO_NEIGHBOURS
         wanted = parse_bytes(choice, "neighbour_cache")
         if wanted > room or not can_make:
+            making = f" and making it takes {format_bytes(building_bytes(self.workload))}"
             raise BudgetError(
                 f"{self.name}: neighbour cache of {choice} does not fit, {format_bytes(max(0, room))} is left"
-                + (
-                    ""
-                    if can_make
-                    else f" and making it takes {format_bytes(NeighbourCache.scratch_bytes(self.workload))}"
-                ),
+                + ("" if can_make else making),
                 "lower neighbour_cache or raise memory or the disk-space limit",
             )
-        return NeighbourCache.plan(self.workload, wanted)
+        return plan_neighbour_cache(self.workload, wanted)

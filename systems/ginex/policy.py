@@ -6,8 +6,8 @@ slots and the misses that enter. Rows still in memory from the superbatch before
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,35 +29,23 @@ _NONE = np.empty(0, dtype=np.int32)
 Piece = tuple[Ids, npt.NDArray[np.int32]]
 
 
-class Policy(ABC):
-    """Policy of a feature cache of `capacity` rows, the first `kept` of which stay between superbatches."""
+@dataclass
+class Belady:
+    """Belady's policy: changesets precomputed from the whole superbatch.
 
-    def __init__(self, workload: Workload, capacity: int, kept: int, prefill: bool) -> None:
-        self.workload = workload
-        self.capacity = capacity
-        self.kept = kept
-        self.prefill = prefill
+    Attributes:
+        capacity: rows of the feature cache.
+        kept: rows that stay between superbatches, the first ones.
+        prefill: whether the cache is filled before the main loop.
+    """
 
-    def inspect(self, superbatch: Superbatch, threads: int, stop: Stop) -> None:  # noqa: B027 - a static one need not
-        """Plan a sampled superbatch."""
+    workload: Workload
+    capacity: int
+    kept: int
+    prefill: bool
 
-    @abstractmethod
-    def pieces(self, superbatch: Superbatch) -> list[Callable[[], Piece]]:
-        """Return the pieces that fill the cache, in file order; calling one reads its nodes and slots."""
-
-    @abstractmethod
-    def forget(self) -> None:
-        """Forget the rows in the slots, so that every row is read anew."""
-
-    @abstractmethod
-    def changeset(self, superbatch: Superbatch, i: int, sampled: SampledBatch) -> Changeset:
-        """Return the hits and updates of the superbatch's `i`-th mini-batch."""
-
-
-class Belady(Policy):
-    """Belady's policy: changesets precomputed from the whole superbatch."""
-
-    _there = np.empty(0, dtype=np.uint32)
+    def __post_init__(self) -> None:
+        self._there = np.empty(0, dtype=np.uint32)
 
     def inspect(self, superbatch: Superbatch, threads: int, stop: Stop) -> None:
         """Plan in three passes over the superbatch's ids; write initial cache and changesets to its runtime files."""
@@ -106,27 +94,20 @@ class Belady(Policy):
         return superbatch.changeset(i)
 
 
-class Static(Policy):
+class Static:
     """Static policy: the rows of highest out-degree for every superbatch; no row enters or leaves."""
 
-    _slot_of: npt.NDArray[np.int32] | None = None
-    _filled = False
-
-    @staticmethod
-    def ranking_bytes(num_nodes: int) -> int:
-        """Return the bytes of memory for ranking the nodes."""
-        return 16 * num_nodes + _RANKING_BUFFERS
-
-    def rank(self) -> None:
-        """Rank by out-degrees, streaming `indices` once; slots follow the ids, so that rows are read in order."""
-        num_nodes = self.workload.dataset.num_nodes
-        chosen = top(out_degrees(self.workload, 4 * num_nodes + _RANKING_BUFFERS), self.capacity)
+    def __init__(self, workload: Workload, capacity: int, kept: int, prefill: bool) -> None:
+        self._kept, self._filled = kept, False  # always filled before the main loop
+        # Ranked by out-degrees, streaming `indices` once; slots follow the ids, so that rows are read in order.
+        num_nodes = workload.dataset.num_nodes
+        chosen = top(out_degrees(workload, 4 * num_nodes + _RANKING_BUFFERS), capacity)
         self._slot_of = np.full(num_nodes, -1, dtype=np.int32)
         self._slot_of[np.sort(chosen)] = np.arange(len(chosen), dtype=np.int32)
 
     def pieces(self, superbatch: Superbatch) -> list[Callable[[], Piece]]:
         """Return pieces of the same rows for every superbatch, without the rows that stayed."""
-        slot_of, kept = self._ranked, self.kept if self._filled else 0
+        slot_of, kept = self._slot_of, self._kept if self._filled else 0
         cached = int(np.count_nonzero(slot_of >= 0))
         superbatch.planned.kept = min(kept, cached)
         superbatch.planned.filled = cached - superbatch.planned.kept
@@ -138,7 +119,7 @@ class Static(Policy):
         return found  # type: ignore[return-value]
 
     def _cached(self, begin: int, kept: int) -> Piece:
-        slots = self._ranked[begin : begin + _PIECE]
+        slots = self._slot_of[begin : begin + _PIECE]
         wanted = np.flatnonzero(slots >= kept)
         return begin + wanted, slots[wanted]
 
@@ -146,24 +127,20 @@ class Static(Policy):
         """Forget the rows in the slots, so that every row is read anew."""
         self._filled = False
 
-    @property
-    def _ranked(self) -> npt.NDArray[np.int32]:
-        if self._slot_of is None:
-            self.rank()
-        assert self._slot_of is not None
-        return self._slot_of
-
     def inspect(self, superbatch: Superbatch, threads: int, stop: Stop) -> None:
         """Count the superbatch's misses; there is nothing else to plan."""
         for i in range(len(superbatch)):
             if stop():
                 raise InterruptedError("counting misses was stopped")
-            superbatch.planned.misses += int(np.count_nonzero(self._ranked[superbatch.nodes(i)] < 0))
+            superbatch.planned.misses += int(np.count_nonzero(self._slot_of[superbatch.nodes(i)] < 0))
 
     def changeset(self, superbatch: Superbatch, i: int, sampled: SampledBatch) -> Changeset:
         """Look the slots up in the node -> slot map."""
-        slots = self._ranked[sampled.nodes]
+        slots = self._slot_of[sampled.nodes]
         return Changeset(slots, _NONE, _NONE, int(np.count_nonzero(slots >= 0)))
+
+
+Policy = Belady | Static
 
 
 def superbatch_misses(trace: Trace, superbatch: int, capacity: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,41 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from systems.engine.cache.changeset import Changeset
-from systems.engine.io.regions import Index, RegionReader, RegionWriter
-from systems.engine.store.batch_store import BatchIndex, BatchReader, BatchWriter
+from systems.engine.io.reader import ReadStats
+from systems.engine.io.regions import RegionIndex, RegionReader, RegionWriter
+from systems.engine.io.tally import Tally
+from systems.engine.store.batch_store import BatchReader, BatchWriter
 from workloads.sampling.batch import SampledBatch
 
 Ids = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
 R = TypeVar("R")
 _FIX = "make room on the disk of the results folder, or lower runtime_files or superbatch"
-
-
-class RuntimeFiles:
-    """Bytes written to and read from the runtime files during an epoch, for any epoch; any thread may add to them."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.restart()
-
-    def restart(self) -> None:
-        """Reset the counts for another epoch."""
-        with self._lock:
-            self.written = 0
-            self.read = 0
-            self.loads: dict[int, int] = {}
-
-    def wrote(self, nbytes: int) -> None:
-        """Count `nbytes` bytes written."""
-        with self._lock:
-            self.written += nbytes
-
-    def loaded(self, nbytes: int, *, in_loop: bool) -> None:
-        """Count one read of `nbytes` bytes; `in_loop`: by the main loop, beside the reads of feature rows."""
-        with self._lock:
-            self.read += nbytes
-            if in_loop:
-                self.loads[nbytes] = self.loads.get(nbytes, 0) + 1
 
 
 @dataclass
@@ -73,12 +47,15 @@ class Superbatch:
     Files: `batches` (ids and adj), `changes` (slots, and rows that enter the cache with their slots), `initial` (rows
     to read into the initial cache). Each is written by one thread, in this order, and read by any number.
 
+    Args:
+        files: tally of the runtime files, for any epoch: bytes `written` and `read`, and the main loop's reads.
+
     Attributes:
         done: mini-batches trained.
         misses: rows that the main loop has read.
     """
 
-    def __init__(self, folder: Path, start: int, stop: int, batches: int, files: RuntimeFiles) -> None:
+    def __init__(self, folder: Path, start: int, stop: int, batches: int, files: Tally) -> None:
         self.start, self.stop, self._per_epoch = start, stop, batches
         self.planned = Planned()
         self.done = self.misses = 0
@@ -87,7 +64,7 @@ class Superbatch:
         self._batches: BatchReader | None = None
         self._changes: RegionReader | None = None
         self._initial: RegionReader | None = None
-        self._writers: list[BatchWriter | RegionWriter] = []
+        self._writers: list[RegionWriter] = []
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -104,40 +81,40 @@ class Superbatch:
 
     def sampled(self, writer: BatchWriter) -> None:
         """Close `writer`, which has all mini-batches, and open its file for reading."""
-        index: BatchIndex = writer.close(save_index=False, sync=False)
-        self._files.wrote(index.nbytes)
-        self._batches = BatchReader(self._paths["batches"], index=index)
+        index = writer.close(sync=False)
+        self._files.add(written=index.nbytes)
+        self._batches = BatchReader(self._paths["batches"], index)
 
     @property
     def sizes(self) -> Ids:
         """int64 [batches], nodes of each mini-batch."""
-        return _opened(self._batches).index.num_nodes
+        return _opened(self._batches).index.counts
 
     def nodes(self, i: int) -> Ids:
         """Return the node ids of the `i`-th mini-batch, for planning."""
         nodes = _opened(self._batches).nodes(i)
-        self._files.loaded(4 * len(nodes), in_loop=False)
+        self._files.add(read=4 * len(nodes))
         return nodes
 
     def write_initial(self, pieces: Iterator[tuple[Ids, Ints]]) -> None:
         """Write the rows to read into the initial cache: nodes and their slots."""
         index = self._write("initial", ((nodes.astype(np.uint32), [slots]) for nodes, slots in pieces))
-        self._initial = RegionReader(self._paths["initial"], index=index, what="initial cache, piece")
+        self._initial = RegionReader(self._paths["initial"], index, what="initial cache, piece")
 
     def write_changes(self, changes: Iterator[Changeset]) -> None:
         """Write the changesets, in order."""
         index = self._write("changes", ((c.slots, [c.in_positions, c.in_slots]) for c in changes))
-        self._changes = RegionReader(self._paths["changes"], index=index, what="changeset")
+        self._changes = RegionReader(self._paths["changes"], index, what="changeset")
 
     def _write(
         self, part: str, regions: Iterator[tuple[npt.NDArray[np.generic], list[npt.NDArray[np.int32]]]]
-    ) -> Index:
+    ) -> RegionIndex:
         writer = RegionWriter(self._paths[part], fix=_FIX)
         self._writers.append(writer)
         for head, body in regions:
-            writer.append(head, body)
-        self._files.wrote(writer.nbytes)
-        return writer.close(save_index=False, sync=False)
+            writer.append_region(head, body)
+        self._files.add(written=writer.nbytes)
+        return writer.close(sync=False)
 
     @property
     def initial_pieces(self) -> int:
@@ -147,23 +124,28 @@ class Superbatch:
     def initial_rows(self, piece: int) -> tuple[Ids, Ints]:
         """Return the nodes of one piece of the initial cache, ascending, and their slots."""
         reader = _opened(self._initial)
-        head, body = reader.read(piece)
-        self._files.loaded(reader.nbytes_of(piece), in_loop=False)
+        head, body = reader.read_region(piece)
+        self._files.add(read=reader.nbytes_of(piece))
         return head.view(np.uint32).astype(np.int64), body.view(np.int32)
 
     def batch(self, i: int) -> SampledBatch:
         """Read the `i`-th mini-batch."""
         batches = _opened(self._batches)
-        self._files.loaded(batches.nbytes_of(i), in_loop=True)
+        self._read_in_loop(batches.nbytes_of(i))
         return batches.read(i)
 
     def changeset(self, i: int) -> Changeset:
         """Read the changeset of the `i`-th mini-batch."""
         reader = _opened(self._changes)
-        head, body = reader.read(i)
-        self._files.loaded(reader.nbytes_of(i), in_loop=True)
+        head, body = reader.read_region(i)
+        self._read_in_loop(reader.nbytes_of(i))
         entering = body.view(np.int32).reshape(2, -1)
         return Changeset(head.view(np.int32), entering[0], entering[1])
+
+    def _read_in_loop(self, nbytes: int) -> None:
+        one = ReadStats()
+        one.count(nbytes)
+        self._files.add(one, read=nbytes)
 
     def discard(self) -> None:
         """Close and remove the files. May be called at any time, more than once."""

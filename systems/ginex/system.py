@@ -9,29 +9,30 @@ nothing runs between two epochs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.cache.neighbour_cache import NeighbourCache
+from systems.engine.cache import neighbour_cache
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
-from systems.engine.io.row_reads import reader_arguments
+from systems.engine.io.row_reads import feature_reader
+from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles, mapped_sampler
 from systems.engine.loading.pipeline import Channel, Pipeline
+from systems.engine.loading.sized import SizedSystem
+from systems.engine.store.artefacts import Prepared
 from systems.forecast import sequential
-from systems.ginex.feature_cache import FeatureCache
-from systems.ginex.loop import MainLoop
+from systems.ginex.loop import FeatureCache, MainLoop
 from systems.ginex.options import GinexOptions
-from systems.ginex.planner import GinexSizes, plan_sizes, runtime_batch_bytes
+from systems.ginex.planner import GinexSizes, runtime_batch_bytes
 from systems.ginex.policy import Belady, Policy, Static, superbatch_misses
-from systems.ginex.superbatch import RuntimeFiles, Superbatch
-from systems.ginex.tally import GinexTally
-from systems.interface import Batch, Counters, Facts, Forecast, Plan, System, SystemInfo, Trace
+from systems.ginex.superbatch import Superbatch
+from systems.interface import Batch, Counters, Facts, Forecast, SystemInfo, Trace
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.make import make_seed_plan
@@ -40,15 +41,13 @@ from workloads.sampling.neighbor import NeighborSampler
 Seeds = npt.NDArray[np.int64]
 
 
-class Ginex(System):
+class Ginex(SizedSystem):
     """Ginex of Park et al., VLDB 2022."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="ginex",
         paper="ginex",
         summary="superbatches sampled ahead, then a provably optimal feature cache",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=GinexOptions,
     )
     options: GinexOptions
@@ -57,25 +56,18 @@ class Ginex(System):
     _following: Superbatch | None = None
     _follows: int | None = None  # mini-batch that cache and superbatches are ready for, counted over epochs
     _turn = 0
-    _seeds: tuple[int, list[Seeds]] = (-1, [])
-    _cache: FeatureCache | None = None
     _loop: MainLoop | None = None
     _readers: ReaderPool[RowReader] | None = None
-    _policy: Policy | None = None
     _pipeline: Pipeline | None = None
-    _neighbours: NeighbourCache | None = None
+    _neighbours: Prepared | None = None
     _indptr: npt.NDArray[np.int64] | None = None
-    _files: RuntimeFiles
-    _tally: GinexTally | None = None
+    _files: Tally  # of the runtime files
+    _tally: Tally | None = None
     _mode = "not prepared"
 
     @cached_property
     def _sizes(self) -> GinexSizes:
-        return plan_sizes(self.info.name, self.workload, self.runtime, self.budget, self.options)
-
-    def plan(self) -> Plan:
-        """Return all buffers; see `planner.py`."""
-        return self._sizes.plan
+        return GinexSizes(self)
 
     def prepare(self) -> None:
         """Load `indptr`, make or find the neighbour cache, allocate batch inputs and open the readers."""
@@ -84,32 +76,21 @@ class Ginex(System):
         self._topology.check()
         self._indptr = self.workload.dataset.load("indptr")
         if sizes.neighbours.nodes:
-            self._neighbours = NeighbourCache(self.workload, self.runtime.artefacts, indptr=self._indptr)
-            self._neighbours.prepare(sizes.neighbours)
+            self._neighbours = neighbour_cache.build(
+                self.workload, self.runtime.artefacts, sizes.neighbours, indptr=self._indptr
+            )
         self.runtime.scratch.mkdir(parents=True, exist_ok=True)
-        self._files = RuntimeFiles()
+        self._files = Tally()
+        self._seeds = lru_cache(maxsize=1)(make_seed_plan(self.workload).batches)
         if self.runtime.stages == "sample":
             return
-        if options.policy == "static":
-            self._policy = Static(self.workload, sizes.capacity, sizes.kept, True)
-            self._policy.rank()
-        else:
-            self._policy = Belady(self.workload, sizes.capacity, sizes.kept, options.prefill)
-        self._readers = ReaderPool(self._make_reader, sizes.readers)
+        workload, policy = self.workload, Static if options.policy == "static" else Belady
+        chosen = policy(workload, sizes.capacity, sizes.kept, options.prefill)
+        self._readers = ReaderPool(lambda: feature_reader(workload, options), sizes.readers)
         self._mode = self._readers.mode
-        self._cache = FeatureCache(self.workload, sizes.capacity, sizes.kept)
-        self._loop = MainLoop(
-            self.info.name,
-            self.runtime.accelerator,
-            self.clock,
-            self._readers,
-            sizes.input_rows,
-            sizes.tables,
-            options.gather_threads or self.runtime.cores,
-        )
-
-    def _make_reader(self) -> RowReader:
-        return RowReader(self.workload.dataset.file("features"), **reader_arguments(self.workload, self.options))
+        cache = FeatureCache(workload, sizes.capacity, sizes.kept)
+        threads = options.gather_threads or self.runtime.cores
+        self._loop = MainLoop(sizes, self.clock, self._readers, cache, chosen, threads)
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k` in the seed plan's order.
@@ -119,10 +100,10 @@ class Ginex(System):
         if self._indptr is None:
             raise RuntimeError("prepare() comes before epoch()")
         self._files.restart()
-        self._tally = GinexTally(self.options.io_depth * self._sizes.readers, self._files)
+        self._tally = Tally()
         return self._run(k, self._tally)
 
-    def _run(self, epoch: int, tally: GinexTally) -> Iterator[Batch]:
+    def _run(self, epoch: int, tally: Tally) -> Iterator[Batch]:
         batches = self._sizes.num_batches
         at, end = epoch * batches, (epoch + 1) * batches
         # In a run of unknown length, superbatches end with their epoch.
@@ -138,7 +119,7 @@ class Ginex(System):
                 yield from self._train(superbatch, count, tally)
                 at += count
                 if superbatch.done == len(superbatch):
-                    tally.superbatch(superbatch.planned.evictions)
+                    tally.add(superbatches=1, evictions=superbatch.planned.evictions)
                     superbatch.discard()
                     self._current = None
         except BaseException:
@@ -150,7 +131,7 @@ class Ginex(System):
         if at == last:
             self._shrink()
 
-    def _next_superbatch(self, start: int, last: int, tally: GinexTally) -> Superbatch:
+    def _next_superbatch(self, start: int, last: int, tally: Tally) -> Superbatch:
         """Return the superbatch of the next mini-batch, sampled and planned, with the cache filled for it."""
         self._shrink()
         sampled, self._following = self._following, None
@@ -159,11 +140,11 @@ class Ginex(System):
             self._inspect(current, None, tally)
         if self.options.pipelined and current.stop < last:
             self._following = self._superbatch(current.stop, last)
-        if self._policy is not None or self._following is not None:
+        if self._loop is not None or self._following is not None:
             self._inspect(self._following, current, tally)
-        if self._loop is not None and self._policy is not None and self._cache is not None:
+        if self._loop is not None:
             with self._pipe("switch") as pipe, self.clock.stage("switch"):
-                self._loop.fill(pipe, self._cache.rows, self._policy, current, tally)
+                self._loop.fill(pipe, current, tally)
         return current
 
     def _superbatch(self, start: int, last: int) -> Superbatch:
@@ -172,8 +153,8 @@ class Ginex(System):
 
     def _shrink(self) -> None:
         """Free the cache's memory for sampling and planning, but for the rows that stay."""
-        if self._cache is not None:
-            self._cache.shrink()
+        if self._loop is not None:
+            self._loop.cache.shrink()
             give_back_free_memory()
 
     def _drop(self) -> None:
@@ -183,62 +164,47 @@ class Ginex(System):
                 superbatch.discard()
         self._current = self._following = self._follows = None
         self._shrink()
-        if self._policy is not None:
-            self._policy.forget()
+        if self._loop is not None:
+            self._loop.policy.forget()
 
-    def _epoch_seeds(self, epoch: int) -> list[Seeds]:
-        if self._seeds[0] != epoch:
-            self._seeds = (epoch, make_seed_plan(self.workload).batches(epoch))
-        return self._seeds[1]
-
-    def _inspect(self, sampling: Superbatch | None, planning: Superbatch | None, tally: GinexTally) -> None:
+    def _inspect(self, sampling: Superbatch | None, planning: Superbatch | None, tally: Tally) -> None:
         """Sample one superbatch and plan another at once; either may be None."""
+        loop, cores = self._loop, self.runtime.cores
+        wanted = [] if planning is None or loop is None else [(planning, loop.policy)]
         with self._pipe("inspect") as pipe, self.clock.stage("inspect"):
+
+            def plan(_: int, one: tuple[Superbatch, Policy]) -> None:
+                one[1].inspect(one[0], cores, lambda: pipe.stopping)
+
             planned: Channel[None] = pipe.channel(1)
-            policy = self._policy
-            if planning is not None and policy is not None:
-                cores = self.runtime.cores
-                pipe.stage(
-                    "changesets",
-                    1,
-                    lambda _, one: policy.inspect(one, cores, lambda: pipe.stopping),
-                    [planning],
-                    planned,
-                )
-            else:
-                planned.close()
+            pipe.stage("changesets", 1, plan, wanted, planned)
             if sampling is not None:
-                if planning is not None and policy is not None:
-                    tally.overlapped()
+                tally.add(overlapped_superbatches=len(wanted))
                 self._sample(pipe, sampling, tally)
             for _ in pipe.results(planned):
                 pass
         # The feature cache takes over the memory of sampling and planning.
         give_back_free_memory()
 
-    def _sample(self, pipe: Pipeline, superbatch: Superbatch, tally: GinexTally) -> None:
+    def _sample(self, pipe: Pipeline, superbatch: Superbatch, tally: Tally) -> None:
         sampler = self._sampler()
-        writer = superbatch.begin_sampling(
-            len(superbatch) * runtime_batch_bytes(self.workload, batch_bounds(self.workload))
-        )
+        most = runtime_batch_bytes(self.workload, batch_bounds(self.workload))
+        writer = superbatch.begin_sampling(len(superbatch) * most)
         workers = self._sizes.samplers
         sampled: Channel[SampledBatch] = pipe.channel(workers, ordered=True)
         written: Channel[None] = pipe.channel(len(superbatch))
 
-        def places() -> Iterator[tuple[int, int, Seeds]]:
-            for i in range(len(superbatch)):
-                epoch, index = superbatch.place(i)
-                yield epoch, index, self._epoch_seeds(epoch)[index]
+        places = map(superbatch.place, range(len(superbatch)))
+        jobs = ((epoch, index, self._seeds(epoch)[index]) for epoch, index in places)
 
-        def sample(_: int, place: tuple[int, int, Seeds]) -> SampledBatch:
+        def sample(_: int, job: tuple[int, int, Seeds]) -> SampledBatch:
             self._topology.check()
-            epoch, index, nodes = place
-            with self.clock.stage("sample", index):
-                batch = sampler.sample(epoch, index, nodes)
-            tally.sampled(batch.list_reads, batch.list_hits)
+            with self.clock.stage("sample", job[1]):
+                batch = sampler.sample(*job)
+            tally.add(sampled_batches=1, neighbour_lists=batch.list_reads, neighbour_cache_hits=batch.list_hits)
             return batch
 
-        pipe.stage("sample", workers, sample, places(), sampled)
+        pipe.stage("sample", workers, sample, jobs, sampled)
         pipe.stage("write", 1, lambda _, batch: writer.append(batch), sampled, written)
         for _ in pipe.results(written):
             pass
@@ -247,18 +213,19 @@ class Ginex(System):
     def _sampler(self) -> NeighborSampler:
         """Return a sampler for one superbatch, with the neighbour cache read from its file as in the paper."""
         self._topology.check()
-        cached = self._neighbours.load() if self._neighbours is not None else None
+        built = self._neighbours
+        cached = neighbour_cache.load(self.workload.dataset, built) if built is not None else None
         return mapped_sampler(self.workload, indptr=self._indptr, cached=cached, threads=self._sizes.list_threads)
 
-    def _train(self, superbatch: Superbatch, count: int, tally: GinexTally) -> Iterator[Batch]:
+    def _train(self, superbatch: Superbatch, count: int, tally: Tally) -> Iterator[Batch]:
         """Yield the superbatch's next `count` mini-batches."""
-        if self._loop is None or self._policy is None or self._cache is None:
+        if self._loop is None:
             for i in range(superbatch.done, superbatch.done + count):
                 yield Batch(superbatch.batch(i), None)
             superbatch.done += count
             return
         with self._pipe("loop") as pipe:
-            yield from self._loop.run(pipe, self._cache.rows, self._policy, superbatch, count, tally)
+            yield from self._loop.run(pipe, superbatch, count, tally)
 
     def _pipe(self, stage: str) -> Pipeline:
         self._pipeline = Pipeline(f"{self.info.name}-{stage}")
@@ -266,12 +233,24 @@ class Ginex(System):
 
     def counters(self) -> Counters:
         """Return hits and misses, which equal the plan's; `observed` has fills, updates and runtime files."""
-        return self._tally.counters() if self._tally is not None else Counters()
+        if self._tally is None:
+            return Counters()
+        tally, files = self._tally, self._files
+        done = ("superbatches", "overlapped_superbatches", "sampled_batches", "initial_rows", "kept_rows")
+        observed = tally.observed(*done, "cache_updates", "evictions", "neighbour_lists", "neighbour_cache_hits")
+        moved = {f"runtime_bytes_{way}": float(files[way]) for way in ("written", "read")}
+        return tally.counters(
+            self.options.io_depth * self._sizes.readers,
+            files.reads(),
+            rows=tally["rows"],
+            hits={"host": tally["hits"]},
+            misses=tally["misses"],
+            observed=observed | moved,
+        )
 
     def files(self) -> list[Path]:
         """Return the neighbour cache's files."""
-        prepared = self._neighbours.prepared if self._neighbours is not None else None
-        return sorted(path for path in prepared.path.iterdir() if path.is_file()) if prepared is not None else []
+        return self._neighbours.files if self._neighbours is not None else []
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast the misses of Belady's rule over superbatches, or of the static cache, and the runtime files."""
@@ -292,8 +271,7 @@ class Ginex(System):
 
     def facts(self) -> Facts:
         """Return the read mode, the reading stages, and whether the neighbour cache was found."""
-        prepared = self._neighbours.prepared if self._neighbours is not None else None
-        reused = prepared.reused if prepared is not None else None
+        reused = self._neighbours.reused if self._neighbours is not None else None
         return Facts(io=self._mode, reads_in=("switch", "extract"), prepared_reused=reused)
 
     def notes(self) -> dict[str, str]:
@@ -307,23 +285,14 @@ class Ginex(System):
             "neighbour_cache": "off",
             "batch_inputs": f"{sizes.input_rows} rows for {sizes.readers} readers, {sizes.tables.device} device tables",
         }
-        prepared = self._neighbours.prepared if self._neighbours is not None else None
-        if prepared is not None:
-            found["neighbour_cache"] = f"{prepared.facts['nodes']} lists, {prepared.facts['entries']} entries"
+        if self._neighbours is not None:
+            made = self._neighbours.facts
+            found["neighbour_cache"] = f"{made['nodes']} lists, {made['entries']} entries"
         return found
 
     def close(self) -> None:
         """End the threads, close the files and free the buffers."""
-        pipeline, self._pipeline = self._pipeline, None
-        if pipeline is not None:
-            pipeline.close()
-        if self._readers is not None:
-            self._readers.close()
-            self._readers = None
-        if self._loop is not None:
-            self._loop.close()
-            self._loop = None
+        self._close("_pipeline")
         self._drop()
-        self._cache = None
-        self._policy = None
+        self._close("_readers", "_loop")
         self._indptr = None

@@ -27,8 +27,6 @@ class GinexPg(Ginex):
         name="ginex-pg",
         paper="ginex",
         summary="ginex with a static cache by out-degree, which isolates its optimal one",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=GinexPgOptions,
     )
 

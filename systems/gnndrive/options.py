@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
-from systems.interface import Options, auto, size
+from systems.engine.io.row_reads import RowReadOptions
+from systems.interface import auto, size
 
 
-class GnnDriveOptions(Options):
+class GnnDriveOptions(RowReadOptions):
     """Options of `gnndrive`."""
 
     extracting_queue: int = auto(6, most=1024, description="sampled mini-batches that wait for an extractor")
@@ -31,12 +30,8 @@ class GnnDriveOptions(Options):
     )
     feature_buffer_scale: float = Field(1.0, gt=0, le=64, description="times the `auto` size (Fig. 12: 1 to 8)")
     direct: bool = Field(True, description="direct I/O; False reads through the page cache (Section 4.4)")
-    io_granularity: Literal["logical", "4096"] = Field(
-        "logical", description="smallest read: the device's logical block, or 4096 as the papers' code has it"
-    )
     merge: bool = Field(True, description="read neighbouring rows together (joint extraction, Section 4.4)")
     merge_gap_bytes: int = Field(0, ge=0, le=1 << 20, description="bytes between two rows that may be read needlessly")
-    max_request_bytes: int = Field(131072, ge=4096, le=1 << 22, description="largest single read")
     staging_bytes: int = Field(
         0, ge=0, description="staging buffer of each extractor on a device with its own memory; 0: 2 MiB or one batch"
     )

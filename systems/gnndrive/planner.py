@@ -6,94 +6,132 @@ Processes that train together share `indptr`, the staging buffer and, on the pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from bisect import bisect_right
+from dataclasses import fields, replace
 
-from systems.engine.io.reader import RowReader
-from systems.engine.io.row_reads import reader_arguments
-from systems.engine.io.topology import indptr_item, map_item, row_bytes, sampling_items
+from systems.engine.io.row_reads import feature_reader_bytes
+from systems.engine.io.topology import indptr_item, map_item, sampling_items
+from systems.engine.loading.sized import Sizes
 from systems.gnndrive.extractor import StagedExtractor
 from systems.gnndrive.feature_buffer import FeatureBuffer
 from systems.gnndrive.options import GnnDriveOptions
 from systems.gnndrive.shared_staging import SharedStaging
-from systems.interface import MemoryBudget, Plan, PlanItem, Runtime, Tier
+from systems.interface import Plan, PlanItem, Runtime, System, Tier
 from workloads.accelerator import NO_ROWS
+from workloads.direct_files import padded
 from workloads.errors import BudgetError
-from workloads.sampling.bounds import Bounds, batch_bounds
+from workloads.sampling.bounds import Bounds
 from workloads.units import format_bytes, parse_bytes
-from workloads.workload import Workload
 
 NAME = "gnndrive"
 _STAGING = 2 << 20
-_PAGE = 4096
 
 
-@dataclass(frozen=True)
-class GnnDriveSizes:
+class GnnDriveSizes(Sizes):
     """Sizes of a run's buffers.
 
     Attributes:
         slots: rows of the feature buffer.
         max_nodes: rows of the largest mini-batch.
-        on_device: whether the feature buffer lies in device memory (the paper's GPU variant).
         sharing: processes that share the feature buffer; 1: each has its own.
-        staging_bytes: bytes of each extractor's staging buffer; 0: it reads into the feature buffer.
-        plan: all buffers.
+        staging_bytes: bytes of each extractor's staging buffer, in whole rows; 0: it reads into the feature buffer.
         portion: segments of the shared staging buffer that each process reserves; 0: it is not shared.
         segment_rows: rows of a segment.
-    """
-
-    slots: int
-    max_nodes: int
-    on_device: bool
-    sharing: int
-    staging_bytes: int
-    plan: Plan
-    portion: int = 0
-    segment_rows: int = 0
-
-
-def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, options: GnnDriveOptions) -> GnnDriveSizes:
-    """Size every buffer.
 
     Raises:
         BudgetError: the feature buffer cannot hold the largest mini-batch of every extractor, below which extraction
             could deadlock (Section 4.2), or another buffer does not fit.
     """
-    bounds = _joint_bounds(batch_bounds(workload), runtime)
-    on_device = runtime.accelerator.kind != "cpu"
-    sharing = 1 if on_device else runtime.world
-    topology = [_part(indptr_item(workload), runtime.world), *_sampling(bounds, options), map_item(workload)]
-    if runtime.stages == "sample":
-        return GnnDriveSizes(0, bounds.max_nodes, on_device, sharing, 0, Plan(tuple(topology)).require(NAME, budget))
-    staging = _staging_bytes(workload, bounds, options, on_device)
-    host = [*topology, PlanItem("reader buffers", options.extractors * _reader_bytes(workload, options, bounds))]
-    portion, segment_rows = 0, 0
-    if staging and runtime.group is not None:
-        rows = staging // row_bytes(workload)
-        slices = min(StagedExtractor.SLICES, rows)
-        portion, segment_rows = options.extractors * slices, rows // slices
-        table_bytes = SharedStaging.plan_bytes(runtime.world, portion, segment_rows)
-        host.append(PlanItem("staging buffer", portion * segment_rows * row_bytes(workload)))
-        host.append(_part(PlanItem("staging table", table_bytes), runtime.world))
-    elif staging:
-        host.append(PlanItem("staging buffer", options.extractors * staging))
-    host.append(_part(_page_cache(workload, budget, runtime.world), runtime.world))
-    Plan(tuple(host)).require(NAME, budget)  # names a buffer that is too large before the feature buffer gets the rest
-    if on_device:
-        slots = _slots(
-            workload, options, bounds, _device_bytes(runtime, budget), 0, "device", 1, runtime.accelerator.keeps_rows
-        )
-    else:
-        left = None if budget.host is None else (budget.host - sum(item.bytes for item in host)) * sharing
-        slots = _slots(workload, options, bounds, left, 1, "host", sharing)
-    host.append(_part(PlanItem("mapping table", FeatureBuffer.plan_bytes(slots)), sharing))
-    tier: Tier = "device" if on_device else "host"
-    table = PlanItem("feature buffer", _table_bytes(slots * row_bytes(workload)), tier)
-    items = (*host, _part(table, sharing))
-    plan = Plan(items).require(
-        NAME, budget, "raise memory, or lower extractors, list_threads, io_depth, batch size or fan-out"
-    )
-    return GnnDriveSizes(slots, bounds.max_nodes, on_device, sharing, staging, plan, portion, segment_rows)
+
+    options: GnnDriveOptions
+
+    def __init__(self, system: System) -> None:
+        super().__init__(system)
+        self.bounds = _joint_bounds(self.bounds, self.runtime)
+        self.max_nodes = self.bounds.max_nodes
+        self.sharing = 1 if self.on_device else self.runtime.world
+        self.slots = self.staging_bytes = self.portion = self.segment_rows = 0
+        self.plan = self._plan()
+
+    def _plan(self) -> Plan:
+        options, runtime, row, world = self.options, self.runtime, self.row, self.runtime.world
+        topology_bytes, host = self.workload.dataset.topology_bytes, self.budget.host
+        waiting = options.extracting_queue + options.extractors + options.training_queue
+        items = [
+            _part(indptr_item(self.workload), world),
+            *sampling_items(self.bounds, workers=options.samplers, waiting=waiting, list_threads=options.list_threads),
+            map_item(self.workload),
+        ]
+        if self.sampling_only:
+            return Plan(tuple(items)).require(NAME, self.budget)
+        if self.on_device or not options.direct:
+            wanted = options.staging_bytes or min(_STAGING, self.max_nodes * row)
+            self.staging_bytes = max(row, wanted // row * row)
+        reader = feature_reader_bytes(self.workload, options, self.max_nodes) if options.direct else 0
+        items.append(PlanItem("reader buffers", options.extractors * reader))
+        if self.staging_bytes and runtime.group is not None:
+            rows = self.staging_bytes // row
+            slices = min(StagedExtractor.SLICES, rows)
+            self.portion, self.segment_rows = options.extractors * slices, rows // slices
+            table_bytes = SharedStaging.plan_bytes(world, self.portion, self.segment_rows)
+            items.append(PlanItem("staging buffer", self.portion * self.segment_rows * row))
+            items.append(_part(PlanItem("staging table", table_bytes), world))
+        elif self.staging_bytes:
+            items.append(PlanItem("staging buffer", options.extractors * self.staging_bytes))
+        # The feature buffer leaves memory for `indices`, which sampling reads through the page cache.
+        share = topology_bytes if host is None else host * world // 8
+        items.append(_part(PlanItem("page cache of indices", min(topology_bytes, share)), world))
+        # Names a buffer that is too large before the feature buffer gets the rest.
+        used = Plan(tuple(items)).require(NAME, self.budget).total("host")
+        tier: Tier = "device" if self.on_device else "host"
+        left = None if host is None else (host - used) * self.sharing
+        if self.on_device:
+            limits = (self.budget.device, runtime.accelerator.memory_bytes)
+            left = min((limit for limit in limits if limit is not None), default=None)
+        self.slots = self._slots(left, tier)
+        items.append(_part(PlanItem("mapping table", FeatureBuffer.plan_bytes(self.slots)), self.sharing))
+        items.append(_part(PlanItem("feature buffer", padded(self.slots * row), tier), self.sharing))
+        fix = "raise memory, or lower extractors, list_threads, io_depth, batch size or fan-out"
+        return self.require(items, fix)
+
+    def _slots(self, left: int | None, tier: Tier) -> int:
+        """Return the slots of the feature buffer: as wanted, or as `left` bytes of its tier hold.
+
+        Beside a host table, `left` also holds the mapping table. Where the tier keeps no rows, at most the rows of the
+        mini-batches under way.
+        """
+        options, row, fitting = self.options, self.row, self.num_nodes
+        keeps_rows = not self.on_device or self.runtime.accelerator.keeps_rows
+        least = self.sharing * options.extractors * self.max_nodes
+        under_way = least + self.sharing * options.training_queue * self.max_nodes
+        most = fitting  # more slots than nodes are never used; with one for each node, every mini-batch finds its slots
+        if left is not None:
+            table = FeatureBuffer.plan_bytes if tier == "host" else lambda slots: 0
+            every = range(max(0, left) // row + 1)
+            fitting = max(0, bisect_right(every, left, key=lambda slots: padded(slots * row) + table(slots)) - 1)
+        if not keeps_rows:
+            fitting = min(fitting, under_way)
+        if options.feature_buffer == "auto":
+            wanted = max(least, int(under_way * options.feature_buffer_scale))
+        elif options.feature_buffer == "max":
+            wanted = fitting
+        else:
+            wanted = parse_bytes(options.feature_buffer, "feature_buffer") // row
+            if wanted > fitting and left is not None:
+                raise BudgetError(
+                    f"{NAME}: feature buffer of {options.feature_buffer} does not fit, {format_bytes(max(0, left))} is "
+                    f"left of the {tier} budget",
+                    "lower feature_buffer or raise memory" if keeps_rows else NO_ROWS,
+                )
+        slots = min(wanted, fitting, most)
+        if slots < min(least, most):
+            raise BudgetError(
+                f"{NAME}: feature buffer needs {format_bytes(least * row)} for {options.extractors} extractors x "
+                f"{self.max_nodes} rows of the largest mini-batch, {format_bytes(max(0, left or 0))} is left of the "
+                f"{tier} budget",
+                "raise memory, or lower extractors, batch size or fan-out",
+            )
+        return slots
 
 
 def _part(item: PlanItem, sharing: int) -> PlanItem:
@@ -107,98 +145,3 @@ def _joint_bounds(bounds: Bounds, runtime: Runtime) -> Bounds:
         return bounds
     ranks = runtime.group.gather(bounds)
     return Bounds(**{field.name: max(getattr(rank, field.name) for rank in ranks) for field in fields(Bounds)})
-
-
-def _sampling(bounds: Bounds, options: GnnDriveOptions) -> tuple[PlanItem, ...]:
-    waiting = options.extracting_queue + options.extractors + options.training_queue
-    return sampling_items(bounds, workers=options.samplers, waiting=waiting, list_threads=options.list_threads)
-
-
-def _staging_bytes(workload: Workload, bounds: Bounds, options: GnnDriveOptions, on_device: bool) -> int:
-    """Return the bytes of an extractor's staging buffer, in whole rows; 0 where it reads into the feature buffer."""
-    if options.direct and not on_device:
-        return 0
-    row = row_bytes(workload)
-    wanted = options.staging_bytes or min(_STAGING, bounds.max_nodes * row)
-    return max(row, wanted // row * row)
-
-
-def _reader_bytes(workload: Workload, options: GnnDriveOptions, bounds: Bounds) -> int:
-    if not options.direct:
-        return 0
-    path = workload.dataset.file("features")
-    return RowReader.plan_bytes(**reader_arguments(workload, options), num_ids=bounds.max_nodes, path=path)
-
-
-def _page_cache(workload: Workload, budget: MemoryBudget, world: int) -> PlanItem:
-    """Return the memory that the feature buffer leaves for `indices`, which sampling reads through the page cache."""
-    share = workload.dataset.topology_bytes if budget.host is None else budget.host * world // 8
-    return PlanItem("page cache of indices", min(workload.dataset.topology_bytes, share))
-
-
-def _device_bytes(runtime: Runtime, budget: MemoryBudget) -> int | None:
-    limits = [limit for limit in (budget.device, runtime.accelerator.memory_bytes) if limit is not None]
-    return min(limits) if limits else None
-
-
-def _table_bytes(nbytes: int) -> int:
-    return -(-nbytes // _PAGE) * _PAGE
-
-
-def _slots(
-    workload: Workload,
-    options: GnnDriveOptions,
-    bounds: Bounds,
-    left: int | None,
-    mapped: int,
-    tier: str,
-    sharing: int,
-    keeps_rows: bool = True,
-) -> int:
-    """Return the slots of the feature buffer: as wanted, or as `left` bytes hold with a mapping table if `mapped`.
-
-    Where the tier keeps no rows, at most the rows of the mini-batches under way.
-    """
-    row = row_bytes(workload)
-    least = sharing * options.extractors * bounds.max_nodes
-    fitting = workload.dataset.num_nodes if left is None else _fitting(left, row, mapped)
-    under_way = sharing * (options.extractors + options.training_queue) * bounds.max_nodes
-    if not keeps_rows:
-        fitting = min(fitting, under_way)
-    if options.feature_buffer == "auto":
-        rule = under_way * options.feature_buffer_scale
-        wanted = max(least, int(rule))
-    elif options.feature_buffer == "max":
-        wanted = fitting
-    else:
-        wanted = parse_bytes(options.feature_buffer, "feature_buffer") // row
-        if wanted > fitting and left is not None:
-            raise BudgetError(
-                f"{NAME}: feature buffer of {options.feature_buffer} does not fit, {format_bytes(max(0, left))} is "
-                f"left of the {tier} budget",
-                "lower feature_buffer or raise memory" if keeps_rows else NO_ROWS,
-            )
-    # More slots than nodes are never used; with a slot for each node, every mini-batch finds its slots.
-    slots = min(wanted, fitting, workload.dataset.num_nodes)
-    if slots < min(least, workload.dataset.num_nodes):
-        raise BudgetError(
-            f"{NAME}: feature buffer needs {format_bytes(least * row)} for {options.extractors} extractors x "
-            f"{bounds.max_nodes} rows of the largest mini-batch, {format_bytes(max(0, left or 0))} is left of the "
-            f"{tier} budget",
-            "raise memory, or lower extractors, batch size or fan-out",
-        )
-    return slots
-
-
-def _fitting(left: int, row: int, mapped: int) -> int:
-    """Return the most slots whose rows (and mapping table, if `mapped`) take at most `left` bytes."""
-    if left <= 0:
-        return 0
-    low, high = 0, left // row
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _table_bytes(middle * row) + mapped * FeatureBuffer.plan_bytes(middle) <= left:
-            low = middle
-        else:
-            high = middle - 1
-    return low

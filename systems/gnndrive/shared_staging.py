@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import torch
@@ -25,12 +26,13 @@ class StagingClosed(OutcoreError):
     kind = "closed"
 
 
+@dataclass(eq=False)
 class SharedStaging:
     """One process's access to the shared staging buffer. Every method may be called from any thread.
 
     Deadlock-free: a process that waits for a segment holds none, and loans are given only while no other waits.
 
-    Args:
+    Attributes:
         party: number of this process, of `parties`.
         portion: segments reserved by each process.
         rows: uint8 [parties * portion * segment_rows * row_bytes] that all processes map.
@@ -39,28 +41,20 @@ class SharedStaging:
         borrow: False keeps every process to its portion.
     """
 
-    def __init__(
-        self,
-        party: int,
-        parties: int,
-        portion: int,
-        segment_rows: int,
-        row_bytes: int,
-        *,
-        rows: torch.Tensor,
-        memory: NDArray[np.uint8],
-        create: bool,
-        borrow: bool = True,
-    ) -> None:
-        self._native = _native.SegmentPool(parties, portion, segment_rows, memory, create)
-        self._party = party
-        self._borrow = borrow
-        self.portion = portion
-        self.segment_rows = segment_rows
-        self.row_bytes = row_bytes
-        #: All segments' rows, uint8.
-        self.rows = rows
-        self._flat = rows.numpy()
+    party: int
+    parties: int
+    portion: int
+    segment_rows: int
+    row_bytes: int
+    _: KW_ONLY
+    rows: torch.Tensor
+    memory: NDArray[np.uint8]
+    create: bool
+    borrow: bool = True
+
+    def __post_init__(self) -> None:
+        self._native = _native.SegmentPool(self.parties, self.portion, self.segment_rows, self.memory, self.create)
+        self._flat = self.rows.numpy()
 
     @staticmethod
     def plan_bytes(parties: int, portion: int, segment_rows: int) -> int:
@@ -73,14 +67,14 @@ class SharedStaging:
         Raises:
             StagingClosed: the buffer was closed.
         """
-        found = self._native.acquire(self._party, borrow and self._borrow, wait)
+        found = self._native.acquire(self.party, borrow and self.borrow, wait)
         if found == -2:
             raise StagingClosed("the staging buffer was closed")
         return None if found < 0 else found
 
     def release(self, segment: int) -> None:
         """Release a segment to other processes; its rows may still be found, so it must not be written any more."""
-        self._native.release(self._party, segment)
+        self._native.release(self.party, segment)
 
     @contextmanager
     def part(self) -> Iterator[torch.Tensor]:
@@ -103,17 +97,17 @@ class SharedStaging:
 
     def fetch(self, segment: int, nodes: Array) -> NDArray[np.int64]:
         """Copy the rows of `nodes` (int64 [n]) still in any segment to `segment`; return their positions."""
-        return self._native.fetch(self._party, segment, as_ids(nodes), self._flat, self.row_bytes)
+        return self._native.fetch(self.party, segment, as_ids(nodes), self._flat, self.row_bytes)
 
     @property
     def borrowed(self) -> int:
         """Segments that this process took beyond its portion."""
-        return self._native.counts(self._party)[0]
+        return self._native.counts(self.party)[0]
 
     @property
     def found(self) -> int:
         """Rows that this process fetched instead of reading them."""
-        return self._native.counts(self._party)[1]
+        return self._native.counts(self.party)[1]
 
     def close(self) -> None:
         """Wake every waiting process; the waits and all later calls raise StagingClosed."""

@@ -2,52 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 
-from systems.engine.io.topology import row_bytes
 from systems.gnndrive.feature_buffer import FeatureBuffer, FeatureBufferClosed
 from systems.gnndrive.planner import GnnDriveSizes
 from systems.gnndrive.shared_staging import SharedStaging, StagingClosed
-from workloads.accelerator import Accelerator
 from workloads.ranks import PeerLost, RankGroup
-from workloads.workload import Workload
+
+Shared = TypeVar("Shared", FeatureBuffer, SharedStaging)
 
 
-def shared_buffer(
-    group: RankGroup, workload: Workload, sizes: GnnDriveSizes, dtype: torch.dtype
-) -> tuple[torch.Tensor, FeatureBuffer]:
+def shared_buffer(group: RankGroup, sizes: GnnDriveSizes, dtype: torch.dtype) -> tuple[torch.Tensor, FeatureBuffer]:
     """Allocate table and bookkeeping in memory shared by all processes: a row that one reads serves the others too."""
-    slots, dim = sizes.slots, workload.dataset.dim
+    slots, dim = sizes.slots, sizes.workload.dataset.dim
     table = torch.from_numpy(group.shared(slots * dim * dtype.itemsize)).view(dtype).view(slots, dim)
     memory = group.shared(FeatureBuffer.plan_bytes(slots))
-    created = FeatureBuffer(slots, memory=memory) if group.rank == 0 else None
-    group.barrier()
-    return table, created or FeatureBuffer(slots, memory=memory, create=False)
+    return table, _on_all(group, lambda create: FeatureBuffer(slots, memory=memory, create=create))
 
 
-def shared_staging(
-    group: RankGroup, workload: Workload, sizes: GnnDriveSizes, accelerator: Accelerator, *, borrow: bool
-) -> SharedStaging:
+def shared_staging(group: RankGroup, sizes: GnnDriveSizes) -> SharedStaging:
     """Allocate the staging buffer of all processes, pinned in each where its device copies from pinned memory."""
-    portion, rows, row = sizes.portion, sizes.segment_rows, row_bytes(workload)
+    portion, rows, row, borrow = sizes.portion, sizes.segment_rows, sizes.row, sizes.options.borrow_staging
     staging = torch.from_numpy(group.shared(group.world * portion * rows * row))
-    accelerator.pin(staging)
+    sizes.runtime.accelerator.pin(staging)
     memory = group.shared(SharedStaging.plan_bytes(group.world, portion, rows))
 
-    def attach(*, create: bool) -> SharedStaging:
-        return SharedStaging(
+    return _on_all(
+        group,
+        lambda create: SharedStaging(
             group.rank, group.world, portion, rows, row, rows=staging, memory=memory, create=create, borrow=borrow
-        )
+        ),
+    )
 
-    created = attach(create=True) if group.rank == 0 else None
+
+def _on_all(group: RankGroup, attach: Callable[[bool], Shared]) -> Shared:
+    """Create a shared structure on the first rank (`attach(True)`), then attach to it on the others."""
+    created = attach(True) if group.rank == 0 else None
     group.barrier()
-    return created or attach(create=False)
+    return created or attach(False)
 
 
-def mini_batches_held(sizes: GnnDriveSizes, workload: Workload, under_way: int) -> int:
+def mini_batches_held(sizes: GnnDriveSizes, under_way: int) -> int:
     """Return the most mini-batches that a process may hold in a shared feature buffer.
 
     Ranks train in step, so a rank that filled the buffer with later mini-batches would starve the rank that it waits
@@ -56,7 +55,7 @@ def mini_batches_held(sizes: GnnDriveSizes, workload: Workload, under_way: int) 
     Args:
         under_way: most mini-batches that its queues and extractors can hold.
     """
-    if sizes.slots >= workload.dataset.num_nodes:
+    if sizes.slots >= sizes.workload.dataset.num_nodes:
         return under_way  # every row has a slot of its own
     return max(1, sizes.slots // (sizes.sharing * max(1, sizes.max_nodes)))
 

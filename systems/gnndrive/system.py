@@ -18,20 +18,26 @@ import torch
 
 from systems.engine.io.memory import madvise
 from systems.engine.io.pool import ReaderPool
-from systems.engine.io.reader import RowReader
-from systems.engine.io.row_reads import reader_arguments
+from systems.engine.io.row_reads import feature_reader
+from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles, loaded, mapped_sampler
 from systems.engine.loading.gather_loader import torch_dtype
-from systems.engine.loading.pipeline import Channel, Pipeline, Stopped, Turnstile
-from systems.gnndrive.extractor import CachedExtractor, Extractor, HostExtractor, StagedExtractor, Staging
-from systems.gnndrive.feature_buffer import FeatureBuffer
+from systems.engine.loading.pipeline import Channel, Pipeline, Stopped
+from systems.engine.loading.sized import SizedSystem
+from systems.gnndrive.extractor import (
+    CachedExtractor,
+    Extractor,
+    HostExtractor,
+    SharedStagedExtractor,
+    StagedExtractor,
+    Staging,
+)
+from systems.gnndrive.feature_buffer import Acquired, FeatureBuffer
 from systems.gnndrive.options import GnnDriveOptions
-from systems.gnndrive.planner import GnnDriveSizes, plan_sizes
-from systems.gnndrive.shared_extractor import SharedStagedExtractor
+from systems.gnndrive.planner import GnnDriveSizes
 from systems.gnndrive.shared_staging import SharedStaging
 from systems.gnndrive.sharing import ended_with_peers, mini_batches_held, shared_buffer, shared_staging
-from systems.gnndrive.tally import GnnDriveTally
-from systems.interface import Batch, Counters, Facts, Forecast, Plan, System, SystemInfo, Trace
+from systems.interface import Batch, Counters, Facts, Forecast, SystemInfo, Trace
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
@@ -39,15 +45,13 @@ from workloads.sampling.neighbor import NeighborSampler
 Slots = npt.NDArray[np.int64]
 
 
-class GnnDrive(System):
+class GnnDrive(SizedSystem):
     """GNNDrive, CPU and GPU variants."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="gnndrive",
         paper="gnndrive",
         summary="asynchronous direct-I/O extraction into a shared feature buffer",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=GnnDriveOptions,
         # Hits depend on the time at which mini-batches are released; rows and hits + misses do not.
         deterministic_counters=False,
@@ -60,7 +64,7 @@ class GnnDrive(System):
     _buffer: FeatureBuffer | None = None
     _extractors: ReaderPool[Extractor] | None = None
     _pipeline: Pipeline | None = None
-    _tally: GnnDriveTally | None = None
+    _tally: Tally | None = None
     _staging: SharedStaging | None = None
     _evicted_before = 0
     _staged_before = (0, 0)
@@ -68,53 +72,45 @@ class GnnDrive(System):
 
     @cached_property
     def _sizes(self) -> GnnDriveSizes:
-        return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options))
+        return self.fit(lambda: GnnDriveSizes(self))
 
     @property
     def _in_order(self) -> bool:
         # Ranks take each step together; out of order, they would mix their steps.
         return self.options.keep_order or self.runtime.keep_order or self.runtime.group is not None
 
-    def plan(self) -> Plan:
-        """Return all buffers; see `planner.py`."""
-        return self._sizes.plan
-
     def prepare(self) -> None:
         """Load `indptr`, map `indices`, allocate the feature buffer and open the readers."""
         sizes = self._sizes
         self._topology = DatasetFiles(self.workload, ["indices", "labels"])
         self._topology.check()
-        self._sampler = mapped_sampler(self.workload, indptr=self._shared_indptr(), threads=self.options.list_threads)
+        group = self.runtime.group
+        # Loaded once for all processes; a process alone loads its own.
+        indptr = None if group is None else loaded(self.workload.dataset, "indptr", group)
+        self._sampler = mapped_sampler(self.workload, indptr=indptr, threads=self.options.list_threads)
         if self.runtime.stages == "sample":
             return
         dataset, accelerator = self.workload.dataset, self.runtime.accelerator
         dtype = torch_dtype(dataset.feature_dtype)
-        group = self.runtime.group
         if sizes.sharing == 1 or group is None:
             self._table = accelerator.allocate(sizes.slots, dataset.dim, dtype)
             self._buffer = FeatureBuffer(sizes.slots)
         else:
-            self._table, self._buffer = shared_buffer(group, self.workload, sizes, dtype)
+            self._table, self._buffer = shared_buffer(group, sizes, dtype)
         if sizes.portion and group is not None:
-            borrow = self.options.borrow_staging
-            self._staging = shared_staging(group, self.workload, sizes, accelerator, borrow=borrow)
+            self._staging = shared_staging(group, sizes)
         self._extractors = ReaderPool(self._make_extractor, self.options.extractors)
         self._mode = self._extractors.mode
 
-    def _shared_indptr(self) -> npt.NDArray[np.int64] | None:
-        """Load `indptr` once for all processes; None in a run of one process, which loads its own."""
-        group = self.runtime.group
-        return None if group is None else loaded(self.workload.dataset, "indptr", group)
-
     def _make_extractor(self) -> Extractor:
-        dataset, options, accelerator = self.workload.dataset, self.options, self.runtime.accelerator
+        options, accelerator = self.options, self.runtime.accelerator
         assert self._table is not None
         if not options.direct:
-            features = dataset.memmap("features")
+            features = self.workload.dataset.memmap("features")
             madvise(features, "random")
             files = DatasetFiles(self.workload, ["features"])
             return CachedExtractor(features, files, self._table, self._staging_part(), accelerator)
-        reader = RowReader(dataset.file("features"), **reader_arguments(self.workload, options))
+        reader = feature_reader(self.workload, options)
         if not self._sizes.on_device:
             return HostExtractor(reader, self._table)
         if self._staging is not None:
@@ -125,25 +121,23 @@ class GnnDrive(System):
 
     def _staging_part(self) -> Staging:
         """Return a lender of an extractor's own staging buffer, or of a segment of the shared one."""
-        staging = self._staging
-        if staging is None:
-            own = self.runtime.accelerator.host_buffer(self._sizes.staging_bytes)
-            return lambda: nullcontext(own)
-        return staging.part
+        if self._staging is not None:
+            return self._staging.part
+        own = self.runtime.accelerator.host_buffer(self._sizes.staging_bytes)
+        return lambda: nullcontext(own)
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k`, as their extraction finishes or in the seed plan's order."""
         if self._sampler is None:
             raise RuntimeError("prepare() comes before epoch()")
-        tier = "device" if self._sizes.on_device else "host"
-        self._tally = GnnDriveTally(tier, self.options.io_depth * self.options.extractors)
+        self._tally = Tally()
         if self._buffer is not None:
             self._evicted_before = self._buffer.evictions
         if self._staging is not None:
             self._staged_before = (self._staging.borrowed, self._staging.found)
         return self._run(k, self._sampler, self._tally)
 
-    def _run(self, k: int, sampler: NeighborSampler, tally: GnnDriveTally) -> Iterator[Batch]:
+    def _run(self, k: int, sampler: NeighborSampler, tally: Tally) -> Iterator[Batch]:
         options = self.options
         seeds = make_seed_plan(self.workload).batches(k)
         with Pipeline(self.info.name) as pipe:
@@ -187,7 +181,7 @@ class GnnDrive(System):
         return buffer
 
     def _extract_all(
-        self, pipe: Pipeline, extracting: Channel[SampledBatch], buffer: FeatureBuffer, tally: GnnDriveTally
+        self, pipe: Pipeline, extracting: Channel[SampledBatch], buffer: FeatureBuffer, tally: Tally
     ) -> Iterator[Batch]:
         options = self.options
         turnstile = pipe.turnstile() if self._in_order else None
@@ -197,7 +191,25 @@ class GnnDrive(System):
 
         def extract(number: int, sampled: SampledBatch) -> Batch:
             with ended_with_peers(self.runtime.group):
-                return self._extract(number, sampled, buffer, tally, turnstile, releasing, places)
+                began = time.monotonic()
+                if turnstile is not None:
+                    # In order: a later mini-batch must not take the slots that the next one to train waits for.
+                    turnstile.enter(number)
+                if places is not None:
+                    places.get()
+                got = buffer.acquire(sampled.nodes)
+                if turnstile is not None:
+                    turnstile.leave()
+                self._load(sampled, got, began, buffer, tally)
+            rows = torch.from_numpy(got.alias)
+            return Batch(sampled, self._table, rows, on_release=lambda: give_back(number, got.alias))
+
+        def give_back(number: int, slots: Slots) -> None:
+            """Queue a trained mini-batch's slots for the releaser, or release them once the pipeline has stopped."""
+            try:
+                releasing.put(number, slots)
+            except Stopped:
+                buffer.release_slots(slots)
 
         def release(number: int, slots: Slots) -> None:
             buffer.release_slots(slots)
@@ -215,66 +227,51 @@ class GnnDrive(System):
         if self._sizes.sharing == 1:
             return None
         under_way = self.options.extractors + self.options.training_queue + 1
-        count = mini_batches_held(self._sizes, self.workload, under_way)
-        places: Channel[None] = pipe.channel(count)
-        for number in range(count):
-            places.put(number, None)
-        return places
+        return pipe.filled([None] * mini_batches_held(self._sizes, under_way))
 
-    def _extract(
-        self,
-        number: int,
-        sampled: SampledBatch,
-        buffer: FeatureBuffer,
-        tally: GnnDriveTally,
-        turnstile: Turnstile | None,
-        releasing: Channel[Slots],
-        places: Channel[None] | None,
-    ) -> Batch:
-        """Extract one mini-batch by Algorithm 1 of the paper."""
-        assert self._table is not None and self._extractors is not None
-        began = time.monotonic()
-        if turnstile is not None:
-            # In order: a later mini-batch must not take the slots that the next one to train waits for.
-            turnstile.enter(number)
-        if places is not None:
-            places.get()
-        got = buffer.acquire(sampled.nodes)
-        if turnstile is not None:
-            turnstile.leave()
-        start = time.monotonic()
-        tally.acquired(sampled.num_nodes, len(got.load), len(got.waiting), start - began)
+    def _load(self, sampled: SampledBatch, got: Acquired, began: float, buffer: FeatureBuffer, tally: Tally) -> None:
+        """Load the rows of a mini-batch that has its slots, by Algorithm 1 of the paper."""
+        assert self._extractors is not None
+        start, waiting = time.monotonic(), len(got.waiting)
+        tally.add(rows=sampled.num_nodes, misses=len(got.load), slot_wait_s=start - began)
+        tally.add(wait_list_rows=waiting, wait_list_batches=waiting > 0)
         if len(got.load):
             # An error here stops the pipeline, which closes the feature buffer: no thread waits for these rows then.
             with self._extractors.borrow() as extractor:
                 stats, read_at = extractor.load(sampled.nodes[got.load], got.load_slots, sampled.index)
-            tally.loaded(stats)
+            tally.add(stats)
             self.clock.add("extract", sampled.index, start, read_at)
             if self._sizes.on_device:
                 self.clock.add("transfer", sampled.index, read_at, time.monotonic())
             # Only after the bytes are in the table: a thread that finds the row valid reads it.
             buffer.publish(got.load_slots)
-        if len(got.waiting):
-            waiting = time.monotonic()
+        if waiting:
+            from_s = time.monotonic()
             buffer.wait(got)
-            tally.waited(time.monotonic() - waiting)
-        return Batch(
-            sampled,
-            self._table,
-            torch.from_numpy(got.alias),
-            on_release=lambda: _release(releasing, buffer, number, got.alias),
-        )
+            tally.add(row_wait_s=time.monotonic() - from_s)
 
     def counters(self) -> Counters:
         """Return the last epoch's rows, hits in the feature buffer, and reads."""
-        if self._tally is None:
+        tally = self._tally
+        if tally is None:
             return Counters()
         counts = self._buffer is not None and (self._sizes.sharing == 1 or self.runtime.rank == 0)
         evictions = self._buffer.evictions - self._evicted_before if self._buffer is not None and counts else 0
-        counters = self._tally.counters(evictions)
+        waits = tally.observed("wait_list_rows", "wait_list_batches", "slot_wait_s", "row_wait_s")
+        counters = tally.counters(
+            self.options.io_depth * self.options.extractors,
+            rows=tally["rows"],
+            hits={"device" if self._sizes.on_device else "host": tally["rows"] - tally["misses"]},
+            misses=tally["misses"],
+            observed={**waits, "evictions": float(evictions)},
+        )
         if self._staging is not None:
-            borrowed, found = self._staging.borrowed, self._staging.found
-            self._tally.staged(counters, borrowed - self._staged_before[0], found - self._staged_before[1])
+            # Rows found in the shared staging buffer are hits in host memory, since they were not read.
+            borrowed, found = self._staging.borrowed, self._staging.found - self._staged_before[1]
+            counters.hits["host"] = counters.hits.get("host", 0) + found
+            counters.misses -= found
+            counters.observed["staging_borrowed_segments"] = float(borrowed - self._staged_before[0])
+            counters.observed["staging_found_rows"] = float(found)
         return counters
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
@@ -303,27 +300,8 @@ class GnnDrive(System):
 
     def close(self) -> None:
         """End the threads, close the files and free the feature buffer."""
-        pipeline, self._pipeline = self._pipeline, None
-        if pipeline is not None:
-            pipeline.close()
-        if self._buffer is not None:
-            self._buffer.close()
-            self._buffer = None
-        if self._staging is not None:
-            self._staging.close()
-            self._staging = None
-        if self._extractors is not None:
-            self._extractors.close()
-            self._extractors = None
+        self._close("_pipeline", "_buffer", "_staging", "_extractors")
         if self._table is not None:
             self.runtime.accelerator.free(self._table)
             self._table = None
         self._sampler = None
-
-
-def _release(releasing: Channel[Slots], buffer: FeatureBuffer, number: int, slots: Slots) -> None:
-    """Queue a trained mini-batch's slots for the releaser, or release them here once the pipeline has stopped."""
-    try:
-        releasing.put(number, slots)
-    except Stopped:
-        buffer.release_slots(slots)

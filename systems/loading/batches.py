@@ -131,30 +131,41 @@ def handed_out_items(bounds: Bounds, row_bytes: int, on_device: bool) -> tuple[P
     return (*found, PlanItem("edges handed out", structure, "device")) if on_device else found
 
 
-def hand_out(
-    form: Form, edges: Edges, sampled: SampledBatch, x: torch.Tensor, device: torch.device, shadow: bool
-) -> Any:
-    """Convert a sampled mini-batch to its form; shares no memory with `sampled`.
+@dataclass(frozen=True)
+class HandOut:
+    """How mini-batches are handed out to a loop.
 
-    Args:
-        x: [num_nodes, dim] on `device`.
+    Attributes:
         shadow: whether the layers share one subgraph.
+        device: place of rows and edges.
     """
-    if form == "dgl":
-        return _dgl(sampled, x, device)
-    found = MiniBatch(
-        torch.tensor(sampled.labels), torch.tensor(sampled.nodes), sampled.num_seeds, sampled.epoch, sampled.index
-    )
-    if not shadow:
-        found.num_sampled_nodes = hop_nodes(sampled)
-    if edges == "layers":
-        found.layers = [layer_edges(block) for block in sampled.blocks]
-    elif shadow:
-        found.edge_index = layer_edges(sampled.blocks[0]).edge_index
-    else:
-        found.edge_index, found.num_sampled_edges = hop_edges(sampled)
-    found = replace(found, rows=x) if device.type == "cpu" else replace(found.to(device, non_blocking=True), rows=x)
-    return found if form == "plain" else _pyg(found)
+
+    form: Form
+    edges: Edges
+    shadow: bool
+    device: torch.device
+
+    def convert(self, sampled: SampledBatch, x: torch.Tensor) -> Any:
+        """Convert a sampled mini-batch to its form; shares no memory with `sampled`.
+
+        Args:
+            x: [num_nodes, dim] on the device.
+        """
+        if self.form == "dgl":
+            return _dgl(sampled, x, self.device)
+        found = MiniBatch(
+            torch.tensor(sampled.labels), torch.tensor(sampled.nodes), sampled.num_seeds, sampled.epoch, sampled.index
+        )
+        if not self.shadow:
+            found.num_sampled_nodes = hop_nodes(sampled)
+        if self.edges == "layers":
+            found.layers = [layer_edges(block) for block in sampled.blocks]
+        elif self.shadow:
+            found.edge_index = layer_edges(sampled.blocks[0]).edge_index
+        else:
+            found.edge_index, found.num_sampled_edges = hop_edges(sampled)
+        found = replace(found if self.device.type == "cpu" else found.to(self.device, non_blocking=True), rows=x)
+        return found if self.form == "plain" else _pyg(found)
 
 
 def forget_rows(handed: Any) -> None:

@@ -4,69 +4,54 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from systems.interface import Batch, StageClock, System
-from systems.loading.batches import Edges, Form, forget_rows, hand_out
-from workloads.accelerator import Accelerator, aligned_host_tensor
+from systems.interface import Batch, System
+from systems.loading.batches import HandOut, forget_rows
+from workloads.accelerator import aligned_host_tensor
 from workloads.errors import InputError
 from workloads.feature_table import SplitTable
 
 
-class Owner(Protocol):
-    """Interface of the loader towards an epoch."""
-
-    def began(self) -> None:
-        """Note that the first mini-batch has arrived."""
-
-
+@dataclass(eq=False, repr=False)
 class Epoch(Iterator[Any]):
     """Iterator over the mini-batches of one epoch.
 
     If rows lie in order in the system's table, `x` is a view of it and the system's slots are released when the next
     mini-batch is requested. Otherwise rows are gathered into one reused buffer and the slots are released at once.
 
-    Args:
+    Attributes:
+        began: called when the first mini-batch has arrived. A method of the loader: it keeps the loader alive, which
+            closes the system on garbage collection.
+        copy: copy each mini-batch's rows.
         largest: nodes of the largest mini-batch in the plan.
-        count: mini-batches of the epoch.
-        shadow: whether the layers share one subgraph.
+        left: mini-batches of the epoch that are still to come.
     """
 
-    def __init__(
-        self,
-        owner: Owner,
-        system: System,
-        number: int,
-        accelerator: Accelerator,
-        clock: StageClock,
-        *,
-        form: Form,
-        edges: Edges,
-        copy: bool,
-        shadow: bool,
-        largest: int,
-        count: int,
-    ) -> None:
-        self._owner: Owner | None = owner  # keeps the loader alive, which closes the system on garbage collection
-        self._accelerator = accelerator
-        self._clock = clock
-        self._form = form
-        self._edges = edges
-        self._copy = copy
-        self._shadow = shadow
-        self._largest = largest
+    system: System
+    number: int
+    began: Callable[[], None] | None
+    hand_out: HandOut
+    copy: bool
+    largest: int
+    left: int
+
+    def __post_init__(self) -> None:
+        self._accelerator = self.system.runtime.accelerator
+        self._clock = self.system.clock
         self._buffer: torch.Tensor | None = None
         self._held: Batch | None = None
         self._handed: weakref.ref[Any] | None = None
         self._handed_at = 0.0
         self._handed_step = -1
         self._why = ""
-        self._left = count
         self._first = True
-        self._batches: Iterator[Batch] | None = system.epoch(number)
+        self._batches: Iterator[Batch] | None = self.system.epoch(self.number)
 
     def __next__(self) -> Any:
         if self._why:
@@ -77,21 +62,18 @@ class Epoch(Iterator[Any]):
             self._take_back()
             batch = next(self._batches, None)
             if batch is None:
-                self._stop()
+                self.close()
                 raise StopIteration
             if self._first:
                 self._first = False
-                assert self._owner is not None
-                self._owner.began()
+                assert self.began is not None
+                self.began()
             return self._hand_out(batch)
         except StopIteration:
             raise
         except BaseException:
-            # The original error is more informative than an error of `_stop`.
-            try:
-                self._stop()
-            except Exception:
-                pass
+            with suppress(Exception):  # the original error is more informative
+                self.close()
             raise
 
     def _hand_out(self, batch: Batch) -> Any:
@@ -104,15 +86,15 @@ class Epoch(Iterator[Any]):
                 f"mini-batch {batch.sampled.index} came without its nodes' features", "use a system that brings them"
             )
         x, lent = self._rows(batch)
-        found = hand_out(self._form, self._edges, batch.sampled, x, self._accelerator.torch_device, self._shadow)
+        found = self.hand_out.convert(batch.sampled, x)
         if lent:
             self._held = batch
         else:
             self._finish_reading()
             batch.release()
-        if not self._copy:
-            self._handed = weakref.ref(found[2][0] if self._form == "dgl" else found)
-        self._left -= 1
+        if not self.copy:
+            self._handed = weakref.ref(found[2][0] if self.hand_out.form == "dgl" else found)
+        self.left -= 1
         self._handed_step, self._handed_at = batch.sampled.index, time.monotonic()
         return found
 
@@ -121,17 +103,17 @@ class Epoch(Iterator[Any]):
         table, rows, count = batch.table, batch.rows, batch.sampled.num_nodes
         accelerator = self._accelerator
         if isinstance(table, torch.Tensor) and rows is None:
-            return (table[:count].clone(), False) if self._copy else (table[:count], True)
+            return (table[:count].clone(), False) if self.copy else (table[:count], True)
         assert table is not None
         rows = torch.arange(count) if rows is None else rows
-        if isinstance(table, torch.Tensor) and accelerator.kind == "cpu" and not self._copy and count <= self._largest:
+        if isinstance(table, torch.Tensor) and accelerator.kind == "cpu" and not self.copy and count <= self.largest:
             if self._buffer is None:
-                self._buffer = _buffer(self._largest, table)
+                # Page-aligned; pages are committed when first written.
+                memory = aligned_host_tensor(self.largest * table.shape[1] * table.element_size())
+                self._buffer = memory.view(table.dtype).view(self.largest, table.shape[1])
             return torch.index_select(table, 0, rows, out=self._buffer[:count]), False
         found = accelerator.gather(table, rows)
-        if isinstance(table, SplitTable):
-            found = found.to(accelerator.torch_device)
-        return found, False
+        return found.to(accelerator.torch_device) if isinstance(table, SplitTable) else found, False
 
     def _finish_reading(self) -> None:
         """Wait until the device has read the rows, so that the system may overwrite them."""
@@ -152,7 +134,7 @@ class Epoch(Iterator[Any]):
             self._finish_reading()
             held.release()
 
-    def _stop(self) -> None:
+    def close(self) -> None:
         """End the system's epoch and its threads, unless it is over."""
         batches, self._batches = self._batches, None
         if batches is None:
@@ -163,7 +145,7 @@ class Epoch(Iterator[Any]):
             close = getattr(batches, "close", None)
             if close is not None:
                 close()
-            self._buffer = self._owner = None
+            self._buffer = self.began = None
 
     def end(self, why: str) -> None:
         """End the epoch early; a later `next` raises an error with reason `why`.
@@ -172,22 +154,12 @@ class Epoch(Iterator[Any]):
         """
         if self._batches is None:
             return
-        if self._left:
+        if self.left:
             self._why = why
-            self._stop()
+            self.close()
         else:
             next(self, None)
 
-    def close(self) -> None:
-        """End the epoch."""
-        self._stop()
-
     def __del__(self) -> None:
-        if getattr(self, "_batches", None) is not None:
-            self._stop()
-
-
-def _buffer(rows: int, like: torch.Tensor) -> torch.Tensor:
-    """Allocate a page-aligned [rows, dim] tensor; pages are committed when first written."""
-    dim = like.shape[1]
-    return aligned_host_tensor(rows * dim * like.element_size()).view(like.dtype).view(rows, dim)
+        if hasattr(self, "_batches"):
+            self.close()

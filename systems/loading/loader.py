@@ -24,15 +24,13 @@ from systems.interface import (
     PlanItem,
     Runtime,
     StageClock,
-    System,
     reserve_bytes,
     wall_seconds,
 )
-from systems.loading.batches import Edges, Form, handed_out_items, resolve_form
+from systems.loading.batches import Edges, Form, HandOut, handed_out_items, resolve_form
 from systems.loading.epoch import Epoch
 from systems.loading.request import bounds_of, check_options, check_usable, memory_bytes, open_dataset
 from systems.registry import load
-from workloads.accelerator import Accelerator
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import InputError
@@ -122,7 +120,7 @@ class Loader:
         self._class = load(system)
         chosen = check_options(self._class, options or {})
         check_usable(self._class, chosen, device, faithful)
-        self._form = resolve_form(form, edges, sampler)
+        self._form: Form = resolve_form(form, edges, sampler)
         self._edges: Edges = edges
         self._copy = copy
         opened = open_dataset(dataset, split, nodes)
@@ -140,10 +138,12 @@ class Loader:
         self._running: weakref.ref[Epoch] | None = None
         self._used: set[str] = set()
         self._class.load_libraries()
-        self._held = _Held()
-        self._finalizer = weakref.finalize(self, self._held.close)
+        # Released together: at `close`, on garbage collection of the loader, or at exit.
+        self._resources = contextlib.ExitStack()
+        self._finalizer = weakref.finalize(self, _release, self._resources, os.getpid())
+        self._disk = disk or DiskProfile()
         try:
-            self._open(chosen, device, device_memory, artefacts, disk or DiskProfile(), cores, keep_order)
+            self._open(chosen, device, device_memory, artefacts, cores or len(os.sched_getaffinity(0)), keep_order)
         except BaseException:
             self.close()
             raise
@@ -154,16 +154,23 @@ class Loader:
         device: str,
         device_memory: str | int | None,
         artefacts: Path | str | None,
-        disk: DiskProfile,
         cores: int,
         keep_order: bool,
     ) -> None:
         dataset = self.workload.dataset
         self._private = artefacts is None
-        scratch = self._held.folder(dataset.path.parent if artefacts is None else Path(artefacts))
+        root = dataset.path.parent if artefacts is None else Path(artefacts)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            # If the process is killed, the next loader removes it.
+            scratch = self._resources.enter_context(TemporaryFolder(root, "loader"))
+        except OSError as error:
+            raise InputError(
+                f"{root} cannot be written: {error.strerror}", "give artefacts=, a folder on the dataset's disk"
+            ) from error
         kept = scratch / "artefacts" if artefacts is None else Path(artefacts) / self._class.info.name.replace(":", "-")
         kept.mkdir(parents=True, exist_ok=True)
-        self._held.stack.enter_context(in_use(kept))
+        self._resources.enter_context(in_use(kept))
         bounds_of(self.workload, kept)
         bounds = batch_bounds(self.workload)
         row_bytes = dataset.dim * dataset.feature_dtype.itemsize
@@ -177,18 +184,20 @@ class Loader:
             None if whole.device is None else whole.device - own.total("device"),
         )
         self._clock = StageClock()
-        accelerator = self._held.accelerator = make_accelerator(device, memory_bytes=budget.device)
+        accelerator = make_accelerator(device, memory_bytes=budget.device)
+        self._resources.callback(accelerator.close)
         runtime = Runtime(
             accelerator=accelerator,
-            disk=disk,
+            disk=self._disk,
             artefacts=kept,
             scratch=scratch / "run",
-            cores=cores or len(os.sched_getaffinity(0)),
+            cores=cores,
             keep_order=keep_order,
             epochs=self._epochs,
         )
         runtime.scratch.mkdir()
-        self._system = self._held.system = self._class(self.workload, runtime, budget, options, self._clock)
+        self._system = self._class(self.workload, runtime, budget, options, self._clock)
+        self._resources.callback(self._system.close)
         plan = self._system.plan()
         #: Every buffer that the loader and its system hold.
         self.plan = Plan((*own.items, *plan.items))
@@ -229,21 +238,14 @@ class Loader:
         self.prepare()
         number = self._next
         self._next += 1
-        accelerator = self._held.accelerator
-        assert accelerator is not None
-        found = Epoch(
-            self,
-            self._system,
-            number,
-            accelerator,
-            self._clock,
-            form=self._form,
-            edges=self._edges,
-            copy=self._copy,
+        system = self._system
+        hand_out = HandOut(
+            self._form,
+            self._edges,
             shadow=find(self.workload.sampler.name).one_subgraph,
-            largest=self._bounds.max_nodes,
-            count=len(self),
+            device=system.runtime.accelerator.torch_device,
         )
+        found = Epoch(system, number, self.began, hand_out, self._copy, self._bounds.max_nodes, len(self))
         self._running = weakref.ref(found)
         return found
 
@@ -298,42 +300,10 @@ class Loader:
         return f"<Loader of {self.workload.dataset.name} by {self.system}, {len(self)} mini-batches an epoch>"
 
 
-class _Held:
-    """Resources of a loader, released together: at `close`, on garbage collection of the loader, or at exit."""
-
-    def __init__(self) -> None:
-        self.stack = contextlib.ExitStack()
-        self.system: System | None = None
-        self.accelerator: Accelerator | None = None
-        self._process = os.getpid()
-
-    def folder(self, root: Path) -> Path:
-        """Create a private folder of this loader under `root`; if the process is killed, the next loader removes it.
-
-        Raises:
-            InputError: `root` cannot be written.
-        """
-        try:
-            root.mkdir(parents=True, exist_ok=True)
-            return self.stack.enter_context(TemporaryFolder(root, "loader"))
-        except OSError as error:
-            raise InputError(
-                f"{root} cannot be written: {error.strerror}", "give artefacts=, a folder on the dataset's disk"
-            ) from error
-
-    def close(self) -> None:
-        """Close system, device and folders, in order of dependence; a no-op in a forked child, which owns none."""
-        if os.getpid() != self._process:
-            return
-        system, self.system = self.system, None
-        accelerator, self.accelerator = self.accelerator, None
-        with self.stack:
-            try:
-                if system is not None:
-                    system.close()
-            finally:
-                if accelerator is not None:
-                    accelerator.close()
+def _release(resources: contextlib.ExitStack, process: int) -> None:
+    """Close system, device and folders, in order of dependence; a no-op in a forked child, which owns none."""
+    if os.getpid() == process:
+        resources.close()
 
 
 def _device_bytes(device: str, device_memory: str | int | None) -> int | None:

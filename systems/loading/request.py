@@ -97,12 +97,9 @@ def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:
         return None
     if isinstance(memory, str) and memory.lower().endswith("x"):
         try:
-            found = float(memory[:-1]) * feature_bytes
-        except ValueError:
+            size = int(float(memory[:-1]) * feature_bytes)
+        except (ValueError, OverflowError):
             raise InputError(f"memory is {memory!r}", "write a size like 8GiB, or a share like 0.25x") from None
-        if not math.isfinite(found):
-            raise InputError(f"memory is {memory!r}", "write a size like 8GiB, or a share like 0.25x")
-        size = int(found)
     else:
         size = parse_bytes(memory.removeprefix("+") if isinstance(memory, str) else memory, "memory")
     if size <= 0:

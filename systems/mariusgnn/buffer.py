@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,17 @@ from systems import _native
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import ReadStats, RowReader
 from systems.mariusgnn.options import MariusOptions
-from systems.mariusgnn.partitioned import FEATURES, TOPOLOGY, Layout
-from systems.mariusgnn.planner import MariusSizes, depths, reader_arguments
+from systems.mariusgnn.partitioned import FEATURES, TOPOLOGY, Layout, runs
+from systems.mariusgnn.planner import REQUEST_BYTES, MariusSizes, depths
 from workloads.errors import DataIOError
 
 _FEATURE_UNIT = 128 << 20  # bytes of rows read in one call: signals are handled between two calls
 
 Ids = npt.NDArray[np.int64]
+
+
+def _open(path: Path, depth: int) -> RowReader:
+    return RowReader(path, data_offset=0, num_rows=0, row_bytes=4096, depth=depth, max_request_bytes=REQUEST_BYTES)
 
 
 class PartitionBuffer:
@@ -41,8 +46,8 @@ class PartitionBuffer:
         self._layout, self._capacity = layout, sizes.capacity
         self._request_bytes = options.request_bytes
         rows, lists = depths(options)
-        self._topology = RowReader(folder / TOPOLOGY, **reader_arguments(lists))
-        self._rows = RowReader(folder / FEATURES, **reader_arguments(rows)) if features else None
+        self._topology = _open(folder / TOPOLOGY, lists)
+        self._rows = _open(folder / FEATURES, rows) if features else None
         self.mode = self._topology.mode
         self._slots: list[int] = [-1] * sizes.capacity  # partition in each slot
         self._nodes = np.empty((sizes.capacity, parts.size), dtype=np.int64)
@@ -71,18 +76,17 @@ class PartitionBuffer:
         stats = ReadStats()
         if self.partitions == sorted(wanted):
             return stats
-        new = self._place(wanted)
-        reading = _Reading(self._read_features(new)) if self._rows is not None else None
-        try:
-            self._load_graph(stats)
-            if reading is not None:
-                stats.add(reading.result())
-        except BaseException:
-            self._slots = [-1] * self._capacity
-            raise
-        finally:
-            if reading is not None:
-                reading.stop()
+        new, ending = self._place(wanted), threading.Event()
+        with ThreadPoolExecutor(1, "mariusgnn-data-prep") as pool:
+            reading = pool.submit(self._read_features, new, ending) if self._rows is not None else None
+            try:
+                self._load_graph(stats)
+                if reading is not None:
+                    stats.add(reading.result())
+            except BaseException:
+                ending.set()
+                self._slots = [-1] * self._capacity
+                raise
         return stats
 
     def _place(self, wanted: Sequence[int]) -> list[int]:
@@ -96,11 +100,14 @@ class PartitionBuffer:
                 new.append(slot)
         return new
 
-    def _read_features(self, slots: Sequence[int]) -> Iterator[ReadStats]:
-        layout, parts = self._layout, self._layout.parts
+    def _read_features(self, slots: Sequence[int], ending: threading.Event) -> ReadStats:
+        """Read the rows of the partitions in `slots`; stop after the read under way once `ending` is set."""
+        layout, parts, total = self._layout, self._layout.parts, ReadStats()
         assert self._rows is not None
         together = max(1, _FEATURE_UNIT // parts.slot_bytes)
         for first in range(0, len(slots), together):
+            if ending.is_set():
+                break
             group = np.array(slots[first : first + together], dtype=np.int64)
             partitions = np.array([self._slots[slot] for slot in group], dtype=np.int64)
             stats = self._rows.read_ranges(
@@ -111,7 +118,8 @@ class PartitionBuffer:
                 request_bytes=self._request_bytes,
             )
             stats.bytes_useful = sum(parts.nodes_of(int(k)) for k in partitions) * parts.row_bytes
-            yield stats
+            total.add(stats)
+        return total
 
     def _load_graph(self, stats: ReadStats) -> None:
         """Build the buffered nodes' lists, without neighbours that are not buffered."""
@@ -137,7 +145,7 @@ class PartitionBuffer:
         kept: dict[int, slice] = {}
         at = 0
         buffered = self.partitions
-        for group in self._units(buffered, layout.list_bytes):
+        for group in runs(buffered, layout.list_bytes[buffered], len(self._unit)):
             starts = self._read(layout.list_at[group], layout.list_bytes[group], stats)
             for partition, start in zip(group, starts, strict=True):
                 count, slot = parts.nodes_of(partition), int(slot_of[partition])
@@ -164,7 +172,7 @@ class PartitionBuffer:
         buffered = np.array(self.partitions, dtype=np.int64)
         wanted = layout.bucket_bytes[:, buffered].sum(axis=1)
         edges = self._unit[: len(self._unit) // itemsize * itemsize].view(parts.index_dtype)
-        for group in self._units(buffered.tolist(), wanted):
+        for group in runs(buffered.tolist(), wanted[buffered], len(self._unit)):
             cells = np.ix_(np.array(group), buffered)
             sizes = layout.bucket_bytes[cells]
             starts = self._read(layout.bucket_at[cells].reshape(-1), sizes.reshape(-1), stats).reshape(sizes.shape)
@@ -177,19 +185,6 @@ class PartitionBuffer:
                     nodes, self._kept[kept[partition]], self.indptr, edges, begins, lengths, self.indices
                 )
                 stats.bytes_useful += int(lengths.sum()) * itemsize
-
-    def _units(self, partitions: Sequence[int], nbytes: Ids) -> Iterator[list[int]]:
-        """Yield runs of partitions whose bytes together fit the read buffer."""
-        group: list[int] = []
-        room = len(self._unit)
-        for partition in partitions:
-            if group and nbytes[partition] > room:
-                yield group
-                group, room = [], len(self._unit)
-            group.append(partition)
-            room -= int(nbytes[partition])
-        if group:
-            yield group
 
     def _read(self, offsets: Ids, sizes: Ids, stats: ReadStats) -> Ids:
         """Read ranges one after the other into the read buffer; return where each begins there.
@@ -216,36 +211,3 @@ class PartitionBuffer:
         self.features, self._memory, self._unit, self._kept = empty, empty[:, 0], empty[:, 0], empty[:, 0]
         self._edges = self._edges[:0].copy()
         self.indices = self._edges
-
-
-class _Reading:
-    """Thread that runs reads and adds up their counts."""
-
-    def __init__(self, reads: Iterator[ReadStats]) -> None:
-        self._reads = reads
-        self._stats = ReadStats()
-        self._error: BaseException | None = None
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="mariusgnn-data-prep", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            for stats in self._reads:
-                self._stats.add(stats)
-                if self._ending.is_set():
-                    return
-        except BaseException as error:
-            self._error = error
-
-    def result(self) -> ReadStats:
-        """Wait for all reads and return their counts; raises their exception."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return self._stats
-
-    def stop(self) -> None:
-        """End after the read under way."""
-        self._ending.set()
-        self._thread.join()

@@ -6,12 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from systems.interface import Options, auto
+from systems.engine.loading.sized import SamplingOptions
 
 Ordering = Literal["random", "rotation", "sequential", "fixed"]
 
 
-class MariusOptions(Options):
+class MariusOptions(SamplingOptions):
     """Options of `mariusgnn`."""
 
     partitions: int = Field(
@@ -28,8 +28,6 @@ class MariusOptions(Options):
         "`rotation` takes the next ones, so that all have their turn soonest; `sequential` moves on by one, which "
         "reads least; `fixed` never changes them",
     )
-    prefetch: int = auto(2, most=64, description="sampled mini-batches that may wait for each sampler")
-    sampling_workers: int = auto(most=256, description="threads that sample")
     io_depth: int = Field(
         32, ge=2, le=1024, description="reads kept in flight: three of four for rows, the others for edge buckets"
     )

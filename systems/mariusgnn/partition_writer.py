@@ -20,10 +20,17 @@ import numpy.typing as npt
 from systems import _native
 from systems.engine.io.arrays import as_rows
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.ordered_stream import OrderedReads, ordered_stream, ordered_stream_bytes, whole_rows
+from systems.engine.io.ordered_stream import (
+    OrderedReads,
+    edge_runs,
+    ordered_part,
+    ordered_stream,
+    ordered_stream_bytes,
+    whole_rows,
+)
 from systems.interface import Progress, silent
 from systems.mariusgnn import partitioned
-from systems.mariusgnn.partitioned import FEATURES, SECTOR, TOPOLOGY, Bytes, Ids, Layout, told
+from systems.mariusgnn.partitioned import FEATURES, SECTOR, TOPOLOGY, Bytes, Ids, Layout, runs, told
 from workloads.direct_files import PAGE, io_failed, padded
 from workloads.errors import DatasetError
 from workloads.workload import Workload
@@ -34,6 +41,8 @@ _SCRATCH, _FINER = "scratch-lists", "scratch-buckets"
 _WRITERS = 8
 _MOST_BUFFER_BYTES = 1 << 20
 _LISTS, _BUCKETS = 0, 1  # regions of `topology.bin`
+#: Source ids of edges in the order of their lists, and the partition of each source, in pieces.
+Edges = Iterator[tuple[npt.NDArray[np.integer], Bytes]]
 
 
 @dataclass
@@ -74,73 +83,64 @@ def write_partitions(
     return writer.moved
 
 
+@dataclass
 class _Writer:
     """State of one partitioning, with one method a pass."""
 
-    def __init__(
-        self,
-        workload: Workload,
-        layout: Layout,
-        partition_of: Bytes,
-        folder: Path,
-        memory_bytes: int,
-        threads: int,
-        progress: Progress,
-    ) -> None:
-        self.moved = Moved()
-        self._progress = progress
-        self._workload, self._layout, self._folder, self._threads = workload, layout, folder, threads
-        self._partition_of = partition_of
-        self._memory = memory_bytes - memory_bytes // 8  # reserved for threads, rings and arrays of a piece
-        self._piece = partitioned.piece_bytes(memory_bytes // 64)
-        self._item = layout.parts.index_dtype.itemsize
+    workload: Workload
+    layout: Layout
+    partition_of: Bytes
+    folder: Path
+    memory_bytes: int
+    threads: int
+    progress: Progress
+    moved: Moved = field(default_factory=Moved)
+
+    def __post_init__(self) -> None:
+        self.memory = self.memory_bytes - self.memory_bytes // 8  # reserved for threads, rings and arrays of a piece
+        self.piece = partitioned.piece_bytes(self.memory_bytes // 64)
+        self.item = self.layout.parts.index_dtype.itemsize
 
     def topology(self) -> None:
-        layout = self._layout
-        indptr = partitioned.read_part(self._workload, "indptr")
+        layout = self.layout
+        indptr = partitioned.read_part(self.workload, "indptr")
         # In pieces: all differences at once are as large as `indptr` itself.
         starts = range(0, layout.parts.num_nodes, 1 << 20)
         if any(int(np.diff(indptr[at : at + (1 << 20) + 1]).max()) >= 1 << 32 for at in starts):
             raise DatasetError(
-                f"{self._workload.dataset.name} has a node with 2^32 in-neighbours or more", "partition another graph"
+                f"{self.workload.dataset.name} has a node with 2^32 in-neighbours or more", "partition another graph"
             )
         edges = layout.counts.sum(axis=1)
-        scratch, bounds = self._folder / _SCRATCH, _bounds(edges * self._item)
-        with self._spread(scratch, bounds, self._memory - ordered_stream_bytes(self._piece)) as lists:
-            for run in partitioned.edge_runs(self._workload, indptr, self._piece, self.moved.reads):
-                with told(self._workload):
-                    lists.lists(*run, self._partition_of)  # type: ignore[arg-type]
+        scratch, bounds = self.folder / _SCRATCH, _bounds(edges * self.item)
+        with self._spread(scratch, bounds, self.memory - ordered_stream_bytes(self.piece)) as lists:
+            for run in edge_runs(self.workload.dataset, indptr, self.piece, self.moved.reads):
+                with told(self.workload):
+                    lists.lists(*run, self.partition_of)
                 _check(lists, scratch)
-                self._progress(
-                    "spreading lists by partition", (run[2] + len(run[3])) / self._workload.dataset.num_edges
-                )
+                self.progress("spreading lists by partition", (run[2] + len(run[3])) / self.workload.dataset.num_edges)
         sections = np.array([0, layout.buckets_begin, layout.topology_file_bytes], dtype=np.int64)
-        source = _Pieces(scratch, int(bounds[-1]), self._piece, self.moved.reads)
-        path = self._folder / TOPOLOGY
-        with self._spread(path, sections, self._memory // 4) as out, told(self._workload):
+        source, every = _Pieces(scratch, int(bounds[-1]), self.piece, self.moved.reads), np.arange(layout.parts.count)
+        path = self.folder / TOPOLOGY
+        with self._spread(path, sections, self.memory // 4) as out, told(self.workload):
             for k, count in enumerate(edges.tolist()):
-                self._progress("writing edge buckets", k / len(edges))
+                self.progress("writing edge buckets", k / len(edges))
                 self._write_nodes(out, k, indptr)
-                self._write_row(out, k, source.take(count * self._item))
+                self._write_columns(out, k, every, self._ordered(out, source.take(count * self.item)))
                 _check(out, path)
-                source.skip(int(bounds[k + 1] - bounds[k]) - count * self._item)
+                source.skip(int(bounds[k + 1] - bounds[k]) - count * self.item)
         scratch.unlink()
 
     def _write_nodes(self, out: _native.Spread, k: int, indptr: Ids) -> None:
         """Write the ids of a partition's nodes, then the lengths of their lists."""
         for wanted in ("ids", "lengths"):
             written = 0
-            for first in range(0, len(self._partition_of), 1 << 20):
-                nodes = np.flatnonzero(self._partition_of[first : first + (1 << 20)] == k) + first
+            for first in range(0, len(self.partition_of), 1 << 20):
+                nodes = np.flatnonzero(self.partition_of[first : first + (1 << 20)] == k) + first
                 found = nodes if wanted == "ids" else (indptr[nodes + 1] - indptr[nodes]).astype(np.uint32)
                 written += _append(out, _LISTS, found)
             _fill_up(out, _LISTS, written)
 
-    def _write_row(self, out: _native.Spread, k: int, pieces: Iterator[Bytes]) -> None:
-        every = np.arange(self._layout.parts.count)
-        self._write_columns(out, k, every, self._ordered(out, pieces))
-
-    def _ordered(self, out: _native.Spread, pieces: Iterator[Bytes]) -> Iterator[tuple[npt.NDArray[np.integer], Bytes]]:
+    def _ordered(self, out: _native.Spread, pieces: Iterator[Bytes]) -> Edges:
         """Yield sources and their partitions, writing the partitions as the list order."""
         written = 0
         for sources, order in self._looked_up(pieces):
@@ -148,72 +148,64 @@ class _Writer:
             yield sources, order
         _fill_up(out, _LISTS, written)
 
-    def _looked_up(self, pieces: Iterator[Bytes]) -> Iterator[tuple[npt.NDArray[np.integer], Bytes]]:
-        order = np.empty(self._piece // self._item, dtype=np.uint8)
+    def _looked_up(self, pieces: Iterator[Bytes]) -> Edges:
+        order = np.empty(self.piece // self.item, dtype=np.uint8)
         for piece in pieces:
-            sources = piece.view(self._layout.parts.index_dtype)
-            _native.partitions_of(sources, self._partition_of, order, self._threads)
+            sources = piece.view(self.layout.parts.index_dtype)
+            _native.partitions_of(sources, self.partition_of, order, self.threads)
             yield sources, order[: len(sources)]
 
-    def _write_columns(
-        self, out: _native.Spread, k: int, columns: Ids, edges: Iterator[tuple[npt.NDArray[np.integer], Bytes]]
-    ) -> None:
+    def _write_columns(self, out: _native.Spread, k: int, columns: Ids, edges: Edges) -> None:
         """Write the buckets (k, j) for j of `columns`, ascending, from just their edges in list order."""
-        sizes = self._layout.bucket_bytes[k, columns]
+        sizes = self.layout.bucket_bytes[k, columns]
         nbytes = int(sizes.sum())
-        if nbytes <= self._memory // 2:
+        if nbytes <= self.memory // 2:
             window = aligned_empty(nbytes)
-            starts = np.zeros(self._layout.parts.count, dtype=np.int64)
-            starts[columns] = (np.cumsum(sizes) - sizes) // self._item
+            starts = np.zeros(self.layout.parts.count, dtype=np.int64)
+            starts[columns] = (np.cumsum(sizes) - sizes) // self.item
             next_at = starts.copy()
             for sources, order in edges:
                 _native.place_edges(sources, order, next_at, window.view(sources.dtype))  # type: ignore[arg-type]
-            if (
-                next_at - starts != np.where(np.isin(np.arange(len(starts)), columns), self._layout.counts[k], 0)
-            ).any():
+            wanted = np.where(np.isin(np.arange(len(starts)), columns), self.layout.counts[k], 0)
+            if (next_at - starts != wanted).any():
                 raise IndexError(f"the lists of partition {k} are not those that were counted")
             _append(out, _BUCKETS, window)
         elif len(columns) == 1:
             _fill_up(out, _BUCKETS, sum(_append(out, _BUCKETS, sources) for sources, _ in edges))
         else:
-            self._write_finer(out, k, _groups(columns, sizes, self._memory // 2), edges)
+            self._write_finer(out, k, runs(columns.tolist(), sizes, self.memory // 2), edges)
 
-    def _write_finer(
-        self, out: _native.Spread, k: int, groups: list[Ids], edges: Iterator[tuple[npt.NDArray[np.integer], Bytes]]
-    ) -> None:
+    def _write_finer(self, out: _native.Spread, k: int, groups: list[list[int]], edges: Edges) -> None:
         """Write the buckets of a row larger than memory: distribute by groups of columns, then write each group."""
-        parts = self._layout.parts
+        parts = self.layout.parts
         group_of = np.empty(parts.count, dtype=np.uint8)
         for number, columns in enumerate(groups):
             group_of[columns] = number
-        counts = np.array([int(self._layout.counts[k, columns].sum()) for columns in groups])
-        scratch, bounds = self._folder / _FINER, _bounds(counts * self._item)
-        with self._spread(scratch, bounds, self._memory // 2) as finer:
+        counts = np.array([int(self.layout.counts[k, columns].sum()) for columns in groups])
+        scratch, bounds = self.folder / _FINER, _bounds(counts * self.item)
+        with self._spread(scratch, bounds, self.memory // 2) as finer:
             for sources, order in edges:
-                finer.rows(as_rows(sources, self._item), group_of[order])
+                finer.rows(as_rows(sources, self.item), group_of[order])
                 _check(finer, scratch)
-        source = _Pieces(scratch, int(bounds[-1]), self._piece, self.moved.reads)
+        source = _Pieces(scratch, int(bounds[-1]), self.piece, self.moved.reads)
         for number, columns in enumerate(groups):
-            nbytes = int(counts[number]) * self._item
-            self._write_columns(out, k, columns, self._looked_up(source.take(nbytes)))
+            nbytes = int(counts[number]) * self.item
+            self._write_columns(out, k, np.array(columns, dtype=np.int64), self._looked_up(source.take(nbytes)))
             source.skip(int(bounds[number + 1] - bounds[number]) - nbytes)
         scratch.unlink()
 
     def features(self) -> None:
-        dataset, layout = self._workload.dataset, self._layout
+        dataset, layout = self.workload.dataset, self.layout
         row = layout.parts.row_bytes
-        rows = whole_rows(self._piece, row)
+        rows = whole_rows(self.piece, row)
         bounds = np.append(layout.feature_at, layout.feature_file_bytes)
-        path, data = self._folder / FEATURES, dataset.data_offset("features")
-        with self._spread(path, bounds, self._memory - ordered_stream_bytes(rows * row)) as out:
-            for at, piece in ordered_stream(
-                dataset.file("features"), data, dataset.feature_bytes, piece_bytes=rows * row, reads=self.moved.reads
-            ):
-                first = (at - data) // row
-                table = as_rows(piece, row)
-                out.rows(table, self._partition_of[first : first + len(table)])
+        path = self.folder / FEATURES
+        with self._spread(path, bounds, self.memory - ordered_stream_bytes(rows * row)) as out:
+            for at, piece in ordered_part(dataset, "features", piece_bytes=rows * row, reads=self.moved.reads):
+                first, table = at // dataset.dim, as_rows(piece, row)
+                out.rows(table, self.partition_of[first : first + len(table)])
                 _check(out, path)
-                self._progress("spreading feature rows by partition", (first + len(table)) / dataset.num_nodes)
+                self.progress("spreading feature rows by partition", (first + len(table)) / dataset.num_nodes)
 
     @contextmanager
     def _spread(self, path: Path, bounds: Ids, memory_bytes: int) -> Iterator[_native.Spread]:
@@ -254,19 +246,6 @@ class _Pieces:
 def _bounds(nbytes: Ids) -> Ids:
     """Return the starts of page-aligned regions of `nbytes` bytes, and the end of the last."""
     return np.concatenate([[0], np.cumsum(padded(nbytes))]).astype(np.int64)
-
-
-def _groups(columns: Ids, sizes: Ids, most: int) -> list[Ids]:
-    """Group columns into runs of at most `most` bytes; a larger column is a group of its own."""
-    groups: list[list[int]] = []
-    room = 0
-    for column, size in zip(columns.tolist(), sizes.tolist(), strict=True):
-        if not groups or size > room:
-            groups.append([])
-            room = most
-        groups[-1].append(column)
-        room -= size
-    return [np.array(group, dtype=np.int64) for group in groups]
 
 
 def _append(out: _native.Spread, region: int, values: npt.NDArray[np.generic]) -> int:

@@ -10,7 +10,8 @@ every list keeps its order. `partition_writer.py` writes the files.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from systems import _native
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.ordered_stream import OrderedReads, ordered_stream
+from systems.engine.io.ordered_stream import edge_runs
 from systems.engine.io.reader import RowReader
 from systems.engine.io.topology import row_bytes
 from workloads.dataset import Part
@@ -35,11 +36,6 @@ _LEAST_PIECE_BYTES, _MOST_PIECE_BYTES = 64 << 10, 4 << 20
 
 Ids = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
-
-
-def sectors(nbytes: Ids) -> Ids:
-    """Round bytes up to whole sectors."""
-    return padded(nbytes, SECTOR)
 
 
 @dataclass(frozen=True)
@@ -72,14 +68,8 @@ class Partitions:
         unit = SECTOR // math.gcd(row_bytes(workload), SECTOR)
         size = -(-math.ceil(dataset.num_nodes / wanted) // unit) * unit
         train = int(dataset.memmap("train").shape[0])
-        return cls(
-            dataset.num_nodes,
-            size,
-            -(-dataset.num_nodes // size),
-            -(-train // size),
-            row_bytes(workload),
-            dataset.index_dtype,
-        )
+        count, pinned = -(-dataset.num_nodes // size), -(-train // size)
+        return cls(dataset.num_nodes, size, count, pinned, row_bytes(workload), dataset.index_dtype)
 
     def nodes_of(self, partition: int) -> int:
         """Return the nodes of a partition."""
@@ -114,16 +104,16 @@ class Layout:
         nodes = np.array([parts.nodes_of(k) for k in range(parts.count)], dtype=np.int64)
         in_edges = counts.sum(axis=1)
         #: Bytes of a partition's node ids, of its list lengths and of its list order, each in whole sectors.
-        self.ids_bytes, self.degree_bytes = sectors(8 * nodes), sectors(4 * nodes)
-        self.order_bytes = sectors(in_edges)
+        self.ids_bytes, self.degree_bytes = padded(8 * nodes, SECTOR), padded(4 * nodes, SECTOR)
+        self.order_bytes = padded(in_edges, SECTOR)
         self.list_bytes: Ids = self.ids_bytes + self.degree_bytes + self.order_bytes
         self.list_at: Ids = np.cumsum(self.list_bytes) - self.list_bytes
         #: Bytes of the buckets, in whole sectors, and their offsets: row by row, after the lists, from a page on.
-        self.bucket_bytes: Ids = sectors(counts * parts.index_dtype.itemsize)
+        self.bucket_bytes: Ids = padded(counts * parts.index_dtype.itemsize, SECTOR)
         flat = self.bucket_bytes.reshape(-1)
         self.buckets_begin = padded(int(self.list_bytes.sum()))
         self.bucket_at: Ids = (self.buckets_begin + np.cumsum(flat) - flat).reshape(counts.shape)
-        self.feature_bytes: Ids = sectors(nodes * parts.row_bytes)
+        self.feature_bytes: Ids = padded(nodes * parts.row_bytes, SECTOR)
         self.feature_at: Ids = np.cumsum(padded(self.feature_bytes)) - padded(self.feature_bytes)
 
     @property
@@ -180,9 +170,9 @@ def count_buckets(workload: Workload, parts: Partitions, partition_of: Bytes, *,
     """
     counts = np.zeros(parts.count * parts.count, dtype=np.int64)
     indptr = read_part(workload, "indptr")
-    for run in edge_runs(workload, indptr, piece_bytes(memory_bytes // 8)):
+    for run in edge_runs(workload.dataset, indptr, piece_bytes(memory_bytes // 8)):
         with told(workload):
-            _native.count_buckets(*run, partition_of, parts.count, counts)  # type: ignore[arg-type]
+            _native.count_buckets(*run, partition_of, parts.count, counts)
     return counts.reshape(parts.count, parts.count)
 
 
@@ -191,32 +181,24 @@ def piece_bytes(wanted: int) -> int:
     return min(max(wanted, _LEAST_PIECE_BYTES), _MOST_PIECE_BYTES) // PAGE * PAGE
 
 
-def edge_runs(
-    workload: Workload, indptr: Ids, piece: int, reads: OrderedReads | None = None
-) -> Iterator[tuple[Ids, int, int, npt.NDArray[np.integer[Any]]]]:
-    """Yield pieces of the edges: bounds of their lists, first node, first edge, sources."""
-    dataset = workload.dataset
-    data = dataset.data_offset("indices")
-    for at, found in ordered_stream(
-        dataset.file("indices"), data, dataset.topology_bytes, piece_bytes=piece, reads=reads
-    ):
-        first = (at - data) // dataset.index_dtype.itemsize
-        sources = found.view(dataset.index_dtype)
-        # First list that overlaps the piece, and end of those that begin before its end.
-        low = int(np.searchsorted(indptr, first, side="right")) - 1
-        high = int(np.searchsorted(indptr, first + len(sources), side="left"))
-        yield indptr[low : high + 1], low, first, sources
+def runs(items: Sequence[int], nbytes: Ids, most: int) -> list[list[int]]:
+    """Cut items into runs of at most `most` bytes together; a larger item is a run of its own."""
+    found: list[list[int]] = []
+    room = 0
+    for item, size in zip(items, nbytes.tolist(), strict=True):
+        if not found or size > room:
+            found.append([])
+            room = most
+        found[-1].append(item)
+        room -= size
+    return found
 
 
-class told:
-    """Context that converts IndexErrors of the native code about the graph to DatasetError."""
-
-    def __init__(self, workload: Workload) -> None:
-        self._name = workload.dataset.name
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, IndexError):
-            raise DatasetError(f"{self._name}: {error}", "check the dataset with `outcore data verify`") from None
+@contextmanager
+def told(workload: Workload) -> Iterator[None]:
+    """Convert IndexErrors of the native code about the graph to DatasetError."""
+    try:
+        yield
+    except IndexError as error:
+        message = f"{workload.dataset.name}: {error}"
+        raise DatasetError(message, "check the dataset with `outcore data verify`") from None

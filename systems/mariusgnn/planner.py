@@ -1,10 +1,10 @@
-"""Sizes of MariusGNN's buffers: the number of partitions that the budget holds, and the memory of each buffer."""
+"""Sizes of MariusGNN's buffers: partitions that the budget holds, memory of each buffer, partitions of an epoch."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass, replace
-from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,11 @@ from systems.engine.io.reader import RowReader
 from systems.engine.io.topology import indptr_item, sampling_items
 from systems.engine.loading.gather_loader import BETWEEN, Tables, plan_tables
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
-from systems.mariusgnn.options import MariusOptions
+from systems.mariusgnn.options import MariusOptions, Ordering
 from systems.mariusgnn.partitioned import Layout
 from workloads.errors import BudgetError
 from workloads.sampling.bounds import Bounds, batch_bounds
+from workloads.sampling.seeds import SeedPlan
 from workloads.units import format_bytes
 from workloads.workload import Workload
 
@@ -25,6 +26,7 @@ _PAGE_CACHE_BYTES = 2 << 20
 _PARTITIONS, _MOST_PARTITIONS = 32, 256
 #: Bytes a node that partitioning the graph holds: `indptr`, the node's partition, and pieces derived from both.
 HELD_BYTES = 12
+REQUEST_BYTES = 64 << 10  # largest read through a reader's own buffer
 _UNIT_BYTES = 8 << 20  # topology is read in units of this size, or of one partition's if that is larger
 
 
@@ -83,36 +85,19 @@ def unit_bytes(layout: Layout, capacity: int, host: int | None) -> int:
     return max(most, min(wanted, int(layout.list_bytes.sum()), int(layout.bucket_bytes.sum())), 4096)
 
 
-def reader_bytes(options: MariusOptions) -> int:
-    """Return the bytes of the bounce buffers of the two readers."""
-    return sum(RowReader.plan_bytes(**reader_arguments(depth)) for depth in depths(options))
-
-
 def depths(options: MariusOptions) -> tuple[int, int]:
     """Return the reads in flight of rows, and of lists and edge buckets."""
     topology = max(1, options.io_depth // 4)
     return options.io_depth - topology, topology
 
 
-class ReaderArguments(TypedDict):
-    """Arguments that decide a reader's requests and its memory."""
-
-    data_offset: int
-    num_rows: int
-    row_bytes: int
-    depth: int
-    max_request_bytes: int
-
-
-def reader_arguments(depth: int) -> ReaderArguments:
-    """Return the arguments of a reader; it reads in place, so its own buffers only take ends within a block."""
-    return {"data_offset": 0, "num_rows": 0, "row_bytes": 4096, "depth": depth, "max_request_bytes": 65536}
-
-
 def plan_sizes(
-    workload: Workload, runtime: Runtime, budget: MemoryBudget, options: MariusOptions, layout: Layout
+    workload: Workload, runtime: Runtime, budget: MemoryBudget, options: MariusOptions, layout: Layout, workers: int
 ) -> MariusSizes:
     """Plan the largest partition buffer that the budget holds, or the one that the options ask for.
+
+    Args:
+        workers: threads that sample.
 
     Raises:
         BudgetError: it does not fit; names the buffer, and the least memory that would suffice.
@@ -120,8 +105,36 @@ def plan_sizes(
     parts = layout.parts
     least = min(parts.count, parts.pinned + 1)
 
+    # The readers' own buffers only take ends within a block: rows are read in place.
+    reading = sum(
+        RowReader.plan_bytes(data_offset=0, row_bytes=4096, depth=depth, max_request_bytes=REQUEST_BYTES)
+        for depth in depths(options)
+    )
+
     def sized(capacity: int) -> MariusSizes:
-        return _sizes(workload, runtime, budget, options, layout, capacity)
+        nodes = min(parts.num_nodes, capacity * parts.size)
+        bounds = _bounds(workload, options, nodes, whole=capacity >= parts.count)
+        edges = max_edges(layout.counts, parts.pinned, capacity - parts.pinned)
+        unit = unit_bytes(layout, capacity, budget.host)
+        tables = plan_tables(NAME, workload, runtime, budget, rows=bounds.max_nodes, host=0, device=2)
+        items = [
+            indptr_item(workload),
+            PlanItem("rows of nodes", 4 * parts.num_nodes),
+            PlanItem("buffered edges", edges * (parts.index_dtype.itemsize + 1)),
+            PlanItem("buffered node ids", 8 * capacity * parts.size),
+            PlanItem("read buffer", unit + reading),
+            *sampling_items(bounds, workers=workers, waiting=options.prefetch * workers + BETWEEN),
+            # Labels are read through the page cache, and training's peak differs from step to step: if the buffer took
+            # the last page of the cap, the kernel would kill the run.
+            PlanItem("page cache", _PAGE_CACHE_BYTES),
+        ]
+        if runtime.stages != "sample":
+            items += [*tables.items(), PlanItem("buffered features", capacity * parts.slot_bytes)]
+        items.append(PlanItem("partitions and edge buckets", layout.disk_bytes, "disk"))
+        return MariusSizes(capacity, edges, unit, tables, Plan(tuple(items)))
+
+    def host(capacity: int) -> int:
+        return sized(capacity).plan.total("host")
 
     if options.buffer:
         capacity = min(options.buffer, parts.count)
@@ -131,62 +144,18 @@ def plan_sizes(
                 f"nodes and one more",
                 f"raise buffer to {least}",
             )
-        chosen = sized(capacity)
-    else:
+    elif budget.host is None or host(parts.count) <= budget.host:
         # All partitions may fit where one fewer does not: their mini-batches need no slack.
-        low, high = least, parts.count
-        if _fits(sized(high).plan, budget):
-            low = high
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if _fits(sized(middle).plan, budget) else (low, middle - 1)
-        chosen = sized(low)
-    enough = sized(least).plan.total("host")
+        capacity = parts.count
+    else:
+        fewer = range(least, parts.count)
+        capacity = max(least, least + bisect_right(fewer, budget.host, key=host) - 1)
+    chosen, enough = sized(capacity), host(least)
     fix = f"raise memory: {format_bytes(enough)} of host memory is the least that would do, for {least} partitions"
     if options.buffer and budget.host is not None and enough <= budget.host:
         fix = "lower buffer, or leave it to the budget (0)"
     chosen.plan.require(NAME, budget, fix)
     return chosen
-
-
-def _fits(plan: Plan, budget: MemoryBudget) -> bool:
-    return budget.host is None or plan.total("host") <= budget.host
-
-
-def _sizes(
-    workload: Workload, runtime: Runtime, budget: MemoryBudget, options: MariusOptions, layout: Layout, capacity: int
-) -> MariusSizes:
-    dataset, parts = workload.dataset, layout.parts
-    nodes = min(parts.num_nodes, capacity * parts.size)
-    bounds = _bounds(workload, options, nodes, whole=capacity >= parts.count)
-    edges = max_edges(layout.counts, parts.pinned, capacity - parts.pinned)
-    unit = unit_bytes(layout, capacity, budget.host)
-    tables = plan_tables(
-        NAME,
-        runtime.accelerator,
-        rows=bounds.max_nodes,
-        dim=dataset.dim,
-        dtype=dataset.feature_dtype,
-        host=0,
-        device=2,
-        device_budget=budget.device,
-    )
-    workers = options.sampling_workers or runtime.cores
-    items = [
-        indptr_item(workload),
-        PlanItem("rows of nodes", 4 * parts.num_nodes),
-        PlanItem("buffered edges", edges * (parts.index_dtype.itemsize + 1)),
-        PlanItem("buffered node ids", 8 * capacity * parts.size),
-        PlanItem("read buffer", unit + reader_bytes(options)),
-        *sampling_items(bounds, workers=workers, waiting=options.prefetch * workers + BETWEEN),
-        # Labels are read through the page cache, and training's peak differs from step to step: if the buffer took the
-        # last page of the cap, the kernel would kill the run.
-        PlanItem("page cache", _PAGE_CACHE_BYTES),
-    ]
-    if runtime.stages != "sample":
-        items += [*tables.items(), PlanItem("buffered features", capacity * parts.slot_bytes)]
-    items.append(PlanItem("partitions and edge buckets", layout.disk_bytes, "disk"))
-    return MariusSizes(capacity, edges, unit, tables, Plan(tuple(items)))
 
 
 def _bounds(workload: Workload, options: MariusOptions, nodes: int, *, whole: bool) -> Bounds:
@@ -209,3 +178,28 @@ def _bounds(workload: Workload, options: MariusOptions, nodes: int, *, whole: bo
         sampled_bytes=math.ceil(bounds.sampled_bytes * growth),
         scratch_bytes=math.ceil(bounds.scratch_bytes * growth),
     )
+
+
+def buffered(count: int, pinned: int, capacity: int, ordering: Ordering, *, seed: int, epoch: int) -> list[int]:
+    """Return the partitions of an epoch, ascending; a function of its arguments alone.
+
+    Training nodes fill the first partitions, which stay; the other slots change between epochs and never within one
+    (MariusGNN's policy for node classification, as described by GNNDrive, Section 2).
+
+    Args:
+        count: number of partitions.
+        pinned: number of partitions with training nodes, the first ones.
+        capacity: partitions in memory at once, at least `pinned`.
+        ordering: rule by which the other partitions change.
+        seed: seed of the run.
+    """
+    others = np.arange(pinned, count, dtype=np.int64)
+    free = capacity - pinned
+    if free <= 0 or free >= len(others):
+        chosen = others[: max(0, free)]
+    elif ordering == "random":
+        chosen = SeedPlan(others, free, seed=seed, max_batches=1).batches(epoch)[0]
+    else:
+        step = {"rotation": free, "sequential": 1, "fixed": 0}[ordering]
+        chosen = others[(epoch * step + np.arange(free)) % len(others)]
+    return [*range(pinned), *sorted(int(k) for k in chosen)]

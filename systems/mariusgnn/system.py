@@ -8,10 +8,10 @@ accuracy (GNNDrive, Sections 2 and 5.4; DiskGNN, Section 7).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,55 +19,41 @@ import numpy.typing as npt
 from systems.engine.io.gather import gather
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
+from systems.engine.io.tally import counters_of
 from systems.engine.io.topology import DatasetFiles
-from systems.engine.loading.gather_loader import GatherLoader, fill_by
+from systems.engine.loading.gather_loader import GatherSystem
+from systems.engine.loading.sized import Ids
 from systems.engine.store import artefacts
-from systems.interface import Batch, Counters, Facts, Plan, System, SystemInfo
+from systems.interface import Batch, Counters, Facts, SystemInfo
 from systems.mariusgnn.buffer import PartitionBuffer
 from systems.mariusgnn.options import MariusOptions
-from systems.mariusgnn.ordering import buffered
 from systems.mariusgnn.partition_writer import write_partitions
 from systems.mariusgnn.partitioned import Layout, Partitions, count_buckets
-from systems.mariusgnn.planner import HELD_BYTES, NAME, MariusSizes, partitions_for, plan_sizes
+from systems.mariusgnn.planner import HELD_BYTES, NAME, MariusSizes, buffered, partitions_for, plan_sizes
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
-from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
-from workloads.sampling.neighbor import NeighborSampler
+from workloads.sampling.make import advise_random, make_sampler
 
 _COUNT_BYTES = 64 << 20  # most bytes of edges in memory while they are counted
 _WRITE_BYTES = 256 << 20  # most bytes of rows or edges in memory while they are written
 
 
-class _BufferSampler:
-    """Sampler of the currently buffered graph."""
-
-    def __init__(self) -> None:
-        self.current: NeighborSampler | None = None
-
-    def sample(self, epoch: int, batch: int, seeds: npt.NDArray[np.int64]) -> SampledBatch:
-        assert self.current is not None
-        return self.current.sample(epoch, batch, seeds)
-
-
-class MariusGnn(System):
+class MariusGnn(GatherSystem):
     """MariusGNN: partition buffer, edge buckets, sampling inside the buffer."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name=NAME,
         paper="gnndrive",
         summary="partitions buffered in memory; sampling only among them",
-        devices=("cpu", "cuda", "emulated"),
         faithful=False,
         options=MariusOptions,
         artefact_share=1.2,
     )
     options: MariusOptions
 
-    _rows = 0
     _stats = ReadStats()
     _prepared: artefacts.Prepared | None = None
     _buffer: PartitionBuffer | None = None
-    _loader: GatherLoader | None = None
 
     @cached_property
     def _parts(self) -> Partitions:
@@ -76,12 +62,8 @@ class MariusGnn(System):
     @cached_property
     def _key(self) -> dict[str, Any]:
         # Without the sampler: the same partitions serve all samplers.
-        return {
-            "dataset": self.workload.dataset.fingerprint,
-            "seed": self.workload.seed,
-            "size": self._parts.size,
-            "format": 2,
-        }
+        workload, size = self.workload, self._parts.size
+        return {"dataset": workload.dataset.fingerprint, "seed": workload.seed, "size": size, "format": 2}
 
     @cached_property
     def _layout(self) -> Layout:
@@ -99,17 +81,14 @@ class MariusGnn(System):
     @cached_property
     def _sizes(self) -> MariusSizes:
         layout = self._layout
-        return self.fit(lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options, layout))
-
-    def plan(self) -> Plan:
-        """Return all buffers, sized by the edges counted in each bucket; see `planner.py`."""
-        return self._sizes.plan
+        return self.fit(
+            lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options, layout, self._workers)
+        )
 
     def prepare(self) -> None:
         """Write partitions and edge buckets or find them; allocate the buffer, which the epochs fill."""
         sizes = self._sizes
-        files = DatasetFiles(self.workload, ["indices", "features", "labels"])
-        files.check()
+        DatasetFiles(self.workload, ["indices", "features", "labels"]).check()
         self._prepared = artefacts.prepare(
             self.runtime.artefacts, NAME, self._key, self._write, disk_budget=self.budget.disk
         )
@@ -119,19 +98,8 @@ class MariusGnn(System):
         advise_random(labels)
         self._labels = labels
         self._label_file = DatasetFiles(self.workload, ["labels"])
-        self._sampler = _BufferSampler()
-        workers = self.options.sampling_workers or self.runtime.cores
-        self._loader = GatherLoader(
-            NAME,
-            cast(NeighborSampler, self._sampler),
-            self.runtime,
-            self.clock,
-            sizes.tables,
-            fill_by(self._gather),
-            workers=workers,
-            waiting=self.options.prefetch * workers,
-            around_sample=self._sample,
-        )
+        self._allocate()
+        self._draw = _no_graph_yet
 
     def _write(self, folder: Path) -> dict[str, int]:
         # The buffers are not allocated yet, so their planned memory is free for writing.
@@ -146,12 +114,8 @@ class MariusGnn(System):
             threads=self.runtime.cores,
             progress=self.runtime.progress,
         )
-        return {
-            "reads": moved.reads.requests,
-            "bytes_read": moved.reads.bytes_read,
-            "writes": moved.writes,
-            "bytes_written": moved.bytes_written,
-        }
+        counts = {"writes": moved.writes, "bytes_written": moved.bytes_written}
+        return {"reads": moved.reads.requests, "bytes_read": moved.reads.bytes_read, **counts}
 
     def _sample(self, work: Callable[[], SampledBatch]) -> SampledBatch:
         self._label_file.check()
@@ -172,48 +136,39 @@ class MariusGnn(System):
 
     def partitions_of(self, epoch: int) -> list[int]:
         """Return the partitions in memory during an epoch, ascending."""
-        return buffered(
-            self._parts.count,
-            self._parts.pinned,
-            self._sizes.capacity,
-            self.options.ordering,
-            seed=self.workload.seed,
-            epoch=epoch,
-        )
+        parts, ordering = self._parts, self.options.ordering
+        return buffered(parts.count, parts.pinned, self._sizes.capacity, ordering, seed=self.workload.seed, epoch=epoch)
 
-    def epoch(self, k: int) -> Iterator[Batch]:
-        """Prepare data, then yield the mini-batches of epoch `k` in the seed plan's order."""
-        if self._loader is None or self._buffer is None:
-            raise RuntimeError("prepare() comes before epoch()")
-        self._rows, self._stats = 0, ReadStats()
-        return self._run(k, self._loader, self._buffer)
+    def _begin(self) -> None:
+        super()._begin()
+        self._stats = ReadStats()
 
-    def _run(self, k: int, loader: GatherLoader, buffer: PartitionBuffer) -> Iterator[Batch]:
+    def _epoch(self, k: int, seeds: Sequence[Ids]) -> Iterator[Batch]:
+        """Prepare data, then yield the mini-batches of epoch `k`: each epoch begins with a sampler of the graph."""
+        buffer = self._buffer
+        assert buffer is not None
         with self.clock.stage("data_prep"):
             self._stats = buffer.load(self.partitions_of(k))
             give_back_free_memory()
-            self._sampler.current = make_sampler(
+            self._draw = make_sampler(
                 self.workload, indptr=buffer.indptr, indices=buffer.indices, labels=self._labels
-            )
-        yield from loader.epoch(k, make_seed_plan(self.workload).batches(k))
+            ).sample
+        yield from super()._epoch(k, seeds)
 
     def counters(self) -> Counters:
         """Return the counters: every row is a hit in the buffer, and all reads are those of data preparation."""
-        stats = self._stats
-        return Counters(
+        edges = len(self._buffer.indices) if self._buffer is not None else 0
+        return counters_of(
+            self._stats,
+            self.options.io_depth,
             rows=self._rows,
             hits={"host": self._rows},
-            io_requests=stats.requests,
-            bytes_read=stats.bytes_read,
-            bytes_useful=stats.bytes_useful,
-            requests_by_size=dict(stats.requests_by_size),
-            queue_depth=self.options.io_depth,
-            observed={"buffered_edges": float(len(self._buffer.indices)) if self._buffer is not None else 0.0},
+            observed={"buffered_edges": float(edges)},
         )
 
     def files(self) -> list[Path]:
         """Return the files of partitions and edge buckets."""
-        return sorted(self._prepared.path.iterdir()) if self._prepared is not None else []
+        return self._prepared.files if self._prepared is not None else []
 
     def facts(self) -> Facts:
         """Return the read mode, the reading stage, and whether the partitions were found."""
@@ -237,11 +192,10 @@ class MariusGnn(System):
 
     def close(self) -> None:
         """End the threads, close the files and free the buffer."""
-        loader, self._loader = self._loader, None
-        if loader is not None:
-            loader.close()
-        buffer, self._buffer = self._buffer, None
-        if buffer is not None:
-            self._sampler.current = None
-            buffer.close()
-            self._labels = None  # type: ignore[assignment]
+        super().close()
+        self._close("_buffer")
+        self._labels = None  # type: ignore[assignment]
+
+
+def _no_graph_yet(epoch: int, index: int, nodes: Ids) -> SampledBatch:
+    raise RuntimeError("no partition is in the buffer yet")

@@ -17,11 +17,11 @@ import xxhash
 
 from systems import _native
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.reader import ReadStats
+from systems.engine.io.reader import ReadStats, arrived, range_queue
 from systems.engine.store.packed_layout import parse
 from systems.engine.store.packed_store import slot_rows
 from systems.outcore.distribute import ChunkIndex
-from workloads.direct_files import io_failed, padded
+from workloads.direct_files import padded
 from workloads.errors import DataIOError
 
 Rows = npt.NDArray[np.uint8]
@@ -83,12 +83,8 @@ class Chunks:
         #: Submission and completion of each piece, monotonic seconds, since `spans` was last cleared.
         self.spans: list[tuple[float, float]] = []
         depth = max(2, min(_MOST_DEPTH, len(self._free) + lists))
-        try:
-            self._queue: _native.RangeQueue | None = _native.RangeQueue(
-                str(self._path), depth=depth, request_bytes=max(piece_bytes, 1 << 20), mode="auto"
-            )
-        except OSError as error:
-            raise io_failed(self._path, 0, error.errno or 0) from error
+        request_bytes = max(piece_bytes, 1 << 20)
+        self._queue: _native.RangeQueue | None = range_queue(self._path, depth=depth, request_bytes=request_bytes)
         self.mode: str = self._queue.mode
 
     def _pieces(self) -> Iterator[tuple[int, int]]:
@@ -115,12 +111,9 @@ class Chunks:
                 nbytes = min(self._piece_bytes, padded((count - first) * self._row))
                 offset += first * self._row
             memory = room[:nbytes]
-            self._asked.append(
-                _Piece(batch, self._queue.submit(offset, nbytes, memory), memory, first, room, time.monotonic())
-            )
-            self.reads.requests += 1
-            self.reads.bytes_read += nbytes
-            self.reads.requests_by_size[nbytes] = self.reads.requests_by_size.get(nbytes, 0) + 1
+            ticket = self._queue.submit(offset, nbytes, memory)
+            self._asked.append(_Piece(batch, ticket, memory, first, room, time.monotonic()))
+            self.reads.count(nbytes)
             self._next = next(self._todo, None)
 
     def _take(self) -> _Piece:
@@ -128,11 +121,7 @@ class Chunks:
         piece = self._asked.popleft()
         if self._queue is None:
             raise InterruptedError("the chunks were closed")
-        problem, arrived_s = self._queue.wait(piece.ticket)
-        self.spans.append((piece.asked_s, arrived_s))
-        if problem is not None:
-            code, offset = problem
-            raise io_failed(self._path, offset, code)
+        self.spans.append((piece.asked_s, arrived(self._queue, piece.ticket, self._path)))
         return piece
 
     def addresses(self) -> Addresses:

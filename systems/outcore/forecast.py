@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from systems.forecast import PAGE, Forecast, Trace, sequential
-from systems.interface import DiskProfile
 from systems.outcore.cost import predict
 from systems.outcore.planner import OutcoreSizes
 
 
-def forecast(trace: Trace, disk: DiskProfile, sizes: OutcoreSizes, *, shared_passes: bool) -> Forecast:
-    """Forecast the reads of a trace; `shared_passes`: one pass over the graph serves hops of several groups."""
+def forecast(trace: Trace, sizes: OutcoreSizes) -> Forecast:
+    """Forecast the reads of a trace."""
+    disk, shared_passes = sizes.runtime.disk, sizes.options.shared_passes  # one pass serves hops of several groups
     dataset, row, scale = trace.workload.dataset, trace.row_bytes, trace.scale
     missed = trace.row_misses("belady", sizes.slots)
     groups = -(-trace.num_batches // max(1, sizes.group))

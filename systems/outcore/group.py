@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,21 +25,20 @@ import numpy.typing as npt
 from systems import _native
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
-from systems.engine.io.topology import mapped_sampler, row_bytes
+from systems.engine.io.regions import RegionIndex
+from systems.engine.io.row_reads import RowTable
+from systems.engine.io.topology import mapped_sampler
 from systems.engine.loading.pipeline import Channel, Pipeline
-from systems.engine.store.batch_store import BatchIndex, BatchWriter
-from systems.engine.store.packing import RowTable
-from systems.interface import Runtime, StageClock
+from systems.engine.store.batch_store import BatchWriter
+from systems.interface import StageClock
 from systems.outcore.cost import GroupSeconds, gap_bytes, predict
 from systems.outcore.distribute import ChunkIndex, ChunkWriter, PassStats
-from systems.outcore.options import OutcoreOptions
 from systems.outcore.pins import Pins, Uses, choose
 from systems.outcore.planner import NAME, OutcoreSizes
 from systems.outcore.sampling import Ahead, ExternalSampler
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
-from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
 Nodes = npt.NDArray[np.uint32]
@@ -77,7 +78,7 @@ class Group:
 
     job: Job
     samples: Path
-    index: BatchIndex
+    index: RegionIndex
     rows: Path | None = None
     chunks: ChunkIndex | None = None
     strategy: Strategy = "distribute"
@@ -93,6 +94,18 @@ class Group:
     gap_bytes: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
+    def observed(self) -> dict[str, float]:
+        """Return the counts of its preparation, as `Counters.observed` has them."""
+        return {
+            "graph_bytes_read": self.reads.bytes_read,
+            "table_bytes_read": self.pack.reads.bytes_read,
+            "packed_bytes_written": self.pack.bytes_written,
+            "graph_bytes_written": self.graph_written,
+            "carried_rows": self.carried,
+            "distributed_groups": self.strategy == "distribute",
+            "single_read_groups": self.strategy == "single",
+        }
+
 
 @dataclass
 class _Sampled:
@@ -100,13 +113,14 @@ class _Sampled:
 
     job: Job
     path: Path
-    index: BatchIndex
+    index: RegionIndex
     uses: Uses
     count: int
     reads: ReadStats
     written_s: float
 
 
+@dataclass(eq=False)
 class Preparer:
     """Preparer of successive groups; each is planned from the rows that the group before leaves in the slots.
 
@@ -114,18 +128,13 @@ class Preparer:
         DataIOError: a file of the dataset cannot be opened.
     """
 
-    def __init__(
-        self,
-        workload: Workload,
-        runtime: Runtime,
-        options: OutcoreOptions,
-        sizes: OutcoreSizes,
-        clock: StageClock,
-        block_bytes: int,
-    ) -> None:
-        self._workload, self._runtime, self._options = workload, runtime, options
-        self._sizes, self._clock, self._block_bytes = sizes, clock, block_bytes
-        self._seeds = make_seed_plan(workload)
+    sizes: OutcoreSizes
+    clock: StageClock
+    block_bytes: int
+
+    def __post_init__(self) -> None:
+        sizes, options = self.sizes, self.sizes.options
+        self._seeds = make_seed_plan(self.sizes.workload)
         self._slots: _native.SlotPlanner | None = None
         if sizes.slots:
             self._slots = _native.SlotPlanner(sizes.slots, sizes.window, options.belady, sizes.threads)
@@ -133,15 +142,15 @@ class Preparer:
         self._sampler: ExternalSampler | None = None
         if sizes.external:
             self._sampler = ExternalSampler(
-                workload,
-                gap_bytes=options.gap_bytes or gap_bytes(runtime.disk),
+                self.sizes.workload,
+                gap_bytes=options.gap_bytes or gap_bytes(self.sizes.runtime.disk),
                 piece_bytes=sizes.graph_piece_bytes,
                 pieces=sizes.graph_pieces,
                 group_nodes=sizes.graph_nodes,
                 threads=sizes.threads,
             )
         else:
-            self._online = mapped_sampler(workload)
+            self._online = mapped_sampler(self.sizes.workload)
         self._pipe: Pipeline | None = None
         self._folder: Path | None = None
         self._made: dict[str, int] = {}
@@ -186,7 +195,7 @@ class Preparer:
     def _path(self, kind: str) -> Path:
         """Return a file that no group needs any more, or a new one."""
         if self._folder is None:
-            self._folder = self._runtime.scratch / f"{NAME}-{self._runtime.rank}"
+            self._folder = self.sizes.runtime.scratch / f"{NAME}-{self.sizes.runtime.rank}"
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder.mkdir(parents=True)
         if self._free[kind]:
@@ -201,20 +210,20 @@ class Preparer:
             self._free["rows"].append(group.rows)
 
     def _sample(self, job: Job, then: Sequence[Job]) -> _Sampled:
-        nodes = np.empty(self._sizes.group_uses, dtype=np.uint32) if self._sizes.slots > 0 else None
+        nodes = np.empty(self.sizes.group_uses, dtype=np.uint32) if self.sizes.slots > 0 else None
         seeds, before, path = self._seeds_of(job), self._reads(), self._path("samples")
         graphs, written_s = BatchWriter(path, fix=_FIX, reuse=True), 0.0
         try:
             if self._sampler is None:
                 offsets, nodes = self._write_online(job, seeds, graphs, nodes)
             else:
-                with self._clock.stage("sample", job.first):
+                with self.clock.stage("sample", job.first):
                     ahead = [Ahead(one.epoch, one.first, one.count, partial(self._seeds_of, one)) for one in then]
                     self._sampler.sample(job.epoch, job.first, seeds, ahead)
                     start = time.monotonic()
-                    offsets, nodes = self._sampler.write(graphs, self._sizes.room_bytes, nodes)
+                    offsets, nodes = self._sampler.write(graphs, self.sizes.room_bytes, nodes)
                     written_s = time.monotonic() - start
-            index = graphs.close(save_index=False, sync=False)
+            index = graphs.close(sync=False)
         except BaseException:
             graphs.abandon()
             raise
@@ -230,14 +239,23 @@ class Preparer:
         self, job: Job, seeds: list[Ids], graphs: BatchWriter, nodes: Nodes | None
     ) -> tuple[Ids, Nodes | None]:
         """Write mini-batches that are sampled one by one; returns as `ExternalSampler.write`."""
-        offsets = np.zeros(job.count + 1, dtype=np.int64)
-        for i, batch in enumerate(self._sampled_online(job, seeds)):
-            offsets[i + 1] = offsets[i] + batch.num_nodes
-            if nodes is not None:
-                if offsets[i + 1] > len(nodes):  # an epoch larger than all that the bounds come from
-                    nodes = np.concatenate([nodes, np.empty(batch.num_nodes, dtype=np.uint32)])
-                nodes[offsets[i] : offsets[i + 1]] = batch.nodes
-            graphs.append(batch)
+        offsets, threads = np.zeros(job.count + 1, dtype=np.int64), self.sizes.threads
+
+        def sample(number: int, part: Ids) -> SampledBatch:
+            with self.clock.stage("sample", job.first + number):
+                return self._online.sample(job.epoch, job.first + number, part)
+
+        with Pipeline(f"{NAME}-sampling") as pipe:
+            self._pipe = pipe
+            done: Channel[SampledBatch] = pipe.channel(threads, ordered=True)
+            pipe.stage("sample", threads, sample, seeds, done)
+            for i, batch in enumerate(pipe.results(done)):
+                offsets[i + 1] = offsets[i] + batch.num_nodes
+                if nodes is not None:
+                    if offsets[i + 1] > len(nodes):  # an epoch larger than all that the bounds come from
+                        nodes = np.concatenate([nodes, np.empty(batch.num_nodes, dtype=np.uint32)])
+                    nodes[offsets[i] : offsets[i + 1]] = batch.nodes
+                graphs.append(batch)
         return offsets, nodes
 
     def _make(self, sampled: _Sampled) -> Group:
@@ -246,13 +264,20 @@ class Preparer:
             uses = self._pin(group, sampled.uses)
             self._place(group, self._slots, uses, sampled)
             group.rows = self._path("rows")
-            writer = self._writer(group, group.rows)
+            writer = ChunkWriter(
+                group.rows,
+                RowTable.of(self.sizes.workload.dataset),
+                misses=group.misses + group.pinned if group.strategy == "distribute" else 0,
+                memory_bytes=self.sizes.packing_bytes,
+                gap_bytes=group.gap_bytes,
+                stop=self._stop,
+            )
             try:
                 self._lists(group, self._slots, writer, sampled.uses)  # the last use of the nodes
                 sampled.uses = Uses(np.empty(0, dtype=np.uint32), uses.offsets, uses.seeds)
                 del uses
                 give_back_free_memory()
-                with self._clock.stage("pack", group.job.first):
+                with self.clock.stage("pack", group.job.first):
                     group.chunks, group.pack = writer.distribute()
             finally:
                 writer.close()
@@ -261,55 +286,37 @@ class Preparer:
     def _seeds_of(self, job: Job) -> list[Ids]:
         return self._seeds.batches(job.epoch)[job.first : job.first + job.count]
 
-    def _sampled_online(self, job: Job, seeds: list[Ids]) -> Iterator[SampledBatch]:
-        """Yield the mini-batches of the sampling threads, in order."""
-
-        def sample(number: int, part: Ids) -> SampledBatch:
-            with self._clock.stage("sample", job.first + number):
-                return self._online.sample(job.epoch, job.first + number, part)
-
-        with Pipeline(f"{NAME}-sampling") as pipe:
-            self._pipe = pipe
-            done: Channel[SampledBatch] = pipe.channel(self._sizes.threads, ordered=True)
-            pipe.stage("sample", self._sizes.threads, sample, seeds, done)
-            yield from pipe.results(done)
-
     def _pin(self, group: Group, uses: Uses) -> Uses:
         """Choose the pinned rows once where a run replays an epoch, and return the uses of all other rows."""
-        options, sizes = self._options, self._sizes
+        options, sizes = self.sizes.options, self.sizes
         if not (options.replay and options.belady):
             return uses
-        with self._clock.stage("inspect", group.job.first):
+        with self.clock.stage("inspect", group.job.first):
             if self._pins is None:
                 self._slots = None
-                try:
+                with _window_fits():
                     self._pins = choose(uses, sizes.slots, sizes.window)
-                except ValueError as error:
-                    raise BudgetError(f"{NAME}: {error}", "raise memory or lower window") from None
                 group.pinned = len(self._pins)
                 self._slots = _native.SlotPlanner(sizes.slots - len(self._pins), sizes.window, True, sizes.threads)
             return self._pins.without(uses)
 
     def _place(self, group: Group, planner: _native.SlotPlanner, uses: Uses, sampled: _Sampled) -> None:
         start = time.monotonic()
-        with self._clock.stage("inspect", group.job.first):
-            try:
-                planner.plan(uses.nodes, uses.offsets, uses.seeds)
-            except ValueError as error:
-                raise BudgetError(f"{NAME}: {error}", "raise memory or lower window") from None
+        with self.clock.stage("inspect", group.job.first), _window_fits():
+            planner.plan(uses.nodes, uses.offsets, uses.seeds)
         planned_s = time.monotonic() - start
         group.misses = len(uses.nodes) - planner.hits
         group.hits, group.carried = group.uses - group.misses, planner.carried
-        dataset, disk = self._workload.dataset, self._runtime.disk
+        dataset, disk = self.sizes.workload.dataset, self.sizes.runtime.disk
         group.gap_bytes = gap_bytes(disk)
-        with self._clock.stage("inspect", group.job.first):
+        with self.clock.stage("inspect", group.job.first):
             group.prediction = predict(
                 disk,
                 uses=group.uses,
                 misses=group.misses,
-                row_bytes=row_bytes(self._workload),
+                row_bytes=self.sizes.row,
                 table_bytes=dataset.feature_bytes,
-                block_bytes=self._single_block,
+                block_bytes=max(self.block_bytes, 4096 if self.sizes.options.io_granularity == "4096" else 0),
                 sampled=planner.sampled_misses,
                 beside=sampled.reads.requests_by_size,
                 planned_s=planned_s,
@@ -317,27 +324,12 @@ class Preparer:
             )
         if group.prediction is not None:
             group.gap_bytes = group.prediction.table_pass.gap_bytes
-        if self._options.packing == "off":
+        if self.sizes.options.packing == "off":
             group.strategy = "single"
-        elif self._options.packing == "auto" and group.prediction is not None and not self._options.replay:
+        elif self.sizes.options.packing == "auto" and group.prediction is not None and not self.sizes.options.replay:
             # A replay always distributes, since every epoch reads the chunks again.
             cheaper = group.prediction.single < group.prediction.distribute
             group.strategy = "single" if cheaper else "distribute"
-
-    @property
-    def _single_block(self) -> int:
-        return max(self._block_bytes, 4096 if self._options.io_granularity == "4096" else 0)
-
-    def _writer(self, group: Group, path: Path) -> ChunkWriter:
-        misses = group.misses + group.pinned if group.strategy == "distribute" else 0
-        return ChunkWriter(
-            path,
-            RowTable.of(self._workload.dataset),
-            misses=misses,
-            memory_bytes=self._sizes.packing_bytes,
-            gap_bytes=group.gap_bytes,
-            stop=self._stop,
-        )
 
     def _lists(self, group: Group, planner: _native.SlotPlanner, writer: ChunkWriter, uses: Uses) -> None:
         """Append the address lists of all mini-batches and the ids of each chunk's rows."""
@@ -349,7 +341,7 @@ class Preparer:
             arrays: Mapping[str, npt.NDArray[Any]] = {"slots": slots, "to": to}
             writer.append(ids if packed else none, arrays if packed else {**arrays, "ids": ids})
 
-        with self._clock.stage("inspect", group.job.first):
+        with self.clock.stage("inspect", group.job.first):
             if packed and pins is None:
                 writer.append_planned(planner, group.job.count)
                 planner.clear()
@@ -392,19 +384,19 @@ class Preparer:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
+@contextmanager
+def _window_fits() -> Iterator[None]:
+    """Convert the slot planner's errors to BudgetError."""
+    try:
+        yield
+    except ValueError as error:
+        raise BudgetError(f"{NAME}: {error}", "raise memory or lower window") from None
+
+
 def difference(after: ReadStats, before: ReadStats) -> ReadStats:
     """Return the reads between two counts."""
-    sizes = {
-        size: count - before.requests_by_size.get(size, 0)
-        for size, count in after.requests_by_size.items()
-        if count > before.requests_by_size.get(size, 0)
-    }
+    names = ("requests", "bytes_read", "bytes_useful", "rows", "unique_rows", "seconds")
+    sizes = Counter(after.requests_by_size) - Counter(before.requests_by_size)
     return ReadStats(
-        after.requests - before.requests,
-        after.bytes_read - before.bytes_read,
-        after.bytes_useful - before.bytes_useful,
-        sizes,
-        after.rows - before.rows,
-        after.unique_rows - before.unique_rows,
-        after.seconds - before.seconds,
+        requests_by_size=dict(sizes), **{name: getattr(after, name) - getattr(before, name) for name in names}
     )

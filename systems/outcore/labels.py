@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from systems import _native
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.reader import Mode, ReadStats
-from workloads.direct_files import io_failed, padded
+from systems.engine.io.reader import Mode, ReadStats, arrived, range_queue
+from workloads.direct_files import padded
 
 Ids = npt.NDArray[np.int64]
 _ITEM = 8
@@ -38,12 +38,7 @@ class LabelReader:
         self._queue: _native.RangeQueue | None = self._open()
 
     def _open(self) -> _native.RangeQueue:
-        try:
-            return _native.RangeQueue(
-                str(self._path), depth=_IN_FLIGHT, request_bytes=padded(_RANGE) + 4096, mode=self._mode
-            )
-        except OSError as error:
-            raise io_failed(self._path, 0, error.errno or 0) from error
+        return range_queue(self._path, depth=_IN_FLIGHT, request_bytes=padded(_RANGE) + 4096, mode=self._mode)
 
     @staticmethod
     def memory_bytes() -> int:
@@ -68,12 +63,9 @@ class LabelReader:
         free = [aligned_empty(padded(_RANGE) + 4096) for _ in range(min(_IN_FLIGHT, len(starts)))]
         asked: deque[tuple[int, npt.NDArray[np.uint8], int, int]] = deque()
 
-        def land() -> None:
+        def take() -> None:
             ticket, memory, begin, end = asked.popleft()
-            problem, _ = queue.wait(ticket)
-            if problem is not None:
-                code, offset = problem
-                raise io_failed(self._path, offset, code)
+            arrived(queue, ticket, self._path)
             inside = at[begin:end] - first[begin]
             values[order[begin:end]] = memory[inside[:, None] + np.arange(_ITEM)].view(np.int64).reshape(-1)
             free.append(memory)
@@ -81,16 +73,14 @@ class LabelReader:
         try:
             for begin, end in zip(starts.tolist(), ends.tolist(), strict=True):
                 if not free:
-                    land()
+                    take()
                 memory, offset = free.pop(), int(first[begin])
                 need = int(at[end - 1]) + _ITEM - offset
                 asked.append((queue.submit(offset, need, memory), memory, begin, end))
                 nbytes = -(-need // block) * block
-                stats.requests += 1
-                stats.bytes_read += nbytes
-                stats.requests_by_size[nbytes] = stats.requests_by_size.get(nbytes, 0) + 1
+                stats.count(nbytes)
             while asked:
-                land()
+                take()
         except BaseException:
             # Reads in flight write into buffers that are about to be freed.
             self.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from systems.interface import Options, size
 
@@ -60,9 +60,3 @@ class OutcoreOptions(Options):
         "that the device streams in the time of one random read",
     )
     copy_threads: int = Field(1, ge=1, le=64, description="threads that copy rows to their slots")
-
-    @field_validator("external_sampling", "packing", mode="before")
-    @classmethod
-    def _words_that_look_like_flags(cls, value: object) -> object:
-        """Turn a boolean back into `on` or `off`: YAML reads `-o packing=off` as a boolean."""
-        return ("on" if value else "off") if isinstance(value, bool) else value

@@ -89,8 +89,9 @@ def choose(uses: Uses, slots: int, window: int) -> Pins:
     Raises:
         ValueError: the rows of `window` mini-batches do not fit the slots.
     """
-    ids, counts = _counted(uses.nodes)
-    order = np.argsort(-counts, kind="stable")
+    ids, counts = np.unique(uses.nodes, return_counts=True)
+    order = np.argsort(-counts.astype(np.int32), kind="stable")
+    del counts
     under_way = uses.offsets[window:] - uses.offsets[:-window] if window < len(uses.offsets) else uses.offsets[-1:]
     spare = max(0, slots - int(under_way.max()))
     best, fewest = Pins(ids[:0], np.empty(0, dtype=np.int32)), None
@@ -106,10 +107,3 @@ def choose(uses: Uses, slots: int, window: int) -> Pins:
         if fewest is None or misses < fewest:
             best, fewest = pins, misses
     return best
-
-
-def _counted(nodes: Nodes) -> tuple[Nodes, npt.NDArray[np.int32]]:
-    """Return each node id once, ascending, and its number of uses."""
-    ordered = np.sort(nodes)
-    firsts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(ordered) else np.empty(0, int)
-    return ordered[firsts], np.diff(np.append(firsts, len(ordered))).astype(np.int32)

@@ -6,30 +6,28 @@ sizes grow with mini-batches and the budget: nothing is held for each node or ed
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from systems import _native
 from systems.engine.io.reader import RowReader
-from systems.engine.io.topology import indptr_item, row_bytes
+from systems.engine.io.topology import device_bytes, indptr_item
+from systems.engine.loading.sized import Sizes
 from systems.engine.store.batch_store import BatchWriter
 from systems.engine.store.packed_layout import slot_rows
-from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
+from systems.interface import PlanItem, System
 from systems.outcore.cost import predict
 from systems.outcore.distribute import good_bytes, least_bytes
 from systems.outcore.options import OutcoreOptions
 from systems.outcore.sampling import ExternalSampler, in_flight
 from workloads.accelerator import NO_ROWS
+from workloads.direct_files import PAGE
 from workloads.errors import BudgetError
-from workloads.sampling.bounds import Bounds, batch_bounds, largest_batch
+from workloads.sampling.bounds import largest_batch
 from workloads.units import format_bytes, parse_bytes
-from workloads.workload import Workload
 
 NAME = "outcore"
 FIX = "raise memory, or lower batch size, fan-out, group or window"
 LISTS_AHEAD = 3  # address lists of mini-batches that are read ahead
-_PAGE = 4096
 BOUNCE = 512 << 10  # bytes of each of the two buffers through which rows are copied to a device
 _SLACK = 1.05  # the bounds may come from fewer epochs than the run has
 _THREADS = 2 << 20  # stacks, the allocator's leftovers
@@ -45,8 +43,7 @@ _GOOD_PACKING = 64 << 20
 _PACKING_SHARE = 15  # a fifteenth of the host budget each for table regions in flight and for write buffers
 
 
-@dataclass(frozen=True)
-class OutcoreSizes:
+class OutcoreSizes(Sizes):
     """Sizes of a run's groups and buffers.
 
     Attributes:
@@ -64,64 +61,39 @@ class OutcoreSizes:
         graph_nodes: destination nodes drawn at a time.
         threads: threads that sample.
         room_bytes: bytes in which sampled mini-batches are laid out to be written together.
-        plan: all buffers.
-    """
-
-    external: bool
-    group: int
-    group_uses: int
-    window: int
-    slots: int
-    device_slots: int
-    piece_bytes: int
-    pieces: int
-    packing_bytes: int
-    graph_piece_bytes: int
-    graph_pieces: int
-    graph_nodes: int
-    threads: int
-    room_bytes: int
-    bounds: Bounds
-    plan: Plan
-
-
-def plan_sizes(workload: Workload, runtime: Runtime, budget: MemoryBudget, options: OutcoreOptions) -> OutcoreSizes:
-    """Size every buffer.
 
     Raises:
         BudgetError: a buffer does not fit; names it.
     """
-    planner = _Planner(workload, runtime, budget, options)
-    while True:
-        try:
-            return planner.sizes()
-        except BudgetError:
-            if options.samplers or planner.threads == 1:
-                raise
-            planner.threads //= 2
 
+    options: OutcoreOptions
 
-class _Planner:
-    def __init__(self, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: OutcoreOptions) -> None:
-        self.workload, self.runtime, self.budget, self.options = workload, runtime, budget, options
-        self.bounds = batch_bounds(workload)
-        self.row = row_bytes(workload)
+    def __init__(self, system: System) -> None:
+        super().__init__(system)
+        workload, runtime, options = self.workload, self.runtime, self.options
         self.sizes_of_batches = largest_batch(workload).nodes_by_batch.reshape(-1)
-        self.sampling_only = runtime.stages == "sample"
         can = ExternalSampler.can_sample(workload)
         self.external = options.external_sampling == "on" or (options.external_sampling == "auto" and can)
-        host = budget.host
+        host = self.budget.host
         small = host is not None and host < 256 << 20
-        self.graph_piece = next(size for least, size in _GRAPH_PIECES if host is None or host >= least)
-        self.graph_pieces = ExternalSampler.pieces(self.graph_piece, runtime.disk)
+        self.graph_piece_bytes = next(size for least, size in _GRAPH_PIECES if host is None or host >= least)
+        self.graph_pieces = ExternalSampler.pieces(self.graph_piece_bytes, runtime.disk)
         self.graph_nodes = 2048 if small else 8192
         self.threads = options.samplers or self._threads()
         unit = slot_rows(self.row) * self.row
         ahead = min(options.read_ahead_bytes, in_flight(runtime.disk))
         ahead = ahead if host is None else max(4 * unit, min(ahead, host // 16))
-        self.piece = max(unit, min(options.request_bytes, ahead // 4) // unit * unit)
-        self.pieces = max(2, ahead // self.piece)
+        self.piece_bytes = max(unit, min(options.request_bytes, ahead // 4) // unit * unit)
+        self.pieces = max(2, ahead // self.piece_bytes)
         self.device_slots = self._device_slots()
+        while True:
+            try:
+                self._fit()
+                return
+            except BudgetError:
+                if options.samplers or self.threads == 1:
+                    raise
+                self.threads //= 2
 
     def _threads(self) -> int:
         """Return one thread a core, as far as an eighth of the budget holds their working memory."""
@@ -131,18 +103,20 @@ class _Planner:
         working = ExternalSampler.relabel_bytes(bounds) if self.external else bounds.scratch_bytes
         return 1 if host < _FEW_THREADS else max(1, min(cores, host // 8 // (working + 2 * bounds.sampled_bytes)))
 
-    def sizes(self) -> OutcoreSizes:
+    def _fit(self) -> None:
+        """Size what depends on the number of threads."""
         held = self._held()
-        window, least = self._window(held)
-        group = self._group(held, least)
-        packing = self._packing_bytes(held, least, group)
-        preparing, slots = self._preparing(group, packing), 0
+        self.window, least = self._window(held)
+        self.group = group = self._group(held, least)
+        self.group_uses = self.uses(group)
+        self.packing_bytes = self._packing_bytes(held, least, group)
+        preparing, slots = self._preparing(group, self.packing_bytes), 0
         items = [*held, PlanItem("preparing a group", preparing)]
         if self.options.replay and not self.sampling_only:
             # Slots take over preparation's memory once all is prepared; the slot planner's memory is held beside both.
-            slots, left = self._slots(held, least), self._left(held)
+            slots, left = self._slots(held, least), self.left(held)
             if left is not None and preparing > (slots - self.device_slots) * self.row:
-                slots = max(least, self.device_slots + 1, min(slots, (left - preparing - _PAGE) // self._slot_bytes()))
+                slots = max(least, self.device_slots + 1, min(slots, (left - preparing - PAGE) // self._slot_bytes()))
             more = preparing - (slots - self.device_slots) * self.row
             items[-1] = PlanItem("preparing, beyond the slots", max(0, more))
         if not self.sampling_only:
@@ -151,33 +125,15 @@ class _Planner:
             items.append(PlanItem("what slots hold", slots * self._slot_bytes()))
             if self.device_slots:
                 items.append(PlanItem("slots on the device", self.device_slots * self.row, "device"))
-            graph = self.bounds.sampled_bytes + 16 * self.bounds.max_nodes + 4 * _PAGE
+            graph = self.bounds.sampled_bytes + 16 * self.bounds.max_nodes + 4 * PAGE
             # Replay keeps all groups; else one trains, the next is packed, and the one after it is sampled.
             packed = -(-self.bounds.num_batches // group) if self.options.replay else 2
             sampled = packed + (self.options.look_ahead and not self.options.replay)
-            disk = packed * self.uses(group) * self.row + sampled * group * graph
+            disk = packed * self.group_uses * self.row + sampled * group * graph
             items.append(PlanItem("chunks and graphs of the groups under way", disk, "disk"))
-        plan = Plan(tuple(items)).require(NAME, self.budget, FIX)
+        self.slots, self.plan = slots, self.require(items, FIX)
         hops = len(self.workload.sampler.fanout)
-        room = (self.threads + 1) * BatchWriter.bound_bytes(self.bounds.sampled_bytes, hops)
-        return OutcoreSizes(
-            self.external,
-            group,
-            self.uses(group),
-            window,
-            slots,
-            self.device_slots,
-            self.piece,
-            self.pieces,
-            packing,
-            self.graph_piece,
-            self.graph_pieces,
-            self.graph_nodes,
-            self.threads,
-            room,
-            self.bounds,
-            plan,
-        )
+        self.room_bytes = (self.threads + 1) * BatchWriter.bound_bytes(self.bounds.sampled_bytes, hops)
 
     def uses(self, count: int) -> int:
         """Return the most rows that `count` successive mini-batches use; far fewer than `count` times the largest."""
@@ -200,11 +156,8 @@ class _Planner:
             if options.device_slots != "auto":
                 raise BudgetError(f"{NAME}: no room for device_slots of {options.device_slots}", NO_ROWS)
             return 0
-        limits = [limit for limit in (self.budget.device, accelerator.memory_bytes) if limit is not None]
-        limit = min(limits) if limits else 0
-        if accelerator.kind == "cuda" and self.budget.device is None:
-            limit -= limit // 4  # the model, its gradients and activations are on the device too
-        wanted = fitting = limit // _PAGE * _PAGE // self.row
+        limit = device_bytes(self.runtime, self.budget)
+        wanted = fitting = limit // PAGE * PAGE // self.row
         if self.budget.host is not None:
             wanted = min(wanted, self.budget.host // 8 // self._slot_bytes())  # the planner's host memory
         if options.device_slots != "auto":
@@ -216,20 +169,22 @@ class _Planner:
                 )
         if options.slots != "auto":
             wanted = min(wanted, parse_bytes(options.slots, "slots") // self.row - 1)
-        return max(0, min(wanted, self.workload.dataset.num_nodes - 1))
+        return max(0, min(wanted, self.num_nodes - 1))
 
     def _held(self) -> list[PlanItem]:
         """List training's memory beside the slots, and the memory that preparation holds in every phase."""
         bounds, options = self.bounds, self.options
-        under_way = options.queue + options.window + 2
+        under_way = options.queue + options.window + 4
+        share = self.uses(under_way) / (under_way * bounds.max_nodes)
+        read_back = max(2, int(share * under_way + 1)) * bounds.sampled_bytes
         items = [
-            PlanItem("mini-batches read back", self._read_back(under_way + 2)),
+            PlanItem("mini-batches read back", read_back),
             PlanItem("threads", _THREADS),
             PlanItem("seed nodes", bounds.seed_bytes),
         ]
         if not self.sampling_only:
             items += [
-                PlanItem("packed rows in flight", self.piece * self.pieces),
+                PlanItem("packed rows in flight", self.piece_bytes * self.pieces),
                 PlanItem("address lists", 12 * (LISTS_AHEAD + 4) * bounds.max_nodes),
             ]
             if options.packing != "on":
@@ -244,29 +199,20 @@ class _Planner:
                 items.append(PlanItem("staging", 2 * max(BOUNCE, self.row)))
         if self.external:
             fixed = ExternalSampler.fixed_bytes(
-                self.graph_piece, self.graph_pieces, self.graph_nodes, max(self.workload.sampler.fanout)
+                self.graph_piece_bytes, self.graph_pieces, self.graph_nodes, max(self.workload.sampler.fanout)
             )
             relabelling = self.threads * ExternalSampler.relabel_bytes(bounds)
             items.append(PlanItem("passes over the graph", fixed + relabelling))
         else:
             items.append(indptr_item(self.workload))
-        Plan(tuple(items)).require(NAME, self.budget, FIX)
+        self.require(items, FIX)
         return items
-
-    def _read_back(self, count: int) -> int:
-        share = self.uses(count) / (count * self.bounds.max_nodes)
-        return max(2, int(share * count + 1)) * self.bounds.sampled_bytes
-
-    def _left(self, items: list[PlanItem]) -> int | None:
-        if self.budget.host is None:
-            return None
-        return self.budget.host - sum(item.bytes for item in items if item.tier == "host")
 
     def _window(self, held: list[PlanItem]) -> tuple[int, int]:
         """Return the mini-batches whose rows are in memory together, fewer in little memory, and the slots for them."""
         if self.sampling_only:
             return self.options.window, 0
-        left, nodes = self._left(held), self.workload.dataset.num_nodes
+        left, nodes = self.left(held), self.num_nodes
         window = self.options.window
         while True:
             least = min(nodes, self.uses(window))
@@ -274,18 +220,15 @@ class _Planner:
             if left is None or need <= left:
                 return window, least
             if window == 1:
-                raise BudgetError(
-                    f"{NAME}: rows of the largest mini-batch and its preparation need {format_bytes(need)}, "
-                    f"{format_bytes(max(0, left))} is left of the {format_bytes(self.budget.host or 0)} host budget",
-                    FIX,
-                )
+                rows = PlanItem("rows of the largest mini-batch and its preparation", need)
+                self.require([*held, rows], FIX)
             window -= 1
 
     def _group(self, held: list[PlanItem], least: int) -> int:
         """Return the mini-batches of a group: as many as leave `least` slots, the whole epoch where it fits."""
         batches = min(self.bounds.num_batches, _MOST_GROUP)
         wanted = min(self.options.group or batches, batches)
-        left = self._left(held)
+        left = self.left(held)
         if left is None or wanted == 1:
             return wanted
         # Saving a pass over the table is worth far more than the slots that a larger group's preparation takes.
@@ -309,7 +252,7 @@ class _Planner:
         if self._will_distribute(group):
             good = good_bytes(self.row, group, host // _PACKING_SHARE) + self._miss_bytes(group)
         slots = least if self.options.slots == "auto" else parse_bytes(self.options.slots, "slots") // self.row
-        spare = (self._left(held) or 0) - self._slots_bytes(max(least, slots)) - _PACKING_THREADS - 2 * _PAGE
+        spare = (self.left(held) or 0) - self._slots_bytes(max(least, slots)) - _PACKING_THREADS - 2 * PAGE
         spare -= self._ahead(group)
         return max(floor, min(good, spare), max(self._phases(group)) - _PACKING_THREADS - self._ahead(group))
 
@@ -354,7 +297,7 @@ class _Planner:
             return sampling, 0
         planning = _native.SlotPlanner.bytes(slots=0, batches=group, accesses=uses, threads=self.threads)
         if self.options.replay:  # uses without pinned rows; each row's id and count
-            planning += 4 * uses + 16 * min(uses, self.workload.dataset.num_nodes)
+            planning += 4 * uses + 16 * min(uses, self.num_nodes)
         # While address lists are made, the ids of the misses are held, but each use's next use is freed.
         lists = max(40 * bounds.max_nodes, self._miss_bytes(group) - 4 * uses)
         return sampling + nodes, planning + nodes + lists + ahead
@@ -376,10 +319,10 @@ class _Planner:
         return max(1, slots - self.device_slots) * self.row + max(slots, self.device_slots + 1) * self._slot_bytes()
 
     def _slots(self, items: list[PlanItem], least: int) -> int:
-        nodes, left, each = self.workload.dataset.num_nodes, self._left(items), self.row + self._slot_bytes()
+        nodes, left, each = self.num_nodes, self.left(items), self.row + self._slot_bytes()
         least = max(least, self.device_slots + 1)
         if left is not None:
-            left += self.device_slots * self.row - _PAGE  # the device's slots take no host memory
+            left += self.device_slots * self.row - PAGE  # the device's slots take no host memory
         wanted = least + nodes // _UNBOUNDED_SHARE if left is None else left // each
         if self.options.slots != "auto":
             wanted = parse_bytes(self.options.slots, "slots") // self.row
@@ -390,6 +333,6 @@ class _Planner:
                     "change slots, or raise memory",
                 )
         if wanted < least:
-            Plan((*items, PlanItem("slots for rows", self._slots_bytes(least)))).require(NAME, self.budget, FIX)
+            self.require([*items, PlanItem("slots for rows", self._slots_bytes(least))], FIX)
             wanted = least  # fits within the page that was left for rounding up
         return max(1, min(wanted, max(least, nodes)))

@@ -23,7 +23,7 @@ from systems.engine.store.batch_store import BatchWriter
 from systems.interface import DiskProfile
 from systems.outcore.labels import LabelReader
 from workloads.direct_files import PAGE, io_failed
-from workloads.errors import DataIOError, DatasetError, InputError
+from workloads.errors import DatasetError, InputError
 from workloads.sampling.bounds import Bounds
 from workloads.sampling.listing import find
 from workloads.workload import Workload
@@ -195,14 +195,14 @@ class ExternalSampler:
                     raise io_failed(self._files["indices" if in_indices else "indptr"], offset, code)
                 for group in self._begun:
                     group.hops += 1
-        except (ValueError, IndexError) as error:
+        except Exception as error:
             self._forget()
-            self._raise(error)
-        except RuntimeError as error:
-            self._forget()
-            raise InterruptedError(str(error)) from None
-        except DataIOError:
-            self._forget()
+            if isinstance(error, IndexError):
+                raise DatasetError(str(error), "check the dataset with `outcore data verify`") from None
+            if isinstance(error, ValueError):
+                raise InputError(str(error), "mend the seed nodes, batch size or fan-out") from None
+            if isinstance(error, RuntimeError):
+                raise InterruptedError(str(error)) from None
             raise
         self._native.finish()
         begun = self._begun.popleft()
@@ -222,12 +222,6 @@ class ExternalSampler:
     def _forget(self) -> None:
         self._native.forget()
         self._begun.clear()
-
-    @staticmethod
-    def _raise(error: Exception) -> None:
-        if isinstance(error, IndexError):
-            raise DatasetError(str(error), "check the dataset with `outcore data verify`") from None
-        raise InputError(str(error), "mend the seed nodes, batch size or fan-out") from None
 
     def write(self, to: BatchWriter, room_bytes: int, nodes: Nodes | None) -> tuple[Ids, Nodes | None]:
         """Write all mini-batches of the last `sample` to a file, several at a time.

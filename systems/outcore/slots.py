@@ -6,6 +6,7 @@ The planner assigns slots without regard to where they lie, so device memory ser
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -26,71 +27,64 @@ Ints = npt.NDArray[np.int32]
 Ids = npt.NDArray[np.int64]
 
 
+@dataclass(eq=False)
 class Slots:
     """Table of slots for feature rows.
 
-    Args:
-        count: number of slots.
-        device: number of slots in device memory, the first ones.
-        threads: threads that copy rows on the host.
-
     Attributes:
+        count: number of slots.
+        first: number of slots in device memory, the first ones; the first slot in host memory.
+        threads: threads that copy rows on the host.
         table: table that training reads; row `r` is slot `r`.
     """
 
-    table: Table
+    accelerator: Accelerator
+    count: int
+    first: int
+    dim: int
+    dtype: torch.dtype
+    threads: int
+    clock: StageClock
 
-    def __init__(
-        self,
-        accelerator: Accelerator,
-        count: int,
-        device: int,
-        dim: int,
-        dtype: torch.dtype,
-        threads: int,
-        clock: StageClock,
-    ) -> None:
-        self._accelerator, self._threads, self._clock = accelerator, threads, clock
+    def __post_init__(self) -> None:
+        accelerator, dim, dtype = self.accelerator, self.dim, self.dtype
         self._row = dim * dtype.itemsize
-        self._first = device  # first slot in host memory
         self._device: torch.Tensor | None = None
         self._bounce: deque[torch.Tensor] = deque()
         self._under_way: deque[Event | None] = deque([None, None])
+        self.table: Table
         if accelerator.kind == "cpu":
-            self._host = self.table = accelerator.allocate(count, dim, dtype)
+            self._host = self.table = accelerator.allocate(self.count, dim, dtype)
             return
 
         def on_host(rows: int) -> torch.Tensor:
             flat = accelerator.host_buffer(-(-rows * self._row // 4096) * 4096)
             return flat[: rows * self._row].view(dtype).view(rows, dim)
 
-        self._host = on_host(count - device)
-        self._device = accelerator.allocate(device, dim, dtype)
+        self._host = on_host(self.count - self.first)
+        self._device = accelerator.allocate(self.first, dim, dtype)
         self.table = SplitTable(self._device, self._host)
-        if device:
+        if self.first:
             self._bounce.extend(on_host(max(1, BOUNCE // self._row)) for _ in range(2))
 
     def put(self, rows: Rows, to: Ints, batch: int) -> None:
         """Copy `rows` (uint8 [n, row_bytes]) to slots `to`; the caller may overwrite `rows` afterwards."""
         if not self._bounce:
-            self._to_host(rows, np.arange(len(to), dtype=np.int32), to)
+            if len(to):
+                copy_rows(rows, np.arange(len(to), dtype=np.int32), as_rows(self._host), to, self.threads)
             return
         host, done = as_rows(self._host), 0
         while done < len(to):
-            done, staged = _native.split_rows(rows, to, done, self._first, host, as_rows(self._next()))
+            done, staged = _native.split_rows(rows, to, done, self.first, host, as_rows(self._next()))
             if len(staged):
                 self._send(staged, batch)
-
-    def _to_host(self, rows: Rows, which: Ints, at: Ints) -> None:
-        if len(which):
-            copy_rows(rows, which, as_rows(self._host), at, self._threads)
 
     def read(self, reader: RowReader, ids: Ids, to: Ints, batch: int) -> ReadStats:
         """Read row `ids[i]` of the feature table into slot `to[i]`."""
         if not self._bounce:
             return reader.read(ids, self._host, to.astype(np.int64))
-        stats, there = ReadStats(), to < self._first
-        which, at = _chosen(~there, to - self._first)
+        stats, there = ReadStats(), to < self.first
+        which, at = _chosen(~there, to - self.first)
         if len(which):
             stats.add(reader.read(ids[which], self._host, at.astype(np.int64)))
         which, at = _chosen(there, to)
@@ -112,7 +106,7 @@ class Slots:
         """Copy the bounce buffer's rows to device slots `at` and switch to the other buffer."""
         assert self._device is not None
         rows = torch.from_numpy(at)
-        self._under_way[0] = self._accelerator.copy(self._device, self._bounce[0][: len(at)], rows, batch=batch)
+        self._under_way[0] = self.accelerator.copy(self._device, self._bounce[0][: len(at)], rows, batch=batch)
         self._bounce.rotate()
         self._under_way.rotate()
 
@@ -120,7 +114,7 @@ class Slots:
         """Wait until all copies to the device are complete."""
         if all(event is None for event in self._under_way):
             return
-        with self._clock.stage("transfer", batch):
+        with self.clock.stage("transfer", batch):
             for turn, event in enumerate(self._under_way):
                 if event is not None:
                     event.wait()
@@ -128,13 +122,13 @@ class Slots:
 
     def on_device(self, addresses: Addresses) -> int:
         """Count the mini-batch's hits that lie in device memory."""
-        if not self._first:
+        if not self.first:
             return 0
-        return int(np.count_nonzero(addresses.slots < self._first) - np.count_nonzero(addresses.to < self._first))
+        return int(np.count_nonzero(addresses.slots < self.first) - np.count_nonzero(addresses.to < self.first))
 
     def close(self) -> None:
         """Free the table; host memory that a device reads is freed with its last reference."""
-        self._accelerator.free(self._host if self._device is None else self._device)
+        self.accelerator.free(self._host if self._device is None else self._device)
         self._bounce.clear()
 
 

@@ -9,34 +9,34 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
 from systems import _native
 from systems.engine.io.reader import RowReader
+from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles, row_bytes
-from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, System, SystemInfo, Trace
+from systems.engine.loading.sized import SizedSystem
+from systems.interface import Batch, Counters, Facts, Forecast, Options, SystemInfo, Trace
 from systems.outcore.forecast import forecast
 from systems.outcore.group import Group, Job, Preparer
 from systems.outcore.options import OutcoreOptions
-from systems.outcore.planner import NAME, OutcoreSizes, plan_sizes
-from systems.outcore.tally import OutcoreTally
+from systems.outcore.planner import NAME, OutcoreSizes
 from systems.outcore.trainer import GroupLoader
 from workloads.sampling.make import make_seed_plan
 
 _NICENESS = 10
 
 
-class Outcore(System):
+class Outcore(SizedSystem):
     """Outcore on the processor, where training reads the slots in host memory, and on devices with their own memory."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name=NAME,
-        paper="–",
         summary="epochs sampled and extracted by sequential passes, rows kept by Belady's rule, the next one ahead",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=OutcoreOptions,
         reads_by_device=True,
     )
@@ -48,7 +48,7 @@ class Outcore(System):
     _pool: ThreadPoolExecutor | None = None
     _next: tuple[Job, Future[Group]] | None = None
     _follows: Job | None = None
-    _tally: OutcoreTally | None = None
+    _tally: Tally | None = None
     _singles: RowReader | None = None
     _last: Group | None = None  # the group prepared last
     _kept: tuple[Group, ...] = ()
@@ -61,11 +61,7 @@ class Outcore(System):
 
     @cached_property
     def _sizes(self) -> OutcoreSizes:
-        return plan_sizes(self.workload, self.runtime, self.budget, self.options)
-
-    def plan(self) -> Plan:
-        """Return all buffers; see `planner.py`."""
-        return self._sizes.plan
+        return OutcoreSizes(self)
 
     def prepare(self) -> None:
         """Open the files and allocate the slots; mini-batches are prepared within the epochs."""
@@ -86,10 +82,7 @@ class Outcore(System):
             )
         self._ready = True
         if not options.replay:  # a replay's slots take over preparation's memory
-            self._trainer = self._make_trainer()
-
-    def _make_trainer(self) -> GroupLoader:
-        return GroupLoader(self.workload, self.runtime, self.options, self._sizes, self.clock, self._singles)
+            self._trainer = GroupLoader(self._sizes, self.clock, self._singles)
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k` in the seed plan's order; later groups are prepared meanwhile."""
@@ -101,32 +94,28 @@ class Outcore(System):
         size = self._sizes.group
         return [Job(k, i, min(size, self._num_batches - i)) for i in range(0, self._num_batches, size)]
 
-    def _following(self, job: Job) -> Job:
-        """Return the group after `job`: after an epoch's last one, the next epoch's first."""
-        later = [one for one in self._jobs(job.epoch) if one.first > job.first]
-        return later[0] if later else self._jobs(job.epoch + 1)[0]
+    def _later(self, job: Job) -> Iterator[Job]:
+        """Yield the groups after `job`, over the ends of epochs; a replay samples epoch 0 only."""
+        jobs, epoch = [one for one in self._jobs(job.epoch) if one.first > job.first], job.epoch
+        yield from jobs
+        while not self.options.replay:
+            epoch += 1
+            yield from self._jobs(epoch)
 
     def _run(self, k: int) -> Iterator[Batch]:
         self._files.check()
-        dataset = self.workload.dataset
-        self._tally = tally = OutcoreTally(
-            row_bytes=row_bytes(self.workload),
-            index_bytes=dataset.topology_bytes // max(1, dataset.num_edges),
-            depth=self.options.io_depth if self.options.packing == "off" else self._sizes.pieces,
-        )
-        whole = False
+        self._tally = tally = Tally()
         try:
             if self.options.replay:
                 yield from self._replay(k, tally)
             else:
                 assert self._trainer is not None
                 yield from self._fresh(k, self._trainer, tally)
-            whole = True
-        finally:
-            if not whole:
-                self._leave()
+        except BaseException:
+            self._leave()
+            raise
 
-    def _fresh(self, k: int, trainer: GroupLoader, tally: OutcoreTally) -> Iterator[Batch]:
+    def _fresh(self, k: int, trainer: GroupLoader, tally: Tally) -> Iterator[Batch]:
         jobs = self._jobs(k)
         if self._follows != jobs[0]:
             self._leave()
@@ -136,36 +125,37 @@ class Outcore(System):
                 self._ask(job)
             group = self._prepared()
             if number or not ready:  # else the epoch before counted it
-                tally.prepared(group)
+                _count(group, tally)
             if self.options.look_ahead:
-                self._ask(self._following(job))
+                self._ask(next(self._later(job)))
             yield from self._train(group, trainer, tally)
             if self._preparer is not None:
                 self._preparer.release(group)
         if self._next is not None:
             # Preparation that began in this epoch counts for it.
             with self.clock.stage("wait"):
-                tally.prepared(self._next[1].result())
+                _count(self._next[1].result(), tally)
         self._follows = self._jobs(k + 1)[0]
 
-    def _replay(self, k: int, tally: OutcoreTally) -> Iterator[Batch]:
+    def _replay(self, k: int, tally: Tally) -> Iterator[Batch]:
         """Yield the mini-batches of epoch 0's groups; a plan from empty slots makes their chunks serve every epoch."""
         groups: list[Group] = list(self._kept)
         for job in self._jobs(0)[len(groups) :]:
             self._ask(job)
             groups.append(self._prepared())
-            tally.prepared(groups[-1])
+            _count(groups[-1], tally)
             self._kept = tuple(groups)
         if self._trainer is None:
             assert self._preparer is not None
             self._preparer.rest()
-            self._trainer = self._make_trainer()
+            self._trainer = GroupLoader(self._sizes, self.clock, self._singles)
         self._trainer.restart()
         for group in groups:
             for batch in self._train(group, self._trainer, tally):
-                yield _renamed(batch, k)
+                batch.sampled = replace(batch.sampled, epoch=k)
+                yield batch
 
-    def _train(self, group: Group, trainer: GroupLoader, tally: OutcoreTally) -> Iterator[Batch]:
+    def _train(self, group: Group, trainer: GroupLoader, tally: Tally) -> Iterator[Batch]:
         start = time.monotonic()
         yield from trainer.run(group, tally)
         group.seconds["train"] = time.monotonic() - start
@@ -173,30 +163,19 @@ class Outcore(System):
     def _ask(self, job: Job) -> None:
         """Submit a group to the preparation thread, which has low priority."""
         if self._preparer is None:
-            self._preparer = Preparer(self.workload, self.runtime, self.options, self._sizes, self.clock, self._block)
+            self._preparer = Preparer(self._sizes, self.clock, self._block)
             self._pool = ThreadPoolExecutor(1, f"{NAME}-prepare", initializer=_behind)
         assert self._pool is not None
         upcoming, then = None, list[Job]()
         if self.options.look_ahead and not self.options.replay:
-            upcoming = self._following(job)
+            upcoming = next(self._later(job))
             then = self._after(upcoming)
         self._next = (job, self._pool.submit(self._preparer.prepare, job, self._after(job), upcoming, then))
 
     def _after(self, job: Job) -> list[Job]:
         """Return the jobs that share passes over the graph with `job`: as many as there are hops before the last."""
-        if not self.options.shared_passes:
-            return []
-        found: list[Job] = []
-        epoch, jobs = job.epoch, [one for one in self._jobs(job.epoch) if one.first > job.first]
-        while len(found) < len(self.workload.sampler.fanout) - 1:
-            if jobs:
-                found.append(jobs.pop(0))
-            elif self.options.replay:  # only epoch 0 is sampled
-                break
-            else:
-                epoch += 1
-                jobs = self._jobs(epoch)
-        return found
+        hops = len(self.workload.sampler.fanout) if self.options.shared_passes else 1
+        return list(islice(self._later(job), hops - 1))
 
     def _prepared(self) -> Group:
         assert self._next is not None
@@ -223,17 +202,28 @@ class Outcore(System):
         if preparer is not None:
             preparer.close()
         self._kept = ()
-        trainer = self._trainer
-        if trainer is not None and self.options.replay:
+        if self.options.replay:
             # Preparing anew needs the slots' memory.
-            self._trainer = None
-            trainer.close()
-        elif trainer is not None:
-            trainer.restart()
+            self._close("_trainer")
+        elif self._trainer is not None:
+            self._trainer.restart()
 
     def counters(self) -> Counters:
         """Return the last epoch's hits, misses and reads, with the reads that prepared later groups meanwhile."""
-        return Counters() if self._tally is None else self._tally.counters()
+        tally, dataset = self._tally, self.workload.dataset
+        if tally is None:
+            return Counters()
+        rows, misses, on_device, groups = (tally[name] for name in ("rows", "misses", "on_device", "groups"))
+        index_bytes = dataset.topology_bytes // max(1, dataset.num_edges)
+        return tally.counters(
+            self.options.io_depth if self.options.packing == "off" else self._sizes.pieces,
+            rows=rows,
+            hits={"device": on_device, "host": rows - misses - on_device},
+            misses=misses,  # distributed rows and rows read one by one
+            bytes_useful=misses * row_bytes(self.workload) + tally["edges"] * index_bytes,
+            bytes_written=tally["written"],
+            observed=tally.observed("groups", *(self._last.observed() if groups and self._last is not None else ())),
+        )
 
     def files(self) -> list[Path]:
         """Return no files: groups are prepared within the epochs and written around the page cache."""
@@ -247,7 +237,7 @@ class Outcore(System):
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast Belady's misses over an epoch and the passes over graph and features, by the cost model."""
-        return forecast(trace, self.runtime.disk, self._sizes, shared_passes=self.options.shared_passes)
+        return forecast(trace, self._sizes)
 
     def notes(self) -> dict[str, str]:
         """Return the read mode, the chosen sizes and strategies, and the predicted and measured seconds."""
@@ -279,22 +269,19 @@ class Outcore(System):
     def close(self) -> None:
         """End the threads, close the files, free the slots and remove the prepared groups."""
         self._leave()
-        trainer, self._trainer = self._trainer, None
-        if trainer is not None:
-            trainer.close()
-        singles, self._singles = self._singles, None
-        if singles is not None:
-            singles.close()
+        self._close("_trainer", "_singles")
+
+
+def _count(group: Group, tally: Tally) -> None:
+    """Count the reads and writes of a group that was prepared in this epoch."""
+    written = group.pack.bytes_written + group.graph_written
+    if group.chunks is not None:
+        written += int(group.chunks.lists[:, 1].sum())
+    tally.add(group.reads, groups=1, written=written, **group.observed())
+    tally.add(group.pack.reads)
 
 
 def _behind() -> None:
     """Lower the thread's priority, so that preparation yields to training; threads that it starts inherit this."""
     with suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-
-
-def _renamed(batch: Batch, epoch: int) -> Batch:
-    from dataclasses import replace
-
-    batch.sampled = replace(batch.sampled, epoch=epoch)
-    return batch

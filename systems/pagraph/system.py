@@ -37,8 +37,6 @@ class PaGraph(CachedSystem):
         name="pagraph",
         paper="pagraph",
         summary="static out-degree cache in device memory, misses copied from host memory while training goes on",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=PaGraphOptions,
         data_parallel=True,
     )

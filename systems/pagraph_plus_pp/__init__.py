@@ -19,7 +19,6 @@ class PaGraphPP(FirstLayerSystem, PaGraph):
         name="pagraph+pp",
         paper="pagraph",
         summary="pagraph with the first layer aggregated beforehand over all neighbours",
-        devices=("cpu", "cuda", "emulated"),
         faithful=False,
         options=PaGraphOptions,
         artefact_share=1.0,

@@ -6,7 +6,6 @@ many more gathering threads than cores, so that their page faults keep the disk 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -17,13 +16,13 @@ from pydantic import Field
 from systems.engine.io.gather import gather, order_bytes
 from systems.engine.io.memory import madvise
 from systems.engine.io.topology import DatasetFiles, indptr_item, map_item, mapped_sampler, sampling_items
-from systems.engine.loading.gather_loader import BETWEEN, GatherLoader, Tables, fill_by, plan_tables
+from systems.engine.loading.gather_loader import BETWEEN, GatherSystem, Tables, plan_tables
+from systems.engine.loading.sized import SamplingOptions
 from systems.forecast import PAGE
-from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, SystemInfo, Trace, auto
+from systems.interface import Counters, Facts, Forecast, Plan, PlanItem, SystemInfo, Trace, auto
 from systems.pyg_plus.faults import FaultMeter
 from workloads.errors import BudgetError
 from workloads.sampling.bounds import batch_bounds
-from workloads.sampling.make import make_seed_plan
 
 _THREADS = 128
 # Eight samplers are as fast as the 32 processes of the authors' code, and hold a quarter of the memory.
@@ -32,7 +31,7 @@ _SAMPLERS = 8
 _THREAD_BYTES = 32 << 10
 
 
-class PygPlusOptions(Options):
+class PygPlusOptions(SamplingOptions):
     """Options of `pyg+`."""
 
     prefetch: int = auto(2, most=64, description="sampled mini-batches that may wait for each sampler (PyG's 2)")
@@ -55,32 +54,19 @@ class PygPlusOptions(Options):
     read_ahead: bool = Field(False, description="leave the kernel's read-ahead on (only to show that it hurts)")
 
 
-class PygPlus(System):
+class PygPlus(GatherSystem):
     """PyG+ of the Ginex and GNNDrive papers."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="pyg+",
         paper="ginex",
         summary="PyG over memory-mapped indices and features; the page cache decides",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=PygPlusOptions,
         deterministic_counters=False,
     )
     options: PygPlusOptions
 
-    _rows = 0
     _meter: FaultMeter
-    _loader: GatherLoader | None = None
-    _features: npt.NDArray[Any] | None = None
-
-    @property
-    def _workers(self) -> int:
-        return self.options.sampling_workers or self.runtime.cores
-
-    @property
-    def _waiting(self) -> int:
-        return self.options.prefetch * self._workers
 
     @property
     def _threads(self) -> int:
@@ -91,16 +77,14 @@ class PygPlus(System):
 
     @cached_property
     def _tables(self) -> Tables:
-        dataset = self.workload.dataset
         return plan_tables(
             self.info.name,
-            self.runtime.accelerator,
+            self.workload,
+            self.runtime,
+            self.budget,
             rows=batch_bounds(self.workload).max_nodes,
-            dim=dataset.dim,
-            dtype=dataset.feature_dtype,
             host=self.options.host_buffers,
             device=self.options.device_buffers,
-            device_budget=self.budget.device,
         )
 
     def plan(self) -> Plan:
@@ -151,17 +135,8 @@ class PygPlus(System):
             if not self.options.read_ahead:
                 madvise(self._features, "random")
         self._meter = FaultMeter()
-        self._loader = GatherLoader(
-            self.info.name,
-            sampler,
-            self.runtime,
-            self.clock,
-            self._tables,
-            fill_by(self._gather),
-            workers=self._workers,
-            waiting=self._waiting,
-            around_sample=self._sample,
-        )
+        self._allocate()
+        self._draw = sampler.sample
 
     def _sample(self, work: Any) -> Any:
         self._files.check()
@@ -174,13 +149,9 @@ class PygPlus(System):
         self._rows += len(nodes)
         self._meter.extracted(len(nodes))
 
-    def epoch(self, k: int) -> Iterator[Batch]:
-        """Return the mini-batches of epoch `k`, in the seed plan's order."""
-        if self._loader is None:
-            raise RuntimeError("prepare() comes before epoch()")
-        self._rows = 0
+    def _begin(self) -> None:
+        super()._begin()
         self._meter = FaultMeter()
-        return self._loader.epoch(k, make_seed_plan(self.workload).batches(k))
 
     def counters(self) -> Counters:
         """Return the counters: all rows are page cache hits, and `observed` has the kernel's major faults."""
@@ -188,7 +159,7 @@ class PygPlus(System):
             rows=self._rows,
             hits={"page_cache": self._rows},
             queue_depth=self._threads,
-            observed=self._meter.observed() if self._loader is not None else {},
+            observed=self._meter.observed() if self._draw is not None else {},
         )
 
     def facts(self) -> Facts:
@@ -204,10 +175,3 @@ class PygPlus(System):
     def notes(self) -> dict[str, str]:
         """Return the read mode and the number of tables."""
         return {**super().notes(), "tables": f"{self._tables.host} on the host, {self._tables.device} on the device"}
-
-    def close(self) -> None:
-        """End the threads and drop the maps."""
-        loader, self._loader = self._loader, None
-        if loader is not None:
-            loader.close()
-        self._features = None

@@ -23,8 +23,6 @@ class Uva(ZeroCopySystem):
         name="uva",
         paper="data-tiering",
         summary="features in host memory, read by the device without copies (zero-copy)",
-        devices=("cpu", "cuda", "emulated"),
-        faithful=True,
         options=UvaOptions,
     )
 

@@ -11,7 +11,7 @@ from harness.run.orchestrator import execute
 from harness.run.series import Series
 from systems.engine.io.topology import list_threads_bytes
 from systems.ginex.options import GinexOptions
-from systems.ginex.planner import plan_sizes
+from systems.ginex.planner import GinexSizes
 from systems.interface import MemoryBudget
 from tests.harness.cap_tools import MIB, needs_cap, on_disk
 from tests.harness.run_tools import config, share_cache
@@ -45,7 +45,7 @@ def test_ginex_takes_eight_where_they_are_an_eighth_of_memory_at_most(tiny_datas
     def planned(host: int | None) -> int:
         with running("ginex", workload, budget=MemoryBudget(host), prepare=False, cores=2) as one:
             assert isinstance(one.options, GinexOptions)
-            return plan_sizes("ginex", workload, one.runtime, one.budget, one.options).list_threads
+            return GinexSizes(one).list_threads
 
     assert planned(None) == planned(256 * MIB) == 8
     assert planned(4 * MIB) == 1

@@ -180,7 +180,7 @@ class VagueAboutTruncation(PygPlus):
 
 class SlowToClose(InMemory):
     def close(self) -> None:
-        if self._loader is not None:
+        if self._draw is not None:
             time.sleep(5.5)
         super().close()
 

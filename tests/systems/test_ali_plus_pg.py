@@ -11,9 +11,9 @@ import pytest
 
 from systems.ali_plus_pg import SYSTEM
 from systems.ali_plus_pg.options import SPLITS, AliPlusPgOptions
-from systems.ali_plus_pg.planner import reader_arguments, shares
+from systems.ali_plus_pg.planner import shares
 from systems.engine.cache.split_tuner import Candidate, SplitForecast, best, device_seconds, disk_class, forecast
-from systems.engine.io.reader import RowReader
+from systems.engine.io.row_reads import feature_reader
 from systems.engine.rank.ranking import out_degrees
 from systems.interface import Counters, DiskPoint, DiskProfile, MemoryBudget, Runtime, StageClock
 from tests.support import make_tiny
@@ -46,9 +46,7 @@ def simulated(workload: Workload, cache_bytes: int, **options: Any) -> list[Spli
     candidates = [Candidate(str(p.split), p.neighbours.list_bytes // 4, p.rows, 1 << 16) for p in parts]
     sampler = make_sampler(workload)
     batches = (sampler.sample(0, i, seeds) for i, seeds in enumerate(make_seed_plan(workload).batches(0)))
-    with RowReader(
-        dataset.file("features"), **reader_arguments(workload, AliPlusPgOptions.model_validate(options))
-    ) as reader:
+    with feature_reader(workload, AliPlusPgOptions.model_validate(options)) as reader:
         return forecast(
             workload,
             candidates,
@@ -168,9 +166,7 @@ def test_a_larger_page_cache_misses_fewer_pages(dataset: Dataset) -> None:
     workload = workload_of(dataset)
     sampler = make_sampler(workload)
     batches = [sampler.sample(0, i, seeds) for i, seeds in enumerate(make_seed_plan(workload).batches(0))]
-    with RowReader(
-        dataset.file("features"), **reader_arguments(workload, AliPlusPgOptions.model_validate({}))
-    ) as reader:
+    with feature_reader(workload, AliPlusPgOptions.model_validate({})) as reader:
         found = forecast(
             workload,
             [Candidate(str(size), 0, 0, size) for size in (0, 1 << 17, 1 << 20)],

@@ -6,6 +6,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -22,12 +24,10 @@ from systems.diskgnn.ranking import AccessCounts, MissCurve, miss_curve, slots_o
 from systems.diskgnn.search import Search, Space, rows_by_segment, rows_of
 from systems.engine.io.reader import ReadStats
 from systems.engine.store.batch_store import BatchReader, BatchWriter
-from systems.interface import Plan
 from tests.systems.support_systems import workload_of
 from tests.systems.test_diskgnn import prepared
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
-from workloads.sampling.bounds import Bounds
 
 NODES = 60
 ROW = 508
@@ -43,7 +43,7 @@ def cold_samples(lists: Lists, in_memory: tuple[int, ...] = ()) -> Iterator[Cold
         for index, nodes in enumerate(lists):
             ids = np.array(nodes[::-1], dtype=np.int64)
             writer.append(SampledBatch(0, index, ids, 0, (), np.empty(0, dtype=np.int64)))
-        reader = BatchReader(path, index=writer.close(save_index=False))
+        reader = BatchReader(path, writer.close())
         try:
             yield ColdSamples(reader, slots_of(np.array(in_memory, dtype=np.int64), NODES))
         finally:
@@ -187,25 +187,20 @@ def test_what_lies_on_a_device_and_beside_it_fits_both(
     most = int(curve.misses[0])
     # As the planner bounds them: at least the largest mini-batch has room beside what the user wants cached.
     table, host = max(table, most + (direct or 0)), max(host, most + 2 + (cache or 0))
-    sizes = DiskGnnSizes(
-        True,
-        table,
-        direct,
-        host,
-        cache,
-        buffers,
-        staging,
-        0,
-        buffers + staging,
-        0,
-        2,
-        1,
-        0,
-        False,
-        Bounds(most, 0, 0, 0, 0),
-        Plan(()),
+    sizes = SimpleNamespace(
+        on_device=True,
+        table_rows=table,
+        direct_rows=direct,
+        host_rows=host,
+        host_cache_rows=cache,
+        buffers=buffers,
+        staging=staging,
+        ahead_rows=0,
+        graphs=buffers + staging,
+        padding=2,
+        align=1,
     )
-    found = fit(sizes, curve)
+    found = fit(cast(DiskGnnSizes, sizes), curve)
     assert found.levels.direct + found.buffers * found.buffer_rows <= table
     assert found.levels.host + found.staging * found.staging_rows <= host
     assert found.levels.cached <= ranked

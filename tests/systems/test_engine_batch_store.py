@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systems.engine.io.regions import RegionReader, RegionWriter, index_path
+from systems.engine.io.regions import RegionReader, RegionWriter
 from systems.engine.store.batch_store import BatchReader, BatchWriter
 from tests.systems.support_systems import workload_of
 from workloads.dataset import Dataset
@@ -52,7 +52,7 @@ def test_batches_come_back_as_they_were_in_any_order(tiny_dataset: Dataset, tmp_
     index = writer.close()
     assert index.nbytes == (tmp_path / "batches").stat().st_size
     assert (index.offsets % 4096 == 0).all()
-    reader = BatchReader(tmp_path / "batches")
+    reader = BatchReader(tmp_path / "batches", index)
     for i in np.random.default_rng(0).permutation(len(batches)):
         assert_same(reader.read(i), batches[i])
         assert np.array_equal(reader.nodes(i), batches[i].nodes)
@@ -77,9 +77,8 @@ def test_any_batch_survives_the_disk(
     writer = BatchWriter(path)
     writer.append(batch)
     writer.append(replace(batch, blocks=()))
-    index = writer.close(save_index=False)
-    assert not index_path(path).exists()
-    reader = BatchReader(path, index=index)
+    index = writer.close()
+    reader = BatchReader(path, index)
     assert_same(reader.read(0), batch)
     assert reader.read(1).blocks == ()
     assert reader.nodes(1).tolist() == nodes
@@ -93,9 +92,9 @@ def test_a_file_is_written_over_in_place(tiny_dataset: Dataset, tmp_path: Path) 
         writer = BatchWriter(path, reuse=True)
         for batch in part:
             writer.append(batch)
-        index = writer.close(save_index=False, sync=False)
+        index = writer.close(sync=False)
         assert before is None or before == (path.stat().st_ino, max(before[1], index.nbytes))
-        reader = BatchReader(path, index=index)
+        reader = BatchReader(path, index)
         for i, batch in enumerate(part):
             assert_same(reader.read(i), batch)
         reader.close()
@@ -152,10 +151,11 @@ def test_a_damaged_batch_is_detected_and_named(tiny_dataset: Dataset, tmp_path: 
     writer = BatchWriter(path)
     for batch in sampled(tiny_dataset):
         writer.append(batch)
-    entries = writer.close().entries
+    index = writer.close()
+    entries = index.entries
     damage(path, int(entries[2]["offset"]))
     damage(path, int(entries[3]["offset"] + entries[3]["head_bytes"] + 100))
-    reader = BatchReader(path)
+    reader = BatchReader(path, index)
     for read in (reader.read, reader.nodes):
         with pytest.raises(DataIOError, match=r"batch 2 of .*batches failed at offset \d+: .*XXH3") as caught:
             read(2)
@@ -169,15 +169,11 @@ def test_a_damaged_batch_is_detected_and_named(tiny_dataset: Dataset, tmp_path: 
     reader.close()
 
 
-def test_a_damaged_index_is_not_used(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     writer = RegionWriter(tmp_path / "r")
-    writer.append(np.arange(10), [np.arange(3)])
-    writer.close()
-    damage(index_path(tmp_path / "r"), 40)
-    with pytest.raises(DataIOError, match=r"index .* is damaged"):
-        RegionReader(tmp_path / "r")
+    writer.append_region(np.arange(10), [np.arange(3)])
     with pytest.raises(DataIOError, match="cannot open"):
-        RegionReader(tmp_path / "none")
+        RegionReader(tmp_path / "none", writer.close())
 
 
 def test_many_threads_read_at_once(tiny_dataset: Dataset, tmp_path: Path) -> None:
@@ -187,7 +183,7 @@ def test_many_threads_read_at_once(tiny_dataset: Dataset, tmp_path: Path) -> Non
     writer = BatchWriter(tmp_path / "batches")
     for batch in batches:
         writer.append(batch)
-    reader = BatchReader(tmp_path / "batches", index=writer.close())
+    reader = BatchReader(tmp_path / "batches", writer.close())
     with ThreadPoolExecutor(4) as pool:
         for got, batch in zip(pool.map(reader.read, list(range(len(batches))) * 5), batches * 5, strict=True):
             assert structure_digest(got) == structure_digest(batch)

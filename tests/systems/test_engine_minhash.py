@@ -9,11 +9,20 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from systems.diskgnn.minhash import minhash_order, pages, simulate_reads
+from systems.diskgnn.minhash import minhash_order, simulate_reads
 from systems.engine.io.reader import RowReader
 from tests.systems.engine_tables import random_table, write_table
 
+PAGE = 4096
 LISTS = st.lists(st.lists(st.integers(0, 60), unique=True, max_size=40), max_size=8)
+
+
+def pages(rows: np.ndarray, row_bytes: int) -> int:
+    """Count the distinct pages that rows touch, from their simulated reads."""
+    found = simulate_reads(
+        rows, row_bytes=row_bytes, num_rows=1 << 20, file_bytes=2**62, logical_bytes=PAGE, max_request_bytes=1 << 30
+    )
+    return found.bytes_read // PAGE
 
 
 @settings(max_examples=100, deadline=None)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import subprocess
-import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,14 @@ from systems.engine.io.reader import RowReader
 from systems.engine.store.artefacts import prepare
 from systems.engine.store.packed_layout import piece_rows
 from systems.engine.store.packed_store import (
+    PackedBatch,
     PackedReader,
     PackedWriter,
     PackStats,
     RowTable,
     arrays_bytes,
     packed_bytes,
-    read_rows,
+    row_pieces,
     rows_bytes,
     slot_rows,
 )
@@ -69,6 +69,17 @@ def packed(
         return writer.pack(method)
 
 
+def read_batches(reader: PackedReader, order: Iterable[int]) -> Iterator[PackedBatch]:
+    for batch in order:
+        cut = int(reader.feature_bytes[batch])
+        memory = aligned_empty(cut + int(reader.structure_bytes[batch]))
+        yield reader.start(batch, memory[:cut], memory[cut:]).result()
+
+
+def read_rows(folder: Path, name: str, row_bytes: int) -> np.ndarray:
+    return np.concatenate([np.empty((0, row_bytes), np.uint8), *(rows.copy() for _, rows in row_pieces(folder, name))])
+
+
 def random_lists(rng: np.random.Generator, rows: int, count: int) -> list[np.ndarray]:
     return [np.flatnonzero(rng.random(rows) < share) for share in rng.random(count) ** 2]
 
@@ -95,18 +106,15 @@ def test_both_ways_of_packing_write_the_rows_that_numpy_picks(
     for method in ("batched", "individual"):
         folder = tmp_path / method
         packed(folder, table, lists, cache=cache, method=method, threads=threads, mode=mode)
-        with PackedReader(folder, mode=mode) as reader:
-            for batch in reader.batches(range(count), slots=2):
+        with closing(PackedReader(folder, mode=mode)) as reader:
+            for batch in read_batches(reader, range(count)):
                 ids = lists[batch.index]
                 assert batch.rows.tobytes() == content[ids].tobytes()
                 for name, array in arrays_of(batch.index, ids).items():
                     assert batch.arrays[name].dtype == array.dtype and batch.arrays[name].shape == array.shape
                     assert batch.arrays[name].tobytes() == array.tobytes()
-                batch.release()
             assert reader.counters() == reader.simulate(range(count))
-        out = np.zeros((len(cache), row_bytes), np.uint8)
-        assert read_rows(folder, "disk_cache", out) == len(cache)
-        assert out.tobytes() == content[cache].tobytes()
+        assert read_rows(folder, "disk_cache", row_bytes).tobytes() == content[cache].tobytes()
         sizes = sum(packed_bytes(len(ids), row_bytes, arrays_bytes(arrays_of(n, ids))) for n, ids in enumerate(lists))
         assert (folder / "packed.bin").stat().st_size == sizes
         assert (folder / "disk_cache.rows").stat().st_size == rows_bytes(len(cache), row_bytes)
@@ -165,10 +173,9 @@ def test_writes_are_long_however_few_rows_a_partition_brings(tmp_path: Path) -> 
     lists = [np.flatnonzero(rng.random(40_000) < 0.05) for _ in range(12)]  # 1 MiB each, of a table of 20
     stats = packed(tmp_path / "out", table, lists)
     assert stats.partitions >= 20 and stats.writes <= 2 * len(lists)
-    with PackedReader(tmp_path / "out") as reader:
-        for batch in reader.batches(range(12), slots=2):
+    with closing(PackedReader(tmp_path / "out")) as reader:
+        for batch in read_batches(reader, range(12)):
             assert batch.rows.tobytes() == content[lists[batch.index]].tobytes()
-            batch.release()
     # Many chunks that take much of a small table: a large partition brings more than each could hold back.
     many = plan_packing(4 << 30, 512, [100_000] * 1000, PackOptions(256 << 20, 8))
     assert not many.hold and many.partition_rows * 512 > 32 << 20
@@ -204,7 +211,7 @@ def test_features_are_read_into_the_slots_of_one_table(tmp_path: Path) -> None:
     table, content = table_of(tmp_path, 3000, 100)
     lists = random_lists(np.random.default_rng(3), 3000, 6)
     packed(tmp_path / "out", table, lists)
-    with PackedReader(tmp_path / "out") as reader:
+    with closing(PackedReader(tmp_path / "out")) as reader:
         unit = slot_rows(100)
         slot = -(-int(reader.feature_bytes.max()) // (unit * 100)) * unit
         whole = aligned_empty(6 * slot * 100).reshape(-1, 100)
@@ -223,7 +230,7 @@ def test_a_corrupted_chunk_is_named(tmp_path: Path, part: str) -> None:
     table, _ = table_of(tmp_path, 3000, 100)
     packed(tmp_path / "out", table, [np.arange(500), np.arange(1000, 1900)])
     path = tmp_path / "out/packed.bin"
-    with PackedReader(tmp_path / "out") as reader:
+    with closing(PackedReader(tmp_path / "out")) as reader:
         start = int(reader.offsets[1]) + (int(reader.feature_bytes[1]) if part == "structure" else 0)
         with path.open("r+b") as file:
             file.seek(start + 77)
@@ -231,8 +238,8 @@ def test_a_corrupted_chunk_is_named(tmp_path: Path, part: str) -> None:
             file.seek(start + 77)
             file.write(bytes([byte[0] ^ 1]))
         os.sync()
-        batches = reader.batches([0, 1])
-        next(batches).release()
+        batches = read_batches(reader, [0, 1])
+        next(batches)
         with pytest.raises(DataIOError, match=f"{part} of mini-batch 1") as caught:
             next(batches)
     assert caught.value.path == str(path) and caught.value.offset == start
@@ -249,15 +256,15 @@ def test_a_corrupted_cache_is_named(tmp_path: Path) -> None:
         file.seek(piece + 5)
         file.write(bytes([byte[0] ^ 255]))
     with pytest.raises(DataIOError) as caught:
-        read_rows(tmp_path / "out", "disk_cache", np.empty((9000, 1000), np.uint8))
+        read_rows(tmp_path / "out", "disk_cache", 1000)
     assert caught.value.path == str(path) and caught.value.offset == piece
 
 
-def test_a_table_too_small_for_the_rows_is_told_what_to_do(tmp_path: Path) -> None:
+def test_rows_that_were_not_written_are_told_what_to_do(tmp_path: Path) -> None:
     table, _ = table_of(tmp_path, 9000, 1000)
     packed(tmp_path / "out", table, [], cache=np.arange(90))
-    with pytest.raises(InputError, match="90 rows") as caught:
-        read_rows(tmp_path / "out", "disk_cache", np.empty((89, 1000), np.uint8))
+    with pytest.raises(InputError, match="no rows named other") as caught:
+        read_rows(tmp_path / "out", "other", 1000)
     assert caught.value.fix
 
 
@@ -265,10 +272,10 @@ def test_a_cut_store_and_a_damaged_index_are_named(tmp_path: Path) -> None:
     table, _ = table_of(tmp_path, 3000, 100)
     packed(tmp_path / "out", table, [np.arange(500), np.arange(1000, 1900)])
     path = tmp_path / "out/packed.bin"
-    with PackedReader(tmp_path / "out") as reader:
+    with closing(PackedReader(tmp_path / "out")) as reader:
         os.truncate(path, int(reader.offsets[1]) + 4096)
         with pytest.raises(DataIOError) as caught:
-            list(reader.batches([1]))
+            list(read_batches(reader, [1]))
         assert caught.value.path == str(path) and caught.value.offset == int(reader.offsets[1]) + 4096
     index = tmp_path / "out/packed.npz"
     index.write_bytes(index.read_bytes()[:-30])
@@ -342,8 +349,8 @@ def test_a_writer_that_was_killed_or_left_leaves_nothing_to_use(tmp_path: Path) 
     assert run_child(code, table.path, tmp_path / "artefacts").strip() == "9"
     made = prepare(tmp_path / "artefacts", "diskgnn", {"a": 1}, make)
     assert not made.reused
-    with PackedReader(made.path) as reader:
-        assert next(reader.batches([0])).rows.tobytes() == content[:500].tobytes()
+    with closing(PackedReader(made.path)) as reader:
+        assert next(read_batches(reader, [0])).rows.tobytes() == content[:500].tobytes()
     folder = tmp_path / "left"
     folder.mkdir()
     writer = PackedWriter(folder, table, memory_bytes=MEMORY)
@@ -366,20 +373,10 @@ def test_wrong_ids_are_refused(tmp_path: Path) -> None:
             writer.pack()
 
 
-def test_leaving_or_closing_a_reader_half_way_ends_its_reads(tmp_path: Path) -> None:
+def test_closing_a_reader_half_way_ends_its_reads(tmp_path: Path) -> None:
     table, _ = table_of(tmp_path, 3000, 1000)
     packed(tmp_path / "out", table, [np.arange(2000)] * 8)
     reader = PackedReader(tmp_path / "out", request_bytes=8192, depth=4)
-    for batch in reader.batches(range(8), slots=4):
-        slots = batch.rows
-        while isinstance(slots.base, np.ndarray):
-            slots = slots.base
-        kept = weakref.ref(slots)
-        batch.release()
-        break
-    del batch, slots
-    gc.collect()
-    assert kept() is None, "memory that is still read into is held"
     memory = aligned_empty(int(reader.feature_bytes[0]))
     pending = reader.start(0, memory, None)
     reader.close()

@@ -42,7 +42,7 @@ def test_every_byte_comes_once(
     out = np.zeros(nbytes, np.uint8)
     times = np.zeros(nbytes, np.uint8)
     stats = ReadStats()
-    for piece in stream(
+    for at, piece in stream(
         path,
         offset,
         nbytes,
@@ -52,10 +52,9 @@ def test_every_byte_comes_once(
         mode=mode,
         stats=stats,  # type: ignore[arg-type]
     ):
-        begin = piece.offset - offset
-        out[begin : begin + len(piece.data)] = piece.data
-        times[begin : begin + len(piece.data)] += 1
-        piece.release()
+        begin = at - offset
+        out[begin : begin + len(piece)] = piece
+        times[begin : begin + len(piece)] += 1
     assert (times == 1).all()
     assert out.tobytes() == content[offset : offset + nbytes].tobytes()
     assert stats.bytes_useful == nbytes
@@ -65,8 +64,8 @@ def test_a_stream_past_the_files_end_raises_with_its_offset(tmp_path: Path) -> N
     path = tmp_path / "t"
     path.write_bytes(os.urandom(100_000))
     with pytest.raises(DataIOError) as caught:
-        for piece in stream(path, 0, 200_000, aligned_empty(65536), request_bytes=8192):
-            piece.release()
+        for _ in stream(path, 0, 200_000, aligned_empty(65536), request_bytes=8192):
+            pass
     assert caught.value.path == str(path) and caught.value.offset >= 100_000
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from systems.ginex.feature_cache import FeatureCache
+from systems.ginex.loop import FeatureCache
 from systems.ginex.options import GinexOptions
 from systems.ginex.planner import runtime_batch_bytes
 from systems.interface import Counters, MemoryBudget, System

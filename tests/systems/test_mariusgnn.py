@@ -15,7 +15,7 @@ from harness.check.drive import drive
 from harness.check.rules import judge
 from systems.interface import MemoryBudget
 from systems.mariusgnn import SYSTEM
-from systems.mariusgnn.ordering import buffered
+from systems.mariusgnn.planner import buffered
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.dataset import Dataset

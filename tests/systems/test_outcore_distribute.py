@@ -11,7 +11,7 @@ import pytest
 
 from systems import _native
 from systems.engine.io.memory import aligned_empty
-from systems.engine.store.packing import RowTable
+from systems.engine.io.row_reads import RowTable
 from systems.outcore.chunks import Chunks, Rows
 from systems.outcore.distribute import ChunkIndex, ChunkWriter, PassStats, least_bytes, plan_pass
 from tests.support import make_tiny

@@ -37,7 +37,7 @@ def written(sampler: ExternalSampler, room_bytes: int = 1 << 16, nodes: Nodes | 
     with tempfile.TemporaryDirectory() as folder:
         writer = BatchWriter(Path(folder) / "samples")
         offsets, nodes = sampler.write(writer, room_bytes, np.empty(0, dtype=np.uint32) if nodes is None else nodes)
-        reader = BatchReader(Path(folder) / "samples", index=writer.close(save_index=False))
+        reader = BatchReader(Path(folder) / "samples", writer.close())
         batches = [reader.read(i) for i in range(len(reader))]
         reader.close()
     assert nodes is not None and offsets[-1] <= len(nodes)
@@ -174,8 +174,8 @@ def test_the_file_is_as_if_mini_batches_were_appended(
     offsets, nodes = sampler.write(whole, room_bytes, None)
     for i, part in enumerate(seeds):
         single.append(online.sample(4, 2 + i, part))
-    index, wanted = whole.close(save_index=False), single.close(save_index=False)
-    assert nodes is None and np.diff(offsets).tolist() == wanted.num_nodes.tolist()
+    index, wanted = whole.close(), single.close()
+    assert nodes is None and np.diff(offsets).tolist() == wanted.counts.tolist()
     assert np.array_equal(index.entries, wanted.entries)
     assert (tmp_path / "whole").read_bytes() == (tmp_path / "single").read_bytes()
     sampler.close()

@@ -88,20 +88,20 @@ def test_an_error_in_any_stage_reaches_the_reader_and_ends_all_threads() -> None
     assert outcore_threads() == []
 
 
-def test_leaving_in_the_middle_ends_every_thread_and_discards_what_is_left() -> None:
+def test_leaving_in_the_middle_ends_every_thread_and_drops_what_is_left() -> None:
     made: list[int] = []
-    discarded: list[int] = []
 
     def work(_: int, value: int) -> int:
         made.append(value)
         return value
 
     with Pipeline("t") as pipe:
-        out: Channel[int] = pipe.channel(4, discard=discarded.append)
+        out: Channel[int] = pipe.channel(4)
         pipe.stage("a", 3, work, range(1000), out)
         taken = [item for _, item in zip(range(5), pipe.results(out), strict=False)]
     assert outcore_threads() == []
-    assert sorted(taken + discarded) == sorted(made)
+    assert len(out) == 0 and set(taken) < set(made)
+    assert len(made) <= len(taken) + 4 + 3, "no more is made than the channel holds and the threads have under way"
 
 
 def test_an_abandoned_generator_ends_its_threads() -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from systems.engine.io.reader import RowReader
-from systems.gnndrive.shared_extractor import SharedStagedExtractor
+from systems.gnndrive.extractor import SharedStagedExtractor
 from systems.gnndrive.shared_staging import SharedStaging, StagingClosed
 from tests.systems.test_gnndrive import LateAccelerator
 from workloads.accelerator import CpuAccelerator, Event

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from systems.engine.cache.neighbour_cache import NeighbourCache, choose
+from systems.engine.cache import neighbour_cache
+from systems.engine.cache.neighbour_cache import build, choose, plan_neighbour_cache
 from systems.engine.cache.static_cache import StaticCache
 from tests.support import make_tiny
 from tests.systems.support_systems import workload_of
@@ -37,9 +38,8 @@ def reference_choice(dataset: Dataset, capacity: int) -> set[int]:
 def test_cached_lists_are_the_graphs_and_the_highest_ranked(tmp_path: Path, index_dtype: str, share: float) -> None:
     dataset = make_tiny(tmp_path / "d", nodes=40_000, edges=300_000, dim=1, index_dtype=index_dtype)
     workload = workload_of(dataset)
-    cache = NeighbourCache(workload, tmp_path / "artefacts")
-    plan = cache.plan(workload, 8 * dataset.num_nodes + int(share * dataset.topology_bytes))
-    address, lists = cache.build(plan)
+    plan = plan_neighbour_cache(workload, 8 * dataset.num_nodes + int(share * dataset.topology_bytes))
+    address, lists = neighbour_cache.load(dataset, build(workload, tmp_path / "artefacts", plan))
     assert lists.nbytes <= plan.list_bytes and address.nbytes == plan.table_bytes
     cached = np.flatnonzero(address >= 0)
     assert set(cached.tolist()) == reference_choice(dataset, plan.list_bytes // dataset.index_dtype.itemsize)
@@ -61,19 +61,19 @@ def test_equal_scores_are_taken_by_id_until_one_does_not_fit() -> None:
 
 def test_the_kept_cache_is_reused_and_another_size_is_another(tmp_path: Path, tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset)
-    plan = NeighbourCache.plan(workload, 40_000)
-    assert not NeighbourCache(workload, tmp_path).prepare(plan).reused
-    again = NeighbourCache(workload, tmp_path)
-    assert again.prepare(plan).reused
-    assert not NeighbourCache(workload, tmp_path).prepare(NeighbourCache.plan(workload, 50_000)).reused
+    plan = plan_neighbour_cache(workload, 40_000)
+    assert not build(workload, tmp_path, plan).reused
+    again = build(workload, tmp_path, plan)
+    assert again.reused
+    assert not build(workload, tmp_path, plan_neighbour_cache(workload, 50_000)).reused
     with pytest.raises(BudgetError, match="neighbour-cache"):
-        NeighbourCache(workload, tmp_path, disk_budget=100).prepare(NeighbourCache.plan(workload, 45_000))
-    (again.prepare(plan).path / "lists").write_bytes(b"")
-    assert not NeighbourCache(workload, tmp_path).prepare(plan).reused
+        build(workload, tmp_path, plan_neighbour_cache(workload, 45_000), disk_budget=100)
+    (again.path / "lists").write_bytes(b"")
+    assert not build(workload, tmp_path, plan).reused
 
 
 def test_no_room_for_the_address_table_is_no_cache(tiny_dataset: Dataset) -> None:
-    plan = NeighbourCache.plan(workload_of(tiny_dataset), 8 * tiny_dataset.num_nodes)
+    plan = plan_neighbour_cache(workload_of(tiny_dataset), 8 * tiny_dataset.num_nodes)
     assert (plan.nodes, plan.nbytes) == (0, 0)
 
 
@@ -88,13 +88,10 @@ def test_cached_rows_are_the_tables(tmp_path: Path, dim: int) -> None:
     nodes = np.random.default_rng(1).permutation(1500)[:700]
     found = cache.lookup(nodes)
     features = dataset.load("features")
-    assert (table.numpy()[found.hit_slots] == features[nodes[found.hit_positions]]).all()
-    assert set(nodes[found.hit_positions].tolist()) == set(ranking.tolist()) & set(nodes.tolist())
-    assert sorted(np.concatenate([found.hit_positions, found.miss_positions]).tolist()) == list(range(700))
-    rows, misses = cache.aliases(nodes, 410)
-    assert (misses == found.miss_positions).all()
-    assert (rows[misses] == 410 + np.arange(len(misses))).all()
-    assert (rows[found.hit_positions] == found.hit_slots).all()
+    hits = np.flatnonzero(found.slots >= 0)
+    assert (table.numpy()[found.slots[hits]] == features[nodes[hits]]).all()
+    assert set(nodes[hits].tolist()) == set(ranking.tolist()) & set(nodes.tolist())
+    assert sorted(np.concatenate([hits, found.misses]).tolist()) == list(range(700))
     assert cache.plan_bytes(workload, 400) == 400 * dim * 4 + 1500 * 4
     assert cache.capacity_of(workload, cache.plan_bytes(workload, 400)) == 400
 

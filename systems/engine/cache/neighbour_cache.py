@@ -8,7 +8,6 @@ is one sequential read.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from systems.engine.io.reader import RowReader
 from systems.engine.io.stream import stream
 from systems.engine.rank.ranking import out_degrees
 from systems.engine.store.artefacts import Prepared, identity, prepare
+from workloads.dataset import Dataset
 from workloads.workload import Workload
 
 Address = npt.NDArray[np.int64]
@@ -52,143 +52,113 @@ class NeighbourCachePlan:
         return self.list_bytes + self.table_bytes
 
 
-class NeighbourCache:
-    """Builder and loader of the cache of a workload's graph.
+def plan_neighbour_cache(workload: Workload, nbytes: int) -> NeighbourCachePlan:
+    """Split `nbytes` into address table and lists; empty if the table and one list entry do not fit."""
+    item = workload.dataset.index_dtype.itemsize
+    table = 8 * workload.dataset.num_nodes
+    lists = min(max(0, nbytes - table) // item * item, workload.dataset.topology_bytes)
+    if not lists:
+        return NeighbourCachePlan(0, 0, 0)
+    return NeighbourCachePlan(min(workload.dataset.num_nodes, lists // item), lists, table)
+
+
+def building_bytes(workload: Workload) -> int:
+    """Return the bytes that building takes beside `indptr`, before the cache itself is in memory."""
+    dataset = workload.dataset
+    return 5 * dataset.num_nodes + (_PIECES + 8) * _PIECE + 64 * min(_CHUNK, dataset.num_nodes)
+
+
+def build(
+    workload: Workload,
+    artefacts: Path,
+    plan: NeighbourCachePlan,
+    *,
+    indptr: npt.NDArray[np.int64] | None = None,
+    disk_budget: int | None = None,
+) -> Prepared:
+    """Build the cache of a workload's graph on disk, unless it exists; `facts` has `nodes` and `entries`.
 
     Args:
         artefacts: `Runtime.artefacts`, which keeps the finished cache.
         indptr: int64 [N + 1], if in memory already; None: loaded for building.
         disk_budget: most bytes of the cache on disk.
+
+    Raises:
+        DataIOError: `indices` cannot be read or the cache cannot be written.
+        BudgetError: the cache is larger than the disk budget.
     """
+    dataset = workload.dataset
+    capacity = plan.list_bytes // dataset.index_dtype.itemsize
 
-    def __init__(
-        self,
-        workload: Workload,
-        artefacts: Path,
-        *,
-        indptr: npt.NDArray[np.int64] | None = None,
-        disk_budget: int | None = None,
-    ) -> None:
-        self._workload = workload
-        self._artefacts = artefacts
-        self._indptr = indptr
-        self._disk_budget = disk_budget
-        self._prepared: Prepared | None = None
+    def make(folder: Path) -> dict[str, int]:
+        pointers = dataset.load("indptr") if indptr is None else indptr
+        degrees = out_degrees(workload, 8 * dataset.num_nodes + (4 << 20))  # counts, and 4 MiB of read buffers
+        chosen = choose(pointers, degrees, capacity)
+        return {"nodes": int(np.count_nonzero(chosen)), "entries": _write(dataset, folder, pointers, chosen)}
 
-    @staticmethod
-    def plan(workload: Workload, nbytes: int) -> NeighbourCachePlan:
-        """Split `nbytes` into address table and lists; empty if the table and one list entry do not fit."""
-        item = workload.dataset.index_dtype.itemsize
-        table = 8 * workload.dataset.num_nodes
-        lists = min(max(0, nbytes - table) // item * item, workload.dataset.topology_bytes)
-        if not lists:
-            return NeighbourCachePlan(0, 0, 0)
-        return NeighbourCachePlan(min(workload.dataset.num_nodes, lists // item), lists, table)
+    key = identity(workload, list_bytes=plan.list_bytes, metric="out-degree / in-degree")
+    return prepare(artefacts, "neighbour-cache", key, make, disk_budget=disk_budget)
 
-    @staticmethod
-    def scratch_bytes(workload: Workload) -> int:
-        """Return the bytes that building takes beside `indptr`, before the cache itself is in memory."""
-        dataset = workload.dataset
-        return 5 * dataset.num_nodes + (_PIECES + 8) * _PIECE + 64 * min(_CHUNK, dataset.num_nodes)
 
-    def prepare(self, plan: NeighbourCachePlan) -> Prepared:
-        """Build the cache on disk, unless it exists; `facts` has `nodes` and `entries`.
+def load(dataset: Dataset, built: Prepared) -> tuple[Address, Lists]:
+    """Load address table (int64 [N], -1: not cached) and lists (dtype of `indices`), as `cached=` of a sampler.
 
-        Raises:
-            DataIOError: `indices` cannot be read or the cache cannot be written.
-            BudgetError: the cache is larger than the disk budget.
-        """
-        key = identity(self._workload, list_bytes=plan.list_bytes, metric="out-degree / in-degree")
-        self._prepared = prepare(
-            self._artefacts,
-            "neighbour-cache",
-            key,
-            lambda folder: self._make(folder, plan),
-            disk_budget=self._disk_budget,
-        )
-        return self._prepared
+    Uses sequential direct reads into new memory, as at the start of each of Ginex's superbatch sample stages.
 
-    def load(self) -> tuple[Address, Lists]:
-        """Load address table (int64 [N], -1: not cached) and lists (dtype of `indices`) of the prepared cache.
+    Raises:
+        DataIOError: a file cannot be read.
+    """
+    address = _read(built.path / "address", 8 * dataset.num_nodes).view(np.int64)
+    nbytes = int(built.facts["entries"]) * dataset.index_dtype.itemsize
+    return address, _read(built.path / "lists", nbytes).view(dataset.index_dtype)
 
-        Uses sequential direct reads into new memory, as at the start of each of Ginex's superbatch sample stages.
 
-        Raises:
-            DataIOError: a file cannot be read.
-        """
-        if self._prepared is None:
-            raise RuntimeError("prepare() comes before load()")
-        dataset, folder = self._workload.dataset, self._prepared.path
-        address = _read(folder / "address", 8 * dataset.num_nodes).view(np.int64)
-        entries = int(self._prepared.facts["entries"])
-        return address, _read(folder / "lists", entries * dataset.index_dtype.itemsize).view(dataset.index_dtype)
+def _write(dataset: Dataset, folder: Path, indptr: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_]) -> int:
+    """Write the address table and the chosen nodes' lists; return the entries of all lists.
 
-    def build(self, plan: NeighbourCachePlan) -> tuple[Address, Lists]:
-        """Prepare and load the cache, for the `cached=` argument of a sampler."""
-        self.prepare(plan)
-        return self.load()
-
-    @property
-    def prepared(self) -> Prepared | None:
-        """Artefact of the cache, None before `prepare`."""
-        return self._prepared
-
-    def _make(self, folder: Path, plan: NeighbourCachePlan) -> dict[str, int]:
-        dataset = self._workload.dataset
-        indptr = dataset.load("indptr") if self._indptr is None else self._indptr
-        chosen = choose(
-            indptr,
-            out_degrees(self._workload, _degrees_bytes(dataset.num_nodes)),
-            plan.list_bytes // dataset.index_dtype.itemsize,
-        )
-        entries = _write_address(folder / "address", indptr, chosen)
-        self._write_lists(folder / "lists", indptr, chosen, entries)
-        return {"nodes": int(np.count_nonzero(chosen)), "entries": entries}
-
-    def _write_lists(
-        self, path: Path, indptr: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_], total: int
-    ) -> None:
-        """Copy the chosen nodes' lists by sequential reads of the pieces of `indices` that contain any."""
-        dataset = self._workload.dataset
-        item = dataset.index_dtype.itemsize
-        per_piece = _PIECE // item
-        # Entries of chosen lists before each piece: the destination of its part; equal neighbours mark an empty piece.
-        before = np.zeros(-(-dataset.num_edges // per_piece) + 1, dtype=np.int64)
-        starts = np.minimum(np.arange(len(before), dtype=np.int64) * per_piece, dataset.num_edges)
-        first = np.searchsorted(indptr, starts, side="right") - 1  # node whose list the piece begins in
-        first = np.minimum(first, dataset.num_nodes - 1)
-        running = 0
+    The lists are copied by sequential reads of the pieces of `indices` that contain any.
+    """
+    item = dataset.index_dtype.itemsize
+    per_piece = _PIECE // item
+    # Entries of chosen lists before each piece: the destination of its part; equal neighbours mark an empty piece.
+    before = np.zeros(-(-dataset.num_edges // per_piece) + 1, dtype=np.int64)
+    starts = np.minimum(np.arange(len(before), dtype=np.int64) * per_piece, dataset.num_edges)
+    first = np.searchsorted(indptr, starts, side="right") - 1  # node whose list the piece begins in
+    first = np.minimum(first, dataset.num_nodes - 1)
+    total = 0
+    with (folder / "address").open("wb") as file:
         for begin, end in _chunks(dataset.num_nodes):
             sizes = np.where(chosen[begin:end], np.diff(indptr[begin : end + 1]), 0)
-            offsets = running + np.cumsum(sizes) - sizes
+            offsets = total + np.cumsum(sizes) - sizes
+            np.where(chosen[begin:end], offsets, -1).astype(np.int64).tofile(file)
             here = np.flatnonzero((first >= begin) & (first < end))
             nodes = first[here]
             before[here] = offsets[nodes - begin] + np.where(chosen[nodes], starts[here] - indptr[nodes], 0)
-            running += int(sizes.sum())
-        before[-1] = total
-        wanted = np.flatnonzero(np.diff(before) > 0)
-        buffer = aligned_empty(_PIECES * _PIECE)
-        offset = dataset.data_offset("indices")
-        with path.open("wb") as file:
-            for piece in stream(
-                dataset.file("indices"),
-                offset,
-                dataset.topology_bytes,
-                buffer,
-                request_bytes=_PIECE,
-                depth=_PIECES // 2,
-                only=wanted,
-            ):
-                number = (piece.offset - offset) // _PIECE
-                low = number * per_piece
-                high = min(low + per_piece, dataset.num_edges)
-                span = slice(int(first[number]), int(np.searchsorted(indptr, high, side="left")))
-                bounds = np.clip(indptr[span.start : span.stop + 1], low, high)
-                mask = np.repeat(chosen[span], np.diff(bounds))
-                part = piece.data.view(dataset.index_dtype)[mask]
-                _pwrite(file.fileno(), part, int(before[number]) * item)
-                piece.release()
-            os.ftruncate(file.fileno(), total * item)
+            total += int(sizes.sum())
+    before[-1] = total
+    wanted = np.flatnonzero(np.diff(before) > 0)
+    buffer, offset = aligned_empty(_PIECES * _PIECE), dataset.data_offset("indices")
+    pieces = stream(
+        dataset.file("indices"),
+        offset,
+        dataset.topology_bytes,
+        buffer,
+        request_bytes=_PIECE,
+        depth=_PIECES // 2,
+        only=wanted,
+    )
+    with (folder / "lists").open("wb") as file:
+        for at, piece in pieces:
+            number = (at - offset) // _PIECE
+            low = number * per_piece
+            high = min(low + per_piece, dataset.num_edges)
+            span = slice(int(first[number]), int(np.searchsorted(indptr, high, side="left")))
+            bounds = np.clip(indptr[span.start : span.stop + 1], low, high)
+            mask = np.repeat(chosen[span], np.diff(bounds))
+            file.seek(int(before[number]) * item)
+            piece.view(dataset.index_dtype)[mask].tofile(file)
+        file.truncate(total * item)
+    return total
 
 
 def choose(indptr: npt.NDArray[np.int64], out_degree: npt.NDArray[Any], capacity: int) -> npt.NDArray[np.bool_]:
@@ -236,33 +206,9 @@ def choose(indptr: npt.NDArray[np.int64], out_degree: npt.NDArray[Any], capacity
     return chosen
 
 
-def _write_address(path: Path, indptr: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_]) -> int:
-    """Write the address table, chunk by chunk; return the entries of all chosen lists."""
-    running = 0
-    with path.open("wb") as file:
-        for begin, end in _chunks(len(chosen)):
-            sizes = np.where(chosen[begin:end], np.diff(indptr[begin : end + 1]), 0)
-            offsets = running + np.cumsum(sizes) - sizes
-            np.where(chosen[begin:end], offsets, -1).astype(np.int64).tofile(file)
-            running += int(sizes.sum())
-    return running
-
-
-def _degrees_bytes(num_nodes: int) -> int:
-    """Return the bytes for counting out-degrees: the counts and 4 MiB of read buffers."""
-    return 8 * num_nodes + (4 << 20)
-
-
 def _chunks(count: int) -> Iterator[tuple[int, int]]:
     for begin in range(0, count, _CHUNK):
         yield begin, min(count, begin + _CHUNK)
-
-
-def _pwrite(handle: int, data: npt.NDArray[Any], offset: int) -> None:
-    view = np.ascontiguousarray(data).view(np.uint8).data
-    while len(view):
-        done = os.pwrite(handle, view, offset)
-        view, offset = view[done:], offset + done
 
 
 def _read(path: Path, nbytes: int) -> npt.NDArray[np.uint8]:

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from systems import _native
 from systems.engine.cache.neighbour_cache import choose
-from systems.engine.io.reader import ReadStats, RowReader
+from systems.engine.io.reader import RowReader
 from systems.engine.rank.ranking import top
+from systems.forecast import misses
 from systems.interface import DiskProfile
 from workloads.errors import InputError
 from workloads.sampling.batch import SampledBatch
@@ -130,7 +130,12 @@ def forecast(
         for number, result in enumerate(found):
             bit = np.uint8(1 << number)
             missed = batch.nodes[rows[batch.nodes] & bit == 0]
-            _add_reads(result, batch.num_nodes, reader.counts_of(missed), len(missed))
+            reads = reader.counts_of(missed)
+            result.rows += batch.num_nodes
+            result.row_misses += len(missed)
+            result.bytes_read += reads.bytes_read
+            for size, count in reads.requests_by_size.items():
+                result.requests_by_size[size] = result.requests_by_size.get(size, 0) + count
             result.list_reads += len(asked)
             result.list_hits += int(np.count_nonzero(lists[asked] & bit))
             pages[number].append(np.unique(touched[lists[nodes] & bit == 0]).astype(np.uint32))
@@ -139,9 +144,9 @@ def forecast(
             break
     num_pages = workload.dataset.topology_bytes // PAGE_BYTES + 2
     for candidate, result, parts in zip(candidates, found, pages, strict=True):
-        result.page_accesses, result.page_misses = _page_misses(
-            parts, num_pages, candidate.page_cache_bytes // PAGE_BYTES
-        )
+        result.page_accesses = sum(len(part) for part in parts)
+        # An epoch after one that warmed the cache.
+        result.page_misses = misses(_PAGE_POLICY, [*parts, *parts], num_pages, candidate.page_cache_bytes // PAGE_BYTES)
         if disk.points:
             result.seconds = device_seconds(result, disk)
     return found
@@ -185,14 +190,6 @@ def _cached(
     return lists, rows
 
 
-def _add_reads(result: SplitForecast, rows: int, stats: ReadStats, misses: int) -> None:
-    result.rows += rows
-    result.row_misses += misses
-    result.bytes_read += stats.bytes_read
-    for size, count in stats.requests_by_size.items():
-        result.requests_by_size[size] = result.requests_by_size.get(size, 0) + count
-
-
 def touched_pages(workload: Workload, batch: SampledBatch, indptr: Ids) -> tuple[Ids, Ids]:
     """Return the pages of `indices` that sampling this mini-batch touches, and for each page the node of its list.
 
@@ -210,16 +207,3 @@ def touched_pages(workload: Workload, batch: SampledBatch, indptr: Ids) -> tuple
     which = np.repeat(np.arange(len(nodes)), count)
     within = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
     return nodes[which], first[which] + within * span[which] // count[which]
-
-
-def _page_misses(parts: list[npt.NDArray[np.uint32]], num_pages: int, capacity: int) -> tuple[int, int]:
-    """Count an epoch's page accesses, and its misses in a cache of `capacity` pages warmed by the same epoch."""
-    accesses = sum(len(part) for part in parts)
-    if not accesses:
-        return 0, 0
-    begins = np.concatenate([[0], np.cumsum([len(part) for part in (*parts, *parts)])]).astype(np.int64)
-    size = np.array([capacity], dtype=np.int64)
-    once = np.concatenate(parts)
-    cold = _native.policy_misses(_PAGE_POLICY, once, begins[: len(parts) + 1], num_pages, size, 1)
-    both = _native.policy_misses(_PAGE_POLICY, np.concatenate([once, once]), begins, num_pages, size, 1)
-    return accesses, int(both[0] - cold[0])

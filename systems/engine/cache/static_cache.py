@@ -16,8 +16,8 @@ import torch
 
 from systems.engine.io.arrays import as_rows
 from systems.engine.io.reader import ReadStats, RowReader
+from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import row_bytes
-from systems.interface import PlanItem
 from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
@@ -29,29 +29,33 @@ _MAX_REQUEST = 131072
 
 
 @dataclass(frozen=True)
-class Found:
-    """Locations of a mini-batch's rows.
+class Lookup:
+    """Cache hits and misses of a mini-batch.
 
     Attributes:
-        hit_positions: int64 [h], positions of the cached nodes.
-        hit_slots: int64 [h], rows of the cached nodes in the cache's table.
-        miss_positions: int64 [m], positions of the other nodes, ascending.
+        slots: int64 [n], the cache row of each node; -1 if not cached.
+        misses: int64 [m], positions of the nodes not cached, ascending.
     """
 
-    hit_positions: Ids
-    hit_slots: Ids
-    miss_positions: Ids
+    slots: Ids
+    misses: Ids
+
+
+def look_up(slot_of: npt.NDArray[np.int32] | None, nodes: Ids) -> Lookup:
+    """Find a mini-batch's nodes (int64 [n]) in a map from nodes to cache rows (-1: none); None: an empty cache."""
+    slots = np.full(len(nodes), -1, dtype=np.int64) if slot_of is None else slot_of[nodes].astype(np.int64)
+    return Lookup(slots, np.flatnonzero(slots < 0))
 
 
 class StaticCache:
     """Rows of the highest-ranked nodes, in a table of the caller's.
 
     Attributes:
-        slot_of: int32 [N], the row of each node in the table, -1 if not cached; [0] for a cache of no rows.
+        slot_of: int32 [N], the row of each node in the table, -1 if not cached; None for a cache of no rows.
         stats: reads of filling.
     """
 
-    def __init__(self, slot_of: npt.NDArray[np.int32], capacity: int, stats: ReadStats) -> None:
+    def __init__(self, slot_of: npt.NDArray[np.int32] | None, capacity: int, stats: ReadStats) -> None:
         self.slot_of = slot_of
         self.capacity = capacity
         self.stats = stats
@@ -73,20 +77,14 @@ class StaticCache:
         if len(rows) < len(ranking):
             raise ValueError(f"the table has {len(rows)} rows, {len(ranking)} are to be cached")
         if not len(ranking):
-            return cls(np.empty(0, dtype=np.int32), 0, ReadStats())
+            return cls(None, 0, ReadStats())
         slot_of = np.full(dataset.num_nodes, -1, dtype=np.int32)
         slot_of[ranking] = _WANTED
         if int(np.count_nonzero(slot_of == _WANTED)) != len(ranking):
             raise ValueError("a node is to be cached twice")
         stats, filled = ReadStats(), 0
-        with RowReader(
-            dataset.file("features"),
-            data_offset=dataset.data_offset("features"),
-            num_rows=dataset.num_nodes,
-            row_bytes=size,
-            depth=_DEPTH,
-            max_request_bytes=_MAX_REQUEST,
-        ) as reader:
+        source = RowTable.of(dataset)
+        with RowReader(source.path, **source.place, depth=_DEPTH, max_request_bytes=_MAX_REQUEST) as reader:
             # In pieces of the node range: ids ascend without a sort, and without a list of all cached nodes.
             for begin in range(0, dataset.num_nodes, _CHUNK_ROWS):
                 nodes = begin + np.flatnonzero(slot_of[begin : begin + _CHUNK_ROWS] == _WANTED)
@@ -108,50 +106,14 @@ class StaticCache:
         return min(workload.dataset.num_nodes, max(0, left) // max(1, row_bytes(workload)))
 
     @staticmethod
-    def items(workload: Workload, capacity: int) -> tuple[PlanItem, ...]:
-        """Plan the cache and its map on the host."""
-        if not capacity:
-            return ()
-        return (
-            PlanItem("feature cache", capacity * row_bytes(workload)),
-            PlanItem("feature cache map", 4 * workload.dataset.num_nodes),
-        )
-
-    @staticmethod
     def scratch_bytes(workload: Workload) -> int:
         """Return the bytes that filling takes beside the cache."""
-        dataset = workload.dataset
+        source = RowTable.of(workload.dataset)
         reader = RowReader.plan_bytes(
-            row_bytes=row_bytes(workload),
-            data_offset=dataset.data_offset("features"),
-            num_ids=_CHUNK_ROWS,
-            path=dataset.file("features"),
-            depth=_DEPTH,
-            max_request_bytes=_MAX_REQUEST,
+            **source.place, num_ids=_CHUNK_ROWS, path=source.path, depth=_DEPTH, max_request_bytes=_MAX_REQUEST
         )
-        return reader + 24 * _CHUNK_ROWS + dataset.num_nodes
+        return reader + 24 * _CHUNK_ROWS + source.num_rows
 
-    def lookup(self, nodes: Ids) -> Found:
+    def lookup(self, nodes: Ids) -> Lookup:
         """Find the cached nodes of a mini-batch (int64 [n]), and their rows."""
-        if not self.capacity:
-            return Found(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.arange(len(nodes)))
-        slots = self.slot_of[nodes]
-        cached = slots >= 0
-        hits = np.flatnonzero(cached)
-        return Found(hits, slots[hits].astype(np.int64), np.flatnonzero(~cached))
-
-    def aliases(self, nodes: Ids, first_buffer_row: int) -> tuple[Ids, Ids]:
-        """Return a mini-batch's node alias list over a table of cache and buffer rows.
-
-        Args:
-            first_buffer_row: row of the first miss; the others follow it.
-
-        Returns:
-            rows int64 [n], and the positions int64 [m] of the misses, in the order of their buffer rows.
-        """
-        if not self.capacity:
-            return np.arange(first_buffer_row, first_buffer_row + len(nodes)), np.arange(len(nodes))
-        rows = self.slot_of[nodes].astype(np.int64)
-        misses = np.flatnonzero(rows < 0)
-        rows[misses] = np.arange(first_buffer_row, first_buffer_row + len(misses))
-        return rows, misses
+        return look_up(self.slot_of, nodes)

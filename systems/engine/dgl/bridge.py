@@ -7,6 +7,7 @@ DGL is optional: without it its systems end as unsupported, with the command tha
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import sys
 import time
@@ -26,6 +27,9 @@ from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
 Fetch = Callable[[torch.Tensor], torch.Tensor]
+#: A mini-batch, and DGL's input nodes, output nodes and blocks of it.
+Drawn = tuple[SampledBatch, torch.Tensor, torch.Tensor, list[Any]]
+Draw = Callable[[Any, torch.Tensor], Drawn]
 _PIECE = 1 << 20
 INSTALL = "install it with `pip install dgl==1.1.3 setuptools`"
 
@@ -137,24 +141,21 @@ def from_dgl_blocks(
     )
 
 
-class TakesSampled:
-    """Sampler for DGL's DataLoader that hands out mini-batches of our samplers, in the same order.
-
-    DGL samples in parallel by worker processes; ours are threads, since our sampler releases the GIL.
+class LoaderSampler:
+    """Sampler for DGL's DataLoader.
 
     Args:
+        draw: returns the next mini-batch and DGL's form of it, given graph and seed nodes.
         wanted: returns the ids of a mini-batch whose rows DGL must gather.
-        clock: records the time of making DGL's blocks (`assemble`).
+        clock: records the time of looking those up (`assemble`).
 
     Attributes:
         last, ready_at: last mini-batch handed out, and its time in monotonic seconds.
     """
 
-    def __init__(
-        self, dgl: Any, sampled: Iterator[SampledBatch], wanted: Callable[[SampledBatch], Ids], clock: StageClock
-    ) -> None:
+    def __init__(self, dgl: Any, draw: Draw, wanted: Callable[[SampledBatch], Ids], clock: StageClock) -> None:
         self._dgl = dgl
-        self._sampled = sampled
+        self._draw = draw
         self._wanted = wanted
         self._clock = clock
         self.last: SampledBatch | None = None
@@ -162,63 +163,55 @@ class TakesSampled:
 
     def sample(self, graph: Any, seeds: torch.Tensor) -> Any:
         """Return DGL's tuple: input nodes, seed nodes, blocks, and a placeholder for the rows."""
-        structure = next(self._sampled, None)
-        if structure is None or not np.array_equal(structure.nodes[: structure.num_seeds], seeds.numpy()):
-            raise RuntimeError("DGL asks for other seed nodes than those of the next mini-batch")
+        structure, *drawn = self._draw(graph, seeds)
         with self._clock.stage("assemble", structure.index):
-            blocks = to_dgl_blocks(self._dgl, structure)
             ids = torch.from_numpy(self._wanted(structure))
         self.last, self.ready_at = structure, time.monotonic()
-        return torch.from_numpy(structure.nodes), seeds, blocks, self._dgl.frame.LazyFeature("rows", ids)
+        return (*drawn, self._dgl.frame.LazyFeature("rows", ids))
 
 
-class DglSampled:
-    """DGL's own neighbour sampler behind DGL's DataLoader: draws differ from the workload's, so not faithful.
+def sampled_by_us(dgl: Any, sampled: Iterator[SampledBatch], clock: StageClock) -> Draw:
+    """Draw mini-batches of our samplers, in the same order.
+
+    DGL samples in parallel by worker processes; ours are threads, since our sampler releases the GIL.
+    """
+
+    def draw(graph: Any, seeds: torch.Tensor) -> Drawn:
+        structure = next(sampled, None)
+        if structure is None or not np.array_equal(structure.nodes[: structure.num_seeds], seeds.numpy()):
+            raise RuntimeError("DGL asks for other seed nodes than those of the next mini-batch")
+        with clock.stage("assemble", structure.index):
+            blocks = to_dgl_blocks(dgl, structure)
+        return structure, torch.from_numpy(structure.nodes), seeds, blocks
+
+    return draw
+
+
+def sampled_by_dgl(
+    dgl: Any, workload: Workload, labels: npt.NDArray[np.int64], hops: int, epoch: int, start: int, clock: StageClock
+) -> Draw:
+    """Draw mini-batches by DGL's own neighbour sampler: draws differ from the workload's, so not faithful.
 
     Args:
         workload: provides the sampler's settings and the seed.
         labels: int64 [N].
         hops: number of hops, nearest the seed nodes first.
         epoch, start: epoch and number of the first mini-batch; DGL's one generator is seeded for each epoch.
-
-    Attributes:
-        last, ready_at: as in `TakesSampled`.
     """
+    spec, numbers = workload.sampler, itertools.count(start)
+    # DGL lists fan-outs input layer first.
+    sampler = dgl.dataloading.NeighborSampler(list(reversed(spec.fanout[:hops])), replace=spec.replace)
+    dgl.seed((workload.seed * 1_000_003 + epoch) % 2**31)
 
-    def __init__(
-        self,
-        dgl: Any,
-        workload: Workload,
-        labels: npt.NDArray[np.int64],
-        hops: int,
-        epoch: int,
-        start: int,
-        wanted: Callable[[SampledBatch], Ids],
-        clock: StageClock,
-    ) -> None:
-        spec = workload.sampler
-        # DGL lists fan-outs input layer first.
-        self._sampler = dgl.dataloading.NeighborSampler(list(reversed(spec.fanout[:hops])), replace=spec.replace)
-        dgl.seed((workload.seed * 1_000_003 + epoch) % 2**31)
-        self._dgl = dgl
-        self._labels = labels
-        self._epoch = epoch
-        self._next = start
-        self._wanted = wanted
-        self._clock = clock
-        self.last: SampledBatch | None = None
-        self.ready_at = 0.0
+    def draw(graph: Any, seeds: torch.Tensor) -> Drawn:
+        index = next(numbers)
+        with clock.stage("sample", index):
+            nodes, outputs, blocks = sampler.sample(graph, seeds)
+        with clock.stage("assemble", index):
+            structure = from_dgl_blocks(blocks, nodes, epoch, index, labels)
+        return structure, nodes, outputs, blocks
 
-    def sample(self, graph: Any, seeds: torch.Tensor) -> Any:
-        """Sample with DGL; returns the tuple of `TakesSampled.sample`."""
-        index, self._next = self._next, self._next + 1
-        with self._clock.stage("sample", index):
-            nodes, outputs, blocks = self._sampler.sample(graph, seeds)
-        with self._clock.stage("assemble", index):
-            structure = from_dgl_blocks(blocks, nodes, self._epoch, index, self._labels)
-            ids = torch.from_numpy(self._wanted(structure))
-        self.last, self.ready_at = structure, time.monotonic()
-        return nodes, outputs, blocks, self._dgl.frame.LazyFeature("rows", ids)
+    return draw
 
 
 def data_loader(

@@ -6,8 +6,8 @@ By default DGL's DataLoader runs our sampler, so mini-batches equal the workload
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,24 +15,22 @@ import torch
 from pydantic import Field
 
 from systems.engine.dgl.bridge import (
-    DglSampled,
-    TakesSampled,
+    Fetch,
+    LoaderSampler,
     data_loader,
     dgl_graph,
     int64_of,
     nodes_only,
     require_dgl,
+    sampled_by_dgl,
+    sampled_by_us,
 )
-from systems.engine.loading.cache_loader import GatheredBatch, Gatherer, Sample
-from systems.engine.loading.cached_system import CachedSystem
-from systems.engine.loading.device_cache import DeviceCache
-from systems.engine.loading.host_features import HostFeatures
-from systems.engine.loading.pipeline import Pipeline
-from systems.engine.loading.row_ring import RowRing
-from systems.interface import Counters, Options, PlanItem, StageClock
+from systems.engine.loading.cached_system import CachedSystem, GatheredBatch
+from systems.engine.loading.pipeline import Channel
+from systems.engine.loading.sized import LoadingRun, Sample
+from systems.interface import Options, PlanItem
 from workloads.errors import BudgetError, InputError
 from workloads.sampling.batch import SampledBatch
-from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
 SamplerName = Literal["outcore", "dgl"]
@@ -50,111 +48,6 @@ class SamplerOption(Options):
 
 def _dgl_samples(options: Options) -> bool:
     return isinstance(options, SamplerOption) and options.sampler == "dgl"
-
-
-class RowStorage(Protocol):
-    """Source of rows for DGL's DataLoader that is not a tensor, with its read counts."""
-
-    def fetch(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return rows `ids` (int64 [n]) as [n, dim] on the host."""
-
-    def counts(self, counters: Counters) -> None:
-        """Add the reads since the epoch began to `counters`."""
-
-    def begin(self) -> None:
-        """Start an epoch."""
-
-    def close(self) -> None:
-        """Close the files."""
-
-
-class DglGatherer(Gatherer):
-    """Gatherer of mini-batches through DGL's DataLoader.
-
-    Args:
-        rows: a tensor [N, dim], or a storage.
-        labels: int64 [N] if DGL samples; None if our sampler does.
-        max_nodes: nodes of the largest mini-batch in the plan.
-    """
-
-    def __init__(
-        self,
-        system: str,
-        workload: Workload,
-        cache: DeviceCache,
-        clock: StageClock,
-        graph: Any,
-        rows: torch.Tensor | RowStorage,
-        *,
-        labels: npt.NDArray[np.int64] | None,
-        hops: int,
-        max_nodes: int,
-    ) -> None:
-        self._system = system
-        self._dgl = require_dgl(system)
-        self._workload = workload
-        self._cache = cache
-        self._clock = clock
-        self._graph = graph
-        self._storage = rows
-        self._labels = labels
-        self._hops = hops
-        self._max_nodes = max_nodes
-        self.samples = labels is not None
-        self._begun: tuple[int, Sequence[Ids], int] = (0, (), 0)
-
-    def begin(self, epoch: int, seeds: Sequence[Ids], start: int) -> None:
-        """Note the seed nodes for the DataLoader, and start the storage's epoch."""
-        self._begun = (epoch, seeds, start)
-        if start == 0 and not isinstance(self._storage, torch.Tensor):
-            self._storage.begin()
-
-    def gathered(
-        self, pipe: Pipeline, sampled: Iterator[SampledBatch], take: Callable[[], object], ring: RowRing
-    ) -> Iterator[GatheredBatch]:
-        """Yield every mini-batch with the rows that DGL gathered."""
-        epoch, seeds, start = self._begun
-        found = []
-
-        def wanted(structure: SampledBatch) -> Ids:
-            if structure.num_nodes > self._max_nodes:
-                raise BudgetError(
-                    f"{self._system}: DGL sampled {structure.num_nodes} nodes, the plan holds {self._max_nodes}",
-                    "use sampler=outcore, whose largest mini-batch is known, or lower the batch size",
-                )
-            found.append(self._cache.lookup(structure.nodes))
-            return structure.nodes[found[-1].misses]
-
-        sampler: DglSampled | TakesSampled
-        if self._labels is not None:
-            sampler = DglSampled(self._dgl, self._workload, self._labels, self._hops, epoch, start, wanted, self._clock)
-        else:
-            sampler = TakesSampled(self._dgl, sampled, wanted, self._clock)
-        storage = self._storage
-        rows = data_loader(
-            self._dgl, self._graph, seeds, sampler, storage if isinstance(storage, torch.Tensor) else storage.fetch
-        )
-        while True:
-            # DGL loads the next mini-batch only after the previous one was trained.
-            take()
-            gathered = next(rows, None)
-            if gathered is None:
-                return
-            assert sampler.last is not None
-            self._clock.add("extract", sampler.last.index, sampler.ready_at, time.monotonic())
-            yield GatheredBatch(sampler.last, found.pop(), gathered)
-
-    def counts(self, counters: Counters) -> None:
-        """Add the storage's reads to `counters`."""
-        if not isinstance(self._storage, torch.Tensor):
-            self._storage.counts(counters)
-
-    def close(self) -> None:
-        """Close the storage and drop the graph."""
-        if not isinstance(self._storage, torch.Tensor):
-            self._storage.close()
-        self._storage = torch.empty(0)
-        self._graph = None
 
 
 class DglSystem(CachedSystem):
@@ -240,22 +133,50 @@ class DglSystem(CachedSystem):
         self._labels = labels if self._dgl_samples else None
         return self._sample_of(indptr, indices, labels)
 
-    def _make_gatherer(self, features: HostFeatures | None, cache: DeviceCache) -> Gatherer:
-        return DglGatherer(
-            self.info.name,
-            self.workload,
-            cache,
-            self.clock,
-            self._graph,
-            self._storage(features),
-            labels=self._labels,
-            hops=self._hops,
-            max_nodes=self._bounds.max_nodes,
-        )
+    def _prepare_gathering(self) -> None:
+        """Allocate nothing: DGL allocates the rows of each mini-batch."""
 
-    def _storage(self, features: HostFeatures | None) -> torch.Tensor | RowStorage:
-        assert features is not None
-        return features.tensor
+    def _source(self) -> torch.Tensor | Fetch:
+        """Return the rows for DGL's DataLoader: a tensor [N, dim], or a function that returns those of given ids."""
+        assert self._features is not None
+        return self._features.tensor
+
+    @property
+    def _loading_samples(self) -> bool:
+        return self._dgl_samples
+
+    def _gathered(
+        self, run: LoadingRun, sampled: Iterator[SampledBatch], turns: Channel[int]
+    ) -> Iterator[GatheredBatch]:
+        """Yield every mini-batch with the rows that DGL gathered."""
+        cache, dgl = self._cache, require_dgl(self.info.name)
+        assert cache is not None
+        found = []
+
+        def wanted(structure: SampledBatch) -> Ids:
+            if structure.num_nodes > self._bounds.max_nodes:
+                raise BudgetError(
+                    f"{self.info.name}: DGL sampled {structure.num_nodes} nodes, the plan holds "
+                    f"{self._bounds.max_nodes}",
+                    "use sampler=outcore, whose largest mini-batch is known, or lower the batch size",
+                )
+            found.append(cache.lookup(structure.nodes))
+            return structure.nodes[found[-1].misses]
+
+        draw = sampled_by_us(dgl, sampled, self.clock)
+        if self._labels is not None:
+            draw = sampled_by_dgl(dgl, self.workload, self._labels, self._hops, run.epoch, run.start, self.clock)
+        sampler = LoaderSampler(dgl, draw, wanted, self.clock)
+        rows = data_loader(dgl, self._graph, run.seeds, sampler, self._source())
+        while True:
+            # DGL loads the next mini-batch only after the previous one was trained.
+            turns.get()
+            gathered = next(rows, None)
+            if gathered is None:
+                return
+            assert sampler.last is not None
+            self.clock.add("extract", sampler.last.index, sampler.ready_at, time.monotonic())
+            yield GatheredBatch(sampler.last, found.pop(), gathered)
 
     def notes(self) -> dict[str, str]:
         """Return the base's notes, and the sampler used."""

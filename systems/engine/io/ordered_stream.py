@@ -9,16 +9,19 @@ from __future__ import annotations
 import math
 import queue
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import RowReader
+from workloads.dataset import Dataset, Part
 from workloads.direct_files import PAGE
 
 REQUEST_BYTES = 512 << 10
@@ -102,6 +105,43 @@ def ordered_stream(
             pool.shutdown(wait=True, cancel_futures=True)
             for reader in readers:
                 reader.close()
+
+
+def ordered_part(
+    dataset: Dataset,
+    part: Part,
+    *,
+    piece_bytes: int,
+    begin: int = 0,
+    end: int | None = None,
+    reads: OrderedReads | None = None,
+) -> Generator[tuple[int, NDArray[Any]], None, None]:
+    """Yield (number of the first value, values) of a part of a dataset, in order, in pieces of `piece_bytes`.
+
+    Args:
+        begin, end: range in bytes of the part; None: to its end.
+    """
+    entry, dtype = dataset.manifest.files[part], np.dtype(dataset.manifest.files[part].dtype)
+    nbytes = (math.prod(entry.shape) * dtype.itemsize if end is None else end) - begin
+    pieces = ordered_stream(dataset.file(part), entry.data_offset + begin, nbytes, piece_bytes=piece_bytes, reads=reads)
+    with closing(pieces):
+        for at, piece in pieces:
+            yield (at - entry.data_offset) // dtype.itemsize, piece.view(dtype)
+
+
+def edge_runs(
+    dataset: Dataset, indptr: NDArray[np.int64], piece_bytes: int, reads: OrderedReads | None = None
+) -> Iterator[tuple[NDArray[np.int64], int, int, NDArray[Any]]]:
+    """Yield pieces of the edges: bounds of their lists, first node, first edge, sources.
+
+    Args:
+        indptr: int64 [N + 1], mapped or in memory.
+    """
+    for first, sources in ordered_part(dataset, "indices", piece_bytes=piece_bytes, reads=reads):
+        # First list that overlaps the piece, and end of those that begin before its end.
+        low = int(np.searchsorted(indptr, first, side="right")) - 1
+        high = int(np.searchsorted(indptr, first + len(sources), side="left"))
+        yield np.array(indptr[low : high + 1]), low, first, sources
 
 
 def _request_bytes(piece_bytes: int) -> int:

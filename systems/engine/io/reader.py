@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.io.arrays import Array, as_ids, as_rows
-from workloads.errors import DataIOError, HostError, InputError
+from workloads.direct_files import cannot_open, io_failed
+from workloads.errors import HostError, InputError
 
 Granularity = Literal["logical", "4096"]
 Mode = Literal["auto", "io_uring", "pread"]
@@ -42,6 +43,12 @@ class ReadStats:
     unique_rows: int = 0
     seconds: float = 0.0
 
+    def count(self, nbytes: int) -> None:
+        """Count one request of `nbytes` bytes."""
+        self.requests += 1
+        self.bytes_read += nbytes
+        self.requests_by_size[nbytes] = self.requests_by_size.get(nbytes, 0) + 1
+
     def add(self, other: ReadStats) -> None:
         """Add another read's counts to these."""
         self.requests += other.requests
@@ -55,7 +62,7 @@ class ReadStats:
 
 
 @dataclass
-class Group:
+class RowGroup:
     """Rows of a `read_groups` call that are in the staging buffer.
 
     Attributes:
@@ -136,7 +143,7 @@ class RowReader:
         self.path = Path(path)
         self.row_bytes = row_bytes
         self.depth = depth
-        try:
+        with reader_errors(path):
             self._native: _native.Reader | None = _native.Reader(
                 str(path),
                 data_offset=data_offset,
@@ -152,17 +159,6 @@ class RowReader:
                 register_buffers=register_buffers,
                 buffer_bytes=buffer_bytes,
             )
-        except OSError as error:
-            raise DataIOError(
-                f"cannot open {path}: {os.strerror(error.errno or 0)}",
-                path=str(path),
-                errno=error.errno or 0,
-                fix="check that the dataset is there and can be read",
-            ) from error
-        except ValueError as error:
-            raise InputError(f"reader of {path}: {error}", "change that option") from error
-        except RuntimeError as error:
-            raise HostError(f"io_uring cannot be had here: {error}", "use mode auto, which falls back") from error
         #: `io_uring registered`, `io_uring unregistered (why)` or `pread pool (why)`; `; buffered…` without O_DIRECT.
         self.mode: str = self._native.mode
         #: Bytes of the bounce buffer; a plan adds `plan_bytes` for the ids of a read.
@@ -213,11 +209,8 @@ class RowReader:
                 flight, and `out` holds some of the rows.
             IndexError: an id or a row of `out` does not exist.
         """
-        start = time.perf_counter()
         rows = None if out_rows is None else as_ids(out_rows)
-        counts, failure = self._open().read(as_ids(ids), as_rows(out, self.row_bytes), rows)
-        self._check(failure)
-        return ReadStats(**counts, seconds=time.perf_counter() - start)
+        return self._timed(self._open().read, as_ids(ids), as_rows(out, self.row_bytes), rows)
 
     def counts_of(self, ids: Array | torch.Tensor) -> ReadStats:
         """Return the exact counts of `read(ids)` without reading; any thread may call it at any time.
@@ -236,13 +229,10 @@ class RowReader:
             DataIOError: as `read`.
             ValueError: `out` is smaller than `nbytes`.
         """
-        start = time.perf_counter()
         target = as_rows(out, 1).reshape(-1)
         if target.nbytes < nbytes:
             raise ValueError(f"out has {target.nbytes} bytes, {nbytes} were asked for")
-        counts, failure = self._open().read_range(offset, target[:nbytes], request_bytes)
-        self._check(failure)
-        return ReadStats(**counts, seconds=time.perf_counter() - start)
+        return self._timed(self._open().read_range, offset, target[:nbytes], request_bytes)
 
     def read_ranges(
         self,
@@ -267,13 +257,8 @@ class RowReader:
             DataIOError: as `read`.
             IndexError: a range would end behind `out`.
         """
-        start = time.perf_counter()
-        target = as_rows(out, 1).reshape(-1)
-        counts, failure = self._open().read_ranges(
-            as_ids(offsets), as_ids(sizes), as_ids(positions), target, request_bytes
-        )
-        self._check(failure)
-        return ReadStats(**counts, seconds=time.perf_counter() - start)
+        places = as_ids(offsets), as_ids(sizes), as_ids(positions)
+        return self._timed(self._open().read_ranges, *places, as_rows(out, 1).reshape(-1), request_bytes)
 
     def read_groups(
         self,
@@ -282,7 +267,7 @@ class RowReader:
         group_rows: int,
         stats: ReadStats | None = None,
         source: SliceSource | None = None,
-    ) -> Generator[Group]:
+    ) -> Generator[RowGroup]:
         """Read rows into a bounded staging buffer; yield groups of up to `group_rows` as they complete.
 
         Reads of later groups are in flight while the caller copies a group away (GNNDrive, Section 4.2). The caller
@@ -341,7 +326,7 @@ class RowReader:
                     source.filled(index, wanted[positions])
                 begin = index * slice_bytes
                 rows = table[begin : begin + len(positions) * self.row_bytes].reshape(-1, self.row_bytes)
-                yield Group(positions, index * group_rows, rows, give_back, index)
+                yield RowGroup(positions, index * group_rows, rows, give_back, index)
         finally:
             read.close()
             for index in lent:
@@ -366,15 +351,55 @@ class RowReader:
             raise ValueError(f"the reader of {self.path} is closed")
         return self._native
 
+    def _timed(self, read: Callable[..., Any], *arguments: Any) -> ReadStats:
+        start = time.perf_counter()
+        counts, failure = read(*arguments)
+        self._check(failure)
+        return ReadStats(**counts, seconds=time.perf_counter() - start)
+
     def _check(self, failure: Any) -> None:
-        if failure is None:
-            return
-        code, offset = failure
-        reason = os.strerror(code) if code else "the file ends there, before the row does"
-        raise DataIOError(
-            f"reading {self.path} failed at offset {offset}: {reason}",
-            path=str(self.path),
-            offset=offset,
-            errno=code,
-            fix="check the device" if code else "verify the dataset with `outcore data verify`",
-        )
+        if failure is not None:
+            code, offset = failure
+            raise io_failed(self.path, offset, code)
+
+
+@contextmanager
+def reader_errors(path: Path | str) -> Iterator[None]:
+    """Convert the errors of a native reader's constructor: the file cannot be opened, an option is out of its range.
+
+    Raises:
+        DataIOError, InputError: as above.
+        HostError: io_uring is forced and missing.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise cannot_open(Path(path), error.errno or 0) from error
+    except ValueError as error:
+        raise InputError(f"reader of {path}: {error}", "change that option") from error
+    except RuntimeError as error:
+        raise HostError(f"io_uring cannot be had here: {error}", "use mode auto, which falls back") from error
+
+
+def range_queue(path: Path, *, depth: int, request_bytes: int, mode: str = "auto") -> _native.RangeQueue:
+    """Open a file for direct reads of ranges, up to `depth` requests in flight.
+
+    Raises:
+        DataIOError: the file cannot be opened.
+        InputError, HostError: as `reader_errors`.
+    """
+    with reader_errors(path):
+        return _native.RangeQueue(str(path), depth=depth, request_bytes=request_bytes, mode=mode)
+
+
+def arrived(queue: _native.RangeQueue, ticket: int, path: Path) -> float:
+    """Wait for a range; return when it arrived, in monotonic seconds.
+
+    Raises:
+        DataIOError: the read failed; names file and offset.
+    """
+    problem, arrived_s = queue.wait(ticket)
+    if problem is not None:
+        code, offset = problem
+        raise io_failed(path, offset, code)
+    return arrived_s

@@ -1,15 +1,16 @@
 """A file of regions: appended byte ranges, each 4096-aligned, checksummed, read by one large direct read.
 
 Stores data that a system writes while it runs (sampled mini-batches, changesets): past the page cache, within a byte
-budget, and verified on every read by the XXH3 in the index.
+budget, and verified on every read by the XXH3 in the index, which the caller keeps in memory.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,11 @@ import xxhash
 from numpy.typing import NDArray
 
 from systems.engine.io.memory import aligned_empty
-from workloads.direct_files import io_failed, open_direct, write_at
-from workloads.direct_files import padded as padded
+from workloads.direct_files import cannot_open, io_errors, open_direct, padded, read_at, write_at
 from workloads.errors import BudgetError, DataIOError
 from workloads.units import format_bytes
 
 Bytes = NDArray[np.uint8]
-Index = NDArray[Any]
 #: A region's entry in the index. A region is its head, padded to 8 bytes, then its body; `count` is for the writer.
 ENTRY = np.dtype(
     [
@@ -36,15 +35,42 @@ ENTRY = np.dtype(
         ("body_xxh3", "<u8"),
     ]
 )
-_MAGIC = b"outcore regions 1"
 
 
-def index_path(path: Path) -> Path:
-    """Return the path of a region file's saved index."""
-    return path.with_name(path.name + ".index")
+@dataclass(frozen=True)
+class RegionIndex:
+    """Index of the regions in a file.
+
+    Attributes:
+        entries: structured array of `ENTRY`.
+    """
+
+    entries: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Offsets in the file, int64 [regions], in bytes, multiples of 4096."""
+        return np.asarray(self.entries["offset"], dtype=np.int64)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Each region's `count`, int64 [regions]; of a mini-batch, its nodes."""
+        return np.asarray(self.entries["count"], dtype=np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the file."""
+        return int(self.offsets[-1]) + self.read_bytes(-1) if len(self) else 0
+
+    def read_bytes(self, number: int) -> int:
+        """Return the bytes that reading a region requests from the disk."""
+        return padded(_region_bytes(self.entries[number]))
 
 
-def region_bytes(entry: Any) -> int:
+def _region_bytes(entry: Any) -> int:
     """Return the bytes of a region's head, its padding and its body."""
     return padded(int(entry["head_bytes"]), 8) + int(entry["body_bytes"])
 
@@ -77,17 +103,10 @@ class RegionWriter:
         self._buffer = aligned_empty(0)
         self._fd: int | None = None
         self.nbytes = 0
-        try:
+        with self._advice():
             self._fd = open_direct(self.path, os.O_WRONLY | os.O_CREAT | (0 if reuse else os.O_TRUNC))
-        except DataIOError as error:
-            raise self._advised(error) from error
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of the buffer that assembles a region: those of the largest region so far."""
-        return self._buffer.nbytes
-
-    def append(self, head: NDArray[Any], body: Sequence[NDArray[Any]], count: int = 0) -> None:
+    def append_region(self, head: NDArray[Any], body: Sequence[NDArray[Any]], count: int = 0) -> None:
         """Write one region: `head` can be read later without the `body`, whose arrays are joined.
 
         Raises:
@@ -140,20 +159,17 @@ class RegionWriter:
                 f"budget is {format_bytes(self._budget)}",
                 self._fix,
             )
-        try:
-            write_at(self._fd, self._buffer[:at], self.nbytes, self.path)
-        except DataIOError as error:
-            self.abandon()
-            raise self._advised(error) from error
+        with self._advice():
+            try:
+                write_at(self._fd, self._buffer[:at], self.nbytes, self.path)
+            except DataIOError:
+                self.abandon()
+                raise
         self._entries += entries
         self.nbytes += at
 
-    def index(self) -> Index:
-        """Return the entries (`ENTRY`) of the regions so far."""
-        return np.array(self._entries, dtype=ENTRY)
-
-    def close(self, *, save_index: bool = True, sync: bool = True) -> Index:
-        """Flush the file to disk, and save its index beside it unless the caller keeps it.
+    def close(self, *, sync: bool = True) -> RegionIndex:
+        """Flush the file to disk; return its index.
 
         Args:
             sync: False for files that need not survive a crash of the machine.
@@ -161,23 +177,17 @@ class RegionWriter:
         Raises:
             DataIOError: the disk is full or fails.
         """
-        index = self.index()
+        index = RegionIndex(np.array(self._entries, dtype=ENTRY))
         if self._fd is None:
             return index
         fd, self._fd = self._fd, None
         self._buffer = aligned_empty(0)
-        try:
+        with self._advice(), io_errors(self.path, self.nbytes, writing=True):
             try:
                 if sync:
                     os.fdatasync(fd)
             finally:
                 os.close(fd)
-            if save_index:
-                data = index.tobytes()
-                digest = xxhash.xxh3_64_digest(data)
-                index_path(self.path).write_bytes(_MAGIC + digest + data)
-        except OSError as error:
-            raise self._advised(io_failed(self.path, self.nbytes, error.errno or 0, writing=True)) from error
         return index
 
     def abandon(self) -> None:
@@ -186,13 +196,18 @@ class RegionWriter:
         self._buffer = aligned_empty(0)
         if fd is not None:
             os.close(fd)
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self.path.unlink()
 
-    def _advised(self, error: DataIOError) -> DataIOError:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            error.fix = self._fix
-        return error
+    @contextmanager
+    def _advice(self) -> Iterator[None]:
+        """Give an error of a full disk the user's remedy."""
+        try:
+            yield
+        except DataIOError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                error.fix = self._fix
+            raise
 
 
 class RegionReader:
@@ -200,55 +215,48 @@ class RegionReader:
 
     Args:
         path: file of a `RegionWriter`.
-        index: result of `RegionWriter.close`; None: the index saved beside the file.
+        index: result of `RegionWriter.close`.
+        what: name of a region in error messages.
 
     Raises:
-        DataIOError: file or index cannot be opened, or the index is damaged.
+        DataIOError: the file cannot be opened.
     """
 
-    def __init__(self, path: Path | str, *, index: Index | None = None, what: str = "region") -> None:
+    def __init__(self, path: Path | str, index: RegionIndex, *, what: str = "region") -> None:
         self.path = Path(path)
+        self.index = index
         self._what = what
         self._fd: int | None = None
         try:
-            self.index: Index = _load_index(self.path) if index is None else index
-        except OSError as error:
-            raise _cannot_open(index_path(self.path), error.errno or 0) from error
-        try:
             self._fd = open_direct(self.path, os.O_RDONLY)
         except DataIOError as error:
-            raise _cannot_open(self.path, error.errno) from error
+            raise cannot_open(self.path, error.errno) from error
 
     def __len__(self) -> int:
         return len(self.index)
 
-    @property
-    def largest_bytes(self) -> int:
-        """Bytes that the largest region takes in memory."""
-        return max((padded(region_bytes(entry)) for entry in self.index), default=0)
-
     def nbytes_of(self, number: int) -> int:
         """Return the bytes that reading a region requests from the disk."""
-        return padded(region_bytes(self.index[number]))
+        return self.index.read_bytes(number)
 
-    def read(self, number: int) -> tuple[Bytes, Bytes]:
+    def read_region(self, number: int) -> tuple[Bytes, Bytes]:
         """Return head and body (uint8) of a region, both verified, as views of new memory.
 
         Raises:
             DataIOError: the device failed, or the bytes are missing or corrupted; names file, offset and region.
         """
-        entry = self.index[number]
-        start, nbytes = padded(int(entry["head_bytes"]), 8), region_bytes(entry)
-        memory = self._read(number, int(entry["offset"]), nbytes)
+        entry = self.index.entries[number]
+        start, nbytes = padded(int(entry["head_bytes"]), 8), _region_bytes(entry)
+        memory = self._read(number, nbytes)
         head, body = memory[: int(entry["head_bytes"])], memory[start:nbytes]
         self._verify(number, head, int(entry["head_xxh3"]))
         self._verify(number, body, int(entry["body_xxh3"]))
         return head, body
 
     def head(self, number: int) -> Bytes:
-        """Return the head alone (uint8); raises as `read`."""
-        entry = self.index[number]
-        head = self._read(number, int(entry["offset"]), int(entry["head_bytes"]))
+        """Return the head alone (uint8); raises as `read_region`."""
+        entry = self.index.entries[number]
+        head = self._read(number, int(entry["head_bytes"]))
         self._verify(number, head, int(entry["head_xxh3"]))
         return head
 
@@ -258,27 +266,23 @@ class RegionReader:
         if fd is not None:
             os.close(fd)
 
-    def _read(self, number: int, offset: int, nbytes: int) -> Bytes:
+    def _read(self, number: int, nbytes: int) -> Bytes:
         if self._fd is None:
             raise ValueError(f"{self.path} is closed")
         memory = aligned_empty(padded(nbytes))
-        done = 0
-        while done < nbytes:
-            try:
-                # A short read ends at a block, so the next one stays aligned.
-                got = os.preadv(self._fd, [memory[done:].data], offset + done)
-            except OSError as error:
-                raise self._broken(number, offset + done, os.strerror(error.errno or 0), error.errno or 0) from error
-            if got == 0:
-                raise self._broken(number, offset + done, "the file ends there")
-            done += got
+        try:
+            read_at(self._fd, memory, int(self.index.offsets[number]), self.path)
+        except DataIOError as error:
+            reason = os.strerror(error.errno) if error.errno else "the file ends there"
+            raise self._broken(number, error.offset, reason, error.errno) from error
         return memory[:nbytes]
 
     def _verify(self, number: int, data: Bytes, expected: int) -> None:
         if xxhash.xxh3_64_intdigest(data.data) != expected:
-            raise self._broken(number, int(self.index[number]["offset"]), "its bytes are not those written (XXH3)")
+            offset = int(self.index.offsets[number])
+            raise self._broken(number, offset, "its bytes are not those written (XXH3)", 0)
 
-    def _broken(self, number: int, offset: int, reason: str, code: int = 0) -> DataIOError:
+    def _broken(self, number: int, offset: int, reason: str, code: int) -> DataIOError:
         return DataIOError(
             f"reading {self._what} {number} of {self.path} failed at offset {offset}: {reason}",
             path=str(self.path),
@@ -288,25 +292,5 @@ class RegionReader:
         )
 
 
-def _cannot_open(path: Path, code: int) -> DataIOError:
-    return DataIOError(
-        f"cannot open {path}: {os.strerror(code)}",
-        path=str(path),
-        errno=code,
-        fix="check that it is there and can be read",
-    )
-
-
 def _flat(array: NDArray[Any]) -> Bytes:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-
-
-def _load_index(path: Path) -> Index:
-    found = index_path(path)
-    data = found.read_bytes()
-    body = data[len(_MAGIC) + 8 :]
-    if not data.startswith(_MAGIC) or xxhash.xxh3_64_digest(body) != data[len(_MAGIC) : len(_MAGIC) + 8]:
-        raise DataIOError(
-            f"the index {found} is damaged", path=str(found), offset=0, fix="remove it, so that it is made again"
-        )
-    return np.frombuffer(body, dtype=ENTRY)

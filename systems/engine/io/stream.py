@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,28 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from systems.engine.io.arrays import Array, as_rows
-from systems.engine.io.reader import Group, Mode, ReadStats, RowReader
+from systems.engine.io.reader import Mode, ReadStats, RowReader
 from workloads.errors import InputError
-
-
-@dataclass
-class Piece:
-    """A piece of the range, in the buffer.
-
-    Attributes:
-        offset: offset in the file.
-        data: uint8 view of the buffer, valid until `release`.
-    """
-
-    offset: int
-    data: NDArray[np.uint8]
-    _group: Group | None
-
-    def release(self) -> None:
-        """Return the piece's part of the buffer for further reads."""
-        group, self._group = self._group, None
-        if group is not None:
-            group.release()
 
 
 def stream(
@@ -46,17 +25,20 @@ def stream(
     mode: Mode = "auto",
     stats: ReadStats | None = None,
     only: NDArray[np.int64] | None = None,
-) -> Iterator[Piece]:
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Read bytes `[offset, offset + nbytes)` in pieces of `request_bytes`, in the order in which they complete.
 
     Unlike calls of `RowReader.read_range`, between which the device's queue runs empty, later pieces are in flight
-    while the caller works on one. Release each piece; a buffer of twice `depth` pieces keeps the queue full.
+    while the caller works on one; a buffer of twice `depth` pieces keeps the queue full.
 
     Args:
         buffer: contiguous host memory of at least one piece; read into directly if it is page-aligned and `offset` is a
             multiple of 4096.
         stats: filled if given.
         only: int64 [k], ascending numbers of the wanted pieces; None: all. The short rest of a range counts as one.
+
+    Yields:
+        (offset in the file, uint8 view of the buffer), valid until the next step.
 
     Raises:
         DataIOError: the device failed or the file ends before the range; names file and offset.
@@ -81,10 +63,11 @@ def stream(
         buffer_bytes=8 * (1 << (request_bytes - 1).bit_length()),
     ) as reader:
         for group in reader.read_groups(wanted, flat, 1, stats):
-            yield Piece(offset + int(wanted[group.positions[0]]) * request_bytes, group.rows[0], group)
+            yield offset + int(wanted[group.positions[0]]) * request_bytes, group.rows[0]
+            group.release()
         rest = nbytes - whole * request_bytes
         if rest and (only is None or whole in only):
             read = reader.read_range(offset + whole * request_bytes, rest, flat, request_bytes=request_bytes)
             if stats is not None:
                 stats.add(read)
-            yield Piece(offset + whole * request_bytes, flat[:rest], None)
+            yield offset + whole * request_bytes, flat[:rest]

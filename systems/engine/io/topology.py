@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from systems.interface import PlanItem
+from systems.interface import MemoryBudget, PlanItem, Runtime
 from workloads.dataset import Dataset
 from workloads.errors import DataIOError, DatasetError
 from workloads.ranks import RankGroup
@@ -106,6 +106,12 @@ def list_threads_bytes(bounds: Bounds, list_threads: int) -> int:
     These lists grow by halves to the largest part a thread ever had: three times the nodes in all.
     """
     return (list_threads - 1) * _THREAD_BYTES + (24 * bounds.max_nodes if list_threads > 1 else 0)
+
+
+def device_bytes(runtime: Runtime, budget: MemoryBudget) -> int:
+    """Return the bytes of device memory for data; of a GPU without a budget, the model needs a quarter."""
+    limit = min((found for found in (budget.device, runtime.accelerator.memory_bytes) if found is not None), default=0)
+    return limit - limit // 4 if runtime.accelerator.kind == "cuda" and budget.device is None else limit
 
 
 def row_bytes(workload: Workload) -> int:

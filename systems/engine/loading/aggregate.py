@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systems import _native
-from systems.engine.io.ordered_stream import OrderedReads, ordered_stream, ordered_stream_bytes, whole_rows
+from systems.engine.io.ordered_stream import OrderedReads, edge_runs, ordered_part, ordered_stream_bytes, whole_rows
 from systems.engine.io.topology import damaged
 from systems.interface import Progress, silent
 from workloads.errors import BudgetError
@@ -248,28 +248,23 @@ class _Aggregation:
                 continue
             begin = int(wanted[low]) * size
             end = min(dataset.feature_bytes, (int(wanted[high - 1]) + 1) * size)
-            data = dataset.data_offset("features")
-            stream = ordered_stream(
-                dataset.file("features"), data + begin, end - begin, piece_bytes=size, reads=self._facts.reads
-            )
-            for at, piece in stream:
-                rows = piece.view(dataset.feature_dtype).reshape(-1, dataset.dim)
-                yield (at - data) // size, rows.astype(np.float32, copy=False)
+            for at, values in ordered_part(
+                dataset, "features", begin=begin, end=end, piece_bytes=size, reads=self._facts.reads
+            ):
+                rows = values.reshape(-1, dataset.dim).astype(np.float32, copy=False)
+                yield at // (step * dataset.dim), rows
 
     def _sources(self, begin: int, end: int) -> Iterator[tuple[int, NDArray[Any]]]:
         """Yield (first edge, sources) of the edges `[begin, end)`, in pieces."""
-        dataset = self._dataset
-        item = dataset.index_dtype.itemsize
-        data = dataset.data_offset("indices")
-        start = begin * item // 4096 * 4096  # start of a block, for direct reads
-        for at, piece in ordered_stream(
-            dataset.file("indices"),
-            data + start,
-            end * item - start,
+        item = self._dataset.index_dtype.itemsize
+        for first, ids in ordered_part(
+            self._dataset,
+            "indices",
+            begin=begin * item // 4096 * 4096,  # start of a block, for direct reads
+            end=end * item,
             piece_bytes=self._piece_bytes,
             reads=self._facts.reads,
         ):
-            first, ids = (at - data) // item, piece.view(dataset.index_dtype)
             skipped = max(0, begin - first)
             yield first + skipped, ids[skipped:]
 
@@ -277,11 +272,8 @@ class _Aggregation:
         """Return 1 / sqrt(in-degree without self-loops, plus one) of every node."""
         dataset = self._dataset
         loops = np.zeros(dataset.num_nodes, dtype=np.int32)
-        for begin, sources in self._sources(0, dataset.num_edges):
-            first = int(np.searchsorted(self._indptr, begin, side="right")) - 1
-            last = int(np.searchsorted(self._indptr, begin + len(sources), side="left"))
-            indptr = np.array(self._indptr[first : last + 1])
-            if not _native.count_loops(sources, indptr, first, begin, loops[first:last]):
+        for indptr, first, begin, sources in edge_runs(dataset, self._indptr, self._piece_bytes, self._facts.reads):
+            if not _native.count_loops(sources, indptr, first, begin, loops[first : first + len(indptr) - 1]):
                 raise damaged(self._dataset)
         roots = np.empty(dataset.num_nodes, dtype=np.float32)
         for first in range(0, dataset.num_nodes, 1 << 18):

@@ -2,46 +2,56 @@
 
 `pagraph`, `pagraph+pp`, `dgl`, `dgl+cache` and `dgl+pp` differ in their options: sampler and gather (our threads or
 DGL), rows (features or first-layer aggregates), with a cache or without.
+
+Each mini-batch is sampled and looked up in the cache; its misses are gathered and copied to the device. A limited
+number of mini-batches may be between the start of loading and the end of training: with one, loading waits for the
+previous mini-batch's training, like DGL's loader; with more, sampling, loading and training overlap (PaGraph, Section
+3.3). Rows that miss the cache go into a ring of rows beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_validator
+import torch
+from pydantic import AfterValidator, Field
 
+from systems.engine.cache.static_cache import Lookup
+from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import DatasetFiles, indptr_item, loaded, map_item, sampling_items
-from systems.engine.loading.cache_loader import CacheLoader, Gatherer, HostGatherer, Sample
-from systems.engine.loading.device_cache import CacheSizes, DeviceCache, check_share, plan_cache
-from systems.engine.loading.host_features import HostFeatures, HostStore, RowFile, feature_rows
+from systems.engine.loading.device_cache import CacheSizes, DeviceCache, check_share, wanted_rows
+from systems.engine.loading.gather_loader import check_size, torch_dtype
+from systems.engine.loading.host_features import HostFeatures, HostStore
+from systems.engine.loading.pipeline import Channel
+from systems.engine.loading.row_ring import RowRing
+from systems.engine.loading.sized import LoadingRun, Sample, SamplingOptions, SamplingSystem
 from systems.engine.rank import ranking
 from systems.engine.store.artefacts import Prepared, identity, prepare
-from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, Trace, auto
+from systems.interface import Batch, Counters, Facts, Forecast, Options, Plan, PlanItem, System, Tier, Trace, size
+from workloads.accelerator import NO_ROWS
 from workloads.dataset import Dataset
+from workloads.direct_files import PAGE, padded
+from workloads.errors import BudgetError
+from workloads.feature_table import Table
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.bounds import Bounds, batch_bounds
-from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
+from workloads.sampling.make import advise_random, make_sampler
 from workloads.units import format_bytes, parse_bytes
 
 Ids = npt.NDArray[np.int64]
 RankingName = ranking.Method
+# PaGraph keeps 1 GB of an 11 GB device free for fluctuations of training (Section 4).
+_RESERVE_SHARE, _RESERVE_MOST = 11, 1 << 30
 # Bytes a node for ranking: score and order, with the copies made by sorting.
 _RANKING_BYTES = 40
 # Smallest buffers for reading the graph; PageRank also has windows over the nodes.
 _RANKING_BUFFERS, _PAGERANK_BUFFERS = 3 << 20, 10 << 20
-
-
-class SamplingOptions(Options):
-    """Options of sampling ahead of training."""
-
-    prefetch: int = auto(2, most=64, description="sampled mini-batches that may wait for each sampler")
-    sampling_workers: int = auto(most=256, description="threads that sample")
 
 
 class LoaderOptions(SamplingOptions):
@@ -60,30 +70,15 @@ class LoaderOptions(SamplingOptions):
 class CacheOptions(LoaderOptions):
     """Options of the static cache in device memory (PaGraph, Sections 3.1 and 4)."""
 
-    cache: str = Field(
+    cache: Annotated[str, AfterValidator(check_share)] = Field(
         "auto",
         description="`auto`: device memory free after the first mini-batch, minus the reserve; a share of the rows, as "
         "0.25x; or a size such as 32MiB; 0x: none",
     )
-    reserve: str = Field(
+    reserve: str = size(
         "auto", description="device memory left free; `auto`: an eleventh, 1 GiB at most (the paper's 1 GB of 11 GB)"
     )
     ranking: RankingName = Field("out-degree", description="which rows are cached: those of highest score")
-
-    @field_validator("cache")
-    @classmethod
-    def _cache(cls, value: str) -> str:
-        return check_share(value)
-
-    @field_validator("reserve")
-    @classmethod
-    def _reserve(cls, value: str) -> str:
-        if value != "auto":
-            try:
-                parse_bytes(value, "reserve")
-            except Exception as error:
-                raise ValueError(f"{error}; or write auto") from None
-        return value
 
 
 class CacheFacts(Facts):
@@ -119,19 +114,36 @@ def highest(prepared: Prepared, k: int) -> Ids:
     return np.array(order[:k], dtype=np.int64)
 
 
-class CachedSystem(System):
+@dataclass
+class GatheredBatch:
+    """A mini-batch whose missing rows are in host memory.
+
+    Attributes:
+        found: its cache hits and misses.
+        rows: [m, dim], the rows of `found.misses`; None if they are in the device's table already, from `start` on.
+        start: first row of the ring that holds them.
+        on_copied: called once the rows have been copied away.
+    """
+
+    sampled: SampledBatch
+    found: Lookup
+    rows: torch.Tensor | None
+    start: int = 0
+    on_copied: Callable[[], None] | None = None
+
+
+class CachedSystem(SamplingSystem):
     """System with features in host memory. With `host_store=mapped` features and graph may exceed memory.
 
     With `host_store=memory` the plan refuses a budget that does not hold graph and features, and the run ends as `oom`,
     as in the papers' tables.
     """
 
-    options: SamplingOptions
-    loader: ClassVar[type[CacheLoader]] = CacheLoader
-
-    _loader: CacheLoader | None = None
     _cache: DeviceCache | None = None
     _features: HostFeatures | None = None
+    _staging_buffers: Sequence[torch.Tensor] = ()
+    _ring = RowRing(0)
+    _asked = _loaded = 0
     _prepared: tuple[Prepared, ...] = ()
 
     @property
@@ -146,14 +158,6 @@ class CachedSystem(System):
     @property
     def _store(self) -> HostStore:
         return self.options.host_store if isinstance(self.options, LoaderOptions) else "mapped"
-
-    @property
-    def _workers(self) -> int:
-        return self.options.sampling_workers or self.runtime.cores
-
-    @property
-    def _waiting(self) -> int:
-        return self.options.prefetch * self._workers
 
     @property
     def _threads(self) -> int:
@@ -184,9 +188,9 @@ class CachedSystem(System):
         return batch_bounds(self.workload)
 
     @property
-    def _rows(self) -> RowFile:
+    def _rows(self) -> RowTable:
         """Rows of mini-batches: the feature table; `+pp` systems override it."""
-        return feature_rows(self.workload)
+        return RowTable.of(self.workload.dataset)
 
     @property
     def _index_bytes(self) -> int:
@@ -230,24 +234,48 @@ class CachedSystem(System):
 
     @cached_property
     def _sizes(self) -> CacheSizes:
-        host = self.budget.host
-        left = None
-        if host is not None:
-            # Mapped files need page cache too: half of the budget left.
-            left = max(0, host - sum(item.bytes for item in self._host_items)) // (2 if self._mapped else 1)
-        options = self.options
-        return plan_cache(
-            self.info.name,
-            self.runtime.accelerator,
-            self._rows,
-            self.budget,
-            host_left=left,
-            largest=self._largest_on_device,
-            buffers=self._buffers,
-            wanted=options.cache if isinstance(options, CacheOptions) else "0x",
-            reserve=options.reserve if isinstance(options, CacheOptions) else "auto",
-            keeps_map=self._keeps_map,
-        )
+        """Sizes of the device cache.
+
+        Raises:
+            BudgetError: the buffers, or a cache of the requested size, do not fit.
+        """
+        accelerator, source, largest = self.runtime.accelerator, self._rows, self._largest_on_device
+        on_host, row = accelerator.kind == "cpu", max(1, source.row_bytes)
+        limits = [limit for limit in (self.budget.device, accelerator.memory_bytes) if limit is not None]
+        limit = None if on_host or not limits else min(limits)
+        roomy = limit is None or 2 * largest * row <= limit / 4
+        buffer_rows = max(largest, int(largest * (self._buffers or (2 if roomy else 1))))
+        table = buffer_rows * row
+        options, reserve = self.options, 0
+        if limit is not None:
+            if padded(table) > limit:
+                raise BudgetError(
+                    f"{self.info.name}: device buffers need {format_bytes(table)} for {buffer_rows} rows (the largest "
+                    f"mini-batch has {largest}), the device has {format_bytes(limit)}",
+                    "raise device memory, or lower device_buffers, batch size or fan-out",
+                )
+            reserve = min(_RESERVE_MOST, limit // _RESERVE_SHARE)
+            if isinstance(options, CacheOptions) and options.reserve != "auto":
+                reserve = parse_bytes(options.reserve, "reserve")
+            room = max(0, limit - reserve - padded(table)) // PAGE * PAGE
+        elif self.budget.host is not None:
+            # The map from nodes to cache rows is also on the host; mapped files need page cache: half of what is left.
+            left = max(0, self.budget.host - Plan(self._host_items).total("host")) // (2 if self._mapped else 1)
+            room = max(0, left - table - 4 * source.num_rows - PAGE)
+        else:
+            room = source.nbytes
+        fitting = min(source.num_rows, room // row) if accelerator.keeps_rows else 0
+        wanted = options.cache if isinstance(options, CacheOptions) else "0x"
+        rows = fitting if wanted == "auto" else min(source.num_rows, wanted_rows(wanted, source.num_rows, row))
+        if rows > fitting:
+            raise BudgetError(
+                f"{self.info.name}: device cache of {wanted} needs {format_bytes(rows * row)}, "
+                f"{format_bytes(room if accelerator.keeps_rows else 0)} is left after {format_bytes(table)} of buffers "
+                f"and a reserve of {format_bytes(reserve)}",
+                "lower cache or reserve, or raise device memory" if accelerator.keeps_rows else NO_ROWS,
+            )
+        tier: Tier = "host" if on_host else "device"
+        return CacheSizes(source, rows, buffer_rows, reserve, limit, tier, self._keeps_map)
 
     def plan(self) -> Plan:
         """Plan graph and features (unless mapped), mini-batches in flight, and the device table at its largest."""
@@ -281,15 +309,16 @@ class CachedSystem(System):
         self._prepared = ()
         self._check_workload()
         if self.runtime.stages == "sample":
-            self._loader = self._make_loader(self._make_sample(), None)
+            self._draw = self._make_sample()
             return
-        feature_rows(self.workload).check()
+        RowTable.of(self.workload.dataset).check()
         chosen = self._rank()
         self._prepare_rows()
         sample = self._make_sample()
         self._features = self._make_features()
         self._cache = DeviceCache(self.runtime.accelerator, self._sizes, lambda k: self._cached_rows(chosen, k))
-        self._loader = self._make_loader(sample, self._make_gatherer(self._features, self._cache))
+        self._prepare_gathering()
+        self._draw = sample
 
     def _rank(self) -> Prepared | None:
         """Return the order in which rows are cached, or None without a cache."""
@@ -338,54 +367,126 @@ class CachedSystem(System):
     def _make_features(self) -> HostFeatures | None:
         return HostFeatures(self._rows, self._store, group=self.runtime.group)
 
-    def _make_gatherer(self, features: HostFeatures | None, cache: DeviceCache) -> Gatherer:
-        assert features is not None
-        return HostGatherer(
-            features,
-            cache,
-            self.runtime,
-            self.clock,
-            threads=self._threads,
-            staging=self._staging,
-            rows=self._bounds.max_nodes,
-        )
+    def _prepare_gathering(self) -> None:
+        """Allocate the buffers into which missing rows are gathered; on the processor the cache's table has them."""
+        accelerator, rows, dim = self.runtime.accelerator, self._bounds.max_nodes, self._rows.dim
+        if accelerator.kind != "cpu":
+            raw = [accelerator.host_buffer(rows * self._rows.row_bytes) for _ in range(self._staging)]
+            self._staging_buffers = [one.view(torch_dtype(self._rows.dtype)).view(rows, dim) for one in raw]
 
-    def _make_loader(self, sample: Sample, gatherer: Gatherer | None) -> CacheLoader:
-        def checked(epoch: int, index: int, nodes: Ids) -> SampledBatch:
-            if self._mapped:
-                self._files.check()
-            return sample(epoch, index, nodes)
+    def _sample(self, work: Callable[[], SampledBatch]) -> SampledBatch:
+        if self._mapped:
+            self._files.check()
+        return work()
 
-        return self.loader(
-            self.info.name,
-            self.runtime,
-            self.clock,
-            checked,
-            self._cache,
-            gatherer,
-            self._features,
-            ahead=self._ahead,
-            largest=self._bounds.max_nodes,
-            workers=self._workers,
-            waiting=self._waiting,
-            threads=self._threads,
-            tier=self._features.tier() if self._features else "",
-            aggregated=self.aggregated,
-        )
+    def _begin(self) -> None:
+        self._asked = self._loaded = 0
 
-    def epoch(self, k: int) -> Iterator[Batch]:
-        """Yield the mini-batches of epoch `k`, in the seed plan's order."""
-        if self._loader is None:
-            raise RuntimeError("prepare() comes before epoch()")
-        return self._loader.epoch(k, make_seed_plan(self.workload).batches(k))
+    def _epoch(self, k: int, seeds: Sequence[Ids]) -> Iterator[Batch]:
+        start = 0
+        if self._cache is not None and not self._cache.is_final and self._features is not None:
+            # The first mini-batch alone shows how much device memory training takes (PaGraph, Section 4).
+            yield from self._run(k, 0, seeds[:1])
+            with self.clock.stage("data_prep"):
+                self._cache.fill_rest(self._features, self._threads)
+            start = 1
+        yield from self._run(k, start, seeds[start:])
+
+    def _load(self, run: LoadingRun, sampled: Channel[SampledBatch]) -> Channel[Batch]:
+        assert self._cache is not None
+        pipe, turns, ring = run.pipe, run.pipe.filled(range(self._ahead)), RowRing(self._cache.buffer_rows)
+        pipe.on_stop(ring.stop)
+        self._ring = ring
+
+        def checked() -> Iterator[SampledBatch]:
+            for structure in sampled.items():
+                check_size(structure, self._bounds.max_nodes)
+                yield structure
+
+        loaded: Channel[GatheredBatch] = pipe.channel(1)
+        ready: Channel[Batch] = pipe.channel(1)
+        pipe.stage("extract", 1, lambda _, item: item, self._gathered(run, checked(), turns), loaded)
+        pipe.stage("transfer", 1, lambda _, item: self._transfer(item, turns), loaded, ready)
+        return ready
+
+    def _gathered(
+        self, run: LoadingRun, sampled: Iterator[SampledBatch], turns: Channel[int]
+    ) -> Iterator[GatheredBatch]:
+        """Yield every mini-batch with its missing rows, gathered by many threads into staging buffers or the table.
+
+        Runs on one thread; takes a turn before each mini-batch, which its training gives back.
+        """
+        cache, features = self._cache, self._features
+        assert cache is not None and features is not None
+        free = run.pipe.filled(self._staging_buffers)
+        while True:
+            turns.get()
+            structure = next(sampled, None)
+            if structure is None:
+                return
+            found = cache.lookup(structure.nodes)
+            count = len(found.misses)
+            if self._staging_buffers:
+                _, buffer = free.get()
+                rows = buffer[:count]
+                item = GatheredBatch(structure, found, rows, on_copied=partial(free.give_back, buffer))
+            else:
+                start = self._ring.take(count)
+                rows = cache.buffer(start, count)
+                item = GatheredBatch(structure, found, None, start)
+            with self.clock.stage("extract", structure.index):
+                features.gather(structure.nodes[found.misses], rows.numpy(), self._threads)
+            yield item
+
+    def _transfer(self, item: GatheredBatch, turns: Channel[int]) -> Batch:
+        sampled, count, ring = item.sampled, len(item.found.misses), self._ring
+        self._asked += sampled.num_nodes
+        self._loaded += count
+        table, rows, held = self._place(item)
+
+        def give_back() -> None:
+            if held is not None:
+                ring.give_back(held, count)
+            turns.give_back(0)
+
+        return Batch(sampled, table, rows, first_layer_aggregated=self.aggregated, on_release=give_back)
+
+    def _place(self, item: GatheredBatch) -> tuple[Table, torch.Tensor | None, int | None]:
+        """Copy the missing rows to the device; return the batch's table, alias list, and start row in the ring."""
+        assert self._cache is not None
+        cache, alias, misses = self._cache, item.found.slots, item.found.misses
+        accelerator, start = self.runtime.accelerator, item.start
+        if item.rows is not None:
+            if accelerator.kind == "cpu" and not cache.rows:
+                return item.rows, None, None
+            start = self._ring.take(len(misses))
+            index = item.sampled.index
+            with self.clock.stage("transfer", index):
+                accelerator.copy(cache.buffer(start, len(misses)), item.rows, batch=index).wait()
+            if item.on_copied is not None:
+                item.on_copied()
+        if not cache.rows:
+            return cache.buffer(start, len(misses)), None, start
+        alias[misses] = cache.rows + start + np.arange(len(misses))
+        return cache.table, torch.from_numpy(alias), start
 
     def counters(self) -> Counters:
-        """Return hits in the device cache; misses come from host memory or through the page cache."""
-        return self._loader.counters(self._rows.row_bytes) if self._loader is not None else Counters()
+        """Return hits in the device cache; misses come from host memory, through the page cache or from disk."""
+        if self._draw is None:
+            return Counters()
+        hits, tier = {"device": self._asked - self._loaded}, self._features.tier() if self._features else ""
+        if tier:
+            hits[tier] = self._loaded
+        return Counters(
+            rows=self._asked,
+            hits=hits,
+            misses=0 if tier else self._loaded,
+            bytes_loaded=self._loaded * self._rows.row_bytes,
+        )
 
     def files(self) -> list[Path]:
         """List the files of prepared artefacts, which the run reads."""
-        return [file for prepared in self._prepared for file in sorted(prepared.path.rglob("*")) if file.is_file()]
+        return [file for prepared in self._prepared for file in prepared.files]
 
     def facts(self) -> CacheFacts:
         """Return the size of the cache, and whether all artefacts were found."""
@@ -417,10 +518,7 @@ class CachedSystem(System):
 
     def close(self) -> None:
         """End the threads, free the device table, drop the arrays."""
-        loader, self._loader = self._loader, None
-        if loader is not None:
-            loader.close()
-        cache, self._cache = self._cache, None
-        if cache is not None:
-            cache.close()
+        super().close()
+        self._close("_cache")
+        self._staging_buffers = ()
         self._features = None

@@ -15,21 +15,20 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from systems.engine.cache.static_cache import Lookup, look_up
+from systems.engine.io.row_reads import RowTable
 from systems.engine.loading.gather_loader import torch_dtype
-from systems.engine.loading.host_features import HostFeatures, RowFile
-from systems.interface import MemoryBudget, PlanItem, Tier
-from workloads.accelerator import NO_ROWS, Accelerator
+from systems.engine.loading.host_features import HostFeatures
+from systems.interface import PlanItem, Tier
+from workloads.accelerator import Accelerator
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.direct_files import PAGE, padded
-from workloads.errors import BudgetError, InputError
-from workloads.units import format_bytes, parse_bytes
+from workloads.errors import InputError
+from workloads.units import parse_bytes
 
 Ids = npt.NDArray[np.int64]
 Ranking = Callable[[int], Ids]
 
-# PaGraph keeps 1 GB of an 11 GB device free for fluctuations of training (Section 4).
-_RESERVE_SHARE = 11
-_RESERVE_MOST = 1 << 30
 _FILL_BYTES = 1 << 20
 
 
@@ -45,7 +44,7 @@ class CacheSizes:
         keeps_map: whether a map from nodes to cache rows is kept; without one, the lowest ids are cached.
     """
 
-    source: RowFile
+    source: RowTable
     most_rows: int
     buffer_rows: int
     reserve_bytes: int
@@ -79,13 +78,14 @@ def check_share(value: str) -> str:
     """
     if value != "auto":
         try:
-            _wanted_rows(value, 1, 1)
+            wanted_rows(value, 1, 1)
         except (InputError, ValueError) as error:
             raise ValueError(f"{error}; or write auto, or a share of all rows such as 0.25x") from None
     return value
 
 
-def _wanted_rows(value: str, num_rows: int, row_bytes: int) -> int:
+def wanted_rows(value: str, num_rows: int, row_bytes: int) -> int:
+    """Return the rows of a cache of this size, as in `check_share`."""
     if value.lower().endswith("x"):
         share = float(value[:-1])
         if not 0 <= share <= 1:
@@ -94,86 +94,10 @@ def _wanted_rows(value: str, num_rows: int, row_bytes: int) -> int:
     return parse_bytes(value, "cache") // max(1, row_bytes)
 
 
-def plan_cache(
-    system: str,
-    accelerator: Accelerator,
-    source: RowFile,
-    budget: MemoryBudget,
-    *,
-    largest: int,
-    buffers: float = 1,
-    wanted: str = "auto",
-    reserve: str = "auto",
-    host_left: int | None = None,
-    keeps_map: bool = True,
-) -> CacheSizes:
-    """Size a device cache.
-
-    Args:
-        largest: rows of the largest mini-batch; 0: no buffer is needed.
-        buffers: buffers of `largest` rows beside the cache, at least one; 0: two, or one if two take more than a
-            quarter of the device.
-        wanted: `auto`: all device memory left; or as in `check_share`.
-        reserve: `auto`: an eleventh of the device, 1 GiB at most (PaGraph's 1 GB of 11 GB); or a size.
-        host_left: bytes that the plan leaves of the host budget, used for the cache on the processor; None: unlimited.
-        keeps_map: as in `CacheSizes`.
-
-    Raises:
-        BudgetError: the buffers, or a cache of the requested size, do not fit.
-    """
-    on_host = accelerator.kind == "cpu"
-    limits = [limit for limit in (budget.device, accelerator.memory_bytes) if limit is not None]
-    limit = None if on_host or not limits else min(limits)
-    row = max(1, source.row_bytes)
-    roomy = limit is None or 2 * largest * row <= limit / 4
-    buffer_rows = max(largest, int(largest * (buffers or (2 if roomy else 1))))
-    table = buffer_rows * row
-    if limit is not None and padded(table) > limit:
-        raise BudgetError(
-            f"{system}: device buffers need {format_bytes(table)} for {buffer_rows} rows (the largest mini-batch has "
-            f"{largest}), the device has {format_bytes(limit)}",
-            "raise device memory, or lower device_buffers, batch size or fan-out",
-        )
-    kept = 0
-    if limit is not None:
-        kept = min(_RESERVE_MOST, limit // _RESERVE_SHARE) if reserve == "auto" else parse_bytes(reserve, "reserve")
-        room: int | None = max(0, limit - kept - padded(table)) // PAGE * PAGE
-    else:
-        # The map from nodes to cache rows is also on the host.
-        room = None if host_left is None else max(0, host_left - table - 4 * source.num_rows - PAGE)
-    if not accelerator.keeps_rows:
-        room = 0
-    fitting = source.num_rows if room is None else min(source.num_rows, room // row)
-    rows = fitting
-    if wanted != "auto":
-        rows = min(source.num_rows, _wanted_rows(wanted, source.num_rows, row))
-        if rows > fitting:
-            raise BudgetError(
-                f"{system}: device cache of {wanted} needs {format_bytes(rows * row)}, {format_bytes(room or 0)} is "
-                f"left after {format_bytes(table)} of buffers and a reserve of {format_bytes(kept)}",
-                "lower cache or reserve, or raise device memory" if accelerator.keeps_rows else NO_ROWS,
-            )
-    return CacheSizes(source, rows, buffer_rows, kept, limit, "host" if on_host else "device", keeps_map)
-
-
-@dataclass(frozen=True)
-class Lookup:
-    """Cache hits and misses of a mini-batch.
-
-    Attributes:
-        alias: int64 [n], the cache row of each node; -1 if not cached.
-        misses: int64 [m], positions of the nodes not cached.
-    """
-
-    alias: Ids
-    misses: Ids
-
-
 class DeviceCache:
     """Device table of a run: cache rows first, then the buffers.
 
     Args:
-        sizes: result of `plan_cache`.
         ranking: returns the `k` nodes to cache.
 
     Attributes:
@@ -209,10 +133,7 @@ class DeviceCache:
         """Find the cached nodes among `nodes` (int64 [n]), and their rows."""
         if not self._sizes.keeps_map:
             return Lookup(np.where(nodes < self.rows, nodes, -1), np.flatnonzero(nodes >= self.rows))
-        if self._slot_of is None:
-            return Lookup(np.full(len(nodes), -1, dtype=np.int64), np.arange(len(nodes), dtype=np.int64))
-        alias = self._slot_of[nodes].astype(np.int64)
-        return Lookup(alias, np.flatnonzero(alias < 0))
+        return look_up(self._slot_of, nodes)
 
     def fill_rest(self, features: HostFeatures, threads: int) -> None:
         """Size the cache by the device memory free now, and fill it; call after the first mini-batch was trained.

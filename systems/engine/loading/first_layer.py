@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from systems.engine.io.row_reads import RowTable
 from systems.engine.loading.aggregate import AggregateFacts, aggregate_first_layer
-from systems.engine.loading.cache_loader import Sample
 from systems.engine.loading.cached_system import CachedSystem
-from systems.engine.loading.host_features import RowFile
+from systems.engine.loading.sized import Sample
 from systems.engine.store.artefacts import identity, prepare
 from systems.interface import Expectation, Options, PlanItem
 from workloads.errors import InputError
@@ -35,16 +35,14 @@ _FILE = "first_layer.npy"
 _DATA_OFFSET = 4096
 
 
-class SeedsOnly:
-    """Sampler for an aggregated one-layer model: seed nodes without a hop."""
+def seeds_only(labels: npt.NDArray[np.int64]) -> Sample:
+    """Make the sampler of an aggregated one-layer model: seed nodes with their labels, without a hop."""
 
-    def __init__(self, labels: npt.NDArray[np.int64]) -> None:
-        self._labels = labels
+    def sample(epoch: int, index: int, nodes: Ids) -> SampledBatch:
+        own = np.asarray(labels[nodes], dtype=np.int64)
+        return SampledBatch(epoch=epoch, index=index, nodes=nodes, num_seeds=len(nodes), blocks=(), labels=own)
 
-    def sample(self, epoch: int, index: int, nodes: Ids) -> SampledBatch:
-        """Return the seed nodes with their labels."""
-        labels = np.asarray(self._labels[nodes], dtype=np.int64)
-        return SampledBatch(epoch=epoch, index=index, nodes=nodes, num_seeds=len(nodes), blocks=(), labels=labels)
+    return sample
 
 
 class FirstLayerSystem(CachedSystem):
@@ -63,11 +61,12 @@ class FirstLayerSystem(CachedSystem):
         return shorter_bounds(self.workload)
 
     @property
-    def _rows(self) -> RowFile:
+    def _rows(self) -> RowTable:
         dataset = self.workload.dataset
         width = aggregated_width(self.workload.model, dataset.dim)
         path = self._table or self.runtime.artefacts / _FILE  # placeholder until `prepare` makes the table
-        return RowFile(path, _DATA_OFFSET, dataset.num_nodes, width, dataset.feature_dtype)
+        dtype = dataset.feature_dtype
+        return RowTable(path, _DATA_OFFSET, dataset.num_nodes, width * dtype.itemsize, dtype)
 
     def _check_workload(self) -> None:
         super()._check_workload()
@@ -110,7 +109,7 @@ class FirstLayerSystem(CachedSystem):
     def _sample_of(
         self, indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any], labels: npt.NDArray[np.int64]
     ) -> Sample:
-        return super()._sample_of(indptr, indices, labels) if self._hops else SeedsOnly(labels).sample
+        return super()._sample_of(indptr, indices, labels) if self._hops else seeds_only(labels)
 
     @classmethod
     def oracle(cls, workload: Workload, options: Options) -> Expectation | None:
@@ -118,7 +117,7 @@ class FirstLayerSystem(CachedSystem):
         dataset = workload.dataset
         indptr, indices, labels = dataset.load("indptr"), dataset.load("indices"), dataset.load("labels")
         hops = len(workload.sampler.fanout) - 1
-        sample: Sample = SeedsOnly(labels).sample
+        sample = seeds_only(labels)
         if hops:
             sample = make_sampler(workload, indptr=indptr, indices=indices, labels=labels, hops=hops).sample
         nodes = np.arange(dataset.num_nodes)

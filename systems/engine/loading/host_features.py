@@ -7,8 +7,6 @@ Mapped rows come through the page cache, so a table larger than memory runs too.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -17,53 +15,15 @@ import torch
 
 from systems.engine.io.gather import gather
 from systems.engine.io.memory import madvise
-from systems.engine.io.topology import check_length
+from systems.engine.io.row_reads import RowTable
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.interface import PlanItem
 from workloads.accelerator import Accelerator
 from workloads.errors import InputError
 from workloads.ranks import RankGroup
-from workloads.workload import Workload
 
 HostStore = Literal["memory", "mapped"]
 _READ_BYTES = 8 << 20
-
-
-@dataclass(frozen=True)
-class RowFile:
-    """A table of rows in a file, float32 or float16.
-
-    Attributes:
-        offset: bytes before row 0.
-    """
-
-    path: Path
-    offset: int
-    num_rows: int
-    dim: int
-    dtype: np.dtype[Any]
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one row."""
-        return self.dim * self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all rows."""
-        return self.num_rows * self.row_bytes
-
-    def check(self) -> None:
-        """Raise DataIOError, with path and end offset, if the file is missing or shorter than its rows."""
-        check_length(self.path, self.offset + self.nbytes)
-
-
-def feature_rows(workload: Workload) -> RowFile:
-    """Return the workload's own feature table."""
-    dataset = workload.dataset
-    return RowFile(
-        dataset.file("features"), dataset.data_offset("features"), dataset.num_nodes, dataset.dim, dataset.feature_dtype
-    )
 
 
 class HostFeatures:
@@ -83,7 +43,11 @@ class HostFeatures:
     """
 
     def __init__(
-        self, source: RowFile, store: HostStore, reads_itself: Accelerator | None = None, group: RankGroup | None = None
+        self,
+        source: RowTable,
+        store: HostStore,
+        reads_itself: Accelerator | None = None,
+        group: RankGroup | None = None,
     ) -> None:
         source.check()
         self.source = source
@@ -105,11 +69,11 @@ class HostFeatures:
             self.array = _into(source, reads_itself.host_buffer(source.nbytes))
         else:
             self.array = np.fromfile(
-                source.path, source.dtype, source.num_rows * source.dim, offset=source.offset
+                source.path, source.dtype, source.num_rows * source.dim, offset=source.data_offset
             ).reshape(source.num_rows, source.dim)
 
     @staticmethod
-    def items(source: RowFile, store: HostStore) -> tuple[PlanItem, ...]:
+    def items(source: RowTable, store: HostStore) -> tuple[PlanItem, ...]:
         """Plan the rows; mapped rows are page cache, which uses memory that the plan leaves."""
         return (PlanItem("features", source.nbytes),) if store == "memory" else ()
 
@@ -135,19 +99,19 @@ class HostFeatures:
         return "host" if self.store == "memory" else "page_cache"
 
 
-def _mapped(source: RowFile) -> npt.NDArray[Any]:
+def _mapped(source: RowTable) -> npt.NDArray[Any]:
     if source.nbytes == 0:
         return np.empty((source.num_rows, source.dim), source.dtype)
-    array = np.memmap(source.path, source.dtype, "r", source.offset, (source.num_rows, source.dim))
+    array = np.memmap(source.path, source.dtype, "r", source.data_offset, (source.num_rows, source.dim))
     madvise(array, "random")
     return array
 
 
-def _into(source: RowFile, buffer: torch.Tensor) -> npt.NDArray[Any]:
+def _into(source: RowTable, buffer: torch.Tensor) -> npt.NDArray[Any]:
     """Read the rows into host memory that the device can read; it must be pinned before it is filled."""
     target: memoryview[int] = memoryview(buffer.numpy())  # type: ignore[arg-type]
     with source.path.open("rb", buffering=0) as file:
-        file.seek(source.offset)
+        file.seek(source.data_offset)
         done = 0
         while done < source.nbytes:
             count = file.readinto(target[done : done + _READ_BYTES])

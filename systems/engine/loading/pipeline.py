@@ -2,14 +2,13 @@
 
 A stage is a number of threads that take items from a source, process them and put the results in a sink. An error in
 any thread stops all threads and reaches the reader of the last channel; leaving the `with` block, at any time and for
-any reason, ends every thread and discards items in flight.
+any reason, ends every thread and drops items in flight.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
@@ -27,58 +26,61 @@ class Drained(Exception):
     """The channel is closed and empty."""
 
 
-class Channel(Generic[T]):
+class Stoppable:
+    """Base of objects at which threads wait; `stop` wakes them all, and they raise Stopped from then on."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Wake all waiting threads."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def _wait(self, ready: Callable[[], bool]) -> None:
+        """Wait until `ready()`; the caller holds `_changed`. Raises Stopped when the pipeline ends."""
+        self._changed.wait_for(lambda: self._stopped or ready())
+        if self._stopped:
+            raise Stopped
+
+
+class Channel(Stoppable, Generic[T]):
     """Bounded queue of numbered items.
 
     Args:
         capacity: items held before `put` blocks.
         ordered: yield items by ascending number from 0, whatever their order of arrival; `put` then blocks while an
             item's number is `capacity` or more ahead of the next one out, which therefore always fits.
-        discard: called for each item left when the pipeline ends.
     """
 
-    def __init__(self, capacity: int, *, ordered: bool = False, discard: Callable[[T], None] | None = None) -> None:
+    def __init__(self, capacity: int, *, ordered: bool = False) -> None:
+        super().__init__()
         if capacity < 1:
             raise ValueError(f"a channel needs a capacity of at least 1, not {capacity}")
         self.capacity = capacity
         self.ordered = ordered
-        self._discard = discard
-        self._changed = threading.Condition()
-        self._queue: deque[tuple[int, T]] = deque()
-        self._early: dict[int, T] = {}
+        self._items: dict[int, tuple[int, T]] = {}  # by number, or by order of arrival
         self._next = 0
+        self._arrived = 0
         self._closed = False
-        self._stopped = False
 
     def put(self, number: int, item: T) -> None:
-        """Add an item after waiting for space.
-
-        Raises:
-            Stopped: the pipeline ended meanwhile; the item was discarded.
-        """
+        """Add an item after waiting for space. Raises Stopped when the pipeline ends meanwhile."""
         with self._changed:
-            while not self._stopped and not self._has_room(number):
-                self._changed.wait()
-            if not self._stopped:
-                if self.ordered:
-                    self._early[number] = item
-                else:
-                    self._queue.append((number, item))
-                self._changed.notify_all()
-                return
-        if self._discard is not None:
-            self._discard(item)
-        raise Stopped
+            self._wait(lambda: self._place(number) < self._next + self.capacity)
+            self._items[self._place(number)] = (number, item)
+            self._arrived += 1
+            self._changed.notify_all()
+
+    def _place(self, number: int) -> int:
+        return number if self.ordered else self._arrived
 
     def give_back(self, item: T) -> None:
         """Add a reused item of an unordered channel, or drop it if the pipeline ended: the next one starts with all."""
         with suppress(Stopped):
             self.put(0, item)
-
-    def _has_room(self, number: int) -> bool:
-        if self.ordered:
-            return number < self._next + self.capacity
-        return len(self._queue) < self.capacity
 
     def get(self) -> tuple[int, T]:
         """Wait for the next item; return its number and the item.
@@ -88,20 +90,19 @@ class Channel(Generic[T]):
             Stopped: the pipeline ended.
         """
         with self._changed:
+            self._wait(lambda: self._closed or self._next in self._items)
+            if self._next not in self._items:
+                raise Drained
+            found = self._items.pop(self._next)
+            self._next += 1
+            self._changed.notify_all()
+            return found
+
+    def items(self) -> Iterator[T]:
+        """Yield the items until the channel is closed and empty. Raises Stopped when the pipeline ends."""
+        with suppress(Drained):
             while True:
-                if self._stopped:
-                    raise Stopped
-                if self.ordered and self._next in self._early:
-                    number = self._next
-                    self._next += 1
-                    self._changed.notify_all()
-                    return number, self._early.pop(number)
-                if self._queue:
-                    self._changed.notify_all()
-                    return self._queue.popleft()
-                if self._closed:
-                    raise Drained
-                self._changed.wait()
+                yield self.get()[1]
 
     def close(self) -> None:
         """Mark the end of the items."""
@@ -109,53 +110,32 @@ class Channel(Generic[T]):
             self._closed = True
             self._changed.notify_all()
 
-    def stop(self) -> None:
-        """Wake all waiting threads; `put` and `get` raise `Stopped` from now on."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
-
     def clear(self) -> None:
-        """Discard the remaining items."""
+        """Drop the remaining items."""
         with self._changed:
-            left = [item for _, item in self._queue] + list(self._early.values())
-            self._queue.clear()
-            self._early.clear()
-        if self._discard is not None:
-            for item in left:
-                self._discard(item)
+            self._items.clear()
 
     def __len__(self) -> int:
         with self._changed:
-            return len(self._queue) + len(self._early)
+            return len(self._items)
 
 
-class Turnstile:
+class Turnstile(Stoppable):
     """Gate that lets numbered threads through one after the other, from 0, so that they take a resource in order."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        super().__init__()
         self._next = 0
-        self._stopped = False
 
     def enter(self, number: int) -> None:
         """Wait until every lower number has left. Raises Stopped when the pipeline ends."""
         with self._changed:
-            while self._next != number and not self._stopped:
-                self._changed.wait()
-            if self._stopped:
-                raise Stopped
+            self._wait(lambda: self._next == number)
 
     def leave(self) -> None:
         """Let the next number through."""
         with self._changed:
             self._next += 1
-            self._changed.notify_all()
-
-    def stop(self) -> None:
-        """Wake all waiting threads."""
-        with self._changed:
-            self._stopped = True
             self._changed.notify_all()
 
 
@@ -182,11 +162,9 @@ class Pipeline:
         """Whether the pipeline is ending; long work in a stage checks it regularly."""
         return self._stopping.is_set()
 
-    def channel(
-        self, capacity: int, *, ordered: bool = False, discard: Callable[[T], None] | None = None
-    ) -> Channel[T]:
+    def channel(self, capacity: int, *, ordered: bool = False) -> Channel[T]:
         """Make a channel that ends with the pipeline."""
-        channel: Channel[T] = Channel(capacity, ordered=ordered, discard=discard)
+        channel: Channel[T] = Channel(capacity, ordered=ordered)
         self._channels.append(channel)
         return channel
 
@@ -307,7 +285,7 @@ class Pipeline:
         self._on_stop.clear()
 
     def close(self) -> None:
-        """Stop and join every thread, and discard remaining items. Safe to call twice.
+        """Stop and join every thread, and drop remaining items. Safe to call twice.
 
         Raises:
             RuntimeError: a thread did not end within `JOIN_SECONDS`; names it.

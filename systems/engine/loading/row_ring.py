@@ -5,25 +5,23 @@ Fixed buffers of the largest mini-batch's size would stand half empty; here each
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 
 import torch
 
-from systems.engine.loading.pipeline import Stopped
+from systems.engine.loading.pipeline import Stoppable
 
 
-class RowRing:
+class RowRing(Stoppable):
     """Ring of buffer rows, handed out as contiguous runs that return in about the same order.
 
     A run of the ring's full length is granted once all others have returned, so every `take` succeeds in the end.
     """
 
     def __init__(self, capacity: int) -> None:
+        super().__init__()
         self._capacity = capacity
-        self._changed = threading.Condition()
         self._runs: deque[list[int]] = deque()  # [start, count, still held], oldest first
-        self._stopped = False
 
     def take(self, count: int) -> int:
         """Return the first of `count` rows after waiting until they are free.
@@ -35,10 +33,9 @@ class RowRing:
         if count > self._capacity:
             raise ValueError(f"{count} rows of a ring of {self._capacity}")
         with self._changed:
-            while not self._stopped and (start := self._place(count)) is None:
-                self._changed.wait()
-            if self._stopped or start is None:
-                raise Stopped
+            self._wait(lambda: self._place(count) is not None)
+            start = self._place(count)
+            assert start is not None
             if count:
                 self._runs.append([start, count, 1])
             return start
@@ -61,12 +58,6 @@ class RowRing:
             next(run for run in self._runs if run == [start, count, 1])[2] = 0
             while self._runs and not self._runs[0][2]:
                 self._runs.popleft()
-            self._changed.notify_all()
-
-    def stop(self) -> None:
-        """Wake waiting threads; `take` raises Stopped from now on."""
-        with self._changed:
-            self._stopped = True
             self._changed.notify_all()
 
 

@@ -6,19 +6,16 @@ Memory-mapped rows must be resident when the device reads them, so their pages a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import ClassVar
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 
-from systems.engine.loading.cache_loader import CacheLoader, GatheredBatch, Gatherer
-from systems.engine.loading.cached_system import CachedSystem
-from systems.engine.loading.device_cache import DeviceCache
+from systems.engine.loading.cached_system import CachedSystem, GatheredBatch
 from systems.engine.loading.host_features import HostFeatures
-from systems.engine.loading.pipeline import Pipeline
-from systems.engine.loading.row_ring import RowRing
-from systems.interface import PlanItem, StageClock
+from systems.engine.loading.pipeline import Channel
+from systems.engine.loading.sized import LoadingRun
+from systems.interface import PlanItem
 from workloads.feature_table import SplitTable, Table
 from workloads.sampling.batch import SampledBatch
 
@@ -28,56 +25,8 @@ _GATHERED_BYTES = 6 << 20
 _AHEAD = 4
 
 
-class Lookups(Gatherer):
-    """Gatherer that looks mini-batches up in the cache and touches the pages of mapped cold rows."""
-
-    def __init__(self, features: HostFeatures, cache: DeviceCache, clock: StageClock, *, threads: int) -> None:
-        self._features = features
-        self._cache = cache
-        self._clock = clock
-        self._threads = threads
-        source = features.source
-        step = max(1, _TOUCH_BYTES // max(1, source.row_bytes)) if features.store == "mapped" else 0
-        self._touched = np.empty((step, source.dim), source.dtype)
-
-    def gathered(
-        self, pipe: Pipeline, sampled: Iterator[SampledBatch], take: Callable[[], object], ring: RowRing
-    ) -> Iterator[GatheredBatch]:
-        """Yield every mini-batch with its cache lookup and without rows."""
-        while True:
-            take()
-            structure = next(sampled, None)
-            if structure is None:
-                return
-            rows = structure.nodes if structure.local is None else structure.local
-            found = self._cache.lookup(rows)
-            if len(self._touched):
-                with self._clock.stage("extract", structure.index):
-                    cold = rows[found.misses]
-                    for begin in range(0, len(cold), len(self._touched)):
-                        part = cold[begin : begin + len(self._touched)]
-                        self._features.gather(part, self._touched, self._threads)
-            yield GatheredBatch(structure, found, None)
-
-
-class ZeroCopyLoader(CacheLoader):
-    """Loader with split tables: the cache's rows, then those of the host."""
-
-    def _place(self, item: GatheredBatch, ring: RowRing) -> tuple[Table, torch.Tensor | None, int | None]:
-        assert self.cache is not None and self.features is not None
-        hot, host = self.cache.rows, self.features.tensor
-        if item.sampled.local is not None:
-            # Reordered: the lowest ids are on the device, so an id is its row in the table.
-            return SplitTable(self.cache.table, host[hot:]), torch.from_numpy(item.sampled.local), None
-        alias, misses = item.found.alias, item.found.misses
-        alias[misses] = hot + item.sampled.nodes[misses]
-        return SplitTable(self.cache.table, host), torch.from_numpy(alias), None
-
-
 class ZeroCopySystem(CachedSystem):
     """System with features in host memory that the device reads by zero-copy."""
-
-    loader: ClassVar[type[CacheLoader]] = ZeroCopyLoader
 
     @property
     def _largest_on_device(self) -> int:
@@ -97,9 +46,40 @@ class ZeroCopySystem(CachedSystem):
     def _make_features(self) -> HostFeatures:
         return HostFeatures(self._rows, self._store, reads_itself=self.runtime.accelerator)
 
-    def _make_gatherer(self, features: HostFeatures | None, cache: DeviceCache) -> Gatherer:
-        assert features is not None
-        return Lookups(features, cache, self.clock, threads=self._threads)
+    def _prepare_gathering(self) -> None:
+        step = max(1, _TOUCH_BYTES // max(1, self._rows.row_bytes)) if self._mapped else 0
+        self._touched = np.empty((step, self._rows.dim), self._rows.dtype)
+
+    def _gathered(
+        self, run: LoadingRun, sampled: Iterator[SampledBatch], turns: Channel[int]
+    ) -> Iterator[GatheredBatch]:
+        """Yield every mini-batch with its cache lookup and without rows; touches the pages of mapped cold rows."""
+        cache, features = self._cache, self._features
+        assert cache is not None and features is not None
+        while True:
+            turns.get()
+            structure = next(sampled, None)
+            if structure is None:
+                return
+            rows = structure.nodes if structure.local is None else structure.local
+            found = cache.lookup(rows)
+            if len(self._touched):
+                with self.clock.stage("extract", structure.index):
+                    cold = rows[found.misses]
+                    for begin in range(0, len(cold), len(self._touched)):
+                        features.gather(cold[begin : begin + len(self._touched)], self._touched, self._threads)
+            yield GatheredBatch(structure, found, None)
+
+    def _place(self, item: GatheredBatch) -> tuple[Table, torch.Tensor | None, int | None]:
+        """Return a split table: the cache's rows, then those of the host."""
+        assert self._cache is not None and self._features is not None
+        hot, host = self._cache.rows, self._features.tensor
+        if item.sampled.local is not None:
+            # Reordered: the lowest ids are on the device, so an id is its row in the table.
+            return SplitTable(self._cache.table, host[hot:]), torch.from_numpy(item.sampled.local), None
+        alias, misses = item.found.slots, item.found.misses
+        alias[misses] = hot + item.sampled.nodes[misses]
+        return SplitTable(self._cache.table, host), torch.from_numpy(alias), None
 
     def notes(self) -> dict[str, str]:
         """Return the base's notes, with the device cache as hot rows."""

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systems import _native
-from systems.engine.io.ordered_stream import OrderedReads, ordered_stream, ordered_stream_bytes
+from systems.engine.io.ordered_stream import OrderedReads, ordered_part, ordered_stream_bytes
 from systems.engine.io.topology import damaged
 from systems.interface import Progress, silent
 from workloads.dataset import Dataset
@@ -250,15 +250,10 @@ class _Graph:
     def _windows(self, row: int) -> Iterator[tuple[int, Ints]]:
         """Yield (first target, its index pointers and that of the target after the last) from target `row` on."""
         dataset = self._dataset
-        data, total = dataset.data_offset("indptr"), 8 * (dataset.num_nodes + 1)
         begin = 8 * row // _WINDOW_BYTES * _WINDOW_BYTES
         last: Ints | None = None
         edge = -1
-        for at, piece in ordered_stream(
-            dataset.file("indptr"), data + begin, total - begin, piece_bytes=_WINDOW_BYTES, reads=self._reads
-        ):
-            values = piece.view(np.int64)
-            first = (at - data) // 8
+        for first, values in ordered_part(dataset, "indptr", begin=begin, piece_bytes=_WINDOW_BYTES, reads=self._reads):
             window = values if last is None else np.concatenate([last, values])
             first -= len(window) - len(values)
             last = values[-1:].copy()
@@ -276,23 +271,17 @@ class _Cursor:
     """Forward cursor over `indices`, from edge `edge` on."""
 
     def __init__(self, dataset: Dataset, piece_bytes: int, edge: int, reads: OrderedReads) -> None:
-        self._dtype = dataset.index_dtype
-        self._data = dataset.data_offset("indices")
         self._edge = edge
         # Pieces have the same bounds in every pass, whatever was kept.
-        begin = edge * self._dtype.itemsize // piece_bytes * piece_bytes
-        nbytes = dataset.topology_bytes - begin
-        self._pieces = ordered_stream(
-            dataset.file("indices"), self._data + begin, nbytes, piece_bytes=piece_bytes, reads=reads
-        )
-        self._first, self._ids = 0, np.empty(0, dtype=self._dtype)
+        begin = edge * dataset.index_dtype.itemsize // piece_bytes * piece_bytes
+        self._pieces = ordered_part(dataset, "indices", begin=begin, piece_bytes=piece_bytes, reads=reads)
+        self._first, self._ids = 0, np.empty(0, dtype=dataset.index_dtype)
 
     def until(self, end: int) -> Iterator[tuple[int, NDArray[Any]]]:
         """Yield (first edge, sources) of the edges from the cursor to `end`, in pieces."""
         while self._edge < end:
             if self._edge >= self._first + len(self._ids):
-                at, piece = next(self._pieces)
-                self._first, self._ids = (at - self._data) // self._dtype.itemsize, piece.view(self._dtype)
+                self._first, self._ids = next(self._pieces)
             stop = min(end, self._first + len(self._ids))
             begin, self._edge = self._edge, stop
             yield begin, self._ids[begin - self._first : stop - self._first]

@@ -116,13 +116,12 @@ def out_degrees(workload: Workload, budget_bytes: int | None = None, progress: P
     counts = np.zeros(dataset.num_nodes, dtype=dtype)
     buffer = aligned_empty(2 * _DEPTH * request)
     offset = dataset.data_offset("indices")
-    for piece in stream(
+    for at, piece in stream(
         dataset.file("indices"), offset, dataset.topology_bytes, buffer, request_bytes=request, depth=_DEPTH
     ):
-        sound = _native.count_ids(piece.data.view(dataset.index_dtype), counts)
-        begin = (piece.offset - offset) // dataset.index_dtype.itemsize
+        sound = _native.count_ids(piece.view(dataset.index_dtype), counts)
+        begin = (at - offset) // dataset.index_dtype.itemsize
         progress("counting out-degrees", begin / dataset.num_edges)
-        piece.release()
         if not sound:
             raise DatasetError(
                 f"{dataset.file('indices')} holds an id outside [0, {dataset.num_nodes}) after position {begin}",

@@ -42,6 +42,11 @@ class Prepared:
     reused: bool
     facts: dict[str, Any]
 
+    @property
+    def files(self) -> list[Path]:
+        """Files of the artefact, sorted."""
+        return sorted(path for path in self.path.rglob("*") if path.is_file())
+
 
 def identity(workload: Workload, *, model: bool = False, **parts: Any) -> dict[str, Any]:
     """Return the key of an artefact: the dataset's content, sampler, seed and ranks of this workload, and `parts`.

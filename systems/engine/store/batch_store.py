@@ -6,15 +6,13 @@ and index pointers take 4 bytes each on disk if they fit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.io.regions import Bytes, Index, RegionReader, RegionWriter, region_bytes
+from systems.engine.io.regions import Bytes, RegionIndex, RegionReader, RegionWriter
 from workloads.direct_files import PAGE, padded
 from workloads.sampling.batch import Block, SampledBatch
 
@@ -24,70 +22,12 @@ _FIELDS = 8
 _BLOCK_FIELDS = 4
 
 
-@dataclass(frozen=True)
-class BatchIndex:
-    """Index of the mini-batches in a file.
+class BatchWriter(RegionWriter):
+    """Writer that appends mini-batches to a file, by one thread at a time; `count` of an entry is their nodes.
 
-    Attributes:
-        entries: structured array, `regions.ENTRY`; `count` is the number of nodes.
+    Other code may lay mini-batches out in the format of `append`, in the memory of `room`, and write them by
+    `append_made`: (bytes of node ids, bytes of the rest, number of nodes) of each.
     """
-
-    entries: Index
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    @property
-    def offsets(self) -> npt.NDArray[np.int64]:
-        """Offsets in the file, int64 [batches], in bytes, multiples of 4096."""
-        return np.asarray(self.entries["offset"], dtype=np.int64)
-
-    @property
-    def num_nodes(self) -> npt.NDArray[np.int64]:
-        """Nodes of each mini-batch, int64 [batches]."""
-        return np.asarray(self.entries["count"], dtype=np.int64)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the file."""
-        if not len(self.entries):
-            return 0
-        last = self.entries[-1]
-        return int(last["offset"]) + padded(region_bytes(last))
-
-
-class BatchWriter:
-    """Writer that appends mini-batches to a file, by one thread at a time.
-
-    Args:
-        path: output file, replaced if it exists.
-        budget_bytes: most bytes of the file; None: unlimited.
-        fix: user's remedy for a full budget or disk.
-        reuse: overwrite an existing file in place; see `RegionWriter`.
-
-    Raises:
-        DataIOError: the file cannot be created.
-    """
-
-    def __init__(
-        self,
-        path: Path | str,
-        *,
-        budget_bytes: int | None = None,
-        fix: str = "make room on that disk or lower the mini-batches kept",
-        reuse: bool = False,
-    ) -> None:
-        self._regions = RegionWriter(path, budget_bytes=budget_bytes, fix=fix, reuse=reuse)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes written so far."""
-        return self._regions.nbytes
-
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of the writer's buffer."""
-        return self._regions.memory_bytes
 
     def append(self, batch: SampledBatch) -> None:
         """Write one mini-batch.
@@ -113,34 +53,7 @@ class BatchWriter:
             indptr = block.indptr if block.num_edges >= _NARROW else block.indptr.astype(np.uint32)
             fields += [block.num_src, block.num_dst, block.num_edges, indptr.itemsize]
             arrays += [_whole(indptr), _whole(block.indices)]
-        self._regions.append(nodes, [np.array(fields, dtype=np.int64), *arrays], batch.num_nodes)
-
-    def room(self, nbytes: int) -> Bytes:
-        """Return memory in which a caller lays mini-batches out in the format of `append`; see `RegionWriter`."""
-        return self._regions.room(nbytes)
-
-    def append_made(self, made: Sequence[tuple[int, int, int]]) -> None:
-        """Write mini-batches laid out in `room`: (bytes of node ids, bytes of the rest, number of nodes) of each.
-
-        Raises:
-            BudgetError, DataIOError: as `append`.
-        """
-        self._regions.append_made(made)
-
-    def close(self, *, save_index: bool = True, sync: bool = True) -> BatchIndex:
-        """Flush the file to disk, and save its index beside it (for `BatchReader`) unless the caller keeps it.
-
-        Args:
-            sync: False for files that need not survive a crash of the machine.
-
-        Raises:
-            DataIOError: the disk is full or fails.
-        """
-        return BatchIndex(self._regions.close(save_index=save_index, sync=sync))
-
-    def abandon(self) -> None:
-        """Close and remove the file; a no-op if it is closed already."""
-        self._regions.abandon()
+        self.append_region(nodes, [np.array(fields, dtype=np.int64), *arrays], batch.num_nodes)
 
     @staticmethod
     def bound_bytes(sampled_bytes: int, blocks: int) -> int:
@@ -148,33 +61,19 @@ class BatchWriter:
         return padded(sampled_bytes + 8 * (_FIELDS + _BLOCK_FIELDS * blocks) + 16 * (blocks + 1)) + PAGE
 
 
-class BatchReader:
+class BatchReader(RegionReader):
     """Reader of stored mini-batches, for any number of threads at once.
 
     Args:
         path: file of a `BatchWriter`.
-        index: result of `BatchWriter.close`; None: the index saved beside the file.
+        index: result of `BatchWriter.close`.
 
     Raises:
-        DataIOError: file or index cannot be opened, or the index is damaged.
+        DataIOError: the file cannot be opened.
     """
 
-    def __init__(self, path: Path | str, *, index: BatchIndex | None = None) -> None:
-        entries = None if index is None else index.entries
-        self._regions = RegionReader(path, index=entries, what="batch")
-        self.index = BatchIndex(self._regions.index)
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes that reading the largest mini-batch takes: its region, and the arrays widened from it."""
-        return 3 * self._regions.largest_bytes
-
-    def nbytes_of(self, i: int) -> int:
-        """Return the bytes that reading mini-batch `i` requests from the disk."""
-        return self._regions.nbytes_of(i)
+    def __init__(self, path: Path | str, index: RegionIndex) -> None:
+        super().__init__(path, index, what="batch")
 
     def read(self, i: int) -> SampledBatch:
         """Return the `i`-th mini-batch, identical to the one written.
@@ -182,7 +81,7 @@ class BatchReader:
         Raises:
             DataIOError: the device failed, the file ends early or the batch is damaged; names file, offset and batch.
         """
-        head, body = self._regions.read(i)
+        head, body = self.read_region(i)
         fields = body[: 8 * _FIELDS].view(np.int64).tolist()
         epoch, index, seeds, edge_reads, list_reads, list_hits, width, count = fields
         shapes = (
@@ -207,12 +106,8 @@ class BatchReader:
 
     def nodes(self, i: int) -> npt.NDArray[np.int64]:
         """Return the node ids of the `i`-th mini-batch alone, int64 [num_nodes]; raises as `read`."""
-        head = self._regions.head(i)
-        return _ids(head, head.nbytes // max(1, int(self.index.num_nodes[i])))
-
-    def close(self) -> None:
-        """Close the file. May be called more than once."""
-        self._regions.close()
+        head = self.head(i)
+        return _ids(head, head.nbytes // max(1, int(self.index.counts[i])))
 
 
 def _ids(data: Bytes, width: int) -> npt.NDArray[np.int64]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systems.engine.io.arrays import Array
-from workloads.direct_files import PAGE, io_failed, padded
+from workloads.direct_files import PAGE, io_errors, padded
 from workloads.errors import DataIOError
 
 VERSION = 1
@@ -81,12 +81,10 @@ def load_index(folder: Path) -> dict[str, Array]:
     """
     path = folder / "packed.npz"
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with io_errors(path), np.load(path, allow_pickle=False) as file:
             index = {name: file[name] for name in file.files}
         if int(index["version"]) != VERSION:
             raise ValueError("another version")
-    except OSError as error:
-        raise io_failed(path, 0, error.errno or 0) from error
     except (ValueError, KeyError, zipfile.BadZipFile) as error:
         raise DataIOError(
             f"{path} is not a packed store's index: {error}",

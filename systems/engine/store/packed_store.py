@@ -9,13 +9,11 @@ and `<name>.rows` (rows in a given order: device, host and disk cache).
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import xxhash
@@ -24,7 +22,8 @@ from numpy.typing import NDArray
 from systems import _native
 from systems.engine.io.arrays import Array, as_rows
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.reader import Mode, ReadStats
+from systems.engine.io.reader import Mode, ReadStats, range_queue
+from systems.engine.io.row_reads import RowTable
 from systems.engine.store.packed_layout import (
     arrays_bytes,
     load_index,
@@ -35,9 +34,9 @@ from systems.engine.store.packed_layout import (
     slot_rows,
 )
 from systems.engine.store.packed_writer import PackedWriter
-from systems.engine.store.packing import PackStats, RowTable
+from systems.engine.store.packing import PackStats
 from workloads.direct_files import io_failed, open_direct, padded, read_at
-from workloads.errors import DataIOError, HostError, InputError
+from workloads.errors import DataIOError, InputError
 
 __all__ = [
     "PackStats",
@@ -48,7 +47,6 @@ __all__ = [
     "RowTable",
     "arrays_bytes",
     "packed_bytes",
-    "read_rows",
     "row_pieces",
     "rows_bytes",
     "slot_rows",
@@ -61,7 +59,7 @@ class PackedBatch:
 
     Attributes:
         rows: uint8 [num_rows, row_bytes], a view; empty if the features were not requested.
-        arrays: views of its arrays; copy data needed after `release`.
+        arrays: views of its arrays.
         arrived_s: arrival of its last byte from the device, monotonic seconds.
     """
 
@@ -69,13 +67,6 @@ class PackedBatch:
     rows: NDArray[np.uint8]
     arrays: dict[str, Array]
     arrived_s: float = 0.0
-    _release: Any = None
-
-    def release(self) -> None:
-        """Return its memory for further reads (`PackedReader.batches`)."""
-        give_back, self._release = self._release, None
-        if give_back is not None:
-            give_back()
 
 
 @dataclass
@@ -124,25 +115,13 @@ class PackedReader:
         self.request_bytes = request_bytes
         self.depth = depth
         self._stats = ReadStats()
-        try:
-            self._queue: _native.RangeQueue | None = _native.RangeQueue(
-                str(self.path), depth=depth, request_bytes=request_bytes, mode=mode
-            )
-        except OSError as error:
-            raise io_failed(self.path, 0, error.errno or 0) from error
-        except ValueError as error:
-            raise InputError(f"reader of {self.path}: {error}", "change that option") from error
-        except RuntimeError as error:
-            raise HostError(f"io_uring cannot be had here: {error}", "use mode auto, which falls back") from error
+        self._queue: _native.RangeQueue | None = range_queue(
+            self.path, depth=depth, request_bytes=request_bytes, mode=mode
+        )
         #: `io_uring` or `pread pool (why)`.
         self.mode: str = self._queue.mode
         #: Bytes of the reader's index; buffers belong to the caller.
         self.memory_bytes = sum(int(array.nbytes) for array in index.values()) + int(self.feature_bytes.nbytes)
-
-    @property
-    def largest_region_bytes(self) -> int:
-        """Bytes of the largest mini-batch: features and arrays, each in whole pages."""
-        return int((self.feature_bytes + self.structure_bytes).max(initial=0))
 
     def start(
         self, batch: int, features: NDArray[np.uint8] | None, structure: NDArray[np.uint8] | None
@@ -173,34 +152,6 @@ class PackedReader:
             offset += sizes[part]
         return pending
 
-    def batches(self, order: Iterable[int], *, slots: int = 3) -> Iterator[PackedBatch]:
-        """Yield mini-batches in this order, read ahead into `slots` buffers of the largest one's size.
-
-        Release each; if the caller holds every slot, the next step raises.
-        """
-        size = self.largest_region_bytes
-        memory = aligned_empty(slots * size)
-        free = [memory[i * size : (i + 1) * size] for i in range(slots)]
-        wanted = iter(order)
-        under_way: deque[tuple[PendingBatch, NDArray[np.uint8]]] = deque()
-        try:
-            while True:
-                while free and (batch := next(wanted, None)) is not None:
-                    slot = free.pop()
-                    cut = int(self.feature_bytes[batch])
-                    under_way.append((self.start(batch, slot[:cut], slot[cut:]), slot))
-                if not under_way:
-                    if not free:
-                        raise RuntimeError("every slot is held: release a mini-batch before the next")
-                    return
-                pending, slot = under_way.popleft()
-                found = pending.result()
-                found._release = lambda slot=slot: free.append(slot)
-                yield found
-        finally:
-            for pending, _ in under_way:  # the caller left the loop: reads in flight still write to `memory`
-                self._abandon(pending)
-
     def counters(self) -> ReadStats:
         """Return the reads started since the last `reset_counters`."""
         total = ReadStats()
@@ -228,19 +179,6 @@ class PackedReader:
         queue, self._queue = self._queue, None
         if queue is not None:
             queue.close()
-
-    def __enter__(self) -> PackedReader:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _abandon(self, pending: PendingBatch) -> None:
-        for _, ticket, _ in pending._tickets:
-            if self._queue is not None:
-                self._queue.wait(ticket)
 
     def _open(self) -> _native.RangeQueue:
         if self._queue is None:
@@ -311,29 +249,6 @@ def row_pieces(folder: Path, name: str) -> Iterator[tuple[int, NDArray[np.uint8]
             yield number * rows, piece[:used].reshape(-1, row_bytes)
     finally:
         os.close(handle)
-
-
-def read_rows(folder: Path, name: str, out: Array) -> int:
-    """Read a whole `.rows` file into `out`; return its number of rows.
-
-    Args:
-        out: contiguous host table of at least that many rows.
-
-    Raises:
-        DataIOError: as `row_pieces`.
-        InputError: the folder has no rows of this name, or `out` is too small for them.
-    """
-    index = load_index(folder)
-    count, row_bytes = int(index.get(f"rows_{name}", 0)), int(index["row_bytes"])
-    target = as_rows(out, 1).reshape(-1)
-    if target.nbytes < count * row_bytes:
-        raise InputError(
-            f"{folder / name}.rows has {count} rows of {row_bytes} bytes, there is room for {target.nbytes} bytes",
-            "give a table of at least that many rows",
-        )
-    for first, rows in row_pieces(folder, name):
-        target[first * row_bytes :][: rows.nbytes] = rows.reshape(-1)
-    return count
 
 
 def _corrupted(path: Path, offset: int, what: str) -> DataIOError:

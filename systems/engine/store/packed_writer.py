@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,17 +16,10 @@ from numpy.typing import NDArray
 from systems.engine.io.arrays import Array, as_ids
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import Mode
+from systems.engine.io.row_reads import RowTable
 from systems.engine.store.packed_layout import VERSION, lay_out, piece_rows, rows_bytes
-from systems.engine.store.packing import (
-    PackJob,
-    PackOptions,
-    PackStats,
-    RowTable,
-    least_memory,
-    pack_batched,
-    pack_individually,
-)
-from workloads.direct_files import io_failed, open_direct, padded, write_at
+from systems.engine.store.packing import PackJob, PackOptions, PackStats, least_memory, pack_batched, pack_individually
+from workloads.direct_files import io_errors, open_direct, padded, write_at
 from workloads.errors import InputError
 
 _COLUMNS = ("offset", "num_rows", "structure_bytes", "structure_digest")
@@ -169,11 +161,9 @@ class PackedWriter:
             for name, (count, pieces) in self._rows.items():
                 index[f"rows_{name}"] = np.int64(count)
                 index[f"digests_{name}"] = digests[pieces]
-            try:
-                with (self._folder / "packed.npz").open("wb") as file:
-                    np.savez(file, allow_pickle=False, **index)
-            except OSError as error:
-                raise io_failed(self._folder / "packed.npz", 0, error.errno or 0, writing=True) from error
+            path = self._folder / "packed.npz"
+            with io_errors(path, writing=True), path.open("wb") as file:
+                np.savez(file, allow_pickle=False, **index)
         self._finish(keep=True)
         return stats
 
@@ -198,19 +188,15 @@ class PackedWriter:
         return wanted
 
     def _spooled(self, file: int, offset: int, ids: NDArray[np.int64]) -> int:
-        try:
+        with io_errors(self._job.spool, writing=True):
             return self._job.add(file, offset, ids)
-        except OSError as error:
-            raise io_failed(self._job.spool, 0, error.errno or errno.ENOSPC, writing=True) from error
 
     @staticmethod
     def _reserve(handle: int, path: Path, offset: int, nbytes: int) -> None:
         """Reserve disk space: a full disk fails now, and the file has few fragments."""
         if nbytes:
-            try:
+            with io_errors(path, offset, writing=True):
                 os.posix_fallocate(handle, offset, nbytes)
-            except OSError as error:
-                raise io_failed(path, offset, error.errno or 0, writing=True) from error
 
     @contextmanager
     def _cleaned(self) -> Iterator[None]:

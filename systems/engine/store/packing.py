@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from systems import _native
 from systems.engine.io.arrays import as_ids
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.reader import Granularity, Mode, RowReader
+from systems.engine.io.reader import Mode, RowReader
+from systems.engine.io.row_reads import RowTable
 from systems.engine.store.packed_layout import piece_rows, slot_rows
-from workloads.dataset import Dataset
-from workloads.direct_files import PAGE, io_failed, open_direct, padded, read_at, write_at
+from workloads.direct_files import PAGE, io_errors, io_failed, open_direct, padded, read_at, write_at
 from workloads.errors import BudgetError, InputError
 from workloads.units import format_bytes
 
@@ -36,22 +36,6 @@ _GOOD_PARTITION = 16 << 20
 _SMALL_PARTITION = 8 << 20  # for chunks that hold rows back: enough for the reads in flight
 _LEAST_BUFFERS, _MOST_BUFFERS = 2, 4  # partitions in memory
 _LEAST_WRITE, _GOOD_WRITE, _LONGEST_WRITE = 64 << 10, 512 << 10, 1 << 20
-
-
-@dataclass(frozen=True)
-class RowTable:
-    """The feature table as a file: row `i` lies at `data_offset + i * row_bytes`."""
-
-    path: Path
-    data_offset: int
-    num_rows: int
-    row_bytes: int
-
-    @classmethod
-    def of(cls, dataset: Dataset) -> RowTable:
-        """Return the feature table of a dataset."""
-        row_bytes = dataset.dim * dataset.feature_dtype.itemsize
-        return cls(dataset.file("features"), dataset.data_offset("features"), dataset.num_nodes, row_bytes)
 
 
 @dataclass
@@ -84,7 +68,6 @@ class PackOptions:
     Attributes:
         memory_bytes: bytes of all allocations.
         threads: threads that gather and write rows; also the number of writes in flight.
-        granularity: granularity of the random reads of individual packing.
     """
 
     memory_bytes: int
@@ -92,7 +75,6 @@ class PackOptions:
     request_bytes: int = 1 << 20
     depth: int = 16
     mode: Mode = "auto"
-    granularity: Granularity = "logical"
 
 
 @dataclass
@@ -269,7 +251,7 @@ def pack_batched(
     """
     start = time.perf_counter()
     digests = np.zeros(len(job.chunks), np.uint64)
-    plan = plan_packing(table.num_rows * table.row_bytes, table.row_bytes, [chunk[3] for chunk in job.chunks], options)
+    plan = plan_packing(table.nbytes, table.row_bytes, [chunk[3] for chunk in job.chunks], options)
     stats = PackStats(passes=len(plan.groups), partition_bytes=plan.partition_rows * table.row_bytes)
     for turn, group in enumerate(plan.groups):
         done(turn / len(plan.groups) if len(plan.groups) > 1 else math.nan)
@@ -281,7 +263,25 @@ def pack_batched(
             ids[at : at + count] = job.spooled(begin, count)
             rows[place] = (file, offset, at, at + count)
             at += count
-        counts, found, failure = _pass(table, job, rows, ids, plan, options)
+        try:
+            with io_errors(table.path):
+                counts, found, failure = _native.pack_pass(
+                    str(table.path),
+                    **table.place,
+                    files=[str(path) for path in job.files],
+                    chunks=rows,
+                    ids=ids,
+                    partition_rows=plan.partition_rows,
+                    buffers=plan.buffers,
+                    write_bytes=plan.write_bytes,
+                    hold=plan.hold,
+                    threads=options.threads,
+                    depth=options.depth,
+                    request_bytes=options.request_bytes,
+                    mode=options.mode,
+                )
+        except IndexError as error:
+            raise InputError(f"packing {table.path}: {error}", "report this: a node of no graph") from error
         if failure is not None:
             code, writing, file, offset = failure
             raise io_failed(job.files[file] if writing else table.path, offset, code, writing=writing)
@@ -295,38 +295,6 @@ def pack_batched(
     _reorder(table.row_bytes, job, digests, options)
     stats.seconds = time.perf_counter() - start
     return stats, digests
-
-
-def _pass(
-    table: RowTable,
-    job: PackJob,
-    chunks: NDArray[np.int64],
-    ids: NDArray[np.uint32],
-    plan: PackPlan,
-    options: PackOptions,
-) -> tuple[dict[str, int], NDArray[np.uint64], tuple[int, bool, int, int] | None]:
-    try:
-        return _native.pack_pass(
-            str(table.path),
-            data_offset=table.data_offset,
-            num_rows=table.num_rows,
-            row_bytes=table.row_bytes,
-            files=[str(path) for path in job.files],
-            chunks=chunks,
-            ids=ids,
-            partition_rows=plan.partition_rows,
-            buffers=plan.buffers,
-            write_bytes=plan.write_bytes,
-            hold=plan.hold,
-            threads=options.threads,
-            depth=options.depth,
-            request_bytes=options.request_bytes,
-            mode=options.mode,
-        )
-    except OSError as error:
-        raise io_failed(table.path, 0, error.errno or 0) from error
-    except IndexError as error:
-        raise InputError(f"packing {table.path}: {error}", "report this: a node of no graph") from error
 
 
 def _reorder(row_bytes: int, job: PackJob, digests: NDArray[np.uint64], options: PackOptions) -> None:
@@ -378,14 +346,7 @@ def pack_individually(
     unit = slot_rows(table.row_bytes)
     # Bytes a row: the row, its id and position, its part of the reader's plan.
     each = table.row_bytes + 24 + _native.plan_bytes(1)
-    with RowReader(
-        table.path,
-        data_offset=table.data_offset,
-        num_rows=table.num_rows,
-        row_bytes=table.row_bytes,
-        granularity=options.granularity,
-        mode=options.mode,
-    ) as reader:
+    with RowReader(table.path, **table.place, mode=options.mode) as reader:
         longest = max((chunk[3] for chunk in job.chunks), default=0)
         rows_at_once = max(1, (options.memory_bytes - reader.memory_bytes) // (each * unit)) * unit
         buffer = aligned_empty(padded(min(rows_at_once, longest) * table.row_bytes))

@@ -1,0 +1,172 @@
+"""Bases of systems: one whose buffers a planner sizes, and one that samples ahead."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from systems.engine.io.topology import row_bytes
+from systems.engine.loading.pipeline import Channel, Pipeline
+from systems.interface import Batch, Options, Plan, PlanItem, System, auto
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.bounds import batch_bounds
+from workloads.sampling.make import make_seed_plan
+
+Ids = npt.NDArray[np.int64]
+Sample = Callable[[int, int, Ids], SampledBatch]
+
+
+class SamplingOptions(Options):
+    """Options of sampling ahead of training."""
+
+    prefetch: int = auto(2, most=64, description="sampled mini-batches that may wait for each sampler")
+    sampling_workers: int = auto(most=256, description="threads that sample")
+
+
+@dataclass(frozen=True)
+class LoadingRun:
+    """Some of an epoch's mini-batches that are being loaded.
+
+    Attributes:
+        start: number of the first mini-batch.
+        seeds: seed nodes of each.
+    """
+
+    epoch: int
+    start: int
+    seeds: Sequence[Ids]
+    pipe: Pipeline
+
+
+class Sizes:
+    """Sizes of a system's buffers; the class of each system plans them.
+
+    Attributes:
+        name: name of the system.
+        bounds: bounds of the workload's mini-batches.
+        row: bytes of a feature row.
+        sampling_only: whether a run only samples.
+        on_device: whether the training device has memory of its own.
+        plan: all buffers.
+    """
+
+    options: Any
+    plan: Plan
+
+    def __init__(self, system: System) -> None:
+        self.name, self.workload, self.runtime = system.info.name, system.workload, system.runtime
+        self.budget, self.options = system.budget, system.options
+        self.bounds, self.row = batch_bounds(self.workload), row_bytes(self.workload)
+        self.num_nodes = self.workload.dataset.num_nodes
+        self.sampling_only = self.runtime.stages == "sample"
+        self.on_device = self.runtime.accelerator.kind != "cpu"
+
+    def left(self, items: Sequence[PlanItem]) -> int | None:
+        """Return the bytes of the host budget beside these buffers, below 0 if they do not fit; None: unlimited."""
+        return None if self.budget.host is None else self.budget.host - Plan(tuple(items)).total("host")
+
+    def require(self, items: Sequence[PlanItem], fix: str) -> Plan:
+        """Return the plan of these buffers.
+
+        Raises:
+            BudgetError: they do not fit the budget; names the first that does not.
+        """
+        return Plan(tuple(items)).require(self.name, self.budget, fix)
+
+
+class SizedSystem(System):
+    """System whose planner sizes every buffer: `_sizes`, with the `plan`."""
+
+    _sizes: Any  # a `Sizes`, or what else has a `plan`
+
+    def plan(self) -> Plan:
+        """Return all buffers, as the system's planner sizes them."""
+        plan: Plan = self._sizes.plan
+        return plan
+
+    def _close(self, *names: str) -> None:
+        """Close what these attributes hold, in order, and set them to None; skip those that are None."""
+        for name in names:
+            held = getattr(self, name)
+            setattr(self, name, None)
+            if held is not None:
+                held.close()
+
+
+class SamplingSystem(SizedSystem):
+    """System whose threads sample mini-batches ahead of their extraction.
+
+    Attributes:
+        _draw: samples one mini-batch; called by any thread. None before `prepare` and after `close`.
+    """
+
+    options: SamplingOptions
+
+    _draw: Sample | None = None
+    _pipeline: Pipeline | None = None
+
+    @property
+    def _workers(self) -> int:
+        """Threads that sample, a mini-batch each."""
+        return self.options.sampling_workers or self.runtime.cores
+
+    @property
+    def _waiting(self) -> int:
+        """Sampled mini-batches that may wait for extraction."""
+        return self.options.prefetch * self._workers
+
+    def _sample(self, work: Callable[[], SampledBatch]) -> SampledBatch:
+        """Sample one mini-batch by `work`; systems that check or count something override it."""
+        return work()
+
+    def epoch(self, k: int) -> Iterator[Batch]:
+        """Yield the mini-batches of epoch `k`, in the seed plan's order; errors of any thread are raised here."""
+        if self._draw is None:
+            raise RuntimeError("prepare() comes before epoch()")
+        self._begin()
+        return self._epoch(k, make_seed_plan(self.workload).batches(k))
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Reset the counts for another epoch."""
+
+    def _epoch(self, k: int, seeds: Sequence[Ids]) -> Iterator[Batch]:
+        return self._run(k, 0, seeds)
+
+    def _run(self, k: int, start: int, seeds: Sequence[Ids]) -> Iterator[Batch]:
+        """Yield the mini-batches of epoch `k` from number `start` on, whose seed nodes these are."""
+        with Pipeline(self.info.name) as pipe:
+            self._pipeline = pipe
+
+            def sample(number: int, nodes: Ids) -> SampledBatch:
+                draw, index = self._draw, start + number
+                assert draw is not None
+                with self.clock.stage("sample", index):
+                    return self._sample(lambda: draw(k, index, nodes))
+
+            sampled: Channel[SampledBatch] = pipe.channel(self._waiting, ordered=True)
+            pipe.stage("sample", self._workers, sample, () if self._loading_samples else seeds, sampled)
+            if self.runtime.stages == "sample":
+                for structure in pipe.results(sampled):
+                    yield Batch(structure, None)
+            else:
+                yield from pipe.results(self._load(LoadingRun(k, start, seeds, pipe), sampled))
+
+    @property
+    def _loading_samples(self) -> bool:
+        """Whether `_load` samples too, instead of the sampling threads."""
+        return False
+
+    @abstractmethod
+    def _load(self, run: LoadingRun, sampled: Channel[SampledBatch]) -> Channel[Batch]:
+        """Start the threads that load the rows of sampled mini-batches."""
+
+    def close(self) -> None:
+        """End the threads."""
+        self._close("_pipeline")
+        self._draw = None
