@@ -17,7 +17,7 @@ from harness.claims.published import FILE as CLAIMS
 from harness.claims.published import Claim, claims
 from harness.claims.records import QuerySetting, QuerySide, Records, describe, samples_of
 from harness.compare.plan import Plain
-from harness.compare.rounds import Rounds
+from harness.compare.rounds import Rounds, preparation_s
 from harness.settings import Strict
 from workloads.errors import InputError
 
@@ -153,8 +153,7 @@ def _time_to_accuracy(query: Compared, cells: Sequence[Rounds]) -> Counted:
 def _preparation(query: Compared, cells: Sequence[Rounds]) -> Counted:
     """Return preprocessing in per cent of preprocessing and training, where one epoch's samples are replayed."""
     (cell,) = cells
-    spent = cell.newest["preprocess"]
-    prepared = float(spent["seconds"]) + float(spent.get("made_s") or 0.0)
+    prepared = preparation_s(cell.newest)
     epoch = statistics.median(cell.samples(samples_of(query.value)))
     line = f"{prepared:.1f} s of preprocessing for {_EPOCHS} epochs of {epoch:.3g} s that replay one's samples"
     return Number.exact(100 * prepared / (prepared + _EPOCHS * epoch)), [line]

@@ -79,8 +79,13 @@ def joined(plans: Sequence[Plan]) -> Plan:
     return Plan(shared, tuple(cell for plan in plans for cell in plan.cells))
 
 
+def as_entry(entry: Any) -> Plain:
+    """Return an entry of `systems` as plain data of its own, a bare name as an entry of this name."""
+    return {"name": entry} if isinstance(entry, str) else dict(entry)
+
+
 def _cell(entry: Any, x: Any, settings: Plain, panel: str) -> FigureCell:
-    own: Plain = {"name": entry} if isinstance(entry, str) else dict(entry)
+    own = as_entry(entry)
     series = own.pop("series", own["name"])
     first = first_values(own.pop("grid", {}))
     run = {key: value for key, value in {**first, **settings}.items() if key != "options"}

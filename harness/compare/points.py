@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.compare.comparable import shared_setting
 from harness.compare.plan import FigureCell, Plain, Plan
-from harness.compare.rounds import Rounds, Value, of_epochs
+from harness.compare.rounds import Rounds, Value, measured_epochs, of_epochs
 from harness.records.hosts import measured_on
 from harness.records.record import COUNTED, spread
 
@@ -59,6 +59,26 @@ class Point:
     path: str = ""
     panel: str = ""
 
+    @property
+    def run(self) -> str:
+        """Id of the newest run; empty where there is none."""
+        return str(self.record.get("run_id", ""))
+
+    @property
+    def told(self) -> str:
+        """The status for a caption: `not run`, or like `OOM`."""
+        return self.status if self.status == "not run" else self.status.upper()
+
+    @property
+    def epochs(self) -> list[Plain]:
+        """Measured epochs of the newest run."""
+        return measured_epochs(self.record) if self.record else []
+
+    @property
+    def cells(self) -> Plain:
+        """The columns of a figure's table: value, interval and status."""
+        return {"value": self.value, "low": self.low, "high": self.high, "status": self.status}
+
 
 @dataclass(frozen=True)
 class Group:
@@ -80,20 +100,25 @@ class Group:
         """Points with a value."""
         return [point for point in self.points if point.value is not None]
 
+    def at(self, system: str, x: Any = None) -> Point:
+        """Return the point of a series, at `x` where it is given; one with the status `not run` where there is none."""
+        found = [p for p in self.points if p.system == system and (x is None or str(p.x) == str(x))]
+        return found[-1] if found else Point(system, x, "not run", None)
+
     def systems(self) -> list[str]:
         """Return the names of the series with a point."""
         return list(dict.fromkeys(point.system for point in self.points))
 
     def runs(self) -> list[str]:
         """Return the ids of the newest run of each point."""
-        return list(dict.fromkeys(str(point.record["run_id"]) for point in self.points if "run_id" in point.record))
+        return list(dict.fromkeys(point.run for point in self.points if point.run))
 
     def frame(self) -> pd.DataFrame:
         """Return the points as a table."""
         import pandas as pd
 
         columns = ("system", "x", "status", "value", "low", "high", "samples", "interval_kind", "verdict")
-        rows = [{name: getattr(p, name) for name in columns} | {"run": p.record.get("run_id", "")} for p in self.points]
+        rows = [{name: getattr(p, name) for name in columns} | {"run": p.run} for p in self.points]
         return pd.DataFrame(rows).rename(columns={"interval_kind": "interval"})
 
 

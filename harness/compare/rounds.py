@@ -19,6 +19,12 @@ def measured_epochs(record: Mapping[str, Any]) -> list[Plain]:
     return [epoch for epoch in record["epochs"] if not epoch["warmup"]]
 
 
+def preparation_s(record: Mapping[str, Any]) -> float:
+    """Return seconds of preprocessing, whether this run or an earlier one spent them."""
+    spent = record.get("preprocess") or {}
+    return float(spent.get("seconds") or 0.0) + float(spent.get("made_s") or 0.0)
+
+
 def of_epochs(value: Value) -> Samples:
     """Return a function for a value of each measured epoch that has it."""
     return lambda record: [number for epoch in measured_epochs(record) if (number := value(epoch)) is not None]

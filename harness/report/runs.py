@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.compare.plan import Plain
+from harness.compare.rounds import measured_epochs, preparation_s
 from harness.judge.metrics import METRICS
 from harness.records.hosts import host_fingerprint, measured_on
 from harness.records.record import class_of
@@ -50,10 +51,10 @@ def table_of(records: Sequence[Plain]) -> Plain:
 
 def _row(record: Plain, stages: Sequence[str]) -> list[Any]:
     config, summary = record["config"], record.get("summary") or {}
-    memory, spent = record.get("memory") or {}, record.get("preprocess") or {}
+    memory = record.get("memory") or {}
     epoch = summary.get("epoch_s") or {}
     low, high = epoch.get("interval") or (None, None)
-    measured = [entry for entry in record["epochs"] if not entry["warmup"]]
+    measured = measured_epochs(record)
     read = [entry["device_bytes"] for entry in measured if entry.get("device_bytes") is not None]
     own = summary.get("stages_s") or {}
     host = host_of(record)
@@ -83,7 +84,7 @@ def _row(record: Plain, stages: Sequence[str]) -> list[Any]:
         short(high),
         len(measured),
         str(epoch.get("interval_kind") or ""),
-        short(float(spent.get("seconds") or 0) + float(spent.get("made_s") or 0)),
+        short(preparation_s(record)),
         short(sum(read) / len(read) / 1e6 if read else None),
         short((memory.get("peak_bytes") or 0) / 2**20 or None),
         *(short(summary.get(metric.name)) for metric in METRICS if metric.column),

@@ -12,7 +12,7 @@ from typing import Any
 from harness.compare.comparable import comparable, differing_options
 from harness.compare.plan import Plain
 from harness.compare.points import epoch_seconds
-from harness.compare.rounds import Rounds, of_epochs
+from harness.compare.rounds import Rounds, of_epochs, preparation_s
 from harness.records.record import COUNTED, Spread, spread, spread_of_ratio
 
 
@@ -146,10 +146,7 @@ def _standing(system: str, records: list[Plain], common: Mapping[int, str], othe
 def _start_up(record: Plain) -> float:
     """Return a run's start-up in seconds; for an older record its preparation, an earlier run's included."""
     known = (record.get("summary") or {}).get("start_up_s")
-    if known is not None:
-        return float(known)
-    spent = record.get("preprocess") or {}
-    return float(spent.get("seconds") or 0.0) + float(spent.get("made_s") or 0.0)
+    return preparation_s(record) if known is None else float(known)
 
 
 def times_as_fast(fast: Standing, slow: Standing) -> Spread:

@@ -22,7 +22,7 @@ from harness.run.sweep import union
 from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
 
-IDS = ["outcore-ssd", "outcore-frontier", *(table.id for table in TABLES)]
+IDS = ["outcore-ssd", "outcore-frontier", *TABLES]
 MIB = 2**20
 
 

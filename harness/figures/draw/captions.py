@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from harness.compare.points import Group, Point
 from harness.records.record import class_of
+from harness.records.study import StudyRecord
 from workloads.units import format_bytes, format_count, parse_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-    from harness.records.study import StudyRecord
+#: Origin of a figure's values: runs, a study, or the caption itself.
+Source = Group | StudyRecord | str
 
 
 def caption(group: Group, points: list[Point] | None = None, extra: str = "") -> str:
@@ -61,7 +63,7 @@ def caption(group: Group, points: list[Point] | None = None, extra: str = "") ->
     return "; ".join(parts) + "."
 
 
-def caption_of(source: Group | StudyRecord | str, *notes: str, points: list[Point] | None = None) -> str:
+def caption_of(source: Source, *notes: str, points: list[Point] | None = None) -> str:
     """Return the caption of runs or of a study with the notes that are not empty; a text is a caption itself."""
     if isinstance(source, str):
         return source

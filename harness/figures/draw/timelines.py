@@ -68,4 +68,4 @@ def _panel(axes: Any, point: Point, title: str, table: pd.DataFrame) -> pd.DataF
     axes.set_xlim(float(table["t"].min()), float(table["t"].max()))
     axes.set_ylabel("%")
     axes.set_title(title, loc="left")
-    return table[kept].assign(system=point.system, run=point.record["run_id"])
+    return table[kept].assign(system=point.system, run=point.run)

@@ -9,23 +9,15 @@ import pandas as pd
 
 from harness.compare.plan import Plain, Plan, grid
 from harness.compare.points import Group, NotDrawn
-from harness.figures.base import Drawing, drawn, figure_of_runs, point_cells
+from harness.figures.base import Drawing, drawn, figure_of_runs, specs
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
 from harness.figures.grids import gallery, only_systems, values
 
 WHOLE = "whole"
-#: The part that each bar leaves out, and the options that switch it off; none is at its default.
-VARIANTS: dict[str, Plain] = {
-    WHOLE: {},
-    "sampled online": {"external_sampling": "off"},
-    "own passes": {"shared_passes": False},
-    "no Belady": {"belady": False},
-    "single reads": {"packing": "off"},
-    "no look-ahead": {"look_ahead": False},
-    "replayed": {"replay": True},
-}
+SPEC = specs(__file__)
+VARIANTS: dict[str, Plain] = SPEC["variants"]
 _SYSTEM = "outcore"
 
 
@@ -41,20 +33,18 @@ def ablation(group: Group) -> Drawing:
     Raises:
         NotDrawn: the whole was not measured, or no variant was run.
     """
-    found = {str(point.x): point for point in group.points}
-    whole = found.get(WHOLE)
-    if whole is None or whole.value is None or len(found) < 2:
+    found = [group.at(_SYSTEM, name) for name in VARIANTS]
+    whole = found[0].value
+    if whole is None or len(group.points) < 2:
         raise NotDrawn("outcore was not measured whole and with a part switched off, in one setting (outcore-ablation)")
     rows = []
-    for name in VARIANTS:
-        point = found.get(name)
-        measured = [epoch for epoch in point.record["epochs"] if not epoch["warmup"]] if point else []
-        row: Plain = {"group": name, "series": _SYSTEM, **point_cells(point)}
-        row["times"] = None if row["value"] is None else row["value"] / whole.value
-        row["misses"] = measured[-1]["counters"].get("misses") if measured else None
-        rows.append({**row, "run": point.record["run_id"]} if point else row)
+    for point in found:
+        times = None if point.value is None else point.value / whole
+        misses = point.epochs[-1]["counters"].get("misses") if point.epochs else None
+        row = {"group": point.x, "series": _SYSTEM, **point.cells, "times": times, "misses": misses}
+        rows.append({**row, "run": point.run})
     data = pd.DataFrame(rows)
-    canvas, _ = draw_bars(data, title="What each part is worth", ylabel="epoch time (s)", log=True, numbers=".2f")
+    canvas, _ = draw_bars(data, **SPEC["ablation"])
     others = data[(data["group"] != WHOLE) & data["times"].notna()].to_dict("records")
     said = ", ".join(f"{row['group']} {row['times']:.2f}x" for row in others)
     replayed = "replayed: not faithful, nothing is prepared"
@@ -88,13 +78,10 @@ def ssd(group: Group) -> Drawing:
     for point in group.points:
         rates[str(point.x)] = max(rates.get(str(point.x), 0.0), request_rate(point.record))
     order = sorted(rates, key=lambda name: (rates[name], name == BARE))
-    found = {(point.system, str(point.x)): point for point in group.points}
     rows = []
-    for name in order:
-        for system in style.ordered(group.systems()):
-            at = found.get((system, name))
-            rate, run = rates[name] or None, at.record["run_id"] if at else ""
-            rows.append({"group": name, "series": system, **point_cells(at), "reads_per_s": rate, "run": run})
+    for point in [group.at(system, name) for name in order for system in style.ordered(group.systems())]:
+        rate = rates[point.x] or None
+        rows.append({"group": point.x, "series": point.system, **point.cells, "reads_per_s": rate, "run": point.run})
     data = pd.DataFrame(rows)
     if data.loc[data["value"].notna(), "group"].nunique() < 2:
         raise NotDrawn("no measured runs under two SSD classes (outcore-ssd)")
@@ -103,7 +90,7 @@ def ssd(group: Group) -> Drawing:
         shown = "bare device" if name == BARE else name
         return f"{shown}\n{rates[name] / 1000:,.0f}k reads/s" if rates[name] else shown
 
-    canvas, _ = draw_bars(data, title="Epoch time by SSD class", ylabel="epoch (s)", log=True, tick=tick)
+    canvas, _ = draw_bars(data, tick=tick, **SPEC["ssd"])
     note = "4 KiB random reads of the device under each class as measured"
     reduced = left_out(order, [*order, SLOW] if SLOW not in order else order, "SSD classes")
     return drawn(canvas, data, group, note, reduced, points=group.done)

@@ -9,14 +9,13 @@ import pandas as pd
 
 from harness.compare.plan import Plain, Plan, first_setting, grid, joined
 from harness.compare.points import Group, NotDrawn, Point
-from harness.figures.base import Drawing, drawn, figure_of_runs
+from harness.figures.base import Drawing, drawn, figure_of_runs, specs
 from harness.figures.draw import style
 from harness.figures.draw.panels import around, draw_line, legend_above, name_axes, one_panel, plain_log
 from harness.figures.grids import gallery, only_systems, values
 from workloads.units import parse_bytes
 
-SWEPT = ["pyg+", "ginex", "gnndrive", "diskgnn", "outcore", "in-memory"]
-FACTORS = [1.0, 2.0, 4.0, 8.0]
+SPEC = specs(__file__)
 MIB = 2**20
 
 
@@ -29,9 +28,11 @@ def over_memory(profile: Plain) -> Plan:
         return grid(first_setting(profile), profile["systems"], {memory: {"memory": memory} for memory in budgets})
     base = gallery(profile)
     memory = str(base["run"]["memory"])
-    budgets = [_times(memory, factor) for factor in values(profile, "memory_factors", FACTORS)]
+    budgets = [_times(memory, factor) for factor in values(profile, "memory_factors", SPEC["factors"])]
     whole = grid(base, ["in-memory"], {"none": {"memory": "none"}})
-    return joined([grid(base, only_systems(profile, SWEPT), {size: {"memory": size} for size in budgets}), whole])
+    return joined(
+        [grid(base, only_systems(profile, SPEC["systems"]), {size: {"memory": size} for size in budgets}), whole]
+    )
 
 
 def _times(memory: str, factor: float) -> str:
@@ -105,7 +106,7 @@ def _row(point: Point) -> Plain:
         "with_start_up": point.value + start_up / epochs if counted else None,
         "graph_over_budget": summary.get("topology_over_budget"),
         "status": point.status,
-        "run": point.record["run_id"],
+        "run": point.run,
     }
 
 
@@ -126,7 +127,7 @@ def frontier(group: Group) -> Drawing:
         f"fastest: {leaders(data)}",
         f"on the frontier: {names}",
         *(f"{row['system']} {row['status']} at {row['budget_bytes'] / MIB:,.0f} MiB" for row in failed),
-        "of a run without a cap the memory is what its peak held beyond the floor",
+        SPEC["note"],
     ]
     return drawn(canvas, data.reset_index(drop=True), group, *notes, points=group.done)
 
@@ -154,6 +155,6 @@ def _draw(data: pd.DataFrame) -> Any:
     axes.set_xticks([size / MIB for size in sizes], [f"{size / MIB:,.0f}" for size in sizes])
     axes.minorticks_off()
     plain_log(axes.yaxis)
-    name_axes(axes, "Time against memory", "host memory beyond the floor (MiB)", "epoch (s)")
+    name_axes(axes, *SPEC["axes"])
     legend_above(canvas, [axes])
     return canvas

@@ -8,7 +8,8 @@ import pandas as pd
 
 from harness.compare.plan import Plain, Plan, first_setting, grid
 from harness.compare.points import Group, NotDrawn, Point
-from harness.figures.base import Drawing, drawn, figure_of_runs, preparation_s
+from harness.compare.rounds import preparation_s
+from harness.figures.base import Drawing, drawn, figure_of_runs
 from harness.figures.draw import style
 from harness.figures.draw.panels import many_panels, name_axes, plain_log
 from harness.figures.grids import gallery, only_systems
@@ -37,7 +38,7 @@ def roofline(group: Group) -> Drawing:
     rows = [*_roof(left, points), *_distance(right, points)]
     # Above both panels: inside, its markers would look like measurements.
     canvas.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=5)
-    failed = [f"{point.system} {point.status.upper()}" for point in group.points if point.value is None]
+    failed = [f"{point.system} {point.told}" for point in group.points if point.value is None]
     return drawn(canvas, pd.DataFrame(rows), group, *failed, points=points)
 
 
@@ -53,15 +54,12 @@ def _roof(axes: Any, points: list[Point]) -> list[Plain]:
         if best:
             sizes = sorted(best)
             axes.plot(sizes, [best[size] / MIB for size in sizes], color="black", linestyle=line, label=label)
-            rows += [
-                {"panel": "roof", "name": key, "x": size, "y": best[size] / MIB, "unit": "MiB/s"} for size in sizes
-            ]
+            head = {"panel": "roof", "name": key}
+            rows += [{**head, "x": size, "y": best[size] / MIB, "unit": "MiB/s"} for size in sizes]
     for point in points:
-        record = point.record
-        measured = [epoch for epoch in record["epochs"] if not epoch["warmup"]]
-        requests = sum(epoch["device_requests"] or 0 for epoch in measured)
-        moved = sum(epoch["device_bytes"] or 0 for epoch in measured)
-        seconds = sum(epoch["seconds"] for epoch in measured)
+        requests = sum(epoch["device_requests"] or 0 for epoch in point.epochs)
+        moved = sum(epoch["device_bytes"] or 0 for epoch in point.epochs)
+        seconds = sum(epoch["seconds"] for epoch in point.epochs)
         if not requests or not seconds:
             continue
         look = style.look(point.system)
