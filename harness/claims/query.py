@@ -17,7 +17,7 @@ from harness.claims.published import FILE as CLAIMS
 from harness.claims.published import Claim, claims
 from harness.claims.records import QuerySetting, QuerySide, Records, describe, samples_of
 from harness.compare.plan import Plain
-from harness.compare.rounds import Rounds, preparation_s
+from harness.compare.points import Rounds, preparation_s
 from harness.settings import Strict
 from workloads.errors import InputError
 

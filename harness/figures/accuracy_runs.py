@@ -15,8 +15,7 @@ import pandas as pd
 from pydantic import Field
 
 from harness.compare.plan import Plain, Plan, grid
-from harness.compare.points import Group, NotDrawn, Point
-from harness.compare.rounds import preparation_s
+from harness.compare.points import Group, NotDrawn, Point, preparation_s
 from harness.figures.base import Drawing, drawn, ids
 from harness.figures.draw import style
 from harness.figures.draw.curves import draw_curves

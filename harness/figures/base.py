@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import harness
 from harness.compare.plan import Plain, Plan
-from harness.compare.points import Group, Point, epoch_seconds
-from harness.compare.rounds import Value
+from harness.compare.points import Group, Point, Value, epoch_seconds
 from harness.figures.draw.captions import Source, add_caption, caption_of
 from workloads.errors import InputError
 from workloads.units import format_bytes, format_count

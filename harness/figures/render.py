@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -76,8 +77,6 @@ def _render(figure: Figure, evidence: Evidence, out: Path, of_records: str, *, a
     known = None if again else read_rendered(out, figure.id)
     if known is not None and known.inputs == inputs:
         return known
-    import time
-
     begin = time.perf_counter()
     made: dict[str, Any] = {"id": figure.id, "paper": figure.paper, "title": figure.title, "claims": figure.claims}
     try:
@@ -136,22 +135,9 @@ def markdown(sheet: Sheet, title: str) -> str:
     return "\n".join([*lines, "", sheet.caption]) + "\n"
 
 
-_LATEX: dict[str, str | int | None] = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "–": "--",
-    "≥": r"$\ge$",
-    "≤": r"$\le$",
-    "×": r"$\times$",
-}
+_LATEX = {char: f"\\{char}" for char in "&%$#_{}"}
+_LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--"}
+_LATEX |= {"≥": r"$\ge$", "≤": r"$\le$", "×": r"$\times$"}
 
 
 def latex(sheet: Sheet, title: str) -> str:

@@ -12,12 +12,11 @@ from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, grid, joined
 from harness.compare.points import Group, NotDrawn, Point
 from harness.figures.base import Drawing, Sheet, drawn, figure, figure_of_runs, paper_rows, specs
-from harness.figures.draw.bars import draw_bars
+from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import left_out, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import around, draw_line, legend_above, many_panels, mark_paper, name_axes
-from harness.figures.draw.stacks import draw_stacks
 from harness.figures.draw.style import SERIES, Looks, look
 from harness.figures.grids import feature_bytes, gallery, systems_of, values
 from harness.records.study import StudyRecord

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.compare.plan import Plain
-from harness.compare.rounds import measured_epochs, preparation_s
+from harness.compare.points import measured_epochs, preparation_s
 from harness.judge.metrics import METRICS
 from harness.records.hosts import host_fingerprint, measured_on
 from harness.records.record import class_of

@@ -11,8 +11,7 @@ from typing import Any
 
 from harness.compare.comparable import comparable, differing_options
 from harness.compare.plan import Plain
-from harness.compare.points import epoch_seconds
-from harness.compare.rounds import Rounds, of_epochs, preparation_s
+from harness.compare.points import Rounds, epoch_seconds, of_epochs, preparation_s
 from harness.records.record import COUNTED, Spread, spread, spread_of_ratio
 
 

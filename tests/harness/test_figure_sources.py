@@ -37,7 +37,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("gnndrive-fig8", "harness/figures/draw/kinds.py"),
         ("gnndrive-fig8", "harness/figures/draw/curves.py"),
         ("gnndrive-fig8", "harness/figures/draw/style.py"),
-        ("gnndrive-fig8", "harness/compare/match.py"),
+        ("gnndrive-fig8", "harness/compare/comparable.py"),
         ("gnndrive-fig8", "harness/records/record.py"),
         ("gnndrive-fig8", "harness/figures/render.py"),
         ("diskgnn-fig10", "harness/figures/draw/bars.py"),

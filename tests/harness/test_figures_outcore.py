@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.compare.evidence import load_evidence
 from harness.figures.base import catalogue, chosen
 from harness.figures.datasets_table import TABLES
-from harness.figures.outcore.frontier import fastest, leaders, pareto
+from harness.figures.outcore.runs import fastest, leaders, pareto
 from harness.figures.render import render
 from harness.plan.experiment import PROFILES, check_options, load_experiment
 from harness.records.record import DatasetConfig, Record

@@ -8,18 +8,16 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.plan import Plain, Plan, grid, joined
-from harness.compare.points import Group, NotDrawn, Point
-from harness.compare.rounds import preparation_s
+from harness.compare.points import Group, NotDrawn, Point, preparation_s
 from harness.figures.accuracy_runs import accuracy_plan, accuracy_profile, draw_by_system
 from harness.figures.base import Drawing, drawn, figure_of_runs, paper_rows, paper_table, specs
 from harness.figures.diskgnn.grid import MEMORY_SHARES, SYSTEMS, entries, in_gallery, longer, over_shares, percent
 from harness.figures.draw import style
-from harness.figures.draw.bars import draw_bars
+from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import part_rows, run_breakdown
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.kinds import bars
 from harness.figures.draw.panels import legend_above, many_panels
-from harness.figures.draw.stacks import draw_stacks
 from harness.figures.grids import gallery, values
 from workloads.units import row_bytes
 

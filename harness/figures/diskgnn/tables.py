@@ -6,17 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan
-from harness.compare.points import Group, NotDrawn, Point
-from harness.compare.rounds import preparation_s
-from harness.figures.accuracy_runs import (
-    accuracy_curve,
-    accuracy_plan,
-    accuracy_profile,
-    best_accuracy,
-    common_target,
-    origin,
-    time_to,
-)
+from harness.compare.points import Group, NotDrawn, Point, preparation_s
+from harness.figures import accuracy_runs as accuracy
 from harness.figures.base import Sheet, figure, figure_of_runs, ids, paper_rows, paper_value, sheet, specs
 from harness.figures.diskgnn.epochs import judged
 from harness.figures.diskgnn.grid import SYSTEMS, entries, in_gallery, over_shares, percent
@@ -63,9 +54,8 @@ def tab1(evidence: Evidence) -> Sheet:
     except NotDrawn:
         trained = []
     for point in trained:
-        best = best_accuracy(point.record)
-        accuracy = None if best is None else 100 * best
-        found[point.system] = {**found.get(point.system, {}), "test accuracy": accuracy}
+        best = accuracy.best_accuracy(point.record)
+        found[point.system] = {**found.get(point.system, {}), "test accuracy": None if best is None else 100 * best}
     rows: list[Plain] = []
     for measure, unit in SPEC["tab1"]["units"].items():
         row: Plain = {"measure": measure, "unit": unit}
@@ -89,8 +79,8 @@ def tab1(evidence: Evidence) -> Sheet:
 def plan_of(part: Part) -> Callable[[Plain], Plan]:
     """Return the plan of the accuracy runs of one part of a table."""
     _, model, sampler, systems = part
-    return lambda profile: accuracy_plan(
-        profile, entries(accuracy_profile(profile, model), systems), model=model, sampler=sampler
+    return lambda profile: accuracy.accuracy_plan(
+        profile, entries(accuracy.accuracy_profile(profile, model), systems), model=model, sampler=sampler
     )
 
 
@@ -111,7 +101,7 @@ def accuracy_table(table: str, parts: Sequence[Part]) -> None:
                 group = evidence.points(plan_of(part), least=1)
             except NotDrawn:
                 group = Group({}, [], 0)
-            target = common_target([point.record for point in group.done])
+            target = accuracy.common_target([point.record for point in group.done])
             if target is not None:
                 said.append(f"{part[0]} target {100 * target:.1f} %")
             rows += [_row(table, part[0], group.at(system), target) for system in part[3]]
@@ -120,7 +110,7 @@ def accuracy_table(table: str, parts: Sequence[Part]) -> None:
         if shown is None:
             raise NotDrawn("no run judged its model on test nodes after every epoch")
         notes = [
-            origin(shown.done[0].record),
+            accuracy.origin(shown.done[0].record),
             "best test accuracy of any epoch; end to end: preprocessing and all epochs",
             *said,
             "paper: papers100M",
@@ -133,12 +123,12 @@ def _row(table: str, label: str, point: Point, target: float | None) -> Plain:
     row: Plain = {"model": label, "system": point.system}
     if point.value is None:
         row["accuracy (%)"] = point.told
-    elif (best := best_accuracy(point.record)) is not None:
-        curve = accuracy_curve(point.record)
+    elif (best := accuracy.best_accuracy(point.record)) is not None:
+        curve = accuracy.accuracy_curve(point.record)
         row |= {"accuracy (%)": 100 * best, "end to end (s)": float(curve["end_to_end"].iloc[-1])}
         row |= {"epochs": len(curve), "run": point.run}
         if target is not None:
-            row["to the target (s)"] = time_to(point.record, target, end_to_end=True)
+            row["to the target (s)"] = accuracy.time_to(point.record, target, end_to_end=True)
     for known in paper_rows(table, f"{label} {point.system}"):
         graph, _, what = str(known["x"]).rpartition(" ")
         if graph == "Papers100M":

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.compare.evidence import Planned
 from harness.compare.plan import Plain
-from harness.compare.points import Group, Point, epoch_seconds
-from harness.compare.rounds import Value
+from harness.compare.points import Group, Point, Value, epoch_seconds
 from harness.figures.base import FORMATS, Drawing, Needs, drawn, figure_of_runs, nothing
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars

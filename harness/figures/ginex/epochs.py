@@ -20,7 +20,7 @@ from harness.compare.plan import Plain, Plan, grid
 from harness.compare.points import Group, NotDrawn, Point
 from harness.figures.base import Drawing, Sheet, drawn, figure_of_runs, paper_rows, paper_table, sheet, specs
 from harness.figures.draw import style
-from harness.figures.draw.bars import draw_bars
+from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.kinds import Axis
@@ -34,7 +34,6 @@ from harness.figures.draw.panels import (
     name_axes,
     one_panel,
 )
-from harness.figures.draw.stacks import draw_stacks
 from harness.figures.draw.style import SERIES
 from harness.figures.grids import batch_sizes, gallery, host_budget, over_dims, systems_of, values
 from harness.results import store as results

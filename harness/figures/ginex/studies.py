@@ -14,11 +14,11 @@ from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, first_setting, grid
 from harness.compare.points import NotDrawn
 from harness.figures.base import Drawing, Sheet, drawn, figure, ids, paper_rows, paper_table, sheet, specs
+from harness.figures.draw.bars import draw_stacks
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import dataset_name, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import legend_above, many_panels, name_axes, plain_log
-from harness.figures.draw.stacks import draw_stacks
 from harness.figures.draw.style import SERIES
 from harness.figures.grids import gallery, systems_of
 from harness.records.study import StudyRecord

@@ -1,4 +1,4 @@
-"""GNNDrive's epochs: Figures 2, 8 to 10 and 12 to 14, Table 2, and utilisation over time (Figures 3 and 11)."""
+"""GNNDrive's epochs: Figures 2, 8 to 10, 12 to 14, Table 2, utilisation (Figures 3, 11), and fio (Figure B.1)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 from statistics import median
 
+import pandas as pd
+
+from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, as_entry, first_setting, grid, joined
 from harness.compare.points import Group, NotDrawn, Point, stage_seconds
 from harness.figures.accuracy_runs import accuracy_plan, draw_by_system
-from harness.figures.base import Drawing, Sheet, figure_of_runs, paper_value, sheet, specs
+from harness.figures.base import Drawing, Sheet, drawn, figure, figure_of_runs, paper_value, sheet, specs
 from harness.figures.draw import style
 from harness.figures.draw.captions import describe_memory, left_out
+from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.kinds import bars, curves, lines
-from harness.figures.draw.panels import MARK
-from harness.figures.draw.style import Look
+from harness.figures.draw.panels import MARK, legend_above, many_panels
+from harness.figures.draw.style import Look, named_looks
 from harness.figures.draw.timelines import draw_timelines
 from harness.figures.grids import (
     batch_sizes,
@@ -27,6 +31,7 @@ from harness.figures.grids import (
     wide_device,
     with_dims,
 )
+from harness.studies.base import StudyNeed
 from workloads.units import format_bytes, parse_bytes, parse_count
 
 SPEC = specs(__file__)
@@ -318,3 +323,50 @@ def fig11(group: Group) -> Drawing:
     titles = [f"gnndrive, {name} variant ({device})" for name, device in zip(names, devices, strict=True)]
     missing = [SPEC["fig11"]["missing"].format(name) for name in ("GPU", "CPU") if name not in names]
     return draw_timelines(points, group, titles, missing[0] if missing else SPEC["fig11"]["both"])
+
+
+FIO = "fio-grid"
+
+
+@figure("gnndrive-figB1", studies=lambda profile: [StudyNeed(FIO)])
+def fig_b1(evidence: Evidence) -> Drawing:
+    """Draw bandwidth (top), latency (bottom) over threads and queue depth; raise NotDrawn without buffered reads."""
+    record = evidence.study(FIO)
+    points = [point for point in record.result["points"] if point["pattern"] == "random"]
+    block = min((point["block_bytes"] for point in points if not point["direct"]), default=0)
+    rows = pd.DataFrame(
+        {
+            "engine": point["engine"],
+            "series": "direct" if point["direct"] else "buffered",
+            "threads": point["threads"],
+            "depth": point["depth"],
+            "iops": point["iops"],
+            "bandwidth_mb_per_s": point["bytes_per_s"] / 1e6,
+            "latency_us": point["mean_latency_s"] * 1e6,
+        }
+        for point in points
+        if point["block_bytes"] == block
+    )
+    if rows.empty:
+        raise NotDrawn(f"the study {FIO} holds no buffered reads to compare")
+    canvas, panels = many_panels(4, columns=2, height=2.0)
+    looks = named_looks(["direct", "buffered"])
+    for axes, panel in zip(panels, SPEC["figB1"]["panels"], strict=True):
+        mine = rows[rows["engine"] == panel["engine"]]
+        mine = mine.assign(x=mine[panel["x"]], y=mine[panel["y"]])
+        own: Plain = {"title": "", "xlabel": panel["xlabel"], "ylabel": panel["ylabel"], "looks": looks}
+        draw_curves(mine, xlog=True, ylog=True, axes=axes, **own)
+    legend_above(canvas, panels)
+    device, file_bytes = record.result["device"], record.result["file_bytes"]
+    how = f"by read calls and by {record.result['asynchronous']}, {record.params['seconds']:g} s a point"
+    notes = [
+        f"{device.get('model') or device.get('name') or 'disk'}, {device['file_system']}",
+        f"random {block} B reads of a {format_bytes(file_bytes)} file, {how}",
+        SPEC["figB1"]["note"],
+    ]
+    deepest = rows[(rows["engine"] == "async") & (rows["depth"] == rows["depth"].max())].set_index("series")
+    rates = deepest["bandwidth_mb_per_s"]
+    if {"buffered", "direct"} <= set(rates.index):
+        gap = 100 * (rates["buffered"] / rates["direct"] - 1)
+        notes.append(SPEC["figB1"]["gap"].format(abs(gap), "above" if gap > 0 else "below"))
+    return drawn(canvas, rows, record, *notes)

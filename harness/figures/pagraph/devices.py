@@ -9,14 +9,7 @@ import pandas as pd
 
 from harness.compare.plan import Plain, Plan, grid, joined
 from harness.compare.points import Group, NotDrawn, Point
-from harness.figures.accuracy_runs import (
-    accuracy_curve,
-    accuracy_profile,
-    best_accuracy,
-    common_target,
-    origin,
-    time_to,
-)
+from harness.figures import accuracy_runs as accuracy
 from harness.figures.base import Drawing, drawn, figure_of_runs, ids, paper_rows, specs
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
@@ -172,7 +165,7 @@ def on_partitions(profile: Plain) -> Plan:
     """Plan accuracy runs of DGL, PaGraph, and PaGraph on partitions with an equal total of seed nodes per step."""
     plans = []
     for model in HIDDEN:
-        base = accuracy_profile(profile, model)
+        base = accuracy.accuracy_profile(profile, model)
         run = {**base["run"], "memory": "none", "disk_class": "none"}
         local = {"ranks": DEVICES, "partition": "self-reliant", "batch_size": max(1, run["batch_size"] // DEVICES)}
         systems: list[Any] = ["dgl", "pagraph", {"name": "pagraph", "series": LABELS[2], "run": local}]
@@ -186,9 +179,9 @@ def fig21(group: Group) -> Drawing:
     rows, notes, shown = [], [], []
     for model in HIDDEN:
         found = {label: group.at(label, model) for label in LABELS}
-        known = {label: point for label, point in found.items() if best_accuracy(point.record)}
+        known = {label: point for label, point in found.items() if accuracy.best_accuracy(point.record)}
         for label, point in known.items():
-            curve = accuracy_curve(point.record)
+            curve = accuracy.accuracy_curve(point.record)
             xy = {"model": model, "series": label, "x": curve["seconds"], "y": 100.0 * curve["accuracy"]}
             rows.append(pd.DataFrame(xy).assign(epoch=curve["epoch"], run=point.run))
         notes += notes_of(NAMES[model], known)
@@ -202,19 +195,19 @@ def fig21(group: Group) -> Drawing:
         mine, looks = data[data["model"] == model], named_looks(LABELS)
         draw_curves(mine, title=NAMES[model], looks=looks, axes=axes, **SPEC["fig21"]["curves"])
     legend_above(canvas, panels, LABELS)
-    notes += [SPEC["fig21"]["note"], origin(shown[0].record)]
+    notes += [SPEC["fig21"]["note"], accuracy.origin(shown[0].record)]
     return drawn(canvas, data, group, *notes, points=shown, runs=ids(shown))
 
 
 def notes_of(model: str, known: Mapping[str, Point]) -> list[str]:
     """Return caption text: best accuracies, and the time to the common target accuracy."""
     records = {label: point.record for label, point in known.items()}
-    target = common_target(list(records.values()))
+    target = accuracy.common_target(list(records.values()))
     if target is None:
         return []
     said = []
     for label, record in records.items():
-        seconds = time_to(record, target)
+        seconds = accuracy.time_to(record, target)
         reached = "" if seconds is None else f" ({100 * target:.1f} % after {seconds:.1f} s)"
-        said.append(f"{label} {100 * (best_accuracy(record) or 0.0):.1f} %{reached}")
+        said.append(f"{label} {100 * (accuracy.best_accuracy(record) or 0.0):.1f} %{reached}")
     return [f"{model}: best of {', '.join(said)}"]

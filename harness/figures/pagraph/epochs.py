@@ -12,7 +12,6 @@ from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, grid, joined
 from harness.compare.points import Group, NotDrawn, Point
 from harness.figures.base import (
-    GB,
     Drawing,
     Sheet,
     drawn,
@@ -25,31 +24,20 @@ from harness.figures.base import (
     specs,
 )
 from harness.figures.draw import style
-from harness.figures.draw.bars import draw_bars
+from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import part_rows, run_breakdown
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import legend_above, many_panels, mark_range
-from harness.figures.draw.stacks import draw_stacks
 from harness.figures.grids import values
 from harness.figures.pagraph.devices import NOTE as DEVICES_NOTE
 from harness.figures.pagraph.devices import draw_rates, on_devices, rate_rows
-from harness.figures.pagraph.grid import (
-    FAMILY,
-    HIDDEN,
-    LOADING,
-    NAMES,
-    SAMPLERS,
-    by_model,
-    by_sampler,
-    device_bytes,
-    layerwise,
-    setting,
-)
+from harness.figures.pagraph.grid import FAMILY, HIDDEN, NAMES, by_model, by_sampler, device_bytes, layerwise, setting
 
 SPEC = specs(__file__)
 PARTS: list[str] = SPEC["parts"]
 COMPUTE, EXPOSED, OTHER, HIDDEN_LOADING = PARTS
+LOADING = ("extract", "transfer")
 # Space for a cache of all rows, its reserve and the buffers beside it.
 DEVICE_SHARE = 1.25
 
@@ -135,7 +123,7 @@ def fig4(group: Group) -> Drawing:
     panels[1].set_ylim(0, 105)
     legend_above(canvas, panels, [*PARTS, "dgl", "paper"])
     data = pd.concat([parts, share.rename(columns={"group": "bar"}).assign(part="loading share (%)")])
-    missing = "not run: the other way of sampling" if len(points) < len(SAMPLERS) else ""
+    missing = "not run: the other way of sampling" if len(points) < 2 else ""
     return drawn(canvas, data, group, SPEC["note"], "paper: livejournal", missing, points=points, runs=ids(points))
 
 
@@ -306,7 +294,7 @@ def tab4(group: Group) -> Sheet:
         }
     ]
     for name, own in paper_table("pagraph-tab4").items():
-        bytes_of = {system: GB * own[system] for system in SYSTEMS}
+        bytes_of = {system: 10**9 * own[system] for system in SYSTEMS}
         shares = {"saved (%)": own["saved"], "cached (%)": own["cached"]}
         rows.append({"dataset": name, **bytes_of, **shares, "source": "paper"})
     note = SPEC["tab4"]["note"].format(points[0].epochs[0]["batches"])

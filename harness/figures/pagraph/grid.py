@@ -27,7 +27,6 @@ MOST_DEVICE = 11 << 30
 STEPS = 3
 # Partitioning reads every training node's neighbourhood; a tenth of the graph keeps it under a minute.
 PARTITION_SCALE = 10
-LOADING = ("extract", "transfer")
 
 
 def device_bytes(profile: Plain, share: float = DEVICE_SHARE) -> int:
