@@ -18,6 +18,7 @@ from harness.compare.comparable import Index, comparable
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.compare.points import Rounds, Samples, measured_epochs, of_epochs
+from harness.figures.base import catalogue
 from harness.records.record import COUNTED
 from harness.records.study import StudyRecord
 from harness.settings import Strict
@@ -169,8 +170,6 @@ class Records:
         mpl.use("Agg")
         import matplotlib.pyplot as plt
 
-        from harness.figures.base import catalogue
-
         try:
             return catalogue()[figure].draw(self._evidence).data
         finally:
@@ -267,7 +266,6 @@ class DeclaredRuns:
         ]
 
     def _planned(self, source: str) -> list[PlannedRun]:
-        from harness.figures.base import catalogue
         from harness.plan.experiment import parse_experiment
         from harness.run.sweep import union
 
@@ -302,7 +300,6 @@ class DeclaredRuns:
         return Index(record for record in records if record["verdict"] in COUNTED and record["status"] != "failed")
 
     def _studies(self, claim: Claim) -> list[tuple[str, Plain]]:
-        from harness.figures.base import catalogue
         from harness.studies.base import resolve_study
 
         needs = catalogue()[claim.figure].studies(self._profile)

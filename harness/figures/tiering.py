@@ -233,8 +233,7 @@ def draw_coverage(axes: Any, rows: pd.DataFrame, title: str, looks: Looks, paper
     labels = SPEC["coverage"] if axes is axes.figure.axes[0] else {**SPEC["coverage"], "ylabel": ""}
     draw_curves(rows, title=title, looks=looks, axes=axes, **labels)
     mark_paper(axes, [float(row["x"]) for row in paper], [row["value"] for row in paper], label, zorder=6)
-    axes.set_xlim(0, 60)
-    axes.set_ylim(0, 103)
+    axes.set(xlim=(0, 60), ylim=(0, 103))
 
 
 def _at_ten(record: StudyRecord) -> str:

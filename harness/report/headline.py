@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from harness.compare.plan import Plain
 from harness.figures.base import specs
-from harness.figures.draw.captions import describe_memory
+from harness.figures.draw.captions import broken_rules, describe_memory
 from harness.records.record import COUNTED, Spread, class_of
 from harness.report.standings import RankedSetting, Standing, settings_of, times_as_fast, without_cap
 from workloads.errors import InputError
@@ -179,10 +179,8 @@ def _made_up(faster: Standing, sooner: Standing) -> str:
 def _bent(standings: Sequence[Standing]) -> list[str]:
     systems: dict[str, list[str]] = {}
     for standing in standings:
-        for outcome in standing.record.get("verdict_rules", []):
-            if not outcome["ok"]:
-                name = f"rule {outcome['rule']} {outcome['name'].replace('_', ' ')}"
-                systems.setdefault(name, []).append(standing.system)
+        for rule in broken_rules(standing.record):
+            systems.setdefault(rule, []).append(standing.system)
     return [f"{name} ({', '.join(dict.fromkeys(which))})" for name, which in systems.items()]
 
 

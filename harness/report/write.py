@@ -21,7 +21,7 @@ from harness.plan.experiment import PROFILES
 from harness.report.claims import Scoreboard, judge
 from harness.report.gallery import GalleryEntry, gallery
 from harness.report.headline import headline
-from harness.report.page import Content, own_scripts, page
+from harness.report.page import own_scripts, page
 from harness.report.runs import Pool, details_of, host_of, packed, table_of
 from harness.report.standings import RankedSetting, settings_of
 from harness.report.timelines import over_time
@@ -83,7 +83,7 @@ def write_report(
     wanted = _wanted(rendered, settings)
     details, kept = _details(records, folders, beside, wanted, LIMIT - fixed)
     timelines, crowded = _timelines(records, folders, wanted, min(TIMELINES, LIMIT - fixed - len(details)))
-    content = Content(
+    text = page(
         headline=headline(settings, records),
         board=board,
         entries=entries,
@@ -96,9 +96,8 @@ def write_report(
         timelines=timelines,
         colophon=_colophon(records),
     )
-    text = page(content).encode("utf-8", "replace")
     with whole_file(out, "the report") as file:
-        size = file.write_bytes(text)
+        size = file.write_bytes(text.encode("utf-8", "replace"))
     drawn = sum(entry.drawn for entry in entries)
     return Written(out, size, len(records), len(bad), drawn, len(entries) - drawn, len(board.claims), len(timelines))
 

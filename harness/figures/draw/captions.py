@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.compare.plan import Plain
 from harness.compare.points import Group, Point
 from harness.records.record import class_of
 from harness.records.study import StudyRecord
@@ -57,7 +58,7 @@ def caption(group: Group, points: list[Point] | None = None, extra: str = "") ->
         parts.append(f"{group.invalid} invalid or spoilt runs left out")
     if group.elsewhere:
         parts.append(f"{group.elsewhere} run{'s' * (group.elsewhere != 1)} of other hosts or devices left out")
-    bent = caveats(points)
+    bent = dict.fromkeys(rule for point in points for rule in broken_rules(point.record))
     if bent:
         parts.append("CAVEATS: " + "; ".join(bent))
     return "; ".join(parts) + "."
@@ -128,11 +129,7 @@ def left_out(drawn: Sequence[Any], full: Sequence[Any], what: str) -> str:
     return f"reduced grid: {what} {', '.join(map(str, drawn))} of {', '.join(map(str, full))}"
 
 
-def caveats(points: Sequence[Point]) -> list[str]:
-    """Return the rules that drawn runs break, each named once."""
-    names: dict[str, None] = {}
-    for point in points:
-        for outcome in point.record.get("verdict_rules", []):
-            if not outcome["ok"]:
-                names[f"rule {outcome['rule']} {outcome['name'].replace('_', ' ')}"] = None
-    return list(names)
+def broken_rules(record: Plain) -> list[str]:
+    """Return the names of the rules that a run breaks."""
+    broken = [outcome for outcome in record.get("verdict_rules", []) if not outcome["ok"]]
+    return [f"rule {outcome['rule']} {outcome['name'].replace('_', ' ')}" for outcome in broken]

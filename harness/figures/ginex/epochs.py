@@ -17,7 +17,7 @@ import pandas as pd
 
 from harness.compare.evidence import Planned
 from harness.compare.plan import Plain, Plan, grid
-from harness.compare.points import Group, NotDrawn, Point
+from harness.compare.points import Group, NotDrawn, Point, measured_epochs
 from harness.figures.base import Drawing, Sheet, drawn, figure_of_runs, paper_rows, paper_table, sheet, specs
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars, draw_stacks
@@ -68,9 +68,7 @@ def alone_and_together(profile: Plain) -> Plan:
 def gather_alone(stages: pd.DataFrame, epochs: list[Plain]) -> list[float]:
     """Return seconds of each gathering that began after the last sampling of its epoch had ended, without warm-up."""
     found: list[float] = []
-    for epoch in epochs:
-        if epoch["warmup"]:
-            continue
+    for epoch in measured_epochs({"epochs": epochs}):
         mine = stages[stages["epoch"] == epoch["epoch"]]
         sampled, gathered = (mine[mine["stage"] == stage] for stage in ("sample", "extract"))
         if len(sampled) and len(gathered):
@@ -111,8 +109,7 @@ def fig6(group: Group) -> Drawing:
         axes.bar(at, row["value"], 0.5, **fill, yerr=interval(row), error_kw={"elinewidth": 0.8, "capsize": 2.0})
     axes.axhline(rows["value"].iloc[2], color="black", linestyle=":", linewidth=1.6, label=spec["pipeline"])
     axes.set_xticks([0, 1], list(rows["what"])[:2])
-    axes.set_xlim(-0.6, 1.6)
-    axes.set_ylim(0, 1.15 * max(float(rows["value"].max()), float(rows["high"].max())))
+    axes.set(xlim=(-0.6, 1.6), ylim=(0, 1.15 * float(rows[["value", "high"]].max().max())))
     axes.grid(axis="x", visible=False)
     name_axes(axes, f"{BASE}: alone and together", ylabel=spec["ylabel"])
     legend_above(canvas, [axes])
@@ -249,7 +246,7 @@ def fig16(group: Group) -> Drawing:
             "high": float(point.high or 0) / whole,
             "switch_s": (point.record["summary"].get("stages_s") or {}).get("switch"),
             "unit": "mini-batches" if by_size else "GB of runtime files",
-            "run": point.record["run_id"],
+            "run": point.run,
         }
         for point in points
     )

@@ -140,8 +140,7 @@ def fig4(evidence: Evidence) -> Drawing:
     right.plot(table["iteration"], table["miss_percent"], color="#0B3C8C", label=SYSTEM)
     for epoch in point.record["epochs"][1:]:
         right.axvline(int((table["t"] < epoch["start_s"]).sum()) + 0.5, color="#888888", linewidth=0.5)
-    right.set_ylim(0, max(100.0, 1.05 * float(table["miss_percent"].max())))
-    right.set_xlim(0, len(table))
+    right.set(xlim=(0, len(table)), ylim=(0, max(100.0, 1.05 * float(table["miss_percent"].max()))))
     name_axes(right, spec["title"].format(window), spec["xlabel"], spec["ylabel"])
     legend_above(canvas, [left, right], PARTS)
     data = pd.concat([shares.assign(panel="time"), table.assign(panel="miss ratio", window=window)], ignore_index=True)
