@@ -16,7 +16,7 @@ from harness.claims.measured import NotRun
 from harness.claims.published import DIM, Claim
 from harness.compare.comparable import Index, comparable
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain
+from harness.compare.plan import Plain, value_at
 from harness.compare.points import Rounds, Samples, measured_epochs, of_epochs
 from harness.figures.base import catalogue
 from harness.records.record import COUNTED
@@ -101,10 +101,7 @@ class QuerySide(Strict):
 
 
 def _matches(config: Plain, key: str, pattern: str) -> bool:
-    value: Any = config
-    for part in key.split("."):
-        value = value[part]
-    return fnmatch(str(value), pattern.removeprefix("not ")) != pattern.startswith("not ")
+    return fnmatch(str(value_at(config, key)), pattern.removeprefix("not ")) != pattern.startswith("not ")
 
 
 def _has_superbatch(config: Plain, factor: int) -> bool:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,11 @@ def first_values(axes: Mapping[str, Sequence[Any]]) -> Plain:
     found: Plain = {key: values[0] for key, values in axes.items() if not key.startswith("options.")}
     options = {key.removeprefix("options."): values[0] for key, values in axes.items() if key.startswith("options.")}
     return {**found, "options": options} if options else found
+
+
+def value_at(data: Mapping[str, Any], place: str) -> Any:
+    """Return the value of nested plain data at a place like `dataset.dim`; None where a part of it is missing."""
+    return reduce(lambda found, name: (found or {}).get(name), place.split("."), data)
 
 
 def first_setting(profile: Plain) -> Plain:

@@ -8,11 +8,10 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from harness.compare.plan import Plain
+from harness.compare.plan import Plain, value_at
 from harness.compare.points import measured_epochs, preparation_s
 from harness.figures.base import specs
 from harness.judge.metrics import METRICS
@@ -69,14 +68,10 @@ def _row(record: Plain, stages: Sequence[str]) -> list[Any]:
         "peak_mib": short(((record.get("memory") or {}).get("peak_bytes") or 0) / 2**20 or None),
     }
     return [
-        *(computed[name] if name in computed else _at(record, place) for name, place in _PLACES.items()),
+        *(computed[name] if name in computed else value_at(record, place) for name, place in _PLACES.items()),
         *(short(summary.get(metric.name)) for metric in METRICS if metric.column),
         [short(own.get(stage)) for stage in stages] if own else None,
     ]
-
-
-def _at(record: Plain, place: str) -> Any:
-    return reduce(lambda value, name: value[name], place.split("."), record)
 
 
 def host_of(record: Plain) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pandas as pd
 
 from harness.compare.plan import Plain, Plan, grid, joined
@@ -116,16 +113,11 @@ def over_memory(profile: Plain) -> Plan:
     return over_shares(profile, entries(profile, SYSTEMS))
 
 
-def _gigabytes(epoch: Mapping[str, Any]) -> float | None:
-    moved = epoch.get("device_bytes")
-    return None if moved is None else float(moved) / 1e9
-
-
 bars("diskgnn-fig10", over_memory, **SPEC["fig10"])
 bars(
     "diskgnn-fig11",
     over_memory,
-    value=_gigabytes,
+    value=lambda epoch: None if epoch.get("device_bytes") is None else float(epoch["device_bytes"]) / 1e9,
     note=lambda group: ["topology, rows and partitions"],
     **SPEC["fig11"],
 )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain, Plan, first_setting, grid
+from harness.compare.plan import Plain, Plan, first_setting, grid, value_at
 from harness.compare.points import NotDrawn
 from harness.figures.base import Drawing, Sheet, drawn, figure, ids, paper_rows, paper_table, sheet, specs
 from harness.figures.draw.bars import draw_stacks
@@ -272,19 +272,6 @@ def tab2(evidence: Evidence) -> Sheet:
 
 def _expansion(record: StudyRecord) -> Plain:
     result = record.result
-    base, made = result["base"], result["result"]
-    return {
-        "dataset": f"{dataset_name(record)} (dim {result['dim']})",
-        "source": "ours",
-        "expansion": f"{result['kind']} of {result['base_name'] or 'a drawn base'}",
-        "base nodes": base.get("num_nodes"),
-        "base edges": base.get("num_edges"),
-        "nodes": result["num_nodes"],
-        "edges": result["num_edges"],
-        "size": result["total_bytes"],
-        "copies": result["copies"],
-        "top 1 % of base": base.get("top1_degree_share"),
-        "top 1 %": made.get("top1_degree_share"),
-        "homophily of base": base.get("homophily"),
-        "homophily": made.get("homophily"),
-    }
+    head = {"dataset": f"{dataset_name(record)} (dim {result['dim']})", "source": "ours"}
+    head["expansion"] = f"{result['kind']} of {result['base_name'] or 'a drawn base'}"
+    return {**head, **{column: value_at(result, place) for column, place in SPEC["tab2"]["places"].items()}}
