@@ -109,15 +109,9 @@ def over_memory(profile: Plain) -> Plan:
     base = gallery(profile)
     memory = str(base["run"]["memory"])
     budgets = [_times(memory, factor) for factor in values(profile, "memory_factors", SPEC["frontier"]["factors"])]
+    systems = only_systems(profile, SPEC["frontier"]["systems"])
     whole = grid(base, ["in-memory"], {"none": {"memory": "none"}})
-    return joined(
-        [
-            grid(
-                base, only_systems(profile, SPEC["frontier"]["systems"]), {size: {"memory": size} for size in budgets}
-            ),
-            whole,
-        ]
-    )
+    return joined([grid(base, systems, {size: {"memory": size} for size in budgets}), whole])
 
 
 def _times(memory: str, factor: float) -> str:
@@ -180,19 +174,12 @@ def _row(point: Point) -> Plain:
     summary = point.record.get("summary") or {}
     start_up, epochs = summary.get("start_up_s"), point.record["config"]["epochs"]
     counted = point.value is not None and start_up is not None
-    return {
-        "system": point.system,
-        "budget_bytes": budget_bytes(point.record),
-        "seconds": point.value,
-        "low": point.low,
-        "high": point.high,
-        "start_up_s": start_up,
-        "start_up_bytes": summary.get("start_up_bytes"),
-        "with_start_up": point.value + start_up / epochs if counted else None,
-        "graph_over_budget": summary.get("topology_over_budget"),
-        "status": point.status,
-        "run": point.run,
-    }
+    row: Plain = {"system": point.system, "budget_bytes": budget_bytes(point.record), "seconds": point.value}
+    row |= {"low": point.low, "high": point.high, "start_up_s": start_up}
+    row |= {"start_up_bytes": summary.get("start_up_bytes")}
+    row |= {"with_start_up": point.value + start_up / epochs if counted else None}
+    row |= {"graph_over_budget": summary.get("topology_over_budget"), "status": point.status, "run": point.run}
+    return row
 
 
 @figure_of_runs("outcore-frontier", over_memory)
