@@ -8,7 +8,7 @@ from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn
 from harness.figures.base import GB, Sheet, figure, paper_table, sheet, specs
-from harness.figures.grids import gallery
+from harness.figures.grids import dataset_of, gallery
 from harness.figures.pagraph.grid import setting
 from harness.studies.base import StudyNeed
 from workloads.units import row_bytes
@@ -63,8 +63,8 @@ def add_table(id_: str, table: Plain) -> None:
 
     def facts(profile: Plain) -> list[StudyNeed]:
         short = setting(profile) if table["paper"] == "pagraph" else gallery(profile)
-        name = short["run"]["dataset"]
-        return [StudyNeed("dataset-facts", {"dataset": name}, {name: short["datasets"][name]})]
+        name, recipe = dataset_of(short)
+        return [StudyNeed("dataset-facts", {"dataset": name}, {name: recipe})]
 
     @figure(id_, studies=facts)
     def draw(evidence: Evidence) -> Sheet:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from harness.compare.plan import Plain, as_entry
+from harness.studies.base import StudyNeed
 from workloads.units import parse_bytes, parse_count, row_bytes
 
 T = TypeVar("T")
@@ -35,8 +36,7 @@ def values(profile: Plain, key: str, full: Sequence[T]) -> list[T]:
 def with_dims(profile: Plain, dims: list[int]) -> tuple[Plain, list[str]]:
     """Return a profile with one dataset for each feature dimension, and the names of those datasets."""
     changed = copy.deepcopy(profile)
-    name = changed["run"]["dataset"]
-    recipe = changed["datasets"][name]
+    name, recipe = dataset_of(changed)
     names = []
     for dim in dims:
         own = name if dim == recipe.get("dim", 128) else f"{name}-d{dim}"
@@ -45,9 +45,22 @@ def with_dims(profile: Plain, dims: list[int]) -> tuple[Plain, list[str]]:
     return changed, names
 
 
+def dataset_of(profile: Plain) -> tuple[str, Plain]:
+    """Return name and recipe of the profile's dataset."""
+    name = profile["run"]["dataset"]
+    return name, profile["datasets"][name]
+
+
+def study_of(profile: Plain, study: str, *, dataset: tuple[str, Plain] | None = None, **params: Any) -> StudyNeed:
+    """Return a study of the profile's mini-batches, on its own dataset or another (name and recipe)."""
+    name, recipe = dataset or dataset_of(profile)
+    shared = {key: profile["run"][key] for key in ("fanout", "batch_size")}
+    return StudyNeed(study, {"dataset": name, **shared, **params}, {name: recipe})
+
+
 def dimension(profile: Plain) -> int:
     """Return the feature dimension of the profile's dataset."""
-    return int(profile["datasets"][profile["run"]["dataset"]].get("dim", 128))
+    return int(dataset_of(profile)[1].get("dim", 128))
 
 
 def over_dims(profile: Plain, dims: list[int]) -> tuple[Plain, dict[int, Plain]]:
@@ -101,14 +114,12 @@ def host_budget(profile: Plain) -> int:
 
 def bytes_of_row(profile: Plain) -> int:
     """Return bytes of a feature row of the profile's dataset, by its recipe."""
-    recipe = profile["datasets"][profile["run"]["dataset"]]
-    return row_bytes(dimension(profile), recipe.get("dtype", "float32"))
+    return row_bytes(dimension(profile), dataset_of(profile)[1].get("dtype", "float32"))
 
 
 def feature_bytes(profile: Plain) -> int:
     """Return bytes of the feature table of the profile's dataset, by its recipe."""
-    nodes = profile["datasets"][profile["run"]["dataset"]]["nodes"]
-    return parse_count(nodes, "nodes") * bytes_of_row(profile)
+    return parse_count(dataset_of(profile)[1]["nodes"], "nodes") * bytes_of_row(profile)
 
 
 def batch_sizes(profile: Plain, factors: list[float]) -> list[Plain]:

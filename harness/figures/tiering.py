@@ -18,7 +18,7 @@ from harness.figures.draw.captions import left_out, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import around, draw_line, legend_above, many_panels, mark_paper, name_axes
 from harness.figures.draw.style import SERIES, Looks, look
-from harness.figures.grids import feature_bytes, gallery, systems_of, values
+from harness.figures.grids import feature_bytes, gallery, study_of, systems_of, values
 from harness.records.study import StudyRecord
 from harness.studies.access_coverage import MEASURED
 from harness.studies.base import StudyNeed
@@ -196,10 +196,8 @@ def coverage_needs(profile: Plain, fanouts: Sequence[Sequence[int]], batches: in
         batches: number of mini-batches of each study.
     """
     short = gallery(profile)
-    name = short["run"]["dataset"]
-    shared = {"dataset": name, "batch_size": short["run"]["batch_size"], "max_batches": batches, **more}
-    recipe = {name: short["datasets"][name]}
-    return [StudyNeed("access-coverage", {**shared, "fanout": list(fanout)}, recipe) for fanout in fanouts]
+    shared = {"max_batches": batches, **more}
+    return [study_of(short, "access-coverage", **shared, fanout=list(fanout)) for fanout in fanouts]
 
 
 def coverage_studies(evidence: Evidence, fanouts: Sequence[Sequence[int]], scores: Sequence[str]) -> list[StudyRecord]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.compare.plan import Plain, Plan, as_entry, grid
 from harness.figures.base import FORMATS
-from harness.figures.grids import bytes_of_row, gallery, only_systems, values
+from harness.figures.grids import bytes_of_row, dataset_of, gallery, only_systems, study_of, values
 from harness.studies.base import StudyNeed
 
 #: The paper's comparison (Section 7.1).
@@ -54,9 +54,7 @@ def graphs(profile: Plain) -> list[tuple[str, Plain]]:
 
     The flat one is a fractal expansion: its shuffled copies spread accesses as in Friendster. No study reads features.
     """
-    base = gallery(profile)
-    name = base["run"]["dataset"]
-    recipe = base["datasets"][name]
+    name, recipe = dataset_of(gallery(profile))
     return [(name, recipe), (f"{name}-flat", shape_of(recipe) | {"kind": "fractal", "expand": _FLAT_COPIES, "dim": 1})]
 
 
@@ -74,11 +72,6 @@ def planning_needs(
         datasets: (name, recipe) of each dataset; by default `graphs`.
     """
     base = gallery(profile)
-    run = base["run"]
-    shared = {"fanout": run["fanout"], "batch_size": run["batch_size"], "seed": run.get("seed", 0)}
-    if study != "access-share":
-        shared["row_bytes"] = bytes_of_row(base)
-    return [
-        StudyNeed(study, {"dataset": name, **shared, **params}, {name: own})
-        for name, own in (graphs(profile) if datasets is None else datasets)
-    ]
+    width = {} if study == "access-share" else {"row_bytes": bytes_of_row(base)}
+    shared = {"seed": base["run"].get("seed", 0), **width, **params}
+    return [study_of(base, study, dataset=own, **shared) for own in (graphs(profile) if datasets is None else datasets)]

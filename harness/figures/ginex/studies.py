@@ -20,7 +20,7 @@ from harness.figures.draw.captions import dataset_name, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import legend_above, many_panels, name_axes, plain_log
 from harness.figures.draw.style import SERIES
-from harness.figures.grids import gallery, systems_of
+from harness.figures.grids import dataset_of, gallery, study_of, systems_of
 from harness.records.study import StudyRecord
 from harness.results import store as results
 from harness.studies.base import StudyNeed
@@ -175,13 +175,11 @@ FRACTAL_SHARE = 0.1
 def expansions(profile: Plain) -> dict[str, Plain]:
     """Return recipes of expanded datasets: the profile's own, a fractal one as in the paper, and all its others."""
     short = gallery(profile)
-    own = short["run"]["dataset"]
-    recipe = short["datasets"][own]
+    own, recipe = dataset_of(short)
     found = {own: recipe}
     if recipe["kind"] != "fractal" and recipe.get("nodes"):
-        sizes = {
-            key: round(FRACTAL_SHARE * parse_count(recipe[key], key)) for key in ("nodes", "edges") if key in recipe
-        }
+        counts = {key: parse_count(recipe[key], key) for key in ("nodes", "edges") if key in recipe}
+        sizes = {key: round(FRACTAL_SHARE * count) for key, count in counts.items()}
         found[f"{own}-fractal"] = {**recipe, "kind": "fractal", **sizes}
     for name, other in short["datasets"].items():
         if other.get("kind") in ("kronecker", "fractal"):
@@ -191,14 +189,13 @@ def expansions(profile: Plain) -> dict[str, Plain]:
 
 def traces(profile: Plain) -> list[StudyNeed]:
     """Return studies of the mini-batches' trace, on the profile's graph and on one expanded as in the paper."""
-    run = gallery(profile)["run"]
+    short = gallery(profile)
     found = []
     for name, recipe in list(expansions(profile).items())[:_MOST_PANELS]:
         # A mini-batch must touch an equal share of a smaller graph.
-        share = FRACTAL_SHARE if name == f"{run['dataset']}-fractal" else 1.0
-        size = max(1, round(share * int(run["batch_size"])))
-        params = {"dataset": name, "fanout": run["fanout"], "batch_size": size, "max_batches": BATCHES}
-        found.append(StudyNeed("miss-ratios", params, {name: recipe}))
+        share = FRACTAL_SHARE if name == f"{short['run']['dataset']}-fractal" else 1.0
+        params = {"batch_size": max(1, round(share * int(short["run"]["batch_size"]))), "max_batches": BATCHES}
+        found.append(study_of(short, "miss-ratios", dataset=(name, recipe), **params))
     return found
 
 

@@ -22,6 +22,7 @@ from harness.figures.draw.style import Look, named_looks
 from harness.figures.draw.timelines import draw_timelines
 from harness.figures.grids import (
     batch_sizes,
+    dataset_of,
     dimension,
     gallery,
     host_budget,
@@ -160,8 +161,7 @@ def _wide(profile: Plain) -> Plain:
 def on_a_graph_that_fits(profile: Plain) -> list[Plain]:
     """Return the experiment of pyg+ and gnndrive on a graph that fits memory (gd-19), which the drawing leaves out."""
     wide, small = _wide(profile), SPEC["small"]
-    name = wide["run"]["dataset"]
-    recipe = wide["datasets"][name]
+    name, recipe = dataset_of(wide)
     sizes = {key: parse_count(recipe[key], key) // small["share"] for key in ("nodes", "edges")}
     run = {"dataset": f"{name}-small", "memory": small["memory"], "max_batches": small["batches"]}
     datasets = {**wide["datasets"], f"{name}-small": {**recipe, **sizes}}
