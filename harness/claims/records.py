@@ -183,10 +183,10 @@ class Records:
         mine = [[record for record in self.valid if side.accepts(record)] for side in sides]
         done = [{id(r) for r in records if r["status"] == "ok" and measured_epochs(r)} for records in mine]
         found = []
-        for group in comparable([r for r in self.valid if any(id(r) in part for part in done)], free):
-            cells = [[record for record in group.records if id(record) in part] for part in done]
+        for shared, members in comparable([r for r in self.valid if any(id(r) in part for part in done)], free):
+            cells = [[record for record in members if id(record) in part] for part in done]
             if all(cells):
-                found.append(QuerySetting(group.shared, [Rounds(records) for records in cells]))
+                found.append(QuerySetting(shared, [Rounds(records) for records in cells]))
         if not found:
             raise NotRun(_why(sides, [Counter(record["status"] for record in records) for records in mine]))
         found.sort(key=lambda setting: max(cell.newest["run_id"] for cell in setting.cells), reverse=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.plan import Plain
@@ -35,21 +34,13 @@ def shared_setting(record: Mapping[str, Any], free: Collection[str] = ()) -> Pla
     return {**found, **{name: value for name, value in place.items() if _MADE_OF.get(name) not in free}}
 
 
-@dataclass(frozen=True)
-class Comparable:
-    """Runs with one `shared_setting`, in the order in which they were given."""
-
-    shared: Plain
-    records: list[Plain]
-
-
-def comparable(records: Iterable[Plain], free: Collection[str] = ()) -> list[Comparable]:
-    """Group runs by their shared setting; `free`: further keys of the configuration that may differ in a group."""
-    found: dict[str, Comparable] = {}
+def comparable(records: Iterable[Plain], free: Collection[str] = ()) -> list[tuple[Plain, list[Plain]]]:
+    """Return each shared setting with its runs, in their order; `free`: further keys of the configuration that vary."""
+    found: dict[str, tuple[Plain, list[Plain]]] = {}
     for record in records:
         shared = shared_setting(record, free)
         key = json.dumps(shared, sort_keys=True, default=str)
-        found.setdefault(key, Comparable(shared, [])).records.append(record)
+        found.setdefault(key, (shared, []))[1].append(record)
     return list(found.values())
 
 

@@ -68,7 +68,7 @@ class RankedSetting:
 def settings_of(records: Sequence[Plain], profiles: Sequence[str] = ()) -> list[RankedSetting]:
     """Return every setting with a run of all stages: those with two systems first, then those of bench `profiles`."""
     groups = comparable(record for record in records if record["config"]["stages"] == "all")
-    settings = [_setting(group.shared, group.records, profiles) for group in groups]
+    settings = [_setting(shared, members, profiles) for shared, members in groups]
     return sorted((setting for setting in settings if setting.standings), key=_weight, reverse=True)
 
 
