@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.comparable import shared_setting
@@ -245,26 +245,9 @@ def _newest_facts(records: Iterable[Plain]) -> dict[str, str]:
 def _point(cell: FigureCell, records: list[Plain], value: Value, paths: Mapping[str, str]) -> Point:
     rounds = Rounds(records)
     newest, samples = rounds.newest, rounds.samples(of_epochs(value))
-    point = Point(
-        cell.series,
-        cell.x,
-        rounds.without,
-        None,
-        verdict=newest["verdict"],
-        record=newest,
-        path=paths.get(newest["run_id"], ""),
-        panel=cell.panel,
-    )
+    own: Plain = {"record": newest, "path": paths.get(newest["run_id"], ""), "panel": cell.panel}
     if not samples:
-        return point
+        return Point(cell.series, cell.x, rounds.without, None, verdict=newest["verdict"], **own)
     seen = spread(samples)
-    return replace(
-        point,
-        status="ok",
-        value=seen.median,
-        low=seen.interval[0],
-        high=seen.interval[1],
-        samples=len(samples),
-        interval_kind=seen.interval_kind,
-        verdict=rounds.verdict,
-    )
+    own |= {"low": seen.interval[0], "high": seen.interval[1], "interval_kind": seen.interval_kind}
+    return Point(cell.series, cell.x, "ok", seen.median, samples=len(samples), verdict=rounds.verdict, **own)

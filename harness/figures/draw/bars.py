@@ -70,9 +70,8 @@ def draw_bars(
         if pd.isna(value):
             mark_missing_bar(axes, x, str(row.get("status") or "not run"), width / (len(groups) + 0.2))
             continue
-        fill = {"facecolor": look.color, "hatch": look.hatch, "edgecolor": "black", "linewidth": 0.5}
         error: Any = {"yerr": interval(row), "error_kw": {"elinewidth": 0.8, "capsize": 1.8}}
-        axes.bar(x, value, width, label=name if name not in labelled else None, **fill, **error)
+        axes.bar(x, value, width, label=name if name not in labelled else None, **look.fill, **error)
         labelled.add(name)
         if numbers:
             top: float = row["high"] if pd.notna(row.get("high")) else value

@@ -27,6 +27,16 @@ class Look:
     line: str
     hatch: str
 
+    @property
+    def stroke(self) -> dict[str, Any]:
+        """Keywords of `plot` for a line."""
+        return {"color": self.color, "marker": self.marker, "linestyle": self.line}
+
+    @property
+    def fill(self) -> dict[str, Any]:
+        """Keywords of `bar` for a bar."""
+        return {"facecolor": self.color, "hatch": self.hatch, "edgecolor": "black", "linewidth": 0.5}
+
 
 #: Looks of the systems, in drawing order, and of an unknown one.
 LOOKS: dict[str, Look] = {system: Look(*own) for system, own in _SPEC["systems"].items()}
@@ -71,4 +81,4 @@ def looks_of(series: Sequence[str], looks: Looks | None) -> tuple[list[str], Loo
 def part_fill(index: int) -> dict[str, Any]:
     """Return keywords of `bar` for the index-th part of a stack."""
     color, hatch = PARTS[index % len(PARTS)]
-    return {"facecolor": color, "hatch": hatch, "edgecolor": "black", "linewidth": 0.5}
+    return Look(color, "", "", hatch).fill

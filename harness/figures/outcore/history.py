@@ -32,7 +32,7 @@ def gate(evidence: Evidence) -> Drawing:
         mine = data[data["pairs"] == count].sort_values("slowed")
         label = f"{count:g} pairs" + (" (whole budget)" if count == counts[-1] and len(counts) > 1 else "")
         xs, ys = 100 * mine["slowed"], 100 * mine["regressed"]
-        axes.plot(xs, ys, color=look.color, marker=look.marker, linestyle=look.line, label=label)
+        axes.plot(xs, ys, label=label, **look.stroke)
     for promise in promises:
         if promise["slowed"] is not None:
             axes.plot([100 * promise["slowed"]], [100 * promise["bound"]], **spec["promise"])
@@ -109,8 +109,7 @@ def _line(axes: Any, series: Plain, place: dict[str, int]) -> list[tuple[float, 
     xs = [place[point["commit"]] for point in series["points"]]
     ys = [point["value"] / first for point in series["points"]]
     border = {"markeredgecolor": "black", "markeredgewidth": 0.3, "markevery": max(1, len(xs) // 30)}
-    line: Any = {"color": look.color, "marker": look.marker, "linestyle": look.line, "label": series["cell"]}
-    axes.plot(xs, ys, linewidth=0.9, markersize=3.5, **line, **border)
+    axes.plot(xs, ys, linewidth=0.9, markersize=3.5, label=series["cell"], **look.stroke, **border)
     labels = []
     for step in series["steps"]:
         x = place[step["at"]] - 0.5
