@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -171,17 +171,14 @@ KINDS: dict[str, Callable[[Compared, Sequence[Rounds]], Counted]] = {
 Everywhere = list[tuple[QuerySetting, Measured]]
 
 
-def _reduced(kind: Literal["mean", "most"]) -> Callable[[Everywhere], Measured]:
-    def reduce(found: Everywhere) -> Measured:
-        if len(found) < 2:
-            raise NotRun(f"both ran in one setting only: it is no {kind} of several")
-        measured = [one for _, one in found]
-        runs = list(dict.fromkeys(run for one in measured for run in one.runs))
-        lines = [*(line for one in measured for line in one.detail), f"over {len(found)} settings"]
-        number = summarise([one.number for one in measured], kind)
-        return Measured(number, runs, setting=found[0][0].shared, detail=lines)
-
-    return reduce
+def _reduced(found: Everywhere, kind: Literal["mean", "most"]) -> Measured:
+    if len(found) < 2:
+        raise NotRun(f"both ran in one setting only: it is no {kind} of several")
+    measured = [one for _, one in found]
+    runs = list(dict.fromkeys(run for one in measured for run in one.runs))
+    lines = [*(line for one in measured for line in one.detail), f"over {len(found)} settings"]
+    number = summarise([one.number for one in measured], kind)
+    return Measured(number, runs, setting=found[0][0].shared, detail=lines)
 
 
 def _wide_rows(found: Everywhere) -> Measured:
@@ -210,8 +207,8 @@ def _gap(small: Measured, large: Measured, lines: list[str]) -> Measured:
 
 
 OVER: dict[str, Callable[[Everywhere], Measured]] = {
-    "mean": _reduced("mean"),
-    "most": _reduced("most"),
+    "mean": partial(_reduced, kind="mean"),
+    "most": partial(_reduced, kind="most"),
     "wide rows": _wide_rows,
     "half memory": _half_memory,
 }

@@ -134,6 +134,11 @@ class Point:
         """The columns of a figure's table: value, interval and status."""
         return {"value": self.value, "low": self.low, "high": self.high, "status": self.status}
 
+    def over(self, base: float) -> Plain:
+        """Return value and interval divided by `base`."""
+        ends = {"value": self.value, "low": self.low, "high": self.high}
+        return {name: None if end is None else end / base for name, end in ends.items()}
+
 
 @dataclass(frozen=True)
 class Group:

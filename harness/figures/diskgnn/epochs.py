@@ -69,8 +69,7 @@ def _over_diskgnn(group: Group, models: list[str]) -> list[Plain]:
             row["run"] = point.run
             if base and point.value:
                 share = _share(point)
-                row |= {"value": point.value / base, "low": float(point.low or point.value) / base}
-                row |= {"high": float(point.high or point.value) / base, "amortised": (point.value + share) / base}
+                row |= {**point.over(base), "amortised": (point.value + share) / base}
                 row |= {"epoch_s": point.value, "preparation_share_s": share}
             rows.append(row)
     return rows
@@ -245,8 +244,7 @@ def fig18(group: Group) -> Drawing:
     paper = next(iter(paper_table("diskgnn-fig18").values()), {})
     rows = []
     for point in (group.at("diskgnn", step) for step in STEPS):
-        scaled = {key: value and value / last for key, value in point.cells.items() if key != "status"}
-        row = {"group": point.x, "series": "diskgnn", **scaled, "status": point.status, "run": point.run}
+        row = {"group": point.x, "series": "diskgnn", **point.over(last), "status": point.status, "run": point.run}
         theirs = paper[point.x] / paper["+ packing"] if point.x in paper else None
         rows.append({**row, "epoch_s": point.value, "paper": theirs})
     table = pd.DataFrame(rows)

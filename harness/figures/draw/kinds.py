@@ -52,10 +52,8 @@ class Axis:
         return left_out([self.tick(x) for x in shown], [self.tick(x) for x in self.full], self.what)
 
 
-def lines(
-    figure_id: str, plan: Planned, *, axis: Plain, title: str, ylabel: str = "epoch time (s)", beside: Needs = nothing
-) -> None:
-    """Add a figure with one line for each series over the axis, its values equally spaced; logarithmic y.
+def lines(figure_id: str, plan: Planned, *, axis: Plain, title: str, beside: Needs = nothing) -> None:
+    """Add a figure of epoch times with a line for each series over the axis, its values equally spaced; logarithmic y.
 
     Args:
         plan: maps an experiment as plain data to the figure's cells.
@@ -66,7 +64,7 @@ def lines(
     @figure_of_runs(figure_id, plan, beside=beside)
     def draw(group: Group) -> Drawing:
         own = Axis(**axis)
-        return drawn(_draw_lines(group, own, title, ylabel), group.frame(), group, own.missing(group), bottom=-0.04)
+        return drawn(_draw_lines(group, own, title), group.frame(), group, own.missing(group), bottom=-0.04)
 
 
 def bars(
@@ -121,7 +119,7 @@ def curves(figure_id: str, plan: Planned, *, axis: Plain, note: Note = lambda gr
         return drawn(canvas, table, group, *note(group), own.missing(group))
 
 
-def _draw_lines(group: Group, axis: Axis, title: str, ylabel: str) -> Canvas:
+def _draw_lines(group: Group, axis: Axis, title: str) -> Canvas:
     """Draw one line per system, log y; a missing value is marked at the top of its x, off all lines."""
     import matplotlib.pyplot as plt
 
@@ -133,13 +131,12 @@ def _draw_lines(group: Group, axis: Axis, title: str, ylabel: str) -> Canvas:
     for index, system in enumerate(systems):
         mine = table[(table["system"] == system) & table["value"].notna()].astype({"value": float})
         shifted = mine["place"] + (index - (len(systems) - 1) / 2) * 0.06
-        draw_line(
-            axes, shifted, mine["value"], around(mine["value"], mine["low"], mine["high"]), style.look(system), system
-        )
+        spread = around(mine["value"], mine["low"], mine["high"])
+        draw_line(axes, shifted, mine["value"], spread, style.look(system), system)
     axes.set_yscale("log")
     axes.set_xticks(range(len(xs)), [axis.tick(x) for x in xs])
     axes.set_xlim(-0.4, len(xs) - 0.6)
-    name_axes(axes, title, axis.label, ylabel)
+    name_axes(axes, title, axis.label, "epoch time (s)")
     plain_log(axes.yaxis)
     level: dict[int, int] = {}
     missing = [point for point in group.points if point.value is None]

@@ -18,7 +18,7 @@ import pandas as pd
 from harness.compare.evidence import Planned
 from harness.compare.plan import Plain, Plan, grid
 from harness.compare.points import Group, NotDrawn, Point, measured_epochs
-from harness.figures.base import Drawing, Sheet, drawn, figure_of_runs, paper_rows, paper_table, sheet, specs
+from harness.figures.base import Drawing, Sheet, drawn, figure_of_runs, ids, paper_rows, paper_table, sheet, specs
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import run_breakdown
@@ -237,19 +237,11 @@ def fig16(group: Group) -> Drawing:
     default = min((point.x for point in points), key=lambda size: (abs(size - wanted), size))
     whole = next(float(point.value or 0) for point in points if point.x == default)
     rows = pd.DataFrame(
-        {
-            "size": point.x,
-            "factor": point.x / default,
-            "epoch_s": point.value,
-            "value": float(point.value or 0) / whole,
-            "low": float(point.low or 0) / whole,
-            "high": float(point.high or 0) / whole,
-            "switch_s": (point.record["summary"].get("stages_s") or {}).get("switch"),
-            "unit": "mini-batches" if by_size else "GB of runtime files",
-            "run": point.run,
-        }
-        for point in points
+        {"size": point.x, "factor": point.x / default, "epoch_s": point.value, **point.over(whole)} for point in points
     )
+    stages = [point.record["summary"].get("stages_s") or {} for point in points]
+    rows["switch_s"] = [spent.get("switch") for spent in stages]
+    rows = rows.assign(unit="mini-batches" if by_size else "GB of runtime files", run=ids(points))
     spec = SPEC["fig16"]
     canvas, axes = one_panel()
     error = around(rows["value"], rows["low"], rows["high"])
