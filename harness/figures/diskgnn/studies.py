@@ -90,18 +90,12 @@ def fig5(evidence: Evidence) -> Drawing:
 def fig16(evidence: Evidence) -> Drawing:
     """Draw bytes read per epoch with and without reordering (left) and bytes on disk (right) over segment size."""
     record = evidence.all_studies("amplification")[-1]
-    rows = [
-        {
-            "group": layout["segment"],
-            "series": "reordered" if layout["reordered"] else "not reordered",
-            "read_gib": layout["read_bytes"] / GIB,
-            "disk_gib": layout["disk_bytes"] / GIB,
-            "disk_x": layout["disk_bytes"] / record.result["feature_bytes"],
-        }
-        for layout in record.result["layouts"]
-        if not layout["global"]
-    ]
-    table = pd.DataFrame(rows).sort_values(["group", "series"], ignore_index=True)
+    found = pd.DataFrame(layout for layout in record.result["layouts"] if not layout["global"])
+    order = found["reordered"].map({True: "reordered", False: "not reordered"})
+    table = pd.DataFrame({"group": found["segment"], "series": order, "read_gib": found["read_bytes"] / GIB})
+    table["disk_gib"] = found["disk_bytes"] / GIB
+    table["disk_x"] = found["disk_bytes"] / record.result["feature_bytes"]
+    table = table.sort_values(["group", "series"], ignore_index=True)
     space = table[table["series"] == "reordered"].assign(series="any order")
     spec, looks = SPEC["fig16"], named_looks(["not reordered", "reordered", "any order"])
     canvas, (left, right) = many_panels(2)

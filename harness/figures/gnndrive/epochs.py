@@ -332,23 +332,15 @@ FIO = "fio-grid"
 def fig_b1(evidence: Evidence) -> Drawing:
     """Draw bandwidth (top), latency (bottom) over threads and queue depth; raise NotDrawn without buffered reads."""
     record = evidence.study(FIO)
-    points = [point for point in record.result["points"] if point["pattern"] == "random"]
-    block = min((point["block_bytes"] for point in points if not point["direct"]), default=0)
-    rows = pd.DataFrame(
-        {
-            "engine": point["engine"],
-            "series": "direct" if point["direct"] else "buffered",
-            "threads": point["threads"],
-            "depth": point["depth"],
-            "iops": point["iops"],
-            "bandwidth_mb_per_s": point["bytes_per_s"] / 1e6,
-            "latency_us": point["mean_latency_s"] * 1e6,
-        }
-        for point in points
-        if point["block_bytes"] == block
-    )
+    wanted = ["pattern", "block_bytes", "direct", "engine", "threads", "depth", "iops", "bytes_per_s", "mean_latency_s"]
+    table = pd.DataFrame(record.result["points"], columns=wanted).query("pattern == 'random'")
+    block = table.loc[~table["direct"].astype(bool), "block_bytes"].min()
+    rows = table[table["block_bytes"] == block].reset_index(drop=True)
     if rows.empty:
         raise NotDrawn(f"the study {FIO} holds no buffered reads to compare")
+    rows = rows.assign(series=rows["direct"].map({True: "direct", False: "buffered"}))
+    rows = rows.assign(bandwidth_mb_per_s=rows["bytes_per_s"] / 1e6, latency_us=rows["mean_latency_s"] * 1e6)
+    rows = rows[["engine", "series", "threads", "depth", "iops", "bandwidth_mb_per_s", "latency_us"]]
     canvas, panels = many_panels(4, columns=2, height=2.0)
     looks = named_looks(["direct", "buffered"])
     for axes, panel in zip(panels, SPEC["figB1"]["panels"], strict=True):
