@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +103,10 @@ def first_values(axes: Mapping[str, Sequence[Any]]) -> Plain:
 
 def value_at(data: Mapping[str, Any], place: str) -> Any:
     """Return the value of nested plain data at a place like `dataset.dim`; None where a part of it is missing."""
-    return reduce(lambda found, name: (found or {}).get(name), place.split("."), data)
+    found: Any = data
+    for name in place.split("."):
+        found = (found or {}).get(name)
+    return found
 
 
 def first_setting(profile: Plain) -> Plain:

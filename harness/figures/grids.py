@@ -54,7 +54,7 @@ def dataset_of(profile: Plain) -> tuple[str, Plain]:
 def study_of(profile: Plain, study: str, *, dataset: tuple[str, Plain] | None = None, **params: Any) -> StudyNeed:
     """Return a study of the profile's mini-batches, on its own dataset or another (name and recipe)."""
     name, recipe = dataset or dataset_of(profile)
-    shared = {key: profile["run"][key] for key in ("fanout", "batch_size")}
+    shared = {key: profile["run"][key] for key in ("fanout", "batch_size") if key not in params}
     return StudyNeed(study, {"dataset": name, **shared, **params}, {name: recipe})
 
 

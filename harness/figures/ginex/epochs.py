@@ -105,8 +105,8 @@ def fig6(group: Group) -> Drawing:
     spec = SPEC["fig6"]
     canvas, axes = one_panel()
     for at, row in enumerate(rows.to_dict("records")[:2]):
-        error = {"yerr": interval(row), "error_kw": {"elinewidth": 0.8, "capsize": 2.0}}
-        axes.bar(at, row["value"], 0.5, **SERIES[at].fill, **error)
+        spread = {"yerr": interval(row), "error_kw": {"elinewidth": 0.8, "capsize": 2.0}}
+        axes.bar(at, row["value"], 0.5, **SERIES[at].fill, **spread)
     axes.axhline(rows["value"].iloc[2], color="black", linestyle=":", linewidth=1.6, label=spec["pipeline"])
     axes.set_xticks([0, 1], list(rows["what"])[:2])
     axes.set(xlim=(-0.6, 1.6), ylim=(0, 1.15 * float(rows[["value", "high"]].max().max())))

@@ -179,7 +179,7 @@ def expansions(profile: Plain) -> dict[str, Plain]:
     found = {own: recipe}
     if recipe["kind"] != "fractal" and recipe.get("nodes"):
         counts = {key: parse_count(recipe[key], key) for key in ("nodes", "edges") if key in recipe}
-        sizes = {key: round(FRACTAL_SHARE * count) for key, count in counts.items()}
+        sizes: Plain = {key: round(FRACTAL_SHARE * count) for key, count in counts.items()}
         found[f"{own}-fractal"] = {**recipe, "kind": "fractal", **sizes}
     for name, other in short["datasets"].items():
         if other.get("kind") in ("kronecker", "fractal"):

@@ -111,7 +111,10 @@ def fig16(group: Group) -> Drawing:
         for count in (1, 2) if base else ():
             for point in (group.at(system, f"{model} {count}") for system in FAMILY):
                 own = point_rate(point)
-                row = {"group": f"{NAMES[model]}\n{count} device{'s' if count > 1 else ''}", "series": point.system}
+                row: Plain = {
+                    "group": f"{NAMES[model]}\n{count} device{'s' if count > 1 else ''}",
+                    "series": point.system,
+                }
                 row |= {"value": own[0] / base[0] if own and base else None, "status": point.status, "model": model}
                 row |= {"devices": count, "thousand_seeds_per_s": own[0] if own else None, "run": point.run}
                 rows += [row] if point.record else []

@@ -114,7 +114,8 @@ def fig4(group: Group) -> Drawing:
         raise NotDrawn("no run of dgl with the paper's workload (pagraph-fig4)")
     parts = pd.concat([stack_rows([point], point.x).assign(bar=point.x) for point in points], ignore_index=True)
     share = pd.DataFrame({"group": point.x, "series": "dgl", "value": loading_share(point)} for point in points)
-    share = share.assign(paper=[paper_value("pagraph-fig4", point.x) for point in points], run=ids(points))
+    share["paper"] = [paper_value("pagraph-fig4", point.x) for point in points]
+    share["run"] = ids(points)
     canvas, panels = many_panels(2)
     hidden = parts["part"] == HIDDEN_LOADING
     shown = parts if parts.loc[hidden, "value"].sum() else parts[~hidden]
