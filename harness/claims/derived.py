@@ -28,10 +28,8 @@ def async_over_sync(studies: Studies) -> Measured:
     wide = max((p for p in points if p["engine"] == "sync"), key=lambda p: p["bytes_per_s"], default=None)
     if deep is None or wide is None:
         raise NotRun("the study fio-grid lacks synchronous or asynchronous points")
-    lines = [
-        f"depth {deep['depth']}: {deep['bytes_per_s'] / 1e6:.1f} MB/s",
-        f"{wide['threads']} threads: {wide['bytes_per_s'] / 1e6:.1f} MB/s",
-    ]
+    rates = {f"depth {deep['depth']}": deep["bytes_per_s"], f"{wide['threads']} threads": wide["bytes_per_s"]}
+    lines = [f"{name}: {rate / 1e6:.1f} MB/s" for name, rate in rates.items()]
     return Measured(ratio([deep["bytes_per_s"]], [wide["bytes_per_s"]]), detail=lines)
 
 
@@ -57,14 +55,11 @@ def search_quotient(studies: Studies, key: str, *, least: bool) -> Measured:
         raise NotRun("in no case did both searches find a layout")
     above, below = ("brute_force", "heuristic") if key == "seconds" else ("heuristic", "brute_force")
     numbers = [Number.exact(case[above][key] / max(1e-9, case[below][key])) for case in both]
-    lines = [
-        f"limit {case['limit']:g} of packing alone: "
-        + ", ".join(
-            f"{name.replace('_', ' ')} {case[name]['seconds']:.3g} s, amplification {case[name]['amplification']:.3f}"
-            for name in ("heuristic", "brute_force")
-        )
-        for case in both
-    ]
+    told = "{} {seconds:.3g} s, amplification {amplification:.3f}"
+    lines = []
+    for case in both:
+        searches = (told.format(name.replace("_", " "), **case[name]) for name in ("heuristic", "brute_force"))
+        lines.append(f"limit {case['limit']:g} of packing alone: {', '.join(searches)}")
     return Measured(summarise(numbers, "least" if least else "most"), detail=lines)
 
 
@@ -209,12 +204,11 @@ def reorder_seconds(runs: Sequence[Plain]) -> Measured:
         raise NotRun("no run of data-tiering says how long reordering took")
     record = max(found, key=lambda seen: str(seen["run_id"]))
     edges, seconds = record["config"]["dataset"]["num_edges"], record["facts"]["reorder_s"]
-    return Measured(
+    number, lines = (
         Number.exact(_PAPER_EDGES / (edges / seconds)),
-        runs=[record["run_id"]],
-        setting=record["config"],
-        detail=[f"{edges:,} edges and their rows in {seconds:.2f} s"],
+        [f"{edges:,} edges and their rows in {seconds:.2f} s"],
     )
+    return Measured(number, [record["run_id"]], setting=record["config"], detail=lines)
 
 
 #: Every function of this module that a query may name.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from harness.claims.measured import Measured, NotRun
 from harness.claims.published import Claim, Verdict, claims, find_claim, verdict_of
 from harness.claims.query import queries
-from harness.claims.setting import DeclaredRuns, default_profile
+from harness.claims.records import DeclaredRuns, default_profile
 from harness.compare.points import NotDrawn
 
 if TYPE_CHECKING:

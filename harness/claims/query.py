@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +17,7 @@ from harness.claims.published import FILE as CLAIMS
 from harness.claims.published import Claim, claims
 from harness.claims.records import QuerySetting, QuerySide, Records, describe, samples_of
 from harness.compare.plan import Plain
-from harness.compare.rounds import Rounds
+from harness.compare.points import Rounds, preparation_s
 from harness.settings import Strict
 from workloads.errors import InputError
 
@@ -153,8 +153,7 @@ def _time_to_accuracy(query: Compared, cells: Sequence[Rounds]) -> Counted:
 def _preparation(query: Compared, cells: Sequence[Rounds]) -> Counted:
     """Return preprocessing in per cent of preprocessing and training, where one epoch's samples are replayed."""
     (cell,) = cells
-    spent = cell.newest["preprocess"]
-    prepared = float(spent["seconds"]) + float(spent.get("made_s") or 0.0)
+    prepared = preparation_s(cell.newest)
     epoch = statistics.median(cell.samples(samples_of(query.value)))
     line = f"{prepared:.1f} s of preprocessing for {_EPOCHS} epochs of {epoch:.3g} s that replay one's samples"
     return Number.exact(100 * prepared / (prepared + _EPOCHS * epoch)), [line]
@@ -172,17 +171,14 @@ KINDS: dict[str, Callable[[Compared, Sequence[Rounds]], Counted]] = {
 Everywhere = list[tuple[QuerySetting, Measured]]
 
 
-def _reduced(kind: Literal["mean", "most"]) -> Callable[[Everywhere], Measured]:
-    def reduce(found: Everywhere) -> Measured:
-        if len(found) < 2:
-            raise NotRun(f"both ran in one setting only: it is no {kind} of several")
-        measured = [one for _, one in found]
-        runs = list(dict.fromkeys(run for one in measured for run in one.runs))
-        lines = [*(line for one in measured for line in one.detail), f"over {len(found)} settings"]
-        number = summarise([one.number for one in measured], kind)
-        return Measured(number, runs, setting=found[0][0].shared, detail=lines)
-
-    return reduce
+def _reduced(found: Everywhere, kind: Literal["mean", "most"]) -> Measured:
+    if len(found) < 2:
+        raise NotRun(f"both ran in one setting only: it is no {kind} of several")
+    measured = [one for _, one in found]
+    runs = list(dict.fromkeys(run for one in measured for run in one.runs))
+    lines = [*(line for one in measured for line in one.detail), f"over {len(found)} settings"]
+    number = summarise([one.number for one in measured], kind)
+    return Measured(number, runs, setting=found[0][0].shared, detail=lines)
 
 
 def _wide_rows(found: Everywhere) -> Measured:
@@ -211,8 +207,8 @@ def _gap(small: Measured, large: Measured, lines: list[str]) -> Measured:
 
 
 OVER: dict[str, Callable[[Everywhere], Measured]] = {
-    "mean": _reduced("mean"),
-    "most": _reduced("most"),
+    "mean": partial(_reduced, kind="mean"),
+    "most": partial(_reduced, kind="most"),
     "wide rows": _wide_rows,
     "half memory": _half_memory,
 }

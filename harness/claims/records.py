@@ -1,4 +1,4 @@
-"""The records of a claim's declared setting, and what is read off them: samples of epochs, studies, figure tables."""
+"""The records of a claim's declared setting (cells of its figure or of the bench), and the values read off them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,27 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
 from harness.claims.measured import NotRun
-from harness.compare.comparable import comparable
+from harness.claims.published import DIM, Claim
+from harness.compare.comparable import Index, comparable
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain
-from harness.compare.rounds import Rounds, Samples, measured_epochs, of_epochs
+from harness.compare.plan import Plain, value_at
+from harness.compare.points import Rounds, Samples, measured_epochs, of_epochs
+from harness.figures.base import catalogue
+from harness.records.record import COUNTED
 from harness.records.study import StudyRecord
 from harness.settings import Strict
 from workloads.units import row_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from harness.plan.experiment import PlannedRun
 
 
 def stages_s(*names: str) -> Samples:
@@ -95,10 +101,7 @@ class QuerySide(Strict):
 
 
 def _matches(config: Plain, key: str, pattern: str) -> bool:
-    value: Any = config
-    for part in key.split("."):
-        value = value[part]
-    return fnmatch(str(value), pattern.removeprefix("not ")) != pattern.startswith("not ")
+    return fnmatch(str(value_at(config, key)), pattern.removeprefix("not ")) != pattern.startswith("not ")
 
 
 def _has_superbatch(config: Plain, factor: int) -> bool:
@@ -164,8 +167,6 @@ class Records:
         mpl.use("Agg")
         import matplotlib.pyplot as plt
 
-        from harness.figures.base import catalogue
-
         try:
             return catalogue()[figure].draw(self._evidence).data
         finally:
@@ -182,10 +183,10 @@ class Records:
         mine = [[record for record in self.valid if side.accepts(record)] for side in sides]
         done = [{id(r) for r in records if r["status"] == "ok" and measured_epochs(r)} for records in mine]
         found = []
-        for group in comparable([r for r in self.valid if any(id(r) in part for part in done)], free):
-            cells = [[record for record in group.records if id(record) in part] for part in done]
+        for shared, members in comparable([r for r in self.valid if any(id(r) in part for part in done)], free):
+            cells = [[record for record in members if id(record) in part] for part in done]
             if all(cells):
-                found.append(QuerySetting(group.shared, [Rounds(records) for records in cells]))
+                found.append(QuerySetting(shared, [Rounds(records) for records in cells]))
         if not found:
             raise NotRun(_why(sides, [Counter(record["status"] for record in records) for records in mine]))
         found.sort(key=lambda setting: max(cell.newest["run_id"] for cell in setting.cells), reverse=True)
@@ -216,3 +217,87 @@ def describe(cell: Rounds, value: Samples) -> str:
         last = measured[-1]
         parts.append(f"{last['device_bytes'] / 2**20:.0f} MiB in {last['device_requests']:,} requests from the device")
     return "; ".join(parts)
+
+
+PROFILE = "quick"
+
+
+def default_profile() -> Plain:
+    """Return the default bench profile as plain data."""
+    from harness.plan.experiment import load_experiment
+
+    return load_experiment(PROFILE).model_dump()
+
+
+class DeclaredRuns:
+    """The records of an evidence that belong to the settings declared by claims, under a bench profile (plain data)."""
+
+    def __init__(self, evidence: Evidence, profile: Plain) -> None:
+        self._evidence = evidence
+        self._profile = profile
+        self.name = str(profile["name"])
+        self._cells: dict[str, list[PlannedRun]] = {}
+        self._records: dict[str, Records] = {}
+
+    def setting(self, claim: Claim) -> str:
+        """Describe the declared setting."""
+        runs = "the bench" if claim.runs == "bench" else claim.figure
+        return f"profile {self.name}, runs of {runs}" + (f", {claim.setting}" if claim.setting else "")
+
+    def how(self, claim: Claim) -> str:
+        """Return the command that makes the runs."""
+        figures = "" if claim.runs == "bench" else f" FIGURES={claim.figure}"
+        return f"`make bench PROFILE={self.name}{figures}`"
+
+    def cells(self, claim: Claim) -> list[PlannedRun]:
+        """Return the planned runs of the profile that may answer a claim."""
+        source = claim.figure if claim.runs == "figure" else "bench"
+        if source not in self._cells:
+            self._cells[source] = self._planned(source)
+        # Records know the dimension of their dataset; planned runs do not.
+        chosen = {key: value for key, value in claim.chosen.items() if key != DIM}
+        return [
+            cell
+            for cell in self._cells[source]
+            if all(str(getattr(cell.settings, key)) == value for key, value in chosen.items())
+        ]
+
+    def _planned(self, source: str) -> list[PlannedRun]:
+        from harness.plan.experiment import parse_experiment
+        from harness.run.sweep import union
+
+        if source == "bench":
+            return union([parse_experiment({**self._profile, "gallery": {}})])
+        return union(catalogue()[source].experiments(self._profile))
+
+    def records(self, claim: Claim) -> Records:
+        """Return the valid records of the declared cells, and the records of the studies that the figure needs."""
+        key = f"{claim.runs} {claim.figure} {claim.setting}"
+        if key not in self._records:
+            self._records[key] = self._found(claim)
+        return self._records[key]
+
+    def _found(self, claim: Claim) -> Records:
+        frame = self._evidence.frame
+        dim = claim.chosen.get(DIM)
+        keep = {
+            str(record["run_id"])
+            for cell in self.cells(claim)
+            for record in self._valid.of(cell)
+            if dim is None or str(record["config"]["dataset"]["dim"]) == dim
+        }
+        needed = self._studies(claim)
+        studies = [record for record in self._evidence.studies if (record.study, record.params) in needed]
+        own = frame if frame.empty else frame[[str(run) in keep for run in frame["run_id"]]]
+        return Records(Evidence(own, studies, [self._profile]), needed)
+
+    @cached_property
+    def _valid(self) -> Index:
+        records = self._evidence.records
+        return Index(record for record in records if record["verdict"] in COUNTED and record["status"] != "failed")
+
+    def _studies(self, claim: Claim) -> list[tuple[str, Plain]]:
+        from harness.studies.base import resolve_study
+
+        needs = catalogue()[claim.figure].studies(self._profile)
+        return [(need.study, resolve_study(need)[1].model_dump(mode="json")) for need in needs]

@@ -13,7 +13,7 @@ from harness.cli.common import OnResults, print_json
 from harness.cli.results_filter import say_bad
 
 if TYPE_CHECKING:
-    from harness.compare.match import Index
+    from harness.compare.comparable import Index
     from harness.plan.experiment import Experiment
 
 

@@ -1,16 +1,23 @@
-"""Which runs are comparable: equal in every setting and place but the system, its options and bookkeeping."""
+"""Which runs are comparable: equal in every setting and place but the system, its options and bookkeeping.
+
+A planned run is matched with its records by the values of settings and options, not by their notation.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from harness.compare.plan import Plain
 from harness.records.hosts import measured_on
 from harness.records.record import LABELS, RunConfig
-from workloads.errors import OutcoreError
+from harness.settings import SharedSettings, canonical_memory
+from workloads.errors import InputError, OutcoreError
+from workloads.units import parse_bytes
+
+if TYPE_CHECKING:
+    from harness.plan.experiment import PlannedRun
 
 #: Keys of a configuration that may differ between two runs that are compared.
 FREE = {"system", "options", "experiment", "figure_tags", "round", "timeout_s", "keep_order", "verify", "cores", "seed"}
@@ -27,21 +34,13 @@ def shared_setting(record: Mapping[str, Any], free: Collection[str] = ()) -> Pla
     return {**found, **{name: value for name, value in place.items() if _MADE_OF.get(name) not in free}}
 
 
-@dataclass(frozen=True)
-class Comparable:
-    """Runs with one `shared_setting`, in the order in which they were given."""
-
-    shared: Plain
-    records: list[Plain]
-
-
-def comparable(records: Iterable[Plain], free: Collection[str] = ()) -> list[Comparable]:
-    """Group runs by their shared setting; `free`: further keys of the configuration that may differ in a group."""
-    found: dict[str, Comparable] = {}
+def comparable(records: Iterable[Plain], free: Collection[str] = ()) -> list[tuple[Plain, list[Plain]]]:
+    """Return each shared setting with its runs, in their order; `free`: further keys of the configuration that vary."""
+    found: dict[str, tuple[Plain, list[Plain]]] = {}
     for record in records:
         shared = shared_setting(record, free)
         key = json.dumps(shared, sort_keys=True, default=str)
-        found.setdefault(key, Comparable(shared, [])).records.append(record)
+        found.setdefault(key, (shared, []))[1].append(record)
     return list(found.values())
 
 
@@ -68,3 +67,53 @@ def complete_options(system: str, options: Mapping[str, Any]) -> Plain:
         return dict(check_options(system, dict(options)))
     except OutcoreError:
         return dict(options)
+
+
+# Memory and options have several notations.
+_SAME = tuple(name for name in SharedSettings.model_fields if name not in ("memory", "options"))
+
+
+class Index:
+    """Run records (plain data) by system, settings and options."""
+
+    def __init__(self, records: Iterable[Plain]) -> None:
+        self._records: dict[str, list[Plain]] = {}
+        for record in records:
+            config = record["config"]
+            key = _key(record["system"], config["dataset"]["name"], config["device_memory_bytes"], config)
+            self._records.setdefault(key, []).append(record)
+
+    def of(self, run: PlannedRun) -> list[Plain]:
+        """Return the records of a planned run, oldest first; an option that the run omits must have its default."""
+        settings = run.settings
+        device = None if settings.device_memory is None else parse_bytes(settings.device_memory)
+        key = _key(run.system, str(settings.dataset), device, settings.model_dump())
+        asked, whole = settings.options, complete_options(run.system, settings.options)
+        return [record for record in self._records.get(key, []) if _answers(record["config"]["options"], asked, whole)]
+
+
+def _key(system: str, dataset: str, device_memory: int | None, settings: Mapping[str, Any]) -> str:
+    memory = str(settings["memory"])
+    try:
+        memory = canonical_memory(memory)
+    except InputError:  # an imported record may hold any text: it matches no planned run
+        pass
+    return repr([system, dataset, device_memory, memory, *(settings[name] for name in _SAME)])
+
+
+def _answers(held: Mapping[str, Any], asked: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
+    """Return whether options of a record have every value that was asked for, and defaults where none was."""
+    found = {name: _plain(value) for name, value in held.items()}
+    return all(name in found and found[name] == _plain(value) for name, value in asked.items()) and all(
+        name not in whole or _plain(whole[name]) == value for name, value in found.items()
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return sizes given as text in bytes, as records keep them, and sequences as lists."""
+    if isinstance(value, str):
+        try:
+            return parse_bytes(value)
+        except InputError:
+            return value
+    return list(value) if isinstance(value, Sequence) else value

@@ -8,10 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.compare.match import Index
+from harness.compare.comparable import Index
 from harness.compare.plan import Plain, Plan, kept
-from harness.compare.points import Group, NotDrawn, epoch_seconds, measured
-from harness.compare.rounds import Value
+from harness.compare.points import Group, NotDrawn, Value, epoch_seconds, measured
 from harness.records.study import StudyRecord, read_studies
 from workloads.errors import OutcoreError
 

@@ -79,8 +79,13 @@ def joined(plans: Sequence[Plan]) -> Plan:
     return Plan(shared, tuple(cell for plan in plans for cell in plan.cells))
 
 
+def as_entry(entry: Any) -> Plain:
+    """Return an entry of `systems` as plain data of its own, a bare name as an entry of this name."""
+    return {"name": entry} if isinstance(entry, str) else dict(entry)
+
+
 def _cell(entry: Any, x: Any, settings: Plain, panel: str) -> FigureCell:
-    own: Plain = {"name": entry} if isinstance(entry, str) else dict(entry)
+    own = as_entry(entry)
     series = own.pop("series", own["name"])
     first = first_values(own.pop("grid", {}))
     run = {key: value for key, value in {**first, **settings}.items() if key != "options"}
@@ -94,6 +99,14 @@ def first_values(axes: Mapping[str, Sequence[Any]]) -> Plain:
     found: Plain = {key: values[0] for key, values in axes.items() if not key.startswith("options.")}
     options = {key.removeprefix("options."): values[0] for key, values in axes.items() if key.startswith("options.")}
     return {**found, "options": options} if options else found
+
+
+def value_at(data: Mapping[str, Any], place: str) -> Any:
+    """Return the value of nested plain data at a place like `dataset.dim`; None where a part of it is missing."""
+    found: Any = data
+    for name in place.split("."):
+        found = (found or {}).get(name)
+    return found
 
 
 def first_setting(profile: Plain) -> Plain:

@@ -1,23 +1,78 @@
-"""The records of planned cells as points: all rounds of a run in one point, all runs by one host and one code."""
+"""The records of planned cells as points: all rounds of a run in one point, all runs by one host and one code.
+
+The rounds of a run are samples over its measured epochs, and the newest run, which stands for them.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.comparable import shared_setting
 from harness.compare.plan import FigureCell, Plain, Plan
-from harness.compare.rounds import Rounds, Value, of_epochs
 from harness.records.hosts import measured_on
 from harness.records.record import COUNTED, spread
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.compare.match import Index
+    from harness.compare.comparable import Index
+
+
+#: Function from one measured epoch to a number; None where the epoch does not have it.
+Value = Callable[[Mapping[str, Any]], float | None]
+#: Function from one record to numbers.
+Samples = Callable[[Plain], list[float]]
+
+
+def measured_epochs(record: Mapping[str, Any]) -> list[Plain]:
+    """Return the epochs of a run after its warm-up."""
+    return [epoch for epoch in record["epochs"] if not epoch["warmup"]]
+
+
+def preparation_s(record: Mapping[str, Any]) -> float:
+    """Return seconds of preprocessing, whether this run or an earlier one spent them."""
+    spent = record.get("preprocess") or {}
+    return float(spent.get("seconds") or 0.0) + float(spent.get("made_s") or 0.0)
+
+
+def of_epochs(value: Value) -> Samples:
+    """Return a function for a value of each measured epoch that has it."""
+    return lambda record: [number for epoch in measured_epochs(record) if (number := value(epoch)) is not None]
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """The records of one system in one setting, at least one."""
+
+    records: list[Plain]
+
+    @property
+    def newest(self) -> Plain:
+        """Newest run, which stands for all."""
+        return max(self.records, key=lambda record: str(record["run_id"]))
+
+    @property
+    def runs(self) -> list[str]:
+        """Run ids, oldest first."""
+        return sorted(str(record["run_id"]) for record in self.records)
+
+    @property
+    def without(self) -> str:
+        """Reason why there are no samples: the newest run's status, or `not measured`."""
+        return "not measured" if self.newest["status"] == "ok" else str(self.newest["status"])
+
+    @property
+    def verdict(self) -> str:
+        """`CAVEATS` where one of the runs has caveats, else `VALID`."""
+        return "CAVEATS" if any(record["verdict"] == "CAVEATS" for record in self.records) else "VALID"
+
+    def samples(self, values: Samples) -> list[float]:
+        """Return the numbers of every run that ended well."""
+        return [number for record in self.records if record["status"] == "ok" for number in values(record)]
 
 
 class NotDrawn(Exception):
@@ -59,6 +114,31 @@ class Point:
     path: str = ""
     panel: str = ""
 
+    @property
+    def run(self) -> str:
+        """Id of the newest run; empty where there is none."""
+        return str(self.record.get("run_id", ""))
+
+    @property
+    def told(self) -> str:
+        """The status for a caption: `not run`, or like `OOM`."""
+        return self.status if self.status == "not run" else self.status.upper()
+
+    @property
+    def epochs(self) -> list[Plain]:
+        """Measured epochs of the newest run."""
+        return measured_epochs(self.record) if self.record else []
+
+    @property
+    def cells(self) -> Plain:
+        """The columns of a figure's table: value, interval and status."""
+        return {"value": self.value, "low": self.low, "high": self.high, "status": self.status}
+
+    def over(self, base: float) -> Plain:
+        """Return value and interval divided by `base`."""
+        ends = {"value": self.value, "low": self.low, "high": self.high}
+        return {name: None if end is None else end / base for name, end in ends.items()}
+
 
 @dataclass(frozen=True)
 class Group:
@@ -80,20 +160,25 @@ class Group:
         """Points with a value."""
         return [point for point in self.points if point.value is not None]
 
+    def at(self, system: str, x: Any = None) -> Point:
+        """Return the point of a series, at `x` where it is given; one with the status `not run` where there is none."""
+        found = [p for p in self.points if p.system == system and (x is None or str(p.x) == str(x))]
+        return found[-1] if found else Point(system, x, "not run", None)
+
     def systems(self) -> list[str]:
         """Return the names of the series with a point."""
         return list(dict.fromkeys(point.system for point in self.points))
 
     def runs(self) -> list[str]:
         """Return the ids of the newest run of each point."""
-        return list(dict.fromkeys(str(point.record["run_id"]) for point in self.points if "run_id" in point.record))
+        return list(dict.fromkeys(point.run for point in self.points if point.run))
 
     def frame(self) -> pd.DataFrame:
         """Return the points as a table."""
         import pandas as pd
 
         columns = ("system", "x", "status", "value", "low", "high", "samples", "interval_kind", "verdict")
-        rows = [{name: getattr(p, name) for name in columns} | {"run": p.record.get("run_id", "")} for p in self.points]
+        rows = [{name: getattr(p, name) for name in columns} | {"run": p.run} for p in self.points]
         return pd.DataFrame(rows).rename(columns={"interval_kind": "interval"})
 
 
@@ -165,26 +250,9 @@ def _newest_facts(records: Iterable[Plain]) -> dict[str, str]:
 def _point(cell: FigureCell, records: list[Plain], value: Value, paths: Mapping[str, str]) -> Point:
     rounds = Rounds(records)
     newest, samples = rounds.newest, rounds.samples(of_epochs(value))
-    point = Point(
-        cell.series,
-        cell.x,
-        rounds.without,
-        None,
-        verdict=newest["verdict"],
-        record=newest,
-        path=paths.get(newest["run_id"], ""),
-        panel=cell.panel,
-    )
+    own: Plain = {"record": newest, "path": paths.get(newest["run_id"], ""), "panel": cell.panel}
     if not samples:
-        return point
+        return Point(cell.series, cell.x, rounds.without, None, verdict=newest["verdict"], **own)
     seen = spread(samples)
-    return replace(
-        point,
-        status="ok",
-        value=seen.median,
-        low=seen.interval[0],
-        high=seen.interval[1],
-        samples=len(samples),
-        interval_kind=seen.interval_kind,
-        verdict=rounds.verdict,
-    )
+    own |= {"low": seen.interval[0], "high": seen.interval[1], "interval_kind": seen.interval_kind}
+    return Point(cell.series, cell.x, "ok", seen.median, samples=len(samples), verdict=rounds.verdict, **own)

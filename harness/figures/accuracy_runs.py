@@ -15,8 +15,8 @@ import pandas as pd
 from pydantic import Field
 
 from harness.compare.plan import Plain, Plan, grid
-from harness.compare.points import Group, NotDrawn, Point
-from harness.figures.base import Drawing, drawn, ids, preparation_s
+from harness.compare.points import Group, NotDrawn, Point, preparation_s
+from harness.figures.base import Drawing, drawn, ids
 from harness.figures.draw import style
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import legend_above, many_panels
@@ -88,8 +88,6 @@ def accuracy_curve(record: Mapping[str, Any]) -> pd.DataFrame:
         Columns `epoch` (from 1), `seconds` (training time so far, with the warm-up epoch, which trains as the others
         do), `end_to_end` (`seconds` and preprocessing) and `accuracy` (share of the test nodes); empty without any.
     """
-    import pandas as pd
-
     before = preparation_s(record)
     seconds, rows = 0.0, []
     for epoch in record.get("epochs", []):
@@ -170,12 +168,8 @@ def draw_by_system(
     order = style.ordered(group.systems())
     points = sorted(group.points, key=lambda point: order.index(point.system))
     done = [point for point in points if point.value is not None]
-    curves = [(point, accuracy_curve(point.record)) for point in done]
-    tables = [
-        curve.assign(series=point.system, run=point.record["run_id"], accuracy=100 * curve["accuracy"])
-        for point, curve in curves
-        if len(curve)
-    ]
+    curves = [accuracy_curve(point.record).assign(series=point.system, run=point.run) for point in done]
+    tables = [curve.assign(accuracy=100 * curve["accuracy"]) for curve in curves if len(curve)]
     if not tables:
         raise NotDrawn("no run judged its model on test nodes after every epoch")
     rows = pd.concat(tables, ignore_index=True)
@@ -184,15 +178,14 @@ def draw_by_system(
     xlabels = {"epoch": "epoch", "seconds": "training time (s)"}
     for axes, title, (column, xlabel) in zip(panels, titles, xlabels.items(), strict=True):
         ylabel = "test accuracy (%)" if column == "epoch" else ""
-        draw_curves(
-            rows.assign(x=rows[column], y=rows["accuracy"]), title=title, xlabel=xlabel, ylabel=ylabel, axes=axes
-        )
+        own = rows.assign(x=rows[column], y=rows["accuracy"])
+        draw_curves(own, title=title, xlabel=xlabel, ylabel=ylabel, axes=axes)
         if target is not None:
             axes.axhline(100 * target, color="#666666", linewidth=0.7, linestyle=(0, (4, 3)), zorder=0)
     panels[0].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     legend_above(canvas, panels)
     missing = [f"{name} not run" for name in systems if name not in order]
-    failed = [f"{point.system} {point.status.upper()}" for point in points if point.value is None]
+    failed = [f"{point.system} {point.told}" for point in points if point.value is None]
     notes = [memory(done), accuracy_note(done), *failed, *missing]
     return drawn(canvas, rows, group, *notes, points=done, runs=ids(done))
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import harness
 from harness.compare.plan import Plain, Plan
-from harness.compare.points import Group, Point, epoch_seconds
-from harness.compare.rounds import Value
-from harness.figures.draw.captions import add_caption, caption_of
+from harness.compare.points import Group, Point, Value, epoch_seconds
+from harness.figures.draw.captions import Source, add_caption, caption_of
 from workloads.errors import InputError
+from workloads.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,12 +24,22 @@ if TYPE_CHECKING:
 
     from harness.compare.evidence import Evidence, Planned
     from harness.plan.experiment import Experiment
-    from harness.records.study import StudyRecord
     from harness.studies.base import StudyNeed
 
 
 NOTHING = "–"
 Formatter = Callable[[Any], str] | str
+#: Formats that a column's or an axis' declaration may name.
+FORMATS: dict[str, Callable[[Any], str]] = {
+    "count": lambda value: format_count(int(value)),
+    "bytes": lambda value: format_bytes(int(value)),
+    "GB": lambda value: f"{value / GB:.3g} GB",
+    "dollars": lambda value: f"${value:.2f}",
+    "percent": lambda share: f"{100 * float(share):g} %",
+    "times": lambda factor: f"{factor:g}x",
+}
+#: Bytes of a gigabyte in the papers' tables.
+GB = 10**9
 
 
 @dataclass(frozen=True)
@@ -59,13 +69,18 @@ class Sheet:
 
 def ids(points: Sequence[Point]) -> list[str]:
     """Return the ids of the newest runs of points."""
-    return [str(point.record["run_id"]) for point in points]
+    return [point.run for point in points]
+
+
+def _runs_of(source: Source, runs: list[str] | None) -> list[str]:
+    """Return `runs`; by default those of a group, and none of a study."""
+    return runs if runs is not None else source.runs() if isinstance(source, Group) else []
 
 
 def drawn(
     canvas: Canvas,
     data: pd.DataFrame,
-    source: Group | StudyRecord | str,
+    source: Source,
     *notes: str,
     points: list[Point] | None = None,
     runs: list[str] | None = None,
@@ -80,15 +95,13 @@ def drawn(
     """
     text = caption_of(source, *notes, points=points)
     add_caption(canvas, text, bottom=bottom)
-    if runs is None:
-        runs = source.runs() if isinstance(source, Group) else []
-    return Drawing(canvas, data, text, runs)
+    return Drawing(canvas, data, text, _runs_of(source, runs))
 
 
 def sheet(
     rows: pd.DataFrame | list[Plain],
     columns: Mapping[str, Formatter],
-    source: Group | StudyRecord | str,
+    source: Source,
     *notes: str,
     points: list[Point] | None = None,
     runs: list[str] | None = None,
@@ -97,10 +110,9 @@ def sheet(
 
     Args:
         rows: typed values, None or nan where unknown. Columns missing from `columns` are in the CSV only.
-        columns: header (a column of `rows`, else an empty one) -> format of its values: a function, or a format like
-            `.1f` or `,`; an empty one shows the value as it is. A missing value is shown as a dash.
-        source, notes, points: as in `caption_of`.
-        runs: ids of the runs behind the rows; by default those of the group.
+        columns: header (a column of `rows`, else an empty one) -> format of its values: a function or its name in
+            `FORMATS`, or a format like `.1f`; an empty one shows the value as it is. A missing value is a dash.
+        source, notes, points, runs: as in `drawn`.
     """
     import pandas as pd
 
@@ -109,10 +121,7 @@ def sheet(
         if header not in data:
             data[header] = None
     shown = pd.DataFrame({header: [_shown(value, how) for value in data[header]] for header, how in columns.items()})
-    text = caption_of(source, *notes, points=points)
-    if runs is None:
-        runs = source.runs() if isinstance(source, Group) else []
-    return Sheet(data, shown, text, runs)
+    return Sheet(data, shown, caption_of(source, *notes, points=points), _runs_of(source, runs))
 
 
 def _shown(value: Any, how: Formatter) -> str:
@@ -120,6 +129,7 @@ def _shown(value: Any, how: Formatter) -> str:
 
     if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)):
         return NOTHING
+    how = FORMATS.get(how, how) if isinstance(how, str) else how
     if callable(how):
         return how(value)
     # A word in a column of numbers (`OOM`, `not run`) is shown as it is.
@@ -203,6 +213,17 @@ class Figure:
 
 
 _FIGURES: dict[str, Figure] = {}
+
+
+def specs(module: str) -> Plain:
+    """Return the declarations of a module's figures: the YAML file beside it, of the same name (`__file__`).
+
+    A figure's entry has the texts, looks, columns and axes of its drawing, other entries are shared settings.
+    """
+    import yaml
+
+    found: Plain = yaml.safe_load(Path(module).with_suffix(".yaml").read_text(encoding="utf-8"))
+    return found
 
 
 @cache
@@ -306,21 +327,16 @@ def paper_value(figure_id: str, series: str, x: str | None = None) -> float | No
     return float(known.iloc[0]) if len(known) else None
 
 
+def paper_table(figure_id: str) -> dict[str, Plain]:
+    """Return the published values of a figure by series, then by x as text."""
+    found: dict[str, Plain] = {}
+    for row in paper_rows(figure_id):
+        found.setdefault(str(row["series"]), {})[str(row["x"])] = float(row["value"])
+    return found
+
+
 def paper_rows(figure_id: str, series: str | None = None) -> list[Plain]:
     """Return the published values of a figure, or of one series, as rows of columns `series`, `x`, `value`, `unit`."""
     table = published(figure_id)
     mine = table[(table["series"] == series) | (series is None)]
     return [{str(column): cell for column, cell in row.items()} for row in mine.to_dict("records")]
-
-
-def preparation_s(record: Mapping[str, Any]) -> float:
-    """Return seconds of preprocessing, whether this run or an earlier one spent them."""
-    spent = record.get("preprocess") or {}
-    return float(spent.get("seconds") or 0.0) + float(spent.get("made_s") or 0.0)
-
-
-def point_cells(point: Point | None) -> Plain:
-    """Return a point's columns of a figure's table: value, interval and status; of no point `not run`."""
-    if point is None:
-        return {"value": None, "low": None, "high": None, "status": "not run"}
-    return {"value": point.value, "low": point.low, "high": point.high, "status": point.status}

@@ -6,7 +6,8 @@ import copy
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from harness.compare.plan import Plain
+from harness.compare.plan import Plain, as_entry
+from harness.studies.base import StudyNeed
 from workloads.units import parse_bytes, parse_count, row_bytes
 
 T = TypeVar("T")
@@ -35,14 +36,42 @@ def values(profile: Plain, key: str, full: Sequence[T]) -> list[T]:
 def with_dims(profile: Plain, dims: list[int]) -> tuple[Plain, list[str]]:
     """Return a profile with one dataset for each feature dimension, and the names of those datasets."""
     changed = copy.deepcopy(profile)
-    name = changed["run"]["dataset"]
-    recipe = changed["datasets"][name]
+    name, recipe = dataset_of(changed)
     names = []
     for dim in dims:
         own = name if dim == recipe.get("dim", 128) else f"{name}-d{dim}"
         changed["datasets"][own] = {**recipe, "dim": dim}
         names.append(own)
     return changed, names
+
+
+def dataset_of(profile: Plain) -> tuple[str, Plain]:
+    """Return name and recipe of the profile's dataset."""
+    name = profile["run"]["dataset"]
+    return name, profile["datasets"][name]
+
+
+def study_of(profile: Plain, study: str, *, dataset: tuple[str, Plain] | None = None, **params: Any) -> StudyNeed:
+    """Return a study of the profile's mini-batches, on its own dataset or another (name and recipe)."""
+    name, recipe = dataset or dataset_of(profile)
+    shared = {key: profile["run"][key] for key in ("fanout", "batch_size") if key not in params}
+    return StudyNeed(study, {"dataset": name, **shared, **params}, {name: recipe})
+
+
+def dimension(profile: Plain) -> int:
+    """Return the feature dimension of the profile's dataset."""
+    return int(dataset_of(profile)[1].get("dim", 128))
+
+
+def over_dims(profile: Plain, dims: list[int]) -> tuple[Plain, dict[int, Plain]]:
+    """Return the profile with a dataset per dimension, and run settings with device memory for equally many rows."""
+    changed, names = with_dims(profile, dims)
+    memory, base = profile["run"].get("device_memory"), dimension(profile)
+    runs: dict[int, Plain] = {}
+    for dim, name in zip(dims, names, strict=True):
+        device = {} if memory is None else {"device_memory": parse_bytes(memory) * dim // base}
+        runs[dim] = {"dataset": name, **device}
+    return changed, runs
 
 
 def wide_device(profile: Plain, factor: float = 4) -> Plain:
@@ -60,25 +89,19 @@ def only_systems(profile: Plain, names: list[str]) -> list[Any]:
     """
     from systems.registry import names as installed
 
-    found: dict[str, Any] = {}
     beside = (profile.get("gallery") or {}).get("systems") or []
-    for entry in [*profile["systems"], *beside]:
-        own = entry if isinstance(entry, str) else entry["name"]
-        if own in names:
-            found.setdefault(own, entry)
+    found = {as_entry(entry)["name"]: entry for entry in reversed([*profile["systems"], *beside])}
     for name in names:
         if name not in found and name in installed():
             found[name] = name
     return [found[name] for name in names if name in found]
 
 
-def systems_of(profile: Plain, names: list[str]) -> list[Any]:
+def systems_of(profile: Plain, names: list[str]) -> list[Plain]:
     """Return entries of these systems: the profile's own, or those of its gallery where it does not list them."""
-    own = {entry["name"]: dict(entry) for entry in (profile.get("gallery") or {}).get("systems", [])}
-    found = []
-    for entry in only_systems(profile, names):
-        found.append(own.get(entry, {"name": entry}) if isinstance(entry, str) else dict(entry))
-    return found
+    own = {entry["name"]: entry for entry in (profile.get("gallery") or {}).get("systems", [])}
+    listed = only_systems(profile, names)
+    return [as_entry(own.get(entry, entry) if isinstance(entry, str) else entry) for entry in listed]
 
 
 def host_budget(profile: Plain) -> int:
@@ -89,11 +112,14 @@ def host_budget(profile: Plain) -> int:
     return parse_bytes(memory.removeprefix("+"))
 
 
+def bytes_of_row(profile: Plain) -> int:
+    """Return bytes of a feature row of the profile's dataset, by its recipe."""
+    return row_bytes(dimension(profile), dataset_of(profile)[1].get("dtype", "float32"))
+
+
 def feature_bytes(profile: Plain) -> int:
     """Return bytes of the feature table of the profile's dataset, by its recipe."""
-    recipe = profile["datasets"][profile["run"]["dataset"]]
-    width = row_bytes(int(recipe.get("dim", 128)), recipe.get("dtype", "float32"))
-    return parse_count(recipe["nodes"], "nodes") * width
+    return parse_count(dataset_of(profile)[1]["nodes"], "nodes") * bytes_of_row(profile)
 
 
 def batch_sizes(profile: Plain, factors: list[float]) -> list[Plain]:

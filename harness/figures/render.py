@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,8 +17,6 @@ from harness.figures.sources import digest_of_sources
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from harness.compare.evidence import Evidence
     from harness.figures.base import Drawing, Figure, Sheet
 
@@ -76,8 +75,6 @@ def _render(figure: Figure, evidence: Evidence, out: Path, of_records: str, *, a
     known = None if again else read_rendered(out, figure.id)
     if known is not None and known.inputs == inputs:
         return known
-    import time
-
     begin = time.perf_counter()
     made: dict[str, Any] = {"id": figure.id, "paper": figure.paper, "title": figure.title, "claims": figure.claims}
     try:
@@ -130,54 +127,31 @@ def _write(figure: Figure, drawing: Drawing | Sheet, out: Path) -> list[Path]:
 
 def markdown(sheet: Sheet, title: str) -> str:
     """Return the table as GitHub's Markdown, caption below."""
-    header = [str(name).replace("|", "\\|") for name in sheet.shown.columns]
-    lines = [f"**{title}**", "", _row(header), _row(["---"] * len(header))]
-    lines += [_row([_cell(value).replace("|", "\\|") for value in row]) for row in _rows(sheet.shown)]
-    return "\n".join([*lines, "", sheet.caption]) + "\n"
+    header, *rows = [[cell.replace("|", "\\|") for cell in row] for row in _cells(sheet)]
+    lines = [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
+    return "\n".join([f"**{title}**", "", *lines, "", sheet.caption]) + "\n"
 
 
-_LATEX: dict[str, str | int | None] = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "–": "--",
-    "≥": r"$\ge$",
-    "≤": r"$\le$",
-    "×": r"$\times$",
-}
+_LATEX = {char: f"\\{char}" for char in "&%$#_{}"}
+_LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--"}
+_LATEX |= {"≥": r"$\ge$", "≤": r"$\le$", "×": r"$\times$"}
 
 
 def latex(sheet: Sheet, title: str) -> str:
     """Return the table as LaTeX (package booktabs), caption below."""
-
-    def text(value: object) -> str:
-        return _cell(value).translate(str.maketrans(_LATEX))
-
+    special = str.maketrans(_LATEX)
+    head, *rows = [" & ".join(cell.translate(special) for cell in row) + r" \\" for row in _cells(sheet)]
     columns = "l" * min(1, sheet.shown.shape[1]) + "r" * (sheet.shown.shape[1] - 1)
-    rows = [" & ".join(text(value) for value in row) + r" \\" for row in _rows(sheet.shown)]
-    head = " & ".join(text(name) for name in sheet.shown.columns) + r" \\"
     begin = ["\\begin{table}", "\\centering", f"\\begin{{tabular}}{{{columns}}}", "\\toprule"]
-    end = ["\\bottomrule", "\\end{tabular}", f"\\caption{{{text(title)}. {text(sheet.caption)}}}", "\\end{table}"]
+    caption = f"\\caption{{{title.translate(special)}. {sheet.caption.translate(special)}}}"
+    end = ["\\bottomrule", "\\end{tabular}", caption, "\\end{table}"]
     return "\n".join([*begin, head, "\\midrule", *rows, *end]) + "\n"
 
 
-def _rows(shown: pd.DataFrame) -> list[list[object]]:
-    return [list(row) for row in shown.itertuples(index=False, name=None)]
-
-
-def _cell(value: object) -> str:
-    return "–" if value is None or value != value else str(value)
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+def _cells(sheet: Sheet) -> list[list[str]]:
+    """Return the header and the rows of a table as text; a missing value is a dash."""
+    table = sheet.shown.astype(object).where(sheet.shown.notna(), "–").astype(str)
+    return [list(map(str, table.columns)), *map(list, table.itertuples(index=False, name=None))]
 
 
 def _put(path: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Source files behind a figure: its module, all its imports from this project, and the published values."""
+"""Source files behind a figure: its module, its imports from this project, their declarations, published values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def digest_of_sources(*modules: str, salt: str = "") -> str:
 
 
 def files_of(*modules: str) -> list[Path]:
-    """Return the files of modules and of their direct and indirect imports from this project, and published values."""
+    """Return the files of modules, of all their imports from this project, and of published values.
+
+    Declarations (the YAML file of a module's name) count with the module.
+    """
     found: dict[str, Path] = {}
     waiting = list(modules)
     while waiting:
@@ -39,6 +42,9 @@ def files_of(*modules: str) -> list[Path]:
         path = None if name in found else _file_of(name)
         if path is not None:
             found[name] = path
+            beside = path.with_suffix(".yaml")
+            if beside.is_file():
+                found[f"{name} (declarations)"] = beside
             status = path.stat()
             waiting += _imports(path, status.st_mtime_ns, status.st_size)
     published = ROOT.joinpath("harness", "published").glob("*.csv")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,36 +11,30 @@ import pandas as pd
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, grid, joined
 from harness.compare.points import Group, NotDrawn, Point
-from harness.figures.base import Drawing, Sheet, drawn, figure, figure_of_runs, paper_rows
-from harness.figures.draw.bars import draw_bars
+from harness.figures.base import Drawing, Sheet, drawn, figure, figure_of_runs, paper_rows, specs
+from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import left_out, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import around, draw_line, legend_above, many_panels, mark_paper, name_axes
-from harness.figures.draw.stacks import draw_stacks
 from harness.figures.draw.style import SERIES, Looks, look
-from harness.figures.grids import feature_bytes, gallery, systems_of, values
+from harness.figures.grids import feature_bytes, gallery, study_of, systems_of, values
 from harness.records.study import StudyRecord
 from harness.studies.access_coverage import MEASURED
 from harness.studies.base import StudyNeed
 from workloads.units import format_bytes, parse_bytes
 
+SPEC = specs(__file__)
 #: The paper's comparison: systems, and their names in its figures.
-SYSTEMS = {"dgl": "CPU gather", "uva": "zero-copy", "data-tiering": "tiering"}
+SYSTEMS: dict[str, str] = SPEC["systems"]
 TIERING = "data-tiering"
-# Shares of the rows in device memory (Fig. 10).
-HOT_SHARES = [0.0, 0.05, 0.1, 0.25]
+HOT_SHARES: list[float] = SPEC["hot_shares"]
 # Columns of the papers' usual rows.
 _NARROW = 128
 #: Share of hot rows in Fig. 8.
 DEFAULT_SHARE = 0.1
-PARTS = ["bus", "compute", "gather", "sample", "other"]
-ORDER = (
-    ("bus", ("transfer", "lane:copy")),
-    ("compute", ("train", "lane:compute")),
-    ("gather", ("extract", "assemble")),
-    ("sample", ("sample",)),
-)
+SCORES: dict[str, str] = SPEC["scores"]
+HOPS: list[int] = SPEC["hops"]
 
 
 def host_profile(profile: Plain) -> Plain:
@@ -69,9 +63,7 @@ def hot_rows(profile: Plain, shares: Sequence[float]) -> Plan:
 def chosen_rows(config: Mapping[str, Any]) -> str:
     """Return caption text on rows chosen wide enough for the bus to matter; empty for rows of usual width."""
     dim = int(config["dataset"]["dim"])
-    if dim <= _NARROW:
-        return ""
-    return f"rows of {dim} columns were chosen so that the bus shows: sampling would hide what narrow ones cost"
+    return str(SPEC["wide"].format(dim)) if dim > _NARROW else ""
 
 
 def three_ways(profile: Plain) -> Plan:
@@ -84,50 +76,41 @@ def three_ways(profile: Plain) -> Plan:
 @figure_of_runs("tiering-fig8", three_ways, least=1)
 def fig8(group: Group) -> Drawing:
     """Draw epoch time (left, speedups and the paper's below) and its parts (right); raise NotDrawn without an epoch."""
-    points = {point.system: point for point in group.points}
-    rows = _epochs(points)
+    points = {label: group.at(system) for system, label in SYSTEMS.items()}
+    rows, spec = _epochs(points), SPEC["fig8"]
     canvas, (left, right) = many_panels(2, height=2.4)
-    systems = {label: system for system, label in SYSTEMS.items()}
-    looks = {label: look(system) for label, system in systems.items()}
-    ylabel = "epoch time (s)"
-    draw_bars(rows, title="Epoch time", ylabel=ylabel, numbers=".3g", looks=looks.__getitem__, axes=left)
+    draw_bars(rows, looks=lambda label: look(points[label].system), axes=left, **spec["bars"])
     left.set_xticks([0], [""])
     left.set_xlabel(_compared(rows), fontsize=6.5)
     measured = group.done
     if not measured:
         raise NotDrawn("none of the systems finished an epoch")
+    parts = [*spec["order"], spec["rest"]]
+    order = list(spec["order"].items())
     stacks = pd.DataFrame(
-        {"bar": label, "part": part, "value": found[part], "run": points[system].record["run_id"]}
-        for system, label in SYSTEMS.items()
-        if system in points and points[system].value is not None
-        for found in [run_breakdown(points[system], ORDER, PARTS[-1])]
-        for part in PARTS
+        {"bar": label, "part": part, "value": found[part], "run": point.run}
+        for label, point in points.items()
+        if point.value is not None
+        for found in [run_breakdown(point, order, spec["rest"])]
+        for part in parts
     )
-    draw_stacks(stacks, title="By part", ylabel="share of the epoch (%)", parts=PARTS, share=True, axes=right)
+    draw_stacks(stacks, parts=parts, share=True, axes=right, **spec["stacks"])
     left.legend(*left.get_legend_handles_labels(), loc="upper right", fontsize=6.0)
-    legend_above(canvas, [right], PARTS)
+    legend_above(canvas, [right], parts)
     data = pd.concat([rows.assign(panel="time"), stacks.assign(panel="parts")], ignore_index=True)
-    notes = [
-        f"{100 * DEFAULT_SHARE:g} % of the rows hot in tiering",
-        "a moment counts for the first open of bus (copies and zero-copy reads), compute, gather, sample",
-        chosen_rows(measured[0].record["config"]),
-    ]
-    return drawn(canvas, data, group, *notes, points=measured)
+    hot = f"{100 * DEFAULT_SHARE:g} % of the rows hot in tiering"
+    wide = chosen_rows(measured[0].record["config"])
+    return drawn(canvas, data, group, hot, spec["note"], wide, points=measured)
 
 
 def _epochs(points: Mapping[str, Point]) -> pd.DataFrame:
     rows: list[Plain] = []
     before: float | None = None
-    for system, label in SYSTEMS.items():
-        point = points.get(system)
-        row: Plain = {"group": "epoch", "series": label, "system": system}
-        if point is None or point.value is None:
-            row |= {"value": None, "status": "not run" if point is None else point.status}
-        else:
-            row |= {"value": point.value, "low": point.low, "high": point.high, "status": "ok"}
-            row["speedup_over_previous"] = before / point.value if before else None
-            row["run"] = point.record["run_id"]
-        before = row["value"]
+    for label, point in points.items():
+        row: Plain = {"group": "epoch", "series": label, "system": point.system, **point.cells}
+        if point.value is not None:
+            row |= {"speedup_over_previous": before / point.value if before else None, "run": point.run}
+        before = point.value
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -145,7 +128,7 @@ def _compared(rows: pd.DataFrame) -> str:
 
 def loaded_bytes(point: Point) -> float | None:
     """Return the median bytes of feature rows that crossed the bus in a measured epoch, None if not counted."""
-    loaded = [epoch["counters"].get("bytes_loaded") for epoch in point.record["epochs"] if not epoch["warmup"]]
+    loaded = [epoch["counters"].get("bytes_loaded") for epoch in point.epochs]
     return float(np.median(loaded)) if loaded and all(value is not None for value in loaded) else None
 
 
@@ -163,12 +146,8 @@ def fig10(group: Group) -> Drawing:
         raise NotDrawn("the run without hot rows did not count what it loaded")
     rows = pd.DataFrame([_over_none(share, points[share], whole, bus) for share in sorted(points)])
     canvas, panels = many_panels(2, height=2.3)
-    titles = [f"Bus traffic (100 %: {format_bytes(int(bus))} an epoch)", f"Epoch time (100 %: {whole:.3g} s)"]
-    columns = [
-        ("traffic_percent", "traffic saved", "bytes over the bus (%)"),
-        ("time_percent", "time saved", "epoch time (%)"),
-    ]
-    for axes, title, (column, series, ylabel) in zip(panels, titles, columns, strict=True):
+    said = {"bus": format_bytes(int(bus)), "whole": whole}
+    for axes, (column, series, title, ylabel) in zip(panels, SPEC["fig10"]["panels"], strict=True):
         error = around(rows[column], rows["low"], rows["high"]) if column == "time_percent" else None
         plain = {"markeredgecolor": None, "markeredgewidth": None}
         draw_line(axes, rows["hot_percent"], rows[column], error, look(TIERING), TIERING, **plain)
@@ -176,16 +155,10 @@ def fig10(group: Group) -> Drawing:
         xs, ys = [float(row["x"]) for row in known], [100 - row["value"] for row in known]
         mark_paper(axes, xs, ys, "paper", zorder=5)
         axes.set_ylim(0, 108)
-        name_axes(axes, title, "rows in device memory (%)", ylabel)
+        name_axes(axes, title.format(**said), "rows in device memory (%)", ylabel)
     legend_above(canvas, panels, [TIERING])
-    reduced = left_out(
-        [f"{share:.0%}" for share in sorted(points)], [f"{share:.0%}" for share in HOT_SHARES], "hot rows"
-    )
-    notes = [
-        "traffic: bytes of feature rows read over the bus by the system's own counters, lists and labels left out",
-        reduced,
-        chosen_rows(none.record["config"]),
-    ]
+    every, shown = ([f"{share:.0%}" for share in shares] for shares in (HOT_SHARES, sorted(points)))
+    notes = [SPEC["fig10"]["note"], left_out(shown, every, "hot rows"), chosen_rows(none.record["config"])]
     return drawn(canvas, rows, group, *notes, points=list(points.values()))
 
 
@@ -200,7 +173,7 @@ def _over_none(share: float, point: Point, whole: float, bus: float) -> Plain:
         "low": 100 * float(point.low or value) / whole,
         "high": 100 * float(point.high or value) / whole,
         "traffic_percent": None if loaded is None else 100 * loaded / bus,
-        "run": point.record["run_id"],
+        "run": point.run,
     }
 
 
@@ -213,26 +186,7 @@ def fig11(evidence: Evidence) -> Sheet:
     Raises:
         NotDrawn: always.
     """
-    raise NotDrawn(
-        "its devices read rows from each other's memory over NVLink: that needs several real GPUs. An emulated device "
-        "is private to its process, and data-tiering runs on one device"
-    )
-
-
-# Of ogbn-papers100M and WikiKG90M, and of MAG240M (Section 5.1).
-FANOUTS = [[12, 12, 12], [25, 15]]
-SCORES = {
-    "degree": "degree",
-    "reverse-pagerank": "reverse PageRank",
-    "weighted-reverse-pagerank": "weighted reverse PageRank",
-}
-LOOKS = {label: SERIES[at] for at, label in enumerate(SCORES.values())}
-BATCHES = 200
-#: Depths and scores of Fig. 9.
-HOPS = [2, 3, 4, 5]
-PANELS = {score: SCORES[score] for score in ("weighted-reverse-pagerank", "degree")}
-# Five hops reach a large part of the graph per mini-batch, so that few mini-batches make enough accesses.
-DEEP_BATCHES = 16
+    raise NotDrawn(SPEC["fig11"])
 
 
 def coverage_needs(profile: Plain, fanouts: Sequence[Sequence[int]], batches: int, **more: Any) -> list[StudyNeed]:
@@ -242,10 +196,8 @@ def coverage_needs(profile: Plain, fanouts: Sequence[Sequence[int]], batches: in
         batches: number of mini-batches of each study.
     """
     short = gallery(profile)
-    name = short["run"]["dataset"]
-    shared = {"dataset": name, "batch_size": short["run"]["batch_size"], "max_batches": batches, **more}
-    recipe = {name: short["datasets"][name]}
-    return [StudyNeed("access-coverage", {**shared, "fanout": list(fanout)}, recipe) for fanout in fanouts]
+    shared = {"max_batches": batches, **more}
+    return [study_of(short, "access-coverage", **shared, fanout=list(fanout)) for fanout in fanouts]
 
 
 def coverage_studies(evidence: Evidence, fanouts: Sequence[Sequence[int]], scores: Sequence[str]) -> list[StudyRecord]:
@@ -275,13 +227,11 @@ def coverage_rows(record: StudyRecord, score: str, label: str) -> list[Plain]:
 
 def draw_coverage(axes: Any, rows: pd.DataFrame, title: str, looks: Looks, paper: list[Plain], label: str) -> None:
     """Draw a panel of accesses covered over rows, published values as hollow diamonds."""
-    xlabel, ylabel = "rows, best ranked first (%)", "row accesses covered (%)"
     # Panels share their y axis: the first one has its label.
-    first = axes is axes.figure.axes[0]
-    draw_curves(rows, title=title, xlabel=xlabel, ylabel=ylabel if first else "", looks=looks, axes=axes)
+    labels = SPEC["coverage"] if axes is axes.figure.axes[0] else {**SPEC["coverage"], "ylabel": ""}
+    draw_curves(rows, title=title, looks=looks, axes=axes, **labels)
     mark_paper(axes, [float(row["x"]) for row in paper], [row["value"] for row in paper], label, zorder=6)
-    axes.set_xlim(0, 60)
-    axes.set_ylim(0, 103)
+    axes.set(xlim=(0, 60), ylim=(0, 103))
 
 
 def _at_ten(record: StudyRecord) -> str:
@@ -292,16 +242,17 @@ def _at_ten(record: StudyRecord) -> str:
     known = {**SCORES, MEASURED: "accesses themselves"}
     at = shares.index(0.1)
     said = ", ".join(f"{label} {100 * record.result['coverage'][score][at]:.1f}" for score, label in known.items())
-    return f"the first 10 % of the rows cover, in per cent: {said}"
+    return str(SPEC["fig7"]["note"].format(said))
 
 
-@figure("tiering-fig7", studies=lambda profile: coverage_needs(profile, FANOUTS, BATCHES))
+@figure("tiering-fig7", studies=lambda profile: coverage_needs(profile, SPEC["fanouts"], SPEC["batches"]))
 def fig7(evidence: Evidence) -> Drawing:
     """Draw one panel per fan-out, with the ranking by actual accesses as the upper bound."""
-    records = coverage_studies(evidence, FANOUTS, list(SCORES))
+    spec, bound = SPEC["fig7"], SPEC["fig7"]["bound"]
+    records = coverage_studies(evidence, SPEC["fanouts"], list(SCORES))
     canvas, panels = many_panels(len(records), wide=len(records) > 1, height=2.4, sharey=True)
+    looks, paper = _looks(SCORES.values()), paper_rows("tiering-fig7")
     tables = []
-    bound = "by the accesses themselves"
     for axes, record in zip(panels, records, strict=True):
         scores = {**SCORES, MEASURED: bound}
         rows = pd.DataFrame([row for score, label in scores.items() for row in coverage_rows(record, score, label)])
@@ -309,33 +260,37 @@ def fig7(evidence: Evidence) -> Drawing:
         best = rows[rows["score"] == MEASURED]
         axes.plot(best["x"], best["y"], color="#999999", linewidth=0.9, label=bound)
         shown, title = rows[rows["score"] != MEASURED], f"fan-out {rows['fanout'].iloc[0]}"
-        label = "paper, least of its datasets and scores"
-        draw_coverage(axes, shown, title, LOOKS.__getitem__, paper_rows("tiering-fig7"), label)
+        draw_coverage(axes, shown, title, looks, paper, spec["paper"])
     legend_above(canvas, panels, list(SCORES.values()))
-    reduced = left_out([record.params["fanout"] for record in records], FANOUTS, "fan-out")
+    reduced = left_out([record.params["fanout"] for record in records], SPEC["fanouts"], "fan-out")
     text = " ".join(study_caption(record, _at_ten(record)) for record in records) + (f" {reduced}." if reduced else "")
     return drawn(canvas, pd.concat(tables, ignore_index=True), text)
+
+
+def _looks(labels: Iterable[str]) -> Looks:
+    return dict(zip(labels, SERIES, strict=False)).__getitem__
 
 
 def deep(profile: Plain) -> list[StudyNeed]:
     """Return the coverage studies of the profile's graph, one per depth."""
     fanouts = [[10] * hops for hops in values(profile, "hops", HOPS)]
-    return coverage_needs(profile, fanouts, DEEP_BATCHES, scores=list(PANELS))
+    return coverage_needs(profile, fanouts, SPEC["deep_batches"], scores=list(SPEC["fig9"]["panels"]))
 
 
 @figure("tiering-fig9", studies=deep)
 def fig9(evidence: Evidence) -> Drawing:
     """Draw one panel per score, one line per depth, the paper's values of five hops as hollow marks."""
-    records = coverage_studies(evidence, [[10] * hops for hops in HOPS], list(PANELS))
+    scores = SPEC["fig9"]["panels"]
+    records = coverage_studies(evidence, [[10] * hops for hops in HOPS], scores)
     depths = {f"{len(record.params['fanout'])} hops": record for record in records}
-    looks = {label: SERIES[at] for at, label in enumerate(depths)}
-    canvas, panels = many_panels(len(PANELS), height=2.4, sharey=True)
+    canvas, panels = many_panels(len(scores), height=2.4, sharey=True)
     tables = []
-    for axes, (score, label) in zip(panels, PANELS.items(), strict=True):
-        found = [(depth, row) for depth, record in depths.items() for row in coverage_rows(record, score, label)]
-        tables.append(pd.DataFrame({**row, "series": depth} for depth, row in found))
-        paper = paper_rows("tiering-fig9", score)
-        draw_coverage(axes, tables[-1], label, looks.__getitem__, paper, "paper, 5 hops")
+    for axes, score in zip(panels, scores, strict=True):
+        found = [row for depth, record in depths.items() for row in coverage_rows(record, score, depth)]
+        tables.append(pd.DataFrame(found))
+        draw_coverage(
+            axes, tables[-1], SCORES[score], _looks(depths), paper_rows("tiering-fig9", score), "paper, 5 hops"
+        )
     legend_above(canvas, panels, list(depths))
     reached = "; ".join(
         f"{depth}: {record.result['accesses'] / max(1, record.result['batches']):,.0f} rows a mini-batch"

@@ -8,21 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from harness.compare.plan import Plain
-from harness.figures.draw.captions import describe_memory
+from harness.figures.base import specs
+from harness.figures.draw.captions import broken_rules, describe_memory
 from harness.records.record import COUNTED, Spread, class_of
 from harness.report.standings import RankedSetting, Standing, settings_of, times_as_fast, without_cap
+from workloads.errors import InputError
 from workloads.units import format_bytes, format_count
 
-OUTCOME = {
-    "oom": "ran out of memory",
-    "timeout": "ran out of time",
-    "unsupported": "cannot run there",
-    "failed": "failed",
-    "not measured": "has no measured epoch",
-}
+SPEC = specs(__file__)
 # Settings that are described beside the first; the table of runs has all.
 TOLD = 12
-WITH_START_UP = "With start-up (preparation, and the first epoch's surplus)"
 
 
 @dataclass(frozen=True)
@@ -67,12 +62,12 @@ class Headline:
 def headline(settings: Sequence[RankedSetting], records: Sequence[Plain]) -> Headline:
     """Describe the settings in words; without a measured run, describe the records that exist."""
     if not records:
-        return Headline(None, [], 0, "There are no run records yet: `make bench` measures, `outcore run` makes one.")
+        return Headline(None, [], 0, SPEC["empty"])
     told = [setting for setting in settings if setting.measured]
     if not told:
         count = Counter(r["status"] if r["verdict"] in COUNTED else r["verdict"].lower() for r in records)
         what = ", ".join(f"{number} {word}" for word, number in sorted(count.items()))
-        return Headline(None, [], 0, f"None of the {len(records)} runs counts as a measurement: {what}.")
+        return Headline(None, [], 0, SPEC["uncounted"].format(len(records), what))
     first, rest = told[0], told[1 : TOLD + 1]
     return Headline(tell(first, settings), [tell(one, settings) for one in rest], max(0, len(told) - 1 - len(rest)))
 
@@ -104,7 +99,10 @@ def _graph_over_budget(setting: RankedSetting) -> float:
 
 
 def _lines(told: Told) -> list[str]:
-    return [f"{told.winner} {told.lead} {told.sure}", *(note for note in told.notes if note.startswith(WITH_START_UP))]
+    return [
+        f"{told.winner} {told.lead} {told.sure}",
+        *(note for note in told.notes if note.startswith(SPEC["start_up"])),
+    ]
 
 
 def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
@@ -114,7 +112,7 @@ def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
     assert best.epoch_s is not None
     lead = f"takes {_seconds(best.epoch_s.median)} an epoch ({_interval(best)})"
     if len(measured) == 1:
-        sure = "No other system was measured in this setting, so it is compared with none."
+        sure = SPEC["alone"]
     else:
         second = measured[1]
         ratio = times_as_fast(best, second)
@@ -127,68 +125,42 @@ def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
 
 
 def _sure(best: Standing, second: Standing, ratio: Spread) -> str:
+    named = {"best": best.system, "second": second.system, "ours": len(best.samples), "theirs": len(second.samples)}
     if len(best.samples) == len(second.samples) == 1:
-        return (
-            f"One epoch of {best.system} and one of {second.system} were measured: the order is what happened once, "
-            "and how sure it is cannot be said."
-        )
+        return str(SPEC["once"].format(**named))
     low, high = ratio.interval
-    between = f"between {_times(low)} and {_times(high)}"
-    if ratio.interval_kind == "bootstrap95":
-        how = f"With 95 % confidence the ratio to {second.system} lies {between}"
-        basis = f" (bootstrap over {len(best.samples)} and {len(second.samples)} epochs)"
-    else:
-        how = f"Over every pair of epochs the ratio to {second.system} lies {between}"
-        basis = f" (a range of {len(best.samples)} and {len(second.samples)} epochs, too few for a confidence interval)"
-    settled = (
-        ": the order of the two is settled."
-        if low > 1
-        else ": the interval includes 1, so the order of the two is not settled."
-    )
-    if ratio.interval_kind == "range" and low > 1:
-        settled = f": every epoch of {best.system} was faster than every one of {second.system}."
-    return how + basis + settled
+    kind = "bootstrap95" if ratio.interval_kind == "bootstrap95" else "range"
+    told = SPEC["sure"][kind].format(**named, low=_times(low), high=_times(high))
+    if low <= 1:
+        return str(told + SPEC["open"])
+    every = ratio.interval_kind == "range"
+    return str(told + (SPEC["every"].format(**named) if every else SPEC["settled"]))
 
 
 def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[str]:
-    notes = []
     ended: dict[str, list[str]] = {}
     for standing in setting.standings:
         if standing.epoch_s is None:
-            ended.setdefault(OUTCOME.get(standing.status, standing.status), []).append(standing.system)
-    notes += [f"{_and(systems)} {outcome}." for outcome, systems in ended.items()]
+            ended.setdefault(SPEC["outcome"].get(standing.status, standing.status), []).append(standing.system)
+    notes = [f"{_and(systems)} {outcome}." for outcome, systems in ended.items()]
     free = without_cap(setting, settings)
     best = setting.measured[0]
     if free is not None and free.epoch_s is not None and best.epoch_s is not None:
         behind = _times(best.epoch_s.median / max(free.epoch_s.median, 1e-9))
-        took = _seconds(free.epoch_s.median)
-        notes.append(
-            f"Without a memory cap {free.system} takes {took} an epoch; {best.system} takes {behind} times that."
-        )
+        notes.append(SPEC["uncapped"].format(free.system, _seconds(free.epoch_s.median), best.system, behind))
     spent = [s for s in setting.measured if s.amortised_s is not None]
     overall = min(spent, key=lambda s: s.amortised_s or 0.0)
     if overall.system != best.system:
-        epochs = setting.shared["epochs"]
-        notes.append(
-            f"{WITH_START_UP} spread over the {epochs} epochs asked for, {overall.system} is ahead "
-            f"({_seconds(overall.amortised_s or 0.0)} an epoch against {_seconds(best.amortised_s or 0.0)})"
-            f"{_made_up(best, overall)}."
-        )
+        theirs, ours = (_seconds(one.amortised_s or 0.0) for one in (overall, best))
+        ahead = (SPEC["start_up"], setting.shared["epochs"], overall.system, theirs, ours, _made_up(best, overall))
+        notes.append(SPEC["overall"].format(*ahead))
     own = [standing.system for standing in setting.measured if standing.own_batches]
-    if own:
-        notes.append(f"{_and(own)} trained on mini-batches of its own, not on those of the others.")
     classes = sorted({str(s.record.get("class")) for s in setting.measured if s.record.get("class")})
-    if classes and classes != ["storage-bound"]:
-        notes.append(f"Not all of it is storage-bound: {_and(classes)} (rule 7).")
-    graph = _graph_over_budget(setting)
-    if graph > 1:
-        notes.append(
-            f"The graph is {graph:.1f} x the host budget: the papers' settings hold it, so this is another "
-            "experiment (rule 7)."
-        )
-    bent = _bent(setting.measured)
-    if bent:
-        notes.append(f"Caveats, rules not kept: {'; '.join(bent)}.")
+    graph, bent = _graph_over_budget(setting), _bent(setting.measured)
+    notes += [SPEC["own_batches"].format(_and(own))] if own else []
+    notes += [SPEC["classes"].format(_and(classes))] if classes and classes != ["storage-bound"] else []
+    notes += [SPEC["graph"].format(graph)] if graph > 1 else []
+    notes += [SPEC["caveats"].format("; ".join(bent))] if bent else []
     if setting.invalid:
         notes.append(f"{setting.invalid} invalid or spoilt run{'s were' if setting.invalid > 1 else ' was'} left out.")
     return notes
@@ -207,10 +179,8 @@ def _made_up(faster: Standing, sooner: Standing) -> str:
 def _bent(standings: Sequence[Standing]) -> list[str]:
     systems: dict[str, list[str]] = {}
     for standing in standings:
-        for outcome in standing.record.get("verdict_rules", []):
-            if not outcome["ok"]:
-                name = f"rule {outcome['rule']} {outcome['name'].replace('_', ' ')}"
-                systems.setdefault(name, []).append(standing.system)
+        for rule in broken_rules(standing.record):
+            systems.setdefault(rule, []).append(standing.system)
     return [f"{name} ({', '.join(dict.fromkeys(which))})" for name, which in systems.items()]
 
 
@@ -227,7 +197,7 @@ def _rows(setting: RankedSetting) -> list[Row]:
             Row(
                 system=label,
                 run=str(standing.record["run_id"]),
-                epoch=_seconds(done.median) if done else OUTCOME.get(standing.status, standing.status),
+                epoch=_seconds(done.median) if done else SPEC["outcome"].get(standing.status, standing.status),
                 interval=_interval(standing) if done else "",
                 times="1" if standing is best else _ratio(ratio) if ratio else "",
                 start_up=_seconds(standing.start_up_s) if done else "",
@@ -267,8 +237,6 @@ def _describe(shared: Plain) -> str:
 
 def describe_memory_safely(text: str) -> str:
     """Return `describe_memory` of a setting, or the text itself where it is no size (an imported record)."""
-    from workloads.errors import InputError
-
     try:
         return describe_memory(text)
     except InputError:

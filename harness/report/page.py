@@ -5,94 +5,45 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.compare.plan import Plain
+from harness.figures.base import specs
 from harness.figures.draw import style
-from harness.report.claims import Scoreboard, measured_text, published_text
+from harness.report.claims import measured_text, published_text
 from harness.report.gallery import GalleryEntry
-from harness.report.headline import Headline
 from harness.report.runs import compact
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("core.js", "lists.js", "explore.js", "run.js")
-# Tone and mark of a claim's verdict: the mark serves readers who cannot see the colour.
-TONES = {"reproduced": "good", "direction only": "fair", "not reproduced": "bad", "emulated": "told", "not run": "none"}
-MARKS = {"reproduced": "✓", "direction only": "~", "not reproduced": "✗", "emulated": "≈", "not run": "–"}
-# Plotly's names for the markers of the figures.
-SYMBOLS = {
-    "o": "circle",
-    "s": "square",
-    "D": "diamond",
-    "d": "diamond-tall",
-    "^": "triangle-up",
-    "v": "triangle-down",
-    "<": "triangle-left",
-    ">": "triangle-right",
-    "P": "cross",
-    "X": "x",
-    "*": "star",
-    "p": "pentagon",
-    "h": "hexagon",
-    "H": "hexagon2",
-    "1": "y-down-open",
-    "2": "y-up-open",
-    "x": "x-thin-open",
-}
-STAGE_COLORS = {
-    "sample": "#56b4e9",
-    "extract": "#d55e00",
-    "transfer": "#cc79a7",
-    "train": "#009e73",
-    "wait": "#d9d9d9",
-    "inspect": "#f0e442",
-    "switch": "#7f3b08",
-    "cache_update": "#0b3c8c",
-    "load_graph": "#66c2a5",
-    "assemble": "#e69f00",
-    "data_prep": "#000000",
-    "pack": "#555555",
-}
+_SPEC = specs(__file__)
+#: Tone and mark of a claim's verdict.
+TONES: dict[str, str] = _SPEC["tones"]
+MARKS: dict[str, str] = _SPEC["marks"]
 
 
-@dataclass(frozen=True)
-class Content:
-    """The content of the page.
+def page(
+    *, entries: Sequence[GalleryEntry], runs: Plain, first: Plain, details: str, timelines: Plain, **shown: Any
+) -> str:
+    """Render the report as one HTML document; every value is escaped, and only the report's own scripts can run.
 
-    Attributes:
-        tiles: (number, label) of the counts under the headline.
-        unreadable: (folder, reason) of unreadable records.
+    Args:
+        entries, runs: the gallery, and the table of all runs.
         first: filters that show the headline's setting.
         details: packed `pool` and `runs` (details by run).
         timelines: run -> packed timeline and pipeline.
+        shown: further values of the template: `headline`, `board`, `tiles` (number and label of the counts under the
+            headline), `sentences`, `unreadable` (folder and reason of unreadable records), `colophon`.
     """
-
-    headline: Headline
-    board: Scoreboard
-    entries: Sequence[GalleryEntry]
-    runs: Plain
-    tiles: Sequence[tuple[str, str]] = ()
-    sentences: Sequence[str] = ()
-    unreadable: Sequence[tuple[str, str]] = ()
-    first: Plain = field(default_factory=dict)
-    details: str = ""
-    timelines: Plain = field(default_factory=dict)
-    colophon: str = ""
-
-
-def page(content: Content) -> str:
-    """Render the report as one HTML document; every value is escaped, and only the report's own scripts can run."""
     import jinja2
     from markupsafe import Markup
 
     scripts = own_scripts()
-    looks = {
-        name: {"color": look.color, "symbol": SYMBOLS.get(look.marker, "circle")} for name, look in style.LOOKS.items()
-    }
-    title = "Outcore report"
-    data = {"title": title, "looks": looks, "stage_colors": STAGE_COLORS, "first": content.first, "runs": content.runs}
+    symbol = _SPEC["symbols"].get
+    looks = {name: {"color": look.color, "symbol": symbol(look.marker, "circle")} for name, look in style.LOOKS.items()}
+    title, colors = "Outcore report", _SPEC["stage_colors"]
+    data = {"title": title, "looks": looks, "stage_colors": colors, "first": first, "runs": runs}
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
     )
@@ -109,10 +60,11 @@ def page(content: Content) -> str:
         css=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),  # ours
         scripts=[Markup(script) for script in scripts],  # ours and plotly's
         data=Markup(embedded(data)),
-        packed=Markup(embedded({"details": content.details, "timelines": content.timelines})),
-        papers=list(dict.fromkeys(entry.paper for entry in content.entries)),
-        drawn=sum(entry.drawn for entry in content.entries),
-        **vars(content),
+        packed=Markup(embedded({"details": details, "timelines": timelines})),
+        papers=list(dict.fromkeys(entry.paper for entry in entries)),
+        drawn=sum(entry.drawn for entry in entries),
+        entries=entries,
+        **shown,
     )
 
 

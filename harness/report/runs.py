@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.compare.plan import Plain
+from harness.compare.plan import Plain, value_at
+from harness.compare.points import measured_epochs, preparation_s
+from harness.figures.base import specs
 from harness.judge.metrics import METRICS
 from harness.records.hosts import host_fingerprint, measured_on
 from harness.records.record import class_of
@@ -23,10 +25,7 @@ from workloads.units import parse_bytes, row_bytes
 LOG_TAIL = 4096
 # Control characters, and those that turn the writing direction: a log may contain anything.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_COLUMNS = """
-    id system dataset dim model sampler batch memory memory_bytes device disk host accelerator ranks stages
-    experiment round status verdict class epoch_s low high samples kind prep_s device_mb peak_mib
-    """.split()
+_PLACES: dict[str, str] = specs(__file__)["columns"]
 
 
 def table_of(records: Sequence[Plain]) -> Plain:
@@ -41,7 +40,7 @@ def table_of(records: Sequence[Plain]) -> Plain:
         row = _row(record, stages)
         rows.append([texts.setdefault(cell, len(texts)) if isinstance(cell, str) else cell for cell in row])
     return {
-        "columns": [*_COLUMNS, *(metric.column for metric in METRICS if metric.column), "parts"],
+        "columns": [*_PLACES, *(metric.column for metric in METRICS if metric.column), "parts"],
         "stages": stages,
         "texts": list(texts),
         "rows": rows,
@@ -49,43 +48,27 @@ def table_of(records: Sequence[Plain]) -> Plain:
 
 
 def _row(record: Plain, stages: Sequence[str]) -> list[Any]:
-    config, summary = record["config"], record.get("summary") or {}
-    memory, spent = record.get("memory") or {}, record.get("preprocess") or {}
-    epoch = summary.get("epoch_s") or {}
+    summary = record.get("summary") or {}
+    epoch, own = summary.get("epoch_s") or {}, summary.get("stages_s") or {}
     low, high = epoch.get("interval") or (None, None)
-    measured = [entry for entry in record["epochs"] if not entry["warmup"]]
+    measured = measured_epochs(record)
     read = [entry["device_bytes"] for entry in measured if entry.get("device_bytes") is not None]
-    own = summary.get("stages_s") or {}
-    host = host_of(record)
+    computed = {
+        "memory_bytes": _asked_bytes(record["config"]),
+        "host": host_of(record),
+        "accelerator": str(measured_on(record)["accelerator"] or ""),
+        "class": class_of(record),
+        "epoch_s": short(epoch.get("median")),
+        "low": short(low),
+        "high": short(high),
+        "samples": len(measured),
+        "kind": str(epoch.get("interval_kind") or ""),
+        "prep_s": short(preparation_s(record)),
+        "device_mb": short(sum(read) / len(read) / 1e6 if read else None),
+        "peak_mib": short(((record.get("memory") or {}).get("peak_bytes") or 0) / 2**20 or None),
+    }
     return [
-        str(record["run_id"]),
-        str(record["system"]),
-        str(config["dataset"]["name"]),
-        config["dataset"]["dim"],
-        str(config["model"]),
-        str(config["sampler"]),
-        config["batch_size"],
-        str(config["memory"]),
-        _asked_bytes(config),
-        str(config["device"]),
-        str(config["disk_class"]),
-        host,
-        str(measured_on(record)["accelerator"] or ""),
-        config["ranks"],
-        str(config["stages"]),
-        str(config["experiment"]),
-        config["round"],
-        str(record["status"]),
-        str(record["verdict"]),
-        class_of(record),
-        short(epoch.get("median")),
-        short(low),
-        short(high),
-        len(measured),
-        str(epoch.get("interval_kind") or ""),
-        short(float(spent.get("seconds") or 0) + float(spent.get("made_s") or 0)),
-        short(sum(read) / len(read) / 1e6 if read else None),
-        short((memory.get("peak_bytes") or 0) / 2**20 or None),
+        *(computed[name] if name in computed else value_at(record, place) for name, place in _PLACES.items()),
         *(short(summary.get(metric.name)) for metric in METRICS if metric.column),
         [short(own.get(stage)) for stage in stages] if own else None,
     ]

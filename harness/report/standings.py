@@ -11,8 +11,7 @@ from typing import Any
 
 from harness.compare.comparable import comparable, differing_options
 from harness.compare.plan import Plain
-from harness.compare.points import epoch_seconds
-from harness.compare.rounds import Rounds, of_epochs
+from harness.compare.points import Rounds, epoch_seconds, of_epochs, preparation_s
 from harness.records.record import COUNTED, Spread, spread, spread_of_ratio
 
 
@@ -69,7 +68,7 @@ class RankedSetting:
 def settings_of(records: Sequence[Plain], profiles: Sequence[str] = ()) -> list[RankedSetting]:
     """Return every setting with a run of all stages: those with two systems first, then those of bench `profiles`."""
     groups = comparable(record for record in records if record["config"]["stages"] == "all")
-    settings = [_setting(group.shared, group.records, profiles) for group in groups]
+    settings = [_setting(shared, members, profiles) for shared, members in groups]
     return sorted((setting for setting in settings if setting.standings), key=_weight, reverse=True)
 
 
@@ -146,10 +145,7 @@ def _standing(system: str, records: list[Plain], common: Mapping[int, str], othe
 def _start_up(record: Plain) -> float:
     """Return a run's start-up in seconds; for an older record its preparation, an earlier run's included."""
     known = (record.get("summary") or {}).get("start_up_s")
-    if known is not None:
-        return float(known)
-    spent = record.get("preprocess") or {}
-    return float(spent.get("seconds") or 0.0) + float(spent.get("made_s") or 0.0)
+    return preparation_s(record) if known is None else float(known)
 
 
 def times_as_fast(fast: Standing, slow: Standing) -> Spread:

@@ -9,18 +9,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from harness.atomic import whole_file
 from harness.compare.evidence import load_evidence
 from harness.compare.plan import Plain
-from harness.figures.base import catalogue
+from harness.figures.base import catalogue, specs
 from harness.figures.render import Rendered, render
 from harness.plan.experiment import PROFILES
 from harness.report.claims import Scoreboard, judge
 from harness.report.gallery import GalleryEntry, gallery
 from harness.report.headline import headline
-from harness.report.page import Content, own_scripts, page
+from harness.report.page import own_scripts, page
 from harness.report.runs import Pool, details_of, host_of, packed, table_of
 from harness.report.standings import RankedSetting, settings_of
 from harness.report.timelines import over_time
@@ -34,6 +35,7 @@ TIMELINES = 5_000_000
 TEXT = 400_000
 # Unreadable records whose reasons are shown.
 REASONS = 20
+SPEC = specs(__file__)
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def write_report(
     wanted = _wanted(rendered, settings)
     details, kept = _details(records, folders, beside, wanted, LIMIT - fixed)
     timelines, crowded = _timelines(records, folders, wanted, min(TIMELINES, LIMIT - fixed - len(details)))
-    content = Content(
+    text = page(
         headline=headline(settings, records),
         board=board,
         entries=entries,
@@ -94,9 +96,8 @@ def write_report(
         timelines=timelines,
         colophon=_colophon(records),
     )
-    text = page(content).encode("utf-8", "replace")
     with whole_file(out, "the report") as file:
-        size = file.write_bytes(text)
+        size = file.write_bytes(text.encode("utf-8", "replace"))
     drawn = sum(entry.drawn for entry in entries)
     return Written(out, size, len(records), len(bad), drawn, len(entries) - drawn, len(board.claims), len(timelines))
 
@@ -150,13 +151,7 @@ def _tiles(records: Sequence[Plain], board: Scoreboard, entries: Sequence[Galler
     ended = Counter(record["status"] for record in records)
     failed = sum(count for status, count in ended.items() if status != "ok")
     tiles = [(f"{len(records):,}", "runs" if len(records) != 1 else "run")]
-    words = {
-        "VALID": "valid",
-        "CAVEATS": "with caveats",
-        "SPOILT": "spoilt by others, never drawn",
-        "INVALID": "invalid, never drawn",
-    }
-    tiles += [(f"{verdicts[key]:,}", word) for key, word in words.items() if verdicts[key]]
+    tiles += [(f"{verdicts[key]:,}", word) for key, word in SPEC["verdicts"].items() if verdicts[key]]
     if failed:
         tiles.append((f"{failed:,}", "without a result"))
     if board.claims:
@@ -168,34 +163,18 @@ def _tiles(records: Sequence[Plain], board: Scoreboard, entries: Sequence[Galler
 
 def _sentences(records: Sequence[Plain], bad: int, detailed: int, shown: int, crowded: int) -> list[str]:
     """Return sentences on the records as a whole: unreadable ones, hosts, devices, parts left out of the file."""
-    sentences = []
-    if bad:
-        one = bad == 1
-        sentences.append(
-            f"{bad} record{' was' if one else 's were'} not read (damaged, cut off, or of a schema that this version "
-            f"does not know) and {'is' if one else 'are'} counted nowhere."
-        )
-    hosts = {host_of(record) for record in records}
-    devices = {str(record["config"]["device"]) for record in records}
-    if len(hosts) > 1 or len(devices) > 1:
-        what = " and ".join(
-            [f"{len(hosts)} hosts"] * (len(hosts) > 1) + [f"{len(devices)} devices"] * (len(devices) > 1)
-        )
-        sentences.append(f"The records come from {what}: they stand beside each other and are never averaged.")
+    hosts = len({host_of(record) for record in records})
+    devices = len({str(record["config"]["device"]) for record in records})
+    kinds = [f"{count} {what}" for count, what in ((hosts, "hosts"), (devices, "devices")) if count > 1]
     emulated = sum(str(record["config"]["device"]).startswith("emulated:") for record in records)
-    if emulated:
-        sentences.append(
-            f"In {emulated:,} of {len(records):,} runs the accelerator is EMULATED: its training step takes a named "
-            "device's time, and its accuracy stands for no device."
-        )
-    if detailed < len(records):
-        missing = len(records) - detailed
-        sentences.append(f"The details of {missing:,} runs that no figure draws stay in the files beside this one.")
-    if crowded:
-        sentences.append(
-            f"{shown} drawn runs have their timelines in this file; those of {crowded} more lie beside it."
-        )
-    return sentences
+    told: dict[str, tuple[Any, ...]] = {
+        "bad": (bad, " was" if bad == 1 else "s were", "is" if bad == 1 else "are") if bad else (),
+        "several": (" and ".join(kinds),) if kinds else (),
+        "emulated": (emulated, len(records)) if emulated else (),
+        "undetailed": (len(records) - detailed,) if detailed < len(records) else (),
+        "crowded": (shown, crowded) if crowded else (),
+    }
+    return [SPEC[name].format(*values) for name, values in told.items() if values]
 
 
 def _first(settings: Sequence[RankedSetting]) -> Plain:
@@ -203,11 +182,10 @@ def _first(settings: Sequence[RankedSetting]) -> Plain:
     if not told:
         return {}
     shared = told[0].shared
+    same = {key: shared[key] for key in ("model", "memory", "device")}
     return {
         "dataset": shared["dataset"]["name"],
-        "model": shared["model"],
-        "memory": shared["memory"],
-        "device": shared["device"],
+        **same,
         "disk": shared["disk_class"],
         "host": shared["host"] or "unknown",
     }

@@ -8,7 +8,7 @@ import pandas as pd
 
 from harness.claims.judge import Judged, judge_one
 from harness.claims.published import Claim
-from harness.claims.setting import DeclaredRuns
+from harness.claims.records import DeclaredRuns
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.figures.base import catalogue

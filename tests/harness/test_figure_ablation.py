@@ -12,7 +12,7 @@ import yaml
 from harness.compare.evidence import load_evidence
 from harness.compare.points import NotDrawn
 from harness.figures.base import catalogue
-from harness.figures.outcore.bars import VARIANTS, ablation
+from harness.figures.outcore.runs import VARIANTS, ablation
 from harness.plan.experiment import PROFILES, check_options
 from harness.run.sweep import union
 from tests.harness.figure_profile import keep_profile

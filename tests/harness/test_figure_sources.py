@@ -19,7 +19,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the sources that may be altered; digests are taken of it."""
     for package in sources.PACKAGES:
-        for path in [*(CHECKOUT / package).rglob("*.py"), *(CHECKOUT / package).rglob("*.csv")]:
+        for path in [path for kind in ("py", "csv", "yaml") for path in (CHECKOUT / package).rglob(f"*.{kind}")]:
             target = tmp_path / "tree" / path.relative_to(CHECKOUT)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
@@ -32,10 +32,12 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("gnndrive-fig8", "harness/figures/gnndrive/epochs.py"),
         ("gnndrive-fig8", "harness/figures/grids.py"),
+        ("gnndrive-fig8", "harness/figures/gnndrive/epochs.yaml"),
+        ("gnndrive-fig8", "harness/figures/draw/style.yaml"),
         ("gnndrive-fig8", "harness/figures/draw/kinds.py"),
         ("gnndrive-fig8", "harness/figures/draw/curves.py"),
         ("gnndrive-fig8", "harness/figures/draw/style.py"),
-        ("gnndrive-fig8", "harness/compare/match.py"),
+        ("gnndrive-fig8", "harness/compare/comparable.py"),
         ("gnndrive-fig8", "harness/records/record.py"),
         ("gnndrive-fig8", "harness/figures/render.py"),
         ("diskgnn-fig10", "harness/figures/draw/bars.py"),

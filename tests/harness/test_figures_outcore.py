@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.compare.evidence import load_evidence
 from harness.figures.base import catalogue, chosen
 from harness.figures.datasets_table import TABLES
-from harness.figures.outcore.frontier import fastest, leaders, pareto
+from harness.figures.outcore.runs import fastest, leaders, pareto
 from harness.figures.render import render
 from harness.plan.experiment import PROFILES, check_options, load_experiment
 from harness.records.record import DatasetConfig, Record
@@ -22,7 +22,7 @@ from harness.run.sweep import union
 from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
 
-IDS = ["outcore-ssd", "outcore-frontier", *(table.id for table in TABLES)]
+IDS = ["outcore-ssd", "outcore-frontier", *TABLES]
 MIB = 2**20
 
 

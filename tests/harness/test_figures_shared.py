@@ -12,10 +12,9 @@ import pytest
 
 from harness.figures.base import sheet
 from harness.figures.draw import style
-from harness.figures.draw.bars import draw_bars
+from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import legend_above, many_panels
-from harness.figures.draw.stacks import draw_stacks
 from harness.figures.draw.style import PARTS, SERIES, looks_of, named_looks
 
 

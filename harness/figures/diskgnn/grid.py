@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.compare.plan import Plain, Plan, grid
-from harness.figures.grids import gallery, only_systems, values
+from harness.compare.plan import Plain, Plan, as_entry, grid
+from harness.figures.base import FORMATS
+from harness.figures.grids import bytes_of_row, dataset_of, gallery, only_systems, study_of, values
 from harness.studies.base import StudyNeed
-from workloads.units import row_bytes
 
 #: The paper's comparison (Section 7.1).
 SYSTEMS = ["ginex", "mariusgnn", "diskgnn"]
@@ -21,11 +21,8 @@ _FLAT_COPIES = 64
 
 def entries(profile: Plain, names: list[str], **options: Any) -> list[Plain]:
     """Return the profile's entries of these systems, `options` added to their own, without run settings."""
-    found: list[Plain] = []
-    for entry in only_systems(profile, names):
-        own: Plain = {"name": entry} if isinstance(entry, str) else entry
-        found.append({"name": own["name"], "options": {**own.get("options", {}), **options}})
-    return found
+    found = map(as_entry, only_systems(profile, names))
+    return [{"name": own["name"], "options": {**own.get("options", {}), **options}} for own in found]
 
 
 def longer(profile: Plain) -> Plain:
@@ -48,9 +45,8 @@ def over_shares(profile: Plain, systems: Sequence[Plain]) -> Plan:
     return grid(longer(profile), systems, {share: {"memory": f"{share:g}x"} for share in shares})
 
 
-def percent(share: Any) -> str:
-    """Return a share as per cent, like `10 %`."""
-    return f"{100 * float(share):g} %"
+#: Function from a share to per cent, like `10 %`.
+percent = FORMATS["percent"]
 
 
 def graphs(profile: Plain) -> list[tuple[str, Plain]]:
@@ -58,16 +54,13 @@ def graphs(profile: Plain) -> list[tuple[str, Plain]]:
 
     The flat one is a fractal expansion: its shuffled copies spread accesses as in Friendster. No study reads features.
     """
-    base = gallery(profile)
-    name = base["run"]["dataset"]
-    recipe = base["datasets"][name]
-    flat = {
-        **{key: recipe[key] for key in ("nodes", "edges", "classes", "seed", "max_memory") if key in recipe},
-        "kind": "fractal",
-        "expand": _FLAT_COPIES,
-        "dim": 1,
-    }
-    return [(name, recipe), (f"{name}-flat", flat)]
+    name, recipe = dataset_of(gallery(profile))
+    return [(name, recipe), (f"{name}-flat", shape_of(recipe) | {"kind": "fractal", "expand": _FLAT_COPIES, "dim": 1})]
+
+
+def shape_of(recipe: Plain) -> Plain:
+    """Return the size, classes and seed of a dataset's recipe."""
+    return {key: recipe[key] for key in ("nodes", "edges", "classes", "seed", "max_memory") if key in recipe}
 
 
 def planning_needs(
@@ -79,13 +72,6 @@ def planning_needs(
         datasets: (name, recipe) of each dataset; by default `graphs`.
     """
     base = gallery(profile)
-    run = base["run"]
-    recipe = base["datasets"][run["dataset"]]
-    width = row_bytes(int(recipe.get("dim", 128)), recipe.get("dtype", "float32"))
-    shared = {"fanout": run["fanout"], "batch_size": run["batch_size"], "seed": run.get("seed", 0)}
-    if study != "access-share":
-        shared["row_bytes"] = width
-    return [
-        StudyNeed(study, {"dataset": name, **shared, **params}, {name: own})
-        for name, own in (graphs(profile) if datasets is None else datasets)
-    ]
+    width = {} if study == "access-share" else {"row_bytes": bytes_of_row(base)}
+    shared = {"seed": base["run"].get("seed", 0), **width, **params}
+    return [study_of(base, study, dataset=own, **shared) for own in (graphs(profile) if datasets is None else datasets)]

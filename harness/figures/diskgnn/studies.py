@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, Sheet, drawn, figure, paper_rows, sheet
-from harness.figures.diskgnn.grid import graphs, percent, planning_needs
+from harness.figures.base import Drawing, Sheet, drawn, figure, paper_rows, paper_table, sheet, specs
+from harness.figures.diskgnn.grid import graphs, percent, planning_needs, shape_of
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import dataset_name, study_caption
 from harness.figures.draw.curves import draw_curves
@@ -21,28 +19,19 @@ from harness.figures.grids import gallery, values
 from harness.records.study import StudyRecord
 from harness.studies.base import StudyNeed
 
-#: Mini-batches of a segment, and layouts, in Figures 5 and 16.
-SEGMENTS = [50, 100, 150]
+SPEC = specs(__file__)
 VARIANTS = ["not reordered", "global", "segmented"]
 GIB = 2**30
-SHARES = [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
-FANOUTS = [[10, 15], [10, 15, 20]]
-FACTORS = [0.5, 1.0, 2.0]
+SHARES: list[float] = SPEC["shares"]
+FANOUTS: list[list[int]] = SPEC["fanouts"]
 #: Share of memory in all experiments of the paper that do not vary it.
 USUAL_SHARE = 0.1
-#: Upper bounds of the buckets of Table 3, and their names.
-BOUNDS = [0.01, 0.05, 0.1]
-BUCKETS = ["<1 %", "1-5 %", "5-10 %", ">10 %"]
-# Friendster's limits of 3x and 5x over the 5.39x of packing alone.
-LIMITS = [0.56, 0.93]
-#: Mini-batches of a search where the gallery cuts epochs short, since brute force builds every candidate. With fewer,
-#: no layout fits the tighter limit, since each requested row is stored at least once.
-BATCHES = 100
+BOUNDS: list[float] = SPEC["tab3"]["bounds"]
 
 
 def layouts(profile: Plain) -> list[StudyNeed]:
     """Return the study of one epoch's disk caches, with a tenth of the rows in memory and reads of at least 4 KiB."""
-    return planning_needs(profile, "amplification", segments=values(profile, "segments", SEGMENTS))
+    return planning_needs(profile, "amplification", segments=values(profile, "segments", SPEC["segments"]))
 
 
 def _layout_notes(records: list[StudyRecord]) -> list[str]:
@@ -86,19 +75,14 @@ def fig5(evidence: Evidence) -> Drawing:
                 saved = 100 * np.asarray(layout["reduction"])[::-1]
                 places = zip(np.linspace(0, 100, len(saved)), saved, strict=True)
                 curves += [{"panel": "reduction", "series": variant, "x": x, "y": y} for x, y in places]
-    looks = named_looks(VARIANTS)
+    spec, looks = SPEC["fig5"], named_looks(VARIANTS)
     canvas, (left, right) = many_panels(2)
-    title, ylabel = "(a) Read amplification", "bytes read over bytes wanted"
-    draw_bars(pd.DataFrame(bars), title=title, ylabel=ylabel, looks=looks, numbers=".1f", axes=left)
-    title, ylabel = f"(b) Saved, {dataset_name(shown)}", "fewer bytes than not reordered (%)"
-    xlabel = "mini-batches (%), most saved first"
-    draw_curves(pd.DataFrame(curves), title=title, xlabel=xlabel, ylabel=ylabel, looks=looks, axes=right)
+    draw_bars(pd.DataFrame(bars), looks=looks, axes=left, **spec["bars"])
+    title = spec["title"].format(dataset_name(shown))
+    draw_curves(pd.DataFrame(curves), title=title, looks=looks, axes=right, **spec["curves"])
     legend_above(canvas, [left, right], VARIANTS)
-    notes = [
-        *_layout_notes(records),
-        "rows that a segment asks for twice are in its disk cache, the others packed; all their reads count",
-        f"segments of {', '.join(map(str, sorted({_middle(record) for record in records})))}",
-    ]
+    middles = ", ".join(map(str, sorted({_middle(record) for record in records})))
+    notes = [*_layout_notes(records), spec["note"], f"segments of {middles}"]
     return drawn(canvas, pd.DataFrame([*bars, *curves]), records[0], *notes)
 
 
@@ -106,30 +90,20 @@ def fig5(evidence: Evidence) -> Drawing:
 def fig16(evidence: Evidence) -> Drawing:
     """Draw bytes read per epoch with and without reordering (left) and bytes on disk (right) over segment size."""
     record = evidence.all_studies("amplification")[-1]
-    rows = [
-        {
-            "group": layout["segment"],
-            "series": "reordered" if layout["reordered"] else "not reordered",
-            "read_gib": layout["read_bytes"] / GIB,
-            "disk_gib": layout["disk_bytes"] / GIB,
-            "disk_x": layout["disk_bytes"] / record.result["feature_bytes"],
-        }
-        for layout in record.result["layouts"]
-        if not layout["global"]
-    ]
-    table = pd.DataFrame(rows).sort_values(["group", "series"], ignore_index=True)
+    found = pd.DataFrame(layout for layout in record.result["layouts"] if not layout["global"])
+    order = found["reordered"].map({True: "reordered", False: "not reordered"})
+    table = pd.DataFrame({"group": found["segment"], "series": order, "read_gib": found["read_bytes"] / GIB})
+    table["disk_gib"] = found["disk_bytes"] / GIB
+    table["disk_x"] = found["disk_bytes"] / record.result["feature_bytes"]
+    table = table.sort_values(["group", "series"], ignore_index=True)
     space = table[table["series"] == "reordered"].assign(series="any order")
-    looks = named_looks(["not reordered", "reordered", "any order"])
-    canvas, panels = many_panels(2)
-    for axes, bars, title, ylabel, numbers in (
-        (panels[0], table.assign(value=table["read_gib"]), "Disk traffic", "read in an epoch (GiB)", ".1f"),
-        (panels[1], space.assign(value=space["disk_x"]), "Disk space", "over the feature table (x)", ".2f"),
-    ):
-        xlabel = "mini-batches of a segment"
-        draw_bars(bars, title=title, ylabel=ylabel, xlabel=xlabel, looks=looks, numbers=numbers, axes=axes)
-    legend_above(canvas, panels)
-    notes = [*_layout_notes([record]), "packed chunks and disk caches, feature rows alone"]
-    return drawn(canvas, table, record, *notes)
+    spec, looks = SPEC["fig16"], named_looks(["not reordered", "reordered", "any order"])
+    canvas, (left, right) = many_panels(2)
+    xlabel = spec["xlabel"]
+    draw_bars(table.assign(value=table["read_gib"]), xlabel=xlabel, looks=looks, axes=left, **spec["traffic"])
+    draw_bars(space.assign(value=space["disk_x"]), xlabel=xlabel, looks=looks, axes=right, **spec["space"])
+    legend_above(canvas, [left, right])
+    return drawn(canvas, table, record, *_layout_notes([record]), spec["note"])
 
 
 @figure("diskgnn-fig13", studies=lambda profile: planning_needs(profile, "disk-space", memory_shares=SHARES))
@@ -141,13 +115,8 @@ def fig13(evidence: Evidence) -> Drawing:
         for name, record in zip(map(dataset_name, records), records, strict=True)
         for point in record.result["points"]
     )
-    canvas, axes = draw_curves(
-        table,
-        title="Disk space over memory",
-        xlabel="rows in memory (% of all)",
-        ylabel="packed rows over the features (x)",
-        looks=named_looks([dataset_name(record) for record in records]),
-    )
+    looks = named_looks([dataset_name(record) for record in records])
+    canvas, axes = draw_curves(table, looks=looks, **SPEC["fig13"]["curves"])
     axes.axhline(2.0, color="black", linewidth=0.8, linestyle=":")
     axes.axvline(20.0, color="black", linewidth=0.8, linestyle=":")
     axes.set_ylim(bottom=0)
@@ -156,14 +125,13 @@ def fig13(evidence: Evidence) -> Drawing:
         for record in records
         if record.dataset
     )
-    dotted = "dotted: below 2x from 20 % on, as the paper has it; feature rows alone"
-    return drawn(canvas, table, records[0], "one epoch, no limit", accesses, dotted)
+    return drawn(canvas, table, records[0], "one epoch, no limit", accesses, SPEC["fig13"]["note"])
 
 
 def space_over_samples(profile: Plain) -> list[StudyNeed]:
     """Return studies of the flat graph at the usual share of memory: the paper's fan-outs, scaled batch sizes."""
     size = int(gallery(profile)["run"]["batch_size"])
-    sizes = [max(1, round(size * factor)) for factor in values(profile, "batch_factors", FACTORS)]
+    sizes = [max(1, round(size * factor)) for factor in values(profile, "batch_factors", SPEC["batch_factors"])]
     changes: list[Plain] = [{"fanout": fanout} for fanout in FANOUTS]
     changes += [{"fanout": FANOUTS[-1], "batch_size": own} for own in sizes]
     shared: Plain = {"datasets": graphs(profile)[1:], "memory_shares": [USUAL_SHARE]}
@@ -195,18 +163,12 @@ def fig14(evidence: Evidence) -> Drawing:
         for x, record in found.items()
     )
     canvas, panels = many_panels(2, wide=False, height=2.3)
+    looks = named_looks([dataset_name(records[0])])
     for axes, panel in zip(panels, ("fan-out", "batch size"), strict=True):
-        draw_bars(
-            table[table["panel"] == panel],
-            title=f"over {panel}",
-            ylabel="over the features (x)",
-            xlabel=panel,
-            numbers=".2f",
-            axes=axes,
-            looks=named_looks([dataset_name(records[0])]),
-        )
+        own = table[table["panel"] == panel]
+        draw_bars(own, title=f"over {panel}", xlabel=panel, looks=looks, axes=axes, **SPEC["fig14"]["bars"])
     space = [record.result["points"][0]["packed_x"] for record in by_fanout.values()]
-    third_hop = f"; the third hop: {space[-1] / space[0]:.1f}x (paper 18.8x)" if len(space) > 1 and space[0] else ""
+    third_hop = SPEC["fig14"]["third_hop"].format(space[-1] / space[0]) if len(space) > 1 and space[0] else ""
     notes = [
         f"one epoch, no limit, {percent(USUAL_SHARE)} of the rows in memory",
         f"fan-outs at batch {usual}, batch sizes at fan-out {','.join(map(str, FANOUTS[-1]))}{third_hop}",
@@ -217,8 +179,7 @@ def fig14(evidence: Evidence) -> Drawing:
 def accesses(profile: Plain) -> list[StudyNeed]:
     """Return studies of one epoch's accesses on the profile's graph, a flat one, and an R-MAT one."""
     name, recipe = graphs(profile)[0]
-    rmat = {key: recipe[key] for key in ("nodes", "edges", "classes", "seed", "max_memory") if key in recipe}
-    datasets = [*graphs(profile), (f"{name}-rmat", {**rmat, "kind": "rmat", "dim": 1})]
+    datasets = [*graphs(profile), (f"{name}-rmat", shape_of(recipe) | {"kind": "rmat", "dim": 1})]
     return planning_needs(profile, "access-share", datasets=datasets, bounds=BOUNDS)
 
 
@@ -226,23 +187,21 @@ def accesses(profile: Plain) -> list[StudyNeed]:
 def tab3(evidence: Evidence) -> Sheet:
     """Return the share of the accesses by rank of the nodes: one row per graph, ours first, then the paper's."""
     found = evidence.all_studies("access-share", where=lambda params: params["bounds"] == BOUNDS)
-    rows: dict[Any, Plain] = {}
+    columns = SPEC["tab3"]["columns"]
+    rows: list[Plain] = []
     for record in found:
-        shares = dict(zip(BUCKETS, (100 * share for share in record.result["shares"]), strict=True))
-        row = {"graph": dataset_name(record), "source": "ours", **shares, "touched": 100 * record.result["touched"]}
-        rows[record.key] = row
-    for row in paper_rows("diskgnn-tab3"):
-        rows.setdefault(row["series"], {"graph": row["series"], "source": "paper"})[row["x"]] = row["value"]
+        shares = zip(list(columns)[2:], [*record.result["shares"], record.result["touched"]], strict=True)
+        own = {name: 100 * share for name, share in shares}
+        rows.append({"graph": dataset_name(record), "source": "ours", **own})
+    rows += [{"graph": name, "source": "paper", **own} for name, own in paper_table("diskgnn-tab3").items()]
     batches = ", ".join(str(record.result["batches"]) for record in found)
-    columns = {"graph": "", "source": "", **dict.fromkeys(BUCKETS, ".1f"), "touched": ".1f"}
-    notes = [f"one epoch of {batches} mini-batches", "in % of accesses", "touched: nodes with any access"]
-    return sheet(list(rows.values()), columns, found[0], *notes)
+    return sheet(rows, columns, found[0], f"one epoch of {batches} mini-batches", *SPEC["tab3"]["notes"])
 
 
 @figure("diskgnn-tab4", studies=lambda profile: [StudyNeed("fio-grid")])
 def tab4(evidence: Evidence) -> Sheet:
     """Return IOPS, bandwidth and price: a row for this host's disk by fio, then one per storage type of the paper."""
-    record = evidence.study("fio-grid")
+    record, measures = evidence.study("fio-grid"), SPEC["tab4"]["measures"]
     points = record.result["points"]
     random = [p["iops"] for p in points if p["pattern"] == "random" and p["block_bytes"] == 4096 and p["direct"]]
     moved = [p["bytes_per_s"] for p in points if p["direct"]]
@@ -250,23 +209,19 @@ def tab4(evidence: Evidence) -> Sheet:
         raise NotDrawn("the study fio-grid read no blocks of 4 KiB at random")
     device = record.result.get("device") or {}
     name = str(device.get("model") or device.get("name") or "this host's disk").strip()
-    iops, bandwidth, price = measures = ["IOPS (4 KiB)", "bandwidth (GB/s)", "price ($/GB)"]
-    ours: Plain = {"storage": name, iops: max(random), bandwidth: max(moved) / 1e9, price: None}
-    rows: dict[str, Plain] = {"": {**ours, "source": "fio, this host"}}
-    header = dict(zip(["random reads 4 KiB", "bandwidth", "price"], measures, strict=True))
+    ours = dict(zip(measures.values(), (max(random), max(moved) / 1e9, None), strict=True))
+    rows: dict[str, Plain] = {"": {"storage": name, **ours, "source": "fio, this host"}}
     for row in paper_rows("diskgnn-tab4"):
         storage = str(row["series"])
         known = rows.setdefault(storage, {"storage": storage, "source": str(row["source"])})
-        known[header[row["x"]]] = row["value"]
-    columns = {"storage": "", iops: ",.0f", bandwidth: ".2f", price: ".3f", "source": ""}
-    note = "most of any queue depth, direct; prices of April 2024, none is known for this host's"
-    return sheet(list(rows.values()), columns, record, note)
+        known[measures[row["x"]]] = row["value"]
+    return sheet(list(rows.values()), SPEC["tab4"]["columns"], record, SPEC["tab4"]["note"])
 
 
 def searches(profile: Plain) -> list[StudyNeed]:
     """Return the study of both searches on the graph of flat accesses, where disk space is scarce."""
-    short = BATCHES if (profile.get("gallery") or {}).get("run") else 0
-    limits = values(profile, "search_limits", LIMITS)
+    short = SPEC["search_batches"] if (profile.get("gallery") or {}).get("run") else 0
+    limits = values(profile, "search_limits", SPEC["search_limits"])
     return planning_needs(profile, "packing-search", datasets=graphs(profile)[1:], limits=limits, max_batches=short)
 
 
@@ -294,13 +249,8 @@ def tab7(evidence: Evidence) -> Sheet:
     for row in paper.values():
         if row.get("heuristic s") and row.get("brute force s"):
             row["speedup"] = row["brute force s"] / row["heuristic s"]
-    text = study_caption(
-        record,
-        f"{100 * record.params['memory_share']:g} % of the rows in memory; packing alone takes "
-        f"{record.result['packed_x']:.2f}x the features; brute force tries {record.params['search_points']} segment "
-        "lengths with every threshold, and the heuristic's own shape; reads of 4 KiB",
-    )
+    params = record.params
+    told = (100 * params["memory_share"], record.result["packed_x"], params["search_points"])
+    text = study_caption(record, SPEC["tab7"]["note"].format(*told))
     text = text.replace("no timing", "timing of the searches alone, which no cap held")
-    columns = {"graph": "", "limit": "", "of packing": ".0f", "brute force amp.": ".2f", "brute force s": ".3g"}
-    columns |= {"heuristic amp.": ".2f", "heuristic s": ".3g", "speedup": ".0f", "segment": ".0f"}
-    return sheet([*rows, *paper.values()], columns, text)
+    return sheet([*rows, *paper.values()], SPEC["tab7"]["columns"], text)

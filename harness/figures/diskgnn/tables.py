@@ -6,31 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan
-from harness.compare.points import Group, NotDrawn, Point
-from harness.figures.accuracy_runs import (
-    accuracy_curve,
-    accuracy_plan,
-    accuracy_profile,
-    best_accuracy,
-    common_target,
-    origin,
-    time_to,
-)
-from harness.figures.base import Sheet, figure, figure_of_runs, ids, paper_rows, paper_value, preparation_s, sheet
+from harness.compare.points import Group, NotDrawn, Point, preparation_s
+from harness.figures import accuracy_runs as accuracy
+from harness.figures.base import Sheet, figure, figure_of_runs, ids, paper_rows, paper_value, sheet, specs
 from harness.figures.diskgnn.epochs import judged
 from harness.figures.diskgnn.grid import SYSTEMS, entries, in_gallery, over_shares, percent
 from harness.figures.draw.breakdown import run_breakdown
 
-# Stages in which rows, partitions or graphs are read, by the systems' own names.
-DISK = (("disk", ("extract", "read", "data_prep", "switch", "load", "load_graph")),)
-#: Measures of Table 1 and their units.
-UNITS = dict.fromkeys(["end-to-end", "preprocessing", "training", "epoch", "disk access"], "s")
-UNITS |= {"disk volume": "GB", "test accuracy": "%"}
+SPEC = specs(__file__)
 #: A row's label, model, sampler, and the systems that support them.
 Part = tuple[str, str, str, list[str]]
-TAB5: list[Part] = [("sage", "sage", "neighbor", SYSTEMS), ("gat", "gat", "neighbor", SYSTEMS)]
-# MariusGNN's sampling is built into it: the paper has no ShaDow for it either.
-TAB6: list[Part] = [("gcn", "gcn", "neighbor", SYSTEMS), ("shadow", "sage", "shadow", ["ginex", "diskgnn"])]
 
 
 def as_it_is(profile: Plain) -> Plan:
@@ -39,13 +24,11 @@ def as_it_is(profile: Plain) -> Plan:
 
 
 def _measures(point: Point) -> dict[str, float | None]:
-    record = point.record
-    measured = [epoch for epoch in record["epochs"] if not epoch["warmup"]]
-    training = sum(float(epoch["seconds"]) for epoch in record["epochs"])
-    volumes = [float(epoch["device_bytes"]) for epoch in measured if epoch["device_bytes"] is not None]
-    before = preparation_s(record)
+    training = sum(float(epoch["seconds"]) for epoch in point.record["epochs"])
+    volumes = [float(epoch["device_bytes"]) for epoch in point.epochs if epoch["device_bytes"] is not None]
+    before = preparation_s(point.record)
     try:
-        disk: float | None = run_breakdown(point, DISK, "rest")["disk"]
+        disk: float | None = run_breakdown(point, [("disk", SPEC["tab1"]["disk"])], "rest")["disk"]
     except NotDrawn:
         disk = None
     return {
@@ -71,11 +54,10 @@ def tab1(evidence: Evidence) -> Sheet:
     except NotDrawn:
         trained = []
     for point in trained:
-        best = best_accuracy(point.record)
-        accuracy = None if best is None else 100 * best
-        found[point.system] = {**found.get(point.system, {}), "test accuracy": accuracy}
+        best = accuracy.best_accuracy(point.record)
+        found[point.system] = {**found.get(point.system, {}), "test accuracy": None if best is None else 100 * best}
     rows: list[Plain] = []
-    for measure, unit in UNITS.items():
+    for measure, unit in SPEC["tab1"]["units"].items():
         row: Plain = {"measure": measure, "unit": unit}
         row |= {system: found.get(system, {}).get(measure) for system in SYSTEMS}
         paper = {str(known["series"]): known for known in paper_rows("diskgnn-tab1") if known["x"] == measure}
@@ -97,8 +79,8 @@ def tab1(evidence: Evidence) -> Sheet:
 def plan_of(part: Part) -> Callable[[Plain], Plan]:
     """Return the plan of the accuracy runs of one part of a table."""
     _, model, sampler, systems = part
-    return lambda profile: accuracy_plan(
-        profile, entries(accuracy_profile(profile, model), systems), model=model, sampler=sampler
+    return lambda profile: accuracy.accuracy_plan(
+        profile, entries(accuracy.accuracy_profile(profile, model), systems), model=model, sampler=sampler
     )
 
 
@@ -119,46 +101,43 @@ def accuracy_table(table: str, parts: Sequence[Part]) -> None:
                 group = evidence.points(plan_of(part), least=1)
             except NotDrawn:
                 group = Group({}, [], 0)
-            points = {point.system: point for point in group.points}
-            target = common_target([point.record for point in group.done])
+            target = accuracy.common_target([point.record for point in group.done])
             if target is not None:
                 said.append(f"{part[0]} target {100 * target:.1f} %")
-            rows += [_row(table, part[0], points.get(system), system, target) for system in part[3]]
+            rows += [_row(table, part[0], group.at(system), target) for system in part[3]]
             runs += ids(group.done)
             shown = shown or (group if group.done else None)
         if shown is None:
             raise NotDrawn("no run judged its model on test nodes after every epoch")
-        columns = {"model": "", "system": "", "accuracy (%)": ".2f", "end to end (s)": ".1f"}
-        columns |= {"to the target (s)": ".1f", "epochs": ".0f", "paper (%)": ".2f", "paper (h)": ".2f"}
         notes = [
-            origin(shown.done[0].record),
+            accuracy.origin(shown.done[0].record),
             "best test accuracy of any epoch; end to end: preprocessing and all epochs",
             *said,
             "paper: papers100M",
             f"models and sampling: {', '.join(part[0] for part in parts)}",
         ]
-        return sheet(rows, columns, shown, *notes, points=shown.done, runs=runs)
+        return sheet(rows, SPEC["columns"], shown, *notes, points=shown.done, runs=runs)
 
 
-def _row(table: str, label: str, point: Point | None, system: str, target: float | None) -> Plain:
-    row: Plain = {"model": label, "system": system}
-    if point is None or point.value is None:
-        row["accuracy (%)"] = "not run" if point is None else point.status.upper()
-    elif (best := best_accuracy(point.record)) is not None:
-        curve = accuracy_curve(point.record)
+def _row(table: str, label: str, point: Point, target: float | None) -> Plain:
+    row: Plain = {"model": label, "system": point.system}
+    if point.value is None:
+        row["accuracy (%)"] = point.told
+    elif (best := accuracy.best_accuracy(point.record)) is not None:
+        curve = accuracy.accuracy_curve(point.record)
         row |= {"accuracy (%)": 100 * best, "end to end (s)": float(curve["end_to_end"].iloc[-1])}
-        row |= {"epochs": len(curve), "run": point.record["run_id"]}
+        row |= {"epochs": len(curve), "run": point.run}
         if target is not None:
-            row["to the target (s)"] = time_to(point.record, target, end_to_end=True)
-    for known in paper_rows(table, f"{label} {system}"):
+            row["to the target (s)"] = accuracy.time_to(point.record, target, end_to_end=True)
+    for known in paper_rows(table, f"{label} {point.system}"):
         graph, _, what = str(known["x"]).rpartition(" ")
         if graph == "Papers100M":
             row["paper (%)" if what == "accuracy" else "paper (h)"] = float(known["value"])
     return row
 
 
-accuracy_table("diskgnn-tab5", TAB5)
-accuracy_table("diskgnn-tab6", TAB6)
+accuracy_table("diskgnn-tab5", SPEC["tab5"])
+accuracy_table("diskgnn-tab6", SPEC["tab6"])
 
 
 def pipelines(profile: Plain) -> Plan:
@@ -170,20 +149,18 @@ def pipelines(profile: Plain) -> Plan:
 @figure_of_runs("diskgnn-tab8", pipelines, least=1)
 def tab8(group: Group) -> Sheet:
     """Return one row per share of memory, with the paper's speedups; raise NotDrawn without a pair to compare."""
-    cells = {(float(point.x), point.system): point for point in group.points}
     graphs = ("Friendster", "IGB260M")
     rows: list[Plain] = []
-    for memory in sorted({share for share, _ in cells}):
+    for memory in sorted({point.x for point in group.points}):
         row: Plain = {"memory": percent(memory)}
-        for how in ("sequential", "pipeline"):
-            cell = cells.get((memory, how))
-            row[f"{how} (s)"] = None if cell is None else cell.value if cell.value is not None else cell.status
-        times = [row["sequential (s)"], row["pipeline (s)"]]
-        row["speedup"] = times[0] / times[1] if all(isinstance(value, float) for value in times) else None
+        slow, fast = (group.at(how, memory) for how in ("sequential", "pipeline"))
+        for cell in (slow, fast):
+            row[f"{cell.system} (s)"] = cell.value if cell.value is not None or not cell.record else cell.status
+        row["speedup"] = slow.value / fast.value if slow.value is not None and fast.value is not None else None
         for graph in graphs:
             at = str(round(100 * memory))
-            slow, fast = (paper_value("diskgnn-tab8", f"{graph} {how}", at) for how in ("sequential", "pipeline"))
-            row[f"paper {graph}"] = slow / fast if slow and fast else None
+            before, after = (paper_value("diskgnn-tab8", f"{graph} {one.system}", at) for one in (slow, fast))
+            row[f"paper {graph}"] = before / after if before and after else None
         rows.append(row)
     if not any(row["speedup"] for row in rows):
         raise NotDrawn("at no share of memory was diskgnn measured both with and without its pipeline")

@@ -6,7 +6,7 @@ each moment or, while it is idle, its reason to wait; here a moment belongs to t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn, Point
 from harness.results import store as results
 from workloads.errors import OutcoreError
@@ -67,9 +68,24 @@ def run_breakdown(point: Point, order: Order, rest: str) -> dict[str, float]:
     try:
         spans = results.stages(Path(point.path))
     except (OutcoreError, OSError) as error:
-        raise NotDrawn(f"run {point.record.get('run_id', '')} has no table of stages") from error
-    measured = [epoch for epoch in point.record["epochs"] if not epoch["warmup"]]
-    if not measured:
-        raise NotDrawn(f"run {point.record.get('run_id', '')} has no measured epoch")
-    splits = [split_epoch(spans[spans["epoch"] == epoch["epoch"]], epoch, order, rest) for epoch in measured]
+        raise NotDrawn(f"run {point.run} has no table of stages") from error
+    if not point.epochs:
+        raise NotDrawn(f"run {point.run} has no measured epoch")
+    splits = [split_epoch(spans[spans["epoch"] == epoch["epoch"]], epoch, order, rest) for epoch in point.epochs]
     return {part: float(np.mean([split[part] for split in splits])) for part in splits[0]}
+
+
+def part_rows(
+    point: Point, parts: Sequence[str], split: Callable[[Point], Mapping[str, float]], **head: Any
+) -> list[Plain]:
+    """Return a row for each part of a point's epoch, as stacks are drawn; of a point without a value its status.
+
+    Args:
+        parts: the drawn parts, in the order of the rows.
+        split: maps a point to its seconds by part.
+        head: further columns, before the others.
+    """
+    if point.value is None:
+        return [{**head, "part": parts[0], "value": None, "status": point.status}]
+    found = split(point)
+    return [{**head, "part": part, "value": found[part], "status": "ok", "run": point.run} for part in parts]

@@ -6,14 +6,17 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.compare.plan import Plain
 from harness.compare.points import Group, Point
 from harness.records.record import class_of
+from harness.records.study import StudyRecord
 from workloads.units import format_bytes, format_count, parse_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-    from harness.records.study import StudyRecord
+#: Origin of a figure's values: runs, a study, or the caption itself.
+Source = Group | StudyRecord | str
 
 
 def caption(group: Group, points: list[Point] | None = None, extra: str = "") -> str:
@@ -55,13 +58,13 @@ def caption(group: Group, points: list[Point] | None = None, extra: str = "") ->
         parts.append(f"{group.invalid} invalid or spoilt runs left out")
     if group.elsewhere:
         parts.append(f"{group.elsewhere} run{'s' * (group.elsewhere != 1)} of other hosts or devices left out")
-    bent = caveats(points)
+    bent = dict.fromkeys(rule for point in points for rule in broken_rules(point.record))
     if bent:
         parts.append("CAVEATS: " + "; ".join(bent))
     return "; ".join(parts) + "."
 
 
-def caption_of(source: Group | StudyRecord | str, *notes: str, points: list[Point] | None = None) -> str:
+def caption_of(source: Source, *notes: str, points: list[Point] | None = None) -> str:
     """Return the caption of runs or of a study with the notes that are not empty; a text is a caption itself."""
     if isinstance(source, str):
         return source
@@ -126,11 +129,7 @@ def left_out(drawn: Sequence[Any], full: Sequence[Any], what: str) -> str:
     return f"reduced grid: {what} {', '.join(map(str, drawn))} of {', '.join(map(str, full))}"
 
 
-def caveats(points: Sequence[Point]) -> list[str]:
-    """Return the rules that drawn runs break, each named once."""
-    names: dict[str, None] = {}
-    for point in points:
-        for outcome in point.record.get("verdict_rules", []):
-            if not outcome["ok"]:
-                names[f"rule {outcome['rule']} {outcome['name'].replace('_', ' ')}"] = None
-    return list(names)
+def broken_rules(record: Plain) -> list[str]:
+    """Return the names of the rules that a run breaks."""
+    broken = [outcome for outcome in record.get("verdict_rules", []) if not outcome["ok"]]
+    return [f"rule {outcome['rule']} {outcome['name'].replace('_', ' ')}" for outcome in broken]

@@ -49,17 +49,8 @@ def draw_curves(
         known = mine[mine["y"].notna()]
         every = max(1, len(known) // MARKERS)
         start = (number * every) // max(1, len(series))
-        axes.plot(
-            known["x"],
-            known["y"],
-            color=look.color,
-            marker=look.marker,
-            linestyle=look.line,
-            label=name,
-            markevery=(start, every) if every > 1 else None,
-            markeredgecolor="black",
-            markeredgewidth=0.4,
-        )
+        markers = {"markevery": (start, every) if every > 1 else None, "markeredgecolor": "black"}
+        axes.plot(known["x"], known["y"], label=name, markeredgewidth=0.4, **markers, **look.stroke)
         _intervals(axes, known, look.color)
         if "paper" in mine:
             published = mine[mine["paper"].notna()]

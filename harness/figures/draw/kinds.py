@@ -6,18 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from harness.compare.evidence import Planned
-from harness.compare.points import Group, Point, epoch_seconds
-from harness.compare.rounds import Value
-from harness.figures.base import Drawing, Needs, drawn, figure_of_runs, nothing
+from harness.compare.plan import Plain
+from harness.compare.points import Group, Point, Value, epoch_seconds
+from harness.figures.base import FORMATS, Drawing, Needs, drawn, figure_of_runs, nothing
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import around, draw_line, legend_above, many_panels, mark_missing, name_axes, plain_log
-from harness.figures.draw.style import Looks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -28,19 +25,23 @@ Note = Callable[[Group], list[str]]
 
 @dataclass(frozen=True)
 class Axis:
-    """The x axis of a figure.
+    """The x axis of a figure, as its declaration has it.
 
     Attributes:
         label: text below the axis, with the unit.
         full: the paper's values, or their number where ours are scaled; a caption names omitted values.
         what: noun of the values in the sentence of a reduced grid.
-        tick: maps a value to its label.
+        format: name in `FORMATS` of the labels' format.
     """
 
     label: str
     full: Sequence[Any] | int = ()
     what: str = ""
-    tick: Callable[[Any], str] = str
+    format: str = ""
+
+    def tick(self, x: Any) -> str:
+        """Return the label of a value."""
+        return FORMATS.get(self.format, str)(x)
 
     def missing(self, group: Group) -> str:
         """Return the sentence of a reduced grid; empty where no value is left out."""
@@ -51,114 +52,74 @@ class Axis:
         return left_out([self.tick(x) for x in shown], [self.tick(x) for x in self.full], self.what)
 
 
-def lines(
-    figure_id: str,
-    plan: Planned,
-    axis: Axis,
-    *,
-    title: str,
-    ylabel: str = "epoch time (s)",
-    value: Value = epoch_seconds,
-    note: Note = lambda group: [],
-    beside: Needs = nothing,
-) -> None:
-    """Add a figure with one line for each series over the axis, its values equally spaced; logarithmic y.
+def lines(figure_id: str, plan: Planned, *, axis: Plain, title: str, beside: Needs = nothing) -> None:
+    """Add a figure of epoch times with a line for each series over the axis, its values equally spaced; logarithmic y.
 
     Args:
         plan: maps an experiment as plain data to the figure's cells.
-        value: maps a measured epoch to the drawn number.
-        note: maps the drawn group to texts for the caption.
+        axis: attributes of `Axis`.
         beside: as in `Figure`.
     """
 
-    def draw(group: Group) -> tuple[Canvas, pd.DataFrame]:
-        return _draw_lines(group, axis, title, ylabel), group.frame()
-
-    _add(figure_id, plan, axis, value, note, draw, beside, bottom=-0.04)
+    @figure_of_runs(figure_id, plan, beside=beside)
+    def draw(group: Group) -> Drawing:
+        own = Axis(**axis)
+        return drawn(_draw_lines(group, own, title), group.frame(), group, own.missing(group), bottom=-0.04)
 
 
 def bars(
     figure_id: str,
     plan: Planned,
-    axis: Axis,
     *,
-    title: str,
-    ylabel: str = "epoch time (s)",
+    axis: Plain,
     value: Value = epoch_seconds,
-    log: bool = False,
+    ylabel: str = "epoch time (s)",
     numbers: str = ".2g",
-    looks: Looks | None = None,
     note: Note = lambda group: [],
     columns: Mapping[str, Callable[[Point], Any]] = {},
-    beside: Needs = nothing,
+    **how: Any,
 ) -> None:
     """Add a figure with one bar for each series at each value of the axis.
 
     Args:
-        plan, value, note, beside: as in `lines`.
-        log, numbers, looks: as in `draw_bars`.
+        plan, axis: as in `lines`.
+        value: maps a measured epoch to the drawn number.
+        note: maps the drawn group to texts for the caption.
         columns: further columns of the table; each maps a point to its cell.
+        ylabel, numbers, how: as in `draw_bars`.
     """
 
-    def draw(group: Group) -> tuple[Canvas, pd.DataFrame]:
+    @figure_of_runs(figure_id, plan, value)
+    def draw(group: Group) -> Drawing:
+        own = Axis(**axis)
         cells = {name: [of(point) for point in group.points] for name, of in columns.items()}
         table = group.frame().assign(**cells)
         rows = table.rename(columns={"x": "group", "system": "series"})
-        canvas, _ = draw_bars(
-            rows, title=title, ylabel=ylabel, xlabel=axis.label, log=log, tick=axis.tick, numbers=numbers, looks=looks
-        )
-        return canvas, table
-
-    _add(figure_id, plan, axis, value, note, draw, beside)
+        canvas, _ = draw_bars(rows, ylabel=ylabel, xlabel=own.label, tick=own.tick, numbers=numbers, **how)
+        return drawn(canvas, table, group, *note(group), own.missing(group))
 
 
-def curves(
-    figure_id: str,
-    plan: Planned,
-    axis: Axis,
-    *,
-    ylabel: str = "epoch time (s)",
-    value: Value = epoch_seconds,
-    note: Note = lambda group: [],
-    beside: Needs = nothing,
-) -> None:
-    """Add a figure with one panel per plan panel, one curve per series, both axes logarithmic.
+def curves(figure_id: str, plan: Planned, *, axis: Plain, note: Note = lambda group: []) -> None:
+    """Add a figure of epoch times with one panel per plan panel, one curve per series, both axes logarithmic.
 
     Args:
-        plan, value, note, beside: as in `lines`.
+        plan, axis, note: as in `bars`.
     """
 
-    def draw(group: Group) -> tuple[Canvas, pd.DataFrame]:
+    @figure_of_runs(figure_id, plan)
+    def draw(group: Group) -> Drawing:
+        own = Axis(**axis)
         table = group.frame().assign(panel=[point.panel for point in group.points])
         panels = list(table.rename(columns={"system": "series", "value": "y"}).groupby("panel", sort=False))
         canvas, places = many_panels(len(panels), wide=len(panels) > 1, height=2.4)
         for axes, (title, rows) in zip(places, panels, strict=True):
-            own = ylabel if axes is places[0] else ""
-            draw_curves(rows, title=str(title), xlabel=axis.label, ylabel=own, xlog=True, ylog=True, axes=axes)
+            ylabel = "epoch time (s)" if axes is places[0] else ""
+            draw_curves(rows, title=str(title), xlabel=own.label, ylabel=ylabel, xlog=True, ylog=True, axes=axes)
         legend_above(canvas, places, style.ordered(group.systems()))
-        return canvas, table
-
-    _add(figure_id, plan, axis, value, note, draw, beside)
+        return drawn(canvas, table, group, *note(group), own.missing(group))
 
 
-def _add(
-    figure_id: str,
-    plan: Planned,
-    axis: Axis,
-    value: Value,
-    note: Note,
-    draw: Callable[[Group], tuple[Canvas, pd.DataFrame]],
-    beside: Needs,
-    bottom: float = 0.0,
-) -> None:
-    @figure_of_runs(figure_id, plan, value, beside=beside)
-    def draw_group(group: Group) -> Drawing:
-        notes = [*note(group), axis.missing(group)]
-        canvas, table = draw(group)
-        return drawn(canvas, table, group, *notes, bottom=bottom)
-
-
-def _draw_lines(group: Group, axis: Axis, title: str, ylabel: str) -> Canvas:
+def _draw_lines(group: Group, axis: Axis, title: str) -> Canvas:
     """Draw one line per system, log y; a missing value is marked at the top of its x, off all lines."""
     import matplotlib.pyplot as plt
 
@@ -170,13 +131,12 @@ def _draw_lines(group: Group, axis: Axis, title: str, ylabel: str) -> Canvas:
     for index, system in enumerate(systems):
         mine = table[(table["system"] == system) & table["value"].notna()].astype({"value": float})
         shifted = mine["place"] + (index - (len(systems) - 1) / 2) * 0.06
-        draw_line(
-            axes, shifted, mine["value"], around(mine["value"], mine["low"], mine["high"]), style.look(system), system
-        )
+        spread = around(mine["value"], mine["low"], mine["high"])
+        draw_line(axes, shifted, mine["value"], spread, style.look(system), system)
     axes.set_yscale("log")
     axes.set_xticks(range(len(xs)), [axis.tick(x) for x in xs])
     axes.set_xlim(-0.4, len(xs) - 0.6)
-    name_axes(axes, title, axis.label, ylabel)
+    name_axes(axes, title, axis.label, "epoch time (s)")
     plain_log(axes.yaxis)
     level: dict[int, int] = {}
     missing = [point for point in group.points if point.value is None]

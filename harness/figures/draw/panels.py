@@ -61,14 +61,8 @@ def legend_above(canvas: Canvas, panels: Sequence[Any], order: Sequence[str] = (
     columns = max(1, min(len(entries), int(width * 15 / (longest + 7))))
     rows = -(-len(entries) // columns)
     canvas.set_size_inches(width, height + 0.16 * rows)
-    canvas.legend(
-        list(entries.values()),
-        list(entries),
-        loc="outside upper left",
-        ncols=columns,
-        handlelength=2.2,
-        columnspacing=1.2,
-    )
+    spacing = {"handlelength": 2.2, "columnspacing": 1.2}
+    canvas.legend(list(entries.values()), list(entries), loc="outside upper left", ncols=columns, **spacing)
 
 
 def set_ticks(axes: Any, labels: Sequence[str]) -> None:
@@ -109,9 +103,8 @@ def mark_paper(axes: Any, xs: Sequence[float], ys: Sequence[float], label: str |
 
 def mark_range(axes: Any, xs: Sequence[float], ys: Sequence[float], label: str | None, **changes: Any) -> None:
     """Draw a published range as a line between hollow diamonds."""
-    mark_paper(
-        axes, xs, ys, label, **{"linestyle": "-", "color": "black", "linewidth": 0.8, "markersize": 4, **changes}
-    )
+    own = {"linestyle": "-", "color": "black", "linewidth": 0.8, "markersize": 4, **changes}
+    mark_paper(axes, xs, ys, label, **own)
 
 
 def around(values: Any, low: Any, high: Any) -> list[Any]:
@@ -121,18 +114,9 @@ def around(values: Any, low: Any, high: Any) -> list[Any]:
 
 def draw_line(axes: Any, xs: Any, ys: Any, interval: Any, look: Look, label: str, **changes: Any) -> None:
     """Draw one series as a line with error bars; `interval` as of `around`, `changes`: other keywords of `errorbar`."""
-    axes.errorbar(
-        xs,
-        ys,
-        yerr=interval,
-        color=look.color,
-        marker=look.marker,
-        linestyle=look.line,
-        capsize=2.0,
-        elinewidth=0.8,
-        label=label,
-        **{"markeredgecolor": "black", "markeredgewidth": 0.4, **changes},
-    )
+    bars = {"yerr": interval, "capsize": 2.0, "elinewidth": 0.8}
+    border = {"markeredgecolor": "black", "markeredgewidth": 0.4, **changes}
+    axes.errorbar(xs, ys, label=label, **bars, **look.stroke, **border)
 
 
 def interval(row: Mapping[Any, Any]) -> list[list[float]] | None:

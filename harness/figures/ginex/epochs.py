@@ -17,10 +17,10 @@ import pandas as pd
 
 from harness.compare.evidence import Planned
 from harness.compare.plan import Plain, Plan, grid
-from harness.compare.points import Group, NotDrawn, Point
-from harness.figures.base import Drawing, Formatter, Sheet, drawn, figure_of_runs, paper_rows, sheet
+from harness.compare.points import Group, NotDrawn, Point, measured_epochs
+from harness.figures.base import Drawing, Sheet, drawn, figure_of_runs, ids, paper_rows, paper_table, sheet, specs
 from harness.figures.draw import style
-from harness.figures.draw.bars import draw_bars
+from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.kinds import Axis
@@ -34,42 +34,22 @@ from harness.figures.draw.panels import (
     name_axes,
     one_panel,
 )
-from harness.figures.draw.stacks import draw_stacks
 from harness.figures.draw.style import SERIES
-from harness.figures.grids import batch_sizes, gallery, host_budget, systems_of, values, with_dims
+from harness.figures.grids import batch_sizes, gallery, host_budget, over_dims, systems_of, values
 from harness.results import store as results
 from workloads.errors import OutcoreError
-from workloads.units import format_bytes, parse_bytes
 
+SPEC = specs(__file__)
 #: The paper's comparison (Section 5.1), baseline first.
 SYSTEMS = ["pyg+", "ali+pg", "ginex"]
 BASE, *OTHERS = SYSTEMS
 MODELS = {model: {"model": model} for model in ("sage", "gcn")}
-#: Parts of an epoch in Figures 14 and 15: the device's work, and its reasons to wait; from the bottom of a bar up. Data
-#: preparation is the time without any other part: the device's stall.
-PARTS = ["compute", "transfer", "cache update", "switch", "inspect", "data preparation"]
-ORDER = (
-    ("compute", ("train", "lane:compute")),
-    ("transfer", ("transfer", "lane:copy")),
-    ("cache update", ("cache_update",)),
-    ("switch", ("switch",)),
-    ("inspect", ("inspect",)),
-)
-NOTE = "a moment counts for the first open of compute, transfer, cache update, switch, inspect; all else is preparation"
+ORDER = list(SPEC["order"].items())
+PARTS = [*SPEC["order"], SPEC["rest"]]
 # Fewest mini-batches gathered alone for a median of Fig. 6.
 LEAST = 3
 # Default of pyg+: the most sampled mini-batches that wait per sampler.
 DEFAULT_AHEAD = 2
-# Superbatch sizes as factors on the default: 100 GB of runtime files in the paper (Section 5.4), half an epoch's
-# mini-batches here.
-FACTORS = [0.25, 0.5, 1.0, 2.0]
-FILES = ["25GB", "50GB", "100GB", "200GB"]
-DIMS = [128, 256, 512, 768]
-# 32, 64 and 128 GB in the paper.
-MEMORY_FACTORS = [0.5, 1.0, 2.0]
-# 250 to 2000 around the paper's default of 1000.
-BATCH_FACTORS = [0.25, 0.5, 1.0, 2.0]
-PAGES = {"io_granularity": "4096"}
 
 
 def alone_and_together(profile: Plain) -> Plan:
@@ -88,9 +68,7 @@ def alone_and_together(profile: Plain) -> Plan:
 def gather_alone(stages: pd.DataFrame, epochs: list[Plain]) -> list[float]:
     """Return seconds of each gathering that began after the last sampling of its epoch had ended, without warm-up."""
     found: list[float] = []
-    for epoch in epochs:
-        if epoch["warmup"]:
-            continue
+    for epoch in measured_epochs({"epochs": epochs}):
         mine = stages[stages["epoch"] == epoch["epoch"]]
         sampled, gathered = (mine[mine["stage"] == stage] for stage in ("sample", "extract"))
         if len(sampled) and len(gathered):
@@ -107,8 +85,8 @@ def gather_alone(stages: pd.DataFrame, epochs: list[Plain]) -> list[float]:
 )
 def fig6(group: Group) -> Drawing:
     """Draw seconds per iteration of sampling alone, gathering alone, both; raise NotDrawn where one is missing."""
-    points = {str(point.x): point for point in group.points}
-    missing = [kind for kind in ("sample", "both", "ahead") if points[kind].value is None]
+    points = {kind: group.at(BASE, kind) for kind in ("sample", "both", "ahead")}
+    missing = [kind for kind, point in points.items() if point.value is None]
     if missing:
         raise NotDrawn(f"{BASE} did not finish its run of {' and '.join(missing)} (see its record)")
     try:
@@ -120,31 +98,22 @@ def fig6(group: Group) -> Drawing:
         raise NotDrawn("sampling never ran far enough ahead for mini-batches to be gathered alone")
     low, middle, high = (float(value) for value in np.percentile(alone, [2.5, 50, 97.5]))
     gathered: Plain = {"value": middle, "low": low, "high": high, "samples": len(alone)}
-    own = {kind: {key: getattr(points[kind], key) for key in gathered} for kind in ("sample", "both")}
-    rows = pd.DataFrame(
-        [
-            {"what": "sample alone", **own["sample"], "run": points["sample"].record["run_id"]},
-            {"what": "gather alone", **gathered, "run": points["ahead"].record["run_id"]},
-            {"what": "both in a pipeline", **own["both"], "run": points["both"].record["run_id"]},
-        ]
-    ).assign(unit="s an iteration")
+    own = {kind: {key: getattr(point, key) for key in gathered} for kind, point in points.items()} | {"ahead": gathered}
+    what = {"sample": "sample alone", "ahead": "gather alone", "both": "both in a pipeline"}
+    rows = pd.DataFrame({"what": text, **own[kind], "run": points[kind].run} for kind, text in what.items())
+    rows = rows.assign(unit="s an iteration")
+    spec = SPEC["fig6"]
     canvas, axes = one_panel()
     for at, row in enumerate(rows.to_dict("records")[:2]):
-        fill = {"facecolor": SERIES[at].color, "hatch": SERIES[at].hatch, "edgecolor": "black", "linewidth": 0.5}
-        axes.bar(at, row["value"], 0.5, **fill, yerr=interval(row), error_kw={"elinewidth": 0.8, "capsize": 2.0})
-    both = rows["value"].iloc[2]
-    axes.axhline(both, color="black", linestyle=":", linewidth=1.6, label="sample and gather in a pipeline")
+        spread = {"yerr": interval(row), "error_kw": {"elinewidth": 0.8, "capsize": 2.0}}
+        axes.bar(at, row["value"], 0.5, **SERIES[at].fill, **spread)
+    axes.axhline(rows["value"].iloc[2], color="black", linestyle=":", linewidth=1.6, label=spec["pipeline"])
     axes.set_xticks([0, 1], list(rows["what"])[:2])
-    axes.set_xlim(-0.6, 1.6)
-    axes.set_ylim(0, 1.15 * max(float(rows["value"].max()), float(rows["high"].max())))
+    axes.set(xlim=(-0.6, 1.6), ylim=(0, 1.15 * float(rows[["value", "high"]].max().max())))
     axes.grid(axis="x", visible=False)
-    name_axes(axes, f"{BASE}: alone and together", ylabel="time an iteration (s)")
+    name_axes(axes, f"{BASE}: alone and together", ylabel=spec["ylabel"])
     legend_above(canvas, [axes])
-    note = (
-        f"gather alone: {len(alone)} mini-batches of an epoch whose sampling had run ahead and was over (median, 95 % "
-        "of them); nothing is trained"
-    )
-    return drawn(canvas, rows, group, note)
+    return drawn(canvas, rows, group, spec["note"].format(len(alone)))
 
 
 def in_gallery(profile: Plain, systems: list[str], over: Mapping[Any, Plain] = {"": {}}) -> Plan:
@@ -168,30 +137,20 @@ def breakdowns(group: Group, systems: Sequence[str], more: Callable[[Point], Pla
     Raises:
         NotDrawn: the first system has no measured epoch with any model.
     """
-    points = {(str(point.x), point.system): point for point in group.points}
     rows: list[Plain] = []
     for model in MODELS:
-        whole = points.get((model, systems[0]))
-        if whole is None or whole.value is None:
+        whole = group.at(systems[0], model)
+        if whole.value is None:
             continue
-        for system in systems:
-            point = points.get((model, system))
-            head = {"model": model, "system": system, "bar": f"{system}\n{model}"}
-            if point is None or point.value is None:
-                status = "not run" if point is None else point.status
-                rows.append({**head, "part": PARTS[0], "seconds": None, "value": None, "status": status})
+        for point in (group.at(system, model) for system in systems):
+            head = {"model": model, "system": point.system, "bar": f"{point.system}\n{model}"}
+            if point.value is None:
+                rows.append({**head, "part": PARTS[0], "seconds": None, "value": None, "status": point.status})
                 continue
             found = run_breakdown(point, ORDER, PARTS[-1])
             scale = point.value / sum(found.values()) / whole.value
-            tail = {
-                "status": "ok",
-                "epoch_s": point.value,
-                "low": point.low,
-                "high": point.high,
-                "speedup": whole.value / point.value,
-                "run": point.record["run_id"],
-                **more(point),
-            }
+            tail = {"status": "ok", "epoch_s": point.value, "low": point.low, "high": point.high}
+            tail |= {"speedup": whole.value / point.value, "run": point.run, **more(point)}
             seconds = [{"part": part, "seconds": found[part], "value": found[part] * scale} for part in PARTS]
             rows += [{**head, **own, **tail} for own in seconds]
     if not rows:
@@ -203,46 +162,28 @@ def breakdowns(group: Group, systems: Sequence[str], more: Callable[[Point], Pla
 def fig14(group: Group) -> Drawing:
     """Draw a stacked bar for each system and model, and the paper's range of speedups beside ginex."""
     rows = breakdowns(group, SYSTEMS).assign(paper_low=None, paper_high=None)
+    spec = SPEC["fig14"]
     canvas, axes = one_panel()
-    title, ylabel = "Epoch time by what the device did", "epoch time over pyg+'s"
-    draw_stacks(rows, title=title, ylabel=ylabel, parts=PARTS, axes=axes)
-    label: str | None = "paper (range)"
+    draw_stacks(rows, parts=PARTS, axes=axes, **spec["stacks"])
+    look = dict(spec["paper"])
     for at, (bar, mine) in enumerate(rows.groupby("bar", sort=False)):
         model, system = mine[["model", "system"]].iloc[0]
         speedups = [row["value"] for row in paper_rows("ginex-fig14", f"{model} {system} over {BASE}")]
-        if not speedups:
-            continue
-        low, high = 1 / max(speedups), 1 / min(speedups)
-        rows.loc[rows["bar"] == bar, ["paper_low", "paper_high"]] = [low, high]
-        axes.errorbar(
-            at + 0.42,
-            (low + high) / 2,
-            yerr=(high - low) / 2,
-            marker="D",
-            markerfacecolor="white",
-            markeredgecolor="black",
-            ecolor="black",
-            markersize=4,
-            capsize=2.5,
-            elinewidth=0.9,
-            linestyle="none",
-            label=label,
-        )
-        label = None
+        if speedups:
+            low, high = 1 / max(speedups), 1 / min(speedups)
+            rows.loc[rows["bar"] == bar, ["paper_low", "paper_high"]] = [low, high]
+            axes.errorbar(at + 0.42, (low + high) / 2, yerr=(high - low) / 2, **look)
+            look.pop("label", None)
     legend_above(canvas, [axes], PARTS)
     missing = [model for model in MODELS if model not in set(rows["model"])]
-    fanout = "gcn takes the same fan-out as sage (the paper's has two layers)"
     not_run = f"not run: {', '.join(missing)}" if missing else ""
-    return drawn(canvas, rows, group, NOTE, fanout, not_run, points=_in_order(group))
+    return drawn(canvas, rows, group, SPEC["note"], spec["fanout"], not_run, points=_in_order(group))
 
 
 def miss_ratios(point: Point) -> Plain:
     """Return misses in per cent of the requested rows, without and with the initial fills of the cache."""
     rows = misses = filled = 0.0
-    for epoch in point.record["epochs"]:
-        if epoch["warmup"]:
-            continue
-        counters = epoch["counters"]
+    for counters in (epoch["counters"] for epoch in point.epochs):
         rows += counters.get("rows", 0)
         misses += counters.get("misses", 0)
         filled += (counters.get("observed") or {}).get("initial_rows", 0)
@@ -259,7 +200,7 @@ def fig15(group: Group) -> Drawing:
     """
     rows = breakdowns(group, ["ginex-pg", "ginex"], miss_ratios)
     canvas, (left, right) = many_panels(2, height=2.4)
-    draw_stacks(rows, title="Epoch time by part", ylabel="epoch time over ginex-pg's", parts=PARTS, axes=left)
+    draw_stacks(rows, parts=PARTS, axes=left, **SPEC["fig15"]["stacks"])
     ratios = pd.DataFrame(
         {"group": f"{model}\n{label}", "series": system, "value": mine.get(column), "status": mine["status"]}
         for model in dict.fromkeys(rows["model"])
@@ -267,11 +208,9 @@ def fig15(group: Group) -> Drawing:
         for _, mine in rows[rows["model"] == model].drop_duplicates("system").iterrows()
         for system in [mine["system"]]
     )
-    ylabel = "rows read of those asked for (%)"
-    draw_bars(ratios, title="Rows read from disk", ylabel=ylabel, numbers=".0f", axes=right)
+    draw_bars(ratios, axes=right, **SPEC["fig15"]["bars"])
     legend_above(canvas, [left, right], PARTS)
-    fills = "`+ fills`: the rows that the cache begins with counted too, which the paper leaves out"
-    return drawn(canvas, rows, group, NOTE, fills, points=_in_order(group))
+    return drawn(canvas, rows, group, SPEC["note"], SPEC["fig15"]["fills"], points=_in_order(group))
 
 
 def over_superbatches(profile: Plain) -> Plan:
@@ -279,10 +218,10 @@ def over_superbatches(profile: Plain) -> Plan:
     batches = int(gallery(profile)["run"].get("max_batches", 0))
     if batches:
         # The default is the third size.
-        sizes = [max(1, round(batches / 2 * factor)) for factor in FACTORS]
+        sizes = [max(1, round(batches / 2 * factor)) for factor in SPEC["superbatches"]]
         options: dict[int, Plain] = {size: {"superbatch": size} for size in values(profile, "superbatches", sizes)}
     else:
-        options = {int(size.removesuffix("GB")): {"runtime_files": size} for size in FILES}
+        options = {int(size.removesuffix("GB")): {"runtime_files": size} for size in SPEC["files"]}
     return in_gallery(profile, ["ginex"], {size: {"options": own} for size, own in options.items()})
 
 
@@ -298,79 +237,64 @@ def fig16(group: Group) -> Drawing:
     default = min((point.x for point in points), key=lambda size: (abs(size - wanted), size))
     whole = next(float(point.value or 0) for point in points if point.x == default)
     rows = pd.DataFrame(
-        {
-            "size": point.x,
-            "factor": point.x / default,
-            "epoch_s": point.value,
-            "value": float(point.value or 0) / whole,
-            "low": float(point.low or 0) / whole,
-            "high": float(point.high or 0) / whole,
-            "switch_s": (point.record["summary"].get("stages_s") or {}).get("switch"),
-            "unit": "mini-batches" if by_size else "GB of runtime files",
-            "run": point.record["run_id"],
-        }
-        for point in points
+        {"size": point.x, "factor": point.x / default, "epoch_s": point.value, **point.over(whole)} for point in points
     )
+    stages = [point.record["summary"].get("stages_s") or {} for point in points]
+    rows["switch_s"] = [spent.get("switch") for spent in stages]
+    rows = rows.assign(unit="mini-batches" if by_size else "GB of runtime files", run=ids(points))
+    spec = SPEC["fig16"]
     canvas, axes = one_panel()
     error = around(rows["value"], rows["low"], rows["high"])
     draw_line(axes, rows["factor"], rows["value"], error, style.look("ginex"), "ginex")
-    axes.plot(
-        [1.0], [1.0], marker="o", markersize=11, markerfacecolor="none", markeredgecolor="black", linestyle="none"
-    )
+    circle = {"marker": "o", "markersize": 11, "markerfacecolor": "none", "markeredgecolor": "black"}
+    axes.plot([1.0], [1.0], linestyle="none", **circle)
     paper = paper_rows("ginex-fig16")
-    faster, label = [1 - row["value"] / 100 for row in paper], "paper, its four datasets"
-    mark_paper(axes, [float(row["x"]) for row in paper], faster, label, markerfacecolor="none", markersize=4.0)
+    xs, faster = [float(row["x"]) for row in paper], [1 - row["value"] / 100 for row in paper]
+    mark_paper(axes, xs, faster, spec["paper"], markerfacecolor="none", markersize=4.0)
     axes.set_xscale("log", base=2)
     ticks = [f"{factor:g}x\n{size}" for factor, size in zip(rows["factor"], rows["size"], strict=True)]
     axes.set_xticks(list(rows["factor"]), ticks)
     axes.minorticks_off()
     axes.set_ylim(0, 1.08 * max(1.0, float(rows["high"].max())))
-    xlabel = f"superbatch over the default (circled); {rows['unit'].iloc[0]}"
-    name_axes(axes, "Epoch time over superbatch size", xlabel, "epoch time over the default's")
+    name_axes(axes, spec["title"], spec["xlabel"].format(rows["unit"].iloc[0]), spec["ylabel"])
     legend_above(canvas, [axes])
-    full = [round(default * factor) for factor in FACTORS]
+    full = [round(default * factor) for factor in SPEC["superbatches"]]
     return drawn(canvas, rows, group, left_out(list(rows["size"]), full, "superbatch of"), points=points)
 
 
-def over_dims(profile: Plain) -> Plan:
+def over_widths(profile: Plain) -> Plan:
     """Plan the three systems at each dimension, in the same host memory; device memory grows with the dimension.
 
     A row of dimension 768 is six times one of 128. A profile whose budget cannot hold a mini-batch of such rows scales
     mini-batches (`wide_batch_factor`) and budget (`wide_memory_factor`) at all dimensions.
     """
     short = gallery(profile)
-    changed, names = with_dims(short, values(profile, "wide_dims", DIMS))
+    changed, runs = over_dims(short, values(profile, "wide_dims", SPEC["dims"]))
     (run,) = batch_sizes(short, values(profile, "wide_batch_factor", [1.0])[:1])
     (factor,) = values(profile, "wide_memory_factor", [1.0])
     changed["run"]["memory"] = f"+{round(host_budget(short) * factor)}"
-    memory = short["run"].get("device_memory")
-    base = int(short["datasets"][short["run"]["dataset"]].get("dim", 128))
-    dims: dict[int, Plain] = {}
-    for name in names:
-        dim = int(changed["datasets"][name].get("dim", 128))
-        device = {} if memory is None else {"device_memory": parse_bytes(memory) * dim // base}
-        dims[dim] = {"dataset": name, **run, **device}
+    pages = {"io_granularity": "4096"}
     systems = [
-        {**entry, "options": {**entry.get("options", {}), **(PAGES if entry["name"] != BASE else {})}}
+        {**entry, "options": {**entry.get("options", {}), **(pages if entry["name"] != BASE else {})}}
         for entry in systems_of(short, SYSTEMS)
     ]
-    return grid(changed, systems, dims)
+    return grid(changed, systems, {dim: {**own, **run} for dim, own in runs.items()})
 
 
 def over_memory(profile: Plain) -> Plan:
     """Plan the three systems at each host budget."""
     budget = host_budget(gallery(profile))
-    budgets = [round(budget * factor) for factor in values(profile, "memory_steps", MEMORY_FACTORS)]
+    budgets = [round(budget * factor) for factor in values(profile, "memory_steps", SPEC["memory_factors"])]
     return in_gallery(profile, SYSTEMS, {size: {"memory": f"+{size}"} for size in budgets})
 
 
 def over_batches(profile: Plain) -> Plan:
     """Plan the three systems at each mini-batch size, with the same number of seed nodes per epoch."""
-    sizes = batch_sizes(gallery(profile), values(profile, "batch_factors", BATCH_FACTORS))
+    sizes = batch_sizes(gallery(profile), values(profile, "batch_factors", SPEC["batch_factors"]))
     return in_gallery(profile, SYSTEMS, {run["batch_size"]: run for run in sizes})
 
 
-def speedups(figure_id: str, plan: Planned, axis: Axis, *, title: str, note: str = "") -> None:
+def speedups(figure_id: str, plan: Planned, *, axis: Plain, title: str, note: str = "") -> None:
     """Add a figure to the catalogue with bars of each system's speedup over PyG+.
 
     Args:
@@ -379,11 +303,11 @@ def speedups(figure_id: str, plan: Planned, axis: Axis, *, title: str, note: str
 
     @figure_of_runs(figure_id, plan)
     def draw(group: Group) -> Drawing:
-        rows = speedup_rows(group)
+        own, rows = Axis(**axis), speedup_rows(group)
         ylabel = f"speedup over {BASE}"
-        canvas, axes = draw_bars(rows, title=title, ylabel=ylabel, xlabel=axis.label, tick=axis.tick, numbers=".2f")
+        canvas, axes = draw_bars(rows, title=title, ylabel=ylabel, xlabel=own.label, tick=own.tick, numbers=".2f")
         axes.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
-        return drawn(canvas, rows, group, note, axis.missing(group), points=group.done)
+        return drawn(canvas, rows, group, note, own.missing(group), points=group.done)
 
 
 def speedup_rows(group: Group) -> pd.DataFrame:
@@ -392,20 +316,17 @@ def speedup_rows(group: Group) -> pd.DataFrame:
     Raises:
         NotDrawn: PyG+ has no measured epoch anywhere.
     """
-    points = {(point.x, point.system): point for point in group.points}
     rows: list[Plain] = []
     for x in dict.fromkeys(point.x for point in group.points):
-        base = points.get((x, BASE))
-        for system in OTHERS:
-            point = points.get((x, system))
-            row: Plain = {"group": x, "series": system, "value": None, "low": None, "high": None}
-            row["status"] = _status(base, point)
-            if base is not None and point is not None and base.value and point.value:
+        base = group.at(BASE, x)
+        for point in (group.at(system, x) for system in OTHERS):
+            row: Plain = {"group": x, "series": point.system, "value": None, "low": None, "high": None}
+            row["status"] = f"{BASE}: {base.status}" if base.value is None else point.status
+            if base.value and point.value:
                 row["value"] = base.value / point.value
                 row["low"] = float(base.low or base.value) / float(point.high or point.value)
                 row["high"] = float(base.high or base.value) / float(point.low or point.value)
-                row |= {"base_s": base.value, "epoch_s": point.value}
-                row |= {"run": point.record["run_id"], "base_run": base.record["run_id"]}
+                row |= {"base_s": base.value, "epoch_s": point.value, "run": point.run, "base_run": base.run}
             rows.append(row)
     table = pd.DataFrame(rows)
     if table.empty or table["value"].isna().all():
@@ -413,81 +334,39 @@ def speedup_rows(group: Group) -> pd.DataFrame:
     return table
 
 
-def _status(base: Point | None, point: Point | None) -> str:
-    if base is None or base.value is None:
-        return f"{BASE}: {'not run' if base is None else base.status}"
-    return "not run" if point is None else point.status
-
-
-speedups(
-    "ginex-fig17",
-    over_dims,
-    Axis("feature dimension", DIMS, "dimension"),
-    title="Speedup over feature dimension",
-    note="ali+pg and ginex read whole 4 KiB pages, as the paper's code does; device memory grows with the dimension",
-)
-speedups(
-    "ginex-fig18",
-    over_memory,
-    Axis("host memory budget beyond floor and training", tick=format_bytes),
-    title="Speedup over memory",
-    note="a budget is what the paper's memory size leaves once interpreter and training have theirs; the paper has "
-    "half, all and twice its default",
-)
-speedups(
-    "ginex-fig19",
-    over_batches,
-    Axis("mini-batch size (seed nodes)", len(BATCH_FACTORS), "sizes"),
-    title="Speedup over mini-batch size",
-)
+speedups("ginex-fig17", over_widths, **SPEC["fig17"])
+speedups("ginex-fig18", over_memory, **SPEC["fig18"])
+speedups("ginex-fig19", over_batches, **SPEC["fig19"])
 
 
 @figure_of_runs("ginex-tab4", lambda profile: in_gallery(profile, SYSTEMS), least=1)
 def tab4(group: Group) -> Sheet:
     """Return rows of the paper and of each measured system; raise NotDrawn without pyg+ and another system."""
-    facts = {(str(row["series"]), str(row["x"])): float(row["value"]) for row in paper_rows("ginex-tab4")}
+    facts = paper_table("ginex-tab4")
     if not facts:
         raise NotDrawn("the paper's prices are not there (harness/published/ginex-tab4.csv)")
-    points = {point.system: point for point in group.done}
-    if BASE not in points or len(points) < 2:
+    base = group.at(BASE)
+    if base.value is None or len(group.done) < 2:
         raise NotDrawn(f"{BASE} and another system of the paper were not both measured")
-    mean, least, most = (facts["all", f"ginex over pyg+ {name}"] for name in ("mean", "least", "most"))
+    mean, least, most = (facts["all"][f"ginex over pyg+ {name}"] for name in ("mean", "least", "most"))
     rows: list[Plain] = []
-    for dataset in sorted({series for series, _ in facts if series not in ("all", "Ginex")}):
-        known, reduction = facts[dataset, "performance"], facts[dataset, "hourly cost reduction"]
-        cost: Plain = {"hourly cost": facts["Ginex", "hourly cost"], "cost reduction": reduction}
-        per_dollar = facts[dataset, "performance per dollar"]
+    for dataset in sorted(set(facts) - {"all", "Ginex"}):
+        own = facts[dataset]
+        known, reduction = own["performance"], own["hourly cost reduction"]
+        cost: Plain = {"hourly cost": facts["Ginex"]["hourly cost"], "cost reduction": reduction}
         head: Plain = {"dataset": dataset, "side": "paper", "system": "DistDGL, 8 nodes"}
-        distributed = {"hourly cost": facts[dataset, "distdgl hourly cost"], "cost reduction": 1.0}
+        distributed = {"hourly cost": own["distdgl hourly cost"], "cost reduction": 1.0}
+        per_dollar = own["performance per dollar"]
         rows += [
             {**head, **distributed, "performance": 1.0, "performance/$": 1.0},
             {**head, "system": "Ginex", **cost, "performance": known, "performance/$": per_dollar},
         ]
-        for system in [name for name in SYSTEMS if name in points]:
-            epoch_s, base_s = points[system].value, points[BASE].value
+        for point in [point for point in map(group.at, SYSTEMS) if point.value is not None]:
             # A system's speed over the distributed run's, by the paper's speed of Ginex over DistDGL and over PyG+.
-            speed = known * (float(base_s or 0) / float(epoch_s or 1))
-            rows.append(
-                {
-                    **head,
-                    "system": system,
-                    "side": "measured / modelled",
-                    **cost,
-                    "performance": speed / mean,
-                    "performance/$": speed / mean * reduction,
-                    "least": speed / most * reduction,
-                    "most": speed / least * reduction,
-                    "epoch_s": epoch_s,
-                    "base_epoch_s": base_s,
-                    "run": points[system].record["run_id"],
-                }
-            )
-    columns: dict[str, Formatter] = {"dataset": "", "system": "", "side": "", "hourly cost": lambda v: f"${v:.2f}"}
-    columns |= dict.fromkeys(["cost reduction", "performance", "performance/$", "least", "most"], ".2f")
-    note = (
-        f"the distributed side is MODELLED, no cluster was run: DistDGL is taken to be as much faster than {BASE} as "
-        f"the paper's numbers say (Ginex's share of DistDGL's speed, and Ginex at {mean:g}x of PyG+); least and most: "
-        f"with the {least:g}x to {most:g}x that the paper's GraphSAGE speedups range over; prices are the paper's, of "
-        "Google Cloud; performance is over DistDGL's; the datasets named are the paper's, ours is the same for both"
-    )
-    return sheet(rows, columns, group, note, points=group.done)
+            speed = known * (base.value / float(point.value or 1))
+            row = {**head, "system": point.system, "side": "measured / modelled", **cost, "performance": speed / mean}
+            row |= {"performance/$": speed / mean * reduction, "least": speed / most * reduction}
+            row |= {"most": speed / least * reduction, "epoch_s": point.value, "base_epoch_s": base.value}
+            rows.append({**row, "run": point.run})
+    note = SPEC["tab4"]["note"].format(mean=mean, least=least, most=most)
+    return sheet(rows, SPEC["tab4"]["columns"], group, note, points=group.done)

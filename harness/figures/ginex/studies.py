@@ -11,26 +11,26 @@ import numpy.typing as npt
 import pandas as pd
 
 from harness.compare.evidence import Evidence
-from harness.compare.plan import Plain, Plan, first_setting, grid
+from harness.compare.plan import Plain, Plan, first_setting, grid, value_at
 from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, Formatter, Sheet, drawn, figure, ids, paper_rows, sheet
+from harness.figures.base import Drawing, Sheet, drawn, figure, ids, paper_rows, paper_table, sheet, specs
+from harness.figures.draw.bars import draw_stacks
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import dataset_name, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import legend_above, many_panels, name_axes, plain_log
-from harness.figures.draw.stacks import draw_stacks
 from harness.figures.draw.style import SERIES
-from harness.figures.grids import gallery, systems_of
+from harness.figures.grids import dataset_of, gallery, study_of, systems_of
 from harness.records.study import StudyRecord
 from harness.results import store as results
 from harness.studies.base import StudyNeed
 from harness.studies.miss_ratios import read_ratios
 from workloads.errors import OutcoreError
-from workloads.units import format_bytes, format_count, parse_count
+from workloads.units import parse_count
 
+SPEC = specs(__file__)
 SYSTEM = "pyg+"
-PARTS = ["compute", "transfer", "data preparation"]
-ORDER = (("compute", ("train", "lane:compute")), ("transfer", ("transfer", "lane:copy")))
+PARTS = [*SPEC["order"], SPEC["rest"]]
 # Iterations of the paper's moving average; at most a quarter of all.
 WINDOW = 30
 # Run settings that determine the requested pages.
@@ -122,10 +122,11 @@ def fig4(evidence: Evidence) -> Drawing:
     pages = _pages_of(evidence, config)
     canvas, (left, right) = many_panels(2, height=2.3)
     left.get_gridspec().set_width_ratios([1.0, 3.0])
-    found = run_breakdown(point, ORDER, PARTS[-1])
+    spec = SPEC["fig4"]
+    found = run_breakdown(point, list(SPEC["order"].items()), PARTS[-1])
     shares = pd.DataFrame({"bar": config["dataset"]["name"], "part": list(found), "value": list(found.values())})
-    shares = shares.assign(percent=100 * shares["value"] / sum(found.values()), run=point.record["run_id"])
-    draw_stacks(shares, title="Time by part", ylabel="share of the epoch (%)", parts=PARTS, share=True, axes=left)
+    shares = shares.assign(percent=100 * shares["value"] / sum(found.values()), run=point.run)
+    draw_stacks(shares, parts=PARTS, share=True, axes=left, **spec["stacks"])
     window = min(WINDOW, max(1, len(pages.result["batch"]) // 4))
     try:
         stages, telemetry = results.stages(Path(point.path)), results.telemetry(Path(point.path))
@@ -134,23 +135,16 @@ def fig4(evidence: Evidence) -> Drawing:
     table = miss_ratio(stages, telemetry, pages.result, window)
     steady = [row["value"] for row in paper_rows("ginex-fig4", "page-cache miss ratio")]
     if steady:
-        label = f"paper, once settled: {min(steady):g}–{max(steady):g} %"
+        label = spec["paper"].format(min(steady), max(steady))
         right.axhspan(min(steady), max(steady), color="#d9d9d9", label=label)
     right.plot(table["iteration"], table["miss_percent"], color="#0B3C8C", label=SYSTEM)
     for epoch in point.record["epochs"][1:]:
         right.axvline(int((table["t"] < epoch["start_s"]).sum()) + 0.5, color="#888888", linewidth=0.5)
-    right.set_ylim(0, max(100.0, 1.05 * float(table["miss_percent"].max())))
-    right.set_xlim(0, len(table))
-    title = f"Major faults over pages asked for, last {window} iterations"
-    name_axes(right, title, "iteration (grey lines: epochs)", "page-cache miss ratio (%)")
+    right.set(xlim=(0, len(table)), ylim=(0, max(100.0, 1.05 * float(table["miss_percent"].max()))))
+    name_axes(right, spec["title"].format(window), spec["xlabel"], spec["ylabel"])
     legend_above(canvas, [left, right], PARTS)
     data = pd.concat([shares.assign(panel="time"), table.assign(panel="miss ratio", window=window)], ignore_index=True)
-    notes = [
-        "data preparation: the device neither computes nor copies",
-        "misses are the cap's major faults by 10 Hz telemetry, "
-        "pages asked for are those of rows and neighbour lists by the trace",
-    ]
-    return drawn(canvas, data, group, *notes, points=[point], runs=ids([point]))
+    return drawn(canvas, data, group, *spec["notes"], points=[point], runs=ids([point]))
 
 
 def _pages_of(evidence: Evidence, config: Mapping[str, Any]) -> StudyRecord:
@@ -169,16 +163,8 @@ def _pages_of(evidence: Evidence, config: Mapping[str, Any]) -> StudyRecord:
 
 
 #: The two policies of Fig. 5 and their labels; the others are drawn in grey.
-MAIN = {"degree": "PaGraph (static, by out-degree)", "belady": "optimal (Belady)"}
+MAIN: dict[str, str] = SPEC["fig5"]["policies"]
 LOOKS = {MAIN["degree"]: SERIES[1], MAIN["belady"]: SERIES[0]}
-OTHERS = {
-    "lru": ("-", "#999999"),
-    "fifo": (":", "#999999"),
-    "lfu": ("--", "#999999"),
-    "clock": ("-.", "#999999"),
-    "sieve": ((0, (1, 1)), "#555555"),
-    "s3-fifo": ((0, (5, 1, 1, 1, 1, 1)), "#555555"),
-}
 # Mini-batches of the trace: enough to request rows several times, as in one of the paper's superbatches.
 BATCHES = 400
 _MOST_PANELS = 2
@@ -189,13 +175,11 @@ FRACTAL_SHARE = 0.1
 def expansions(profile: Plain) -> dict[str, Plain]:
     """Return recipes of expanded datasets: the profile's own, a fractal one as in the paper, and all its others."""
     short = gallery(profile)
-    own = short["run"]["dataset"]
-    recipe = short["datasets"][own]
+    own, recipe = dataset_of(short)
     found = {own: recipe}
     if recipe["kind"] != "fractal" and recipe.get("nodes"):
-        sizes = {
-            key: round(FRACTAL_SHARE * parse_count(recipe[key], key)) for key in ("nodes", "edges") if key in recipe
-        }
+        counts = {key: parse_count(recipe[key], key) for key in ("nodes", "edges") if key in recipe}
+        sizes: Plain = {key: round(FRACTAL_SHARE * count) for key, count in counts.items()}
         found[f"{own}-fractal"] = {**recipe, "kind": "fractal", **sizes}
     for name, other in short["datasets"].items():
         if other.get("kind") in ("kronecker", "fractal"):
@@ -205,14 +189,13 @@ def expansions(profile: Plain) -> dict[str, Plain]:
 
 def traces(profile: Plain) -> list[StudyNeed]:
     """Return studies of the mini-batches' trace, on the profile's graph and on one expanded as in the paper."""
-    run = gallery(profile)["run"]
+    short = gallery(profile)
     found = []
     for name, recipe in list(expansions(profile).items())[:_MOST_PANELS]:
         # A mini-batch must touch an equal share of a smaller graph.
-        share = FRACTAL_SHARE if name == f"{run['dataset']}-fractal" else 1.0
-        size = max(1, round(share * int(run["batch_size"])))
-        params = {"dataset": name, "fanout": run["fanout"], "batch_size": size, "max_batches": BATCHES}
-        found.append(StudyNeed("miss-ratios", params, {name: recipe}))
+        share = FRACTAL_SHARE if name == f"{short['run']['dataset']}-fractal" else 1.0
+        params = {"batch_size": max(1, round(share * int(short["run"]["batch_size"]))), "max_batches": BATCHES}
+        found.append(study_of(short, "miss-ratios", dataset=(name, recipe), **params))
     return found
 
 
@@ -222,28 +205,21 @@ def fig5(evidence: Evidence) -> Drawing:
     records = _longest_by_dataset(evidence)
     canvas, panels = many_panels(len(records), wide=len(records) > 1, height=2.5, sharey=True)
     tables = [_ratios(record) for record in records]
+    spec = SPEC["fig5"]
     for axes, record, table in zip(panels, records, tables, strict=True):
-        for policy, (line, color) in OTHERS.items():
-            mine = table[table["policy"] == policy]
+        for policy, (line, color) in spec["others"].items():
+            mine, line = table[table["policy"] == policy], line if isinstance(line, str) else tuple(line)
             if len(mine):
                 axes.plot(mine["x"], mine["y"], color=color, linestyle=line, linewidth=0.8, label=policy, zorder=1)
-        draw_curves(
-            table[table["policy"].isin(list(MAIN))],
-            title=dataset_name(record),
-            xlabel="cache size (% of the feature table)",
-            ylabel="miss ratio (%)" if axes is panels[0] else "",
-            looks=lambda label: LOOKS[label],
-            axes=axes,
-        )
+        rows, title = table[table["policy"].isin(list(MAIN))], dataset_name(record)
+        ylabel = spec["ylabel"] if axes is panels[0] else ""
+        draw_curves(rows, title=title, xlabel=spec["xlabel"], ylabel=ylabel, looks=LOOKS.__getitem__, axes=axes)
         axes.set_xscale("log")
         plain_log(axes.xaxis)
         axes.set_ylim(0, 103)
     legend_above(canvas, panels, list(MAIN.values()))
     repeats = ", ".join(f"{record.result['accesses'] / max(1, record.result['unique_rows']):.1f}" for record in records)
-    extra = (
-        "rows read from disk over row accesses: every cache begins empty or has its initial rows counted, so that all "
-        f"are held to the same; a row of the trace is asked for {repeats} times"
-    )
+    extra = spec["note"].format(repeats)
     text = " ".join(study_caption(record, extra if record is records[-1] else "") for record in records)
     return drawn(canvas, pd.concat(tables, ignore_index=True), text)
 
@@ -263,24 +239,16 @@ def _longest_by_dataset(evidence: Evidence) -> list[StudyRecord]:
 
 
 def _ratios(record: StudyRecord) -> pd.DataFrame:
-    result = record.result
-    tables = [
-        pd.DataFrame(
-            {
-                "dataset": dataset_name(record),
-                "series": MAIN.get(entry["policy"], entry["policy"]),
-                "policy": entry["policy"],
-                "x": [100 * share for share in result["shares"]],
-                "y": [100 * ratio for ratio in read_ratios(result, entry["policy"])],
-                "rows": result["sizes"],
-                "misses": entry["misses"],
-                "fills": entry["fills"],
-                "accesses": result["accesses"],
-            }
-        )
-        for entry in result["policies"]
-    ]
-    return pd.concat(tables, ignore_index=True)
+    result, name = record.result, dataset_name(record)
+    tables = []
+    for entry in result["policies"]:
+        policy = entry["policy"]
+        own = {"dataset": name, "series": MAIN.get(policy, policy), "policy": policy, "x": result["shares"]}
+        own |= {"y": read_ratios(result, policy), "rows": result["sizes"]}
+        own |= {"misses": entry["misses"], "fills": entry["fills"], "accesses": result["accesses"]}
+        tables.append(pd.DataFrame(own))
+    table = pd.concat(tables, ignore_index=True)
+    return table.assign(x=100 * table["x"], y=100 * table["y"])
 
 
 def expanded(profile: Plain) -> list[StudyNeed]:
@@ -293,40 +261,14 @@ def tab2(evidence: Evidence) -> Sheet:
     """Return counts and bytes of base and result, and skew and homophily before and after expansion."""
     records = sorted(evidence.all_studies("expansion"), key=dataset_name)
     rows = [_expansion(record) for record in records]
-    paper: dict[str, dict[str, float]] = {}
-    for row in paper_rows("ginex-tab2"):
-        paper.setdefault(str(row["series"]), {})[str(row["x"])] = float(row["value"])
-    for name, cells in paper.items():
+    for name, cells in paper_table("ginex-tab2").items():
         head = {"dataset": f"{name} (paper)", "source": "paper", "expansion": "fractal"}
         rows.append({**head, **cells, "copies": cells["nodes"] / cells["base nodes"]})
-    columns: dict[str, Formatter] = {"dataset": "", "expansion": ""}
-    columns |= dict.fromkeys(["base nodes", "base edges", "nodes", "edges"], lambda value: format_count(int(value)))
-    columns |= {"size": lambda value: format_bytes(int(value)), "copies": ".4g"}
-    columns |= dict.fromkeys(["top 1 % of base", "top 1 %", "homophily of base", "homophily"], ".2f")
-    text = (
-        "Top 1 %: share of all edges that lead into the 1 % of nodes of highest in-degree. `kronecker` is the plain "
-        "product with a seed graph, `fractal` the randomised expansion of the paper, which flattens skew; without a "
-        "base of its own the generator draws one. Sizes are of all files on disk, ours at the feature dimension given, "
-        "the paper's at 256. Copies: nodes over the base's."
-    )
-    return sheet(rows, columns, text)
+    return sheet(rows, SPEC["tab2"]["columns"], SPEC["tab2"]["caption"])
 
 
-def _expansion(record: StudyRecord) -> dict[str, Any]:
+def _expansion(record: StudyRecord) -> Plain:
     result = record.result
-    base, made = result["base"], result["result"]
-    return {
-        "dataset": f"{dataset_name(record)} (dim {result['dim']})",
-        "source": "ours",
-        "expansion": f"{result['kind']} of {result['base_name'] or 'a drawn base'}",
-        "base nodes": base.get("num_nodes"),
-        "base edges": base.get("num_edges"),
-        "nodes": result["num_nodes"],
-        "edges": result["num_edges"],
-        "size": result["total_bytes"],
-        "copies": result["copies"],
-        "top 1 % of base": base.get("top1_degree_share"),
-        "top 1 %": made.get("top1_degree_share"),
-        "homophily of base": base.get("homophily"),
-        "homophily": made.get("homophily"),
-    }
+    head = {"dataset": f"{dataset_name(record)} (dim {result['dim']})", "source": "ours"}
+    head["expansion"] = f"{result['kind']} of {result['base_name'] or 'a drawn base'}"
+    return {**head, **{column: value_at(result, place) for column, place in SPEC["tab2"]["places"].items()}}

@@ -1,4 +1,4 @@
-"""GNNDrive's epochs: Figures 2, 8 to 10 and 12 to 14, Table 2, and utilisation over time (Figures 3 and 11)."""
+"""GNNDrive's epochs: Figures 2, 8 to 10, 12 to 14, Table 2, utilisation (Figures 3, 11), and fio (Figure B.1)."""
 
 from __future__ import annotations
 
@@ -6,23 +6,43 @@ from collections.abc import Iterable
 from dataclasses import replace
 from statistics import median
 
-from harness.compare.plan import Plain, Plan, first_setting, grid, joined
+import pandas as pd
+
+from harness.compare.evidence import Evidence
+from harness.compare.plan import Plain, Plan, as_entry, first_setting, grid, joined
 from harness.compare.points import Group, NotDrawn, Point, stage_seconds
 from harness.figures.accuracy_runs import accuracy_plan, draw_by_system
-from harness.figures.base import Drawing, Sheet, figure_of_runs, paper_value, sheet
+from harness.figures.base import Drawing, Sheet, drawn, figure, figure_of_runs, paper_value, sheet, specs
 from harness.figures.draw import style
 from harness.figures.draw.captions import describe_memory, left_out
-from harness.figures.draw.kinds import Axis, bars, curves, lines
-from harness.figures.draw.panels import MARK
-from harness.figures.draw.style import Look
+from harness.figures.draw.curves import draw_curves
+from harness.figures.draw.kinds import bars, curves, lines
+from harness.figures.draw.panels import MARK, legend_above, many_panels
+from harness.figures.draw.style import Look, named_looks
 from harness.figures.draw.timelines import draw_timelines
-from harness.figures.grids import batch_sizes, gallery, host_budget, only_systems, values, wide_device, with_dims
+from harness.figures.grids import (
+    batch_sizes,
+    dataset_of,
+    dimension,
+    gallery,
+    host_budget,
+    only_systems,
+    over_dims,
+    values,
+    wide_device,
+    with_dims,
+)
+from harness.studies.base import StudyNeed
 from workloads.units import format_bytes, parse_bytes, parse_count
 
-#: The paper's comparison (Section 5.1), baselines first.
-SYSTEMS = ["pyg+", "ginex", "gnndrive"]
+SPEC = specs(__file__)
+SYSTEMS: list[str] = SPEC["systems"]
+MODELS: dict[str, str] = SPEC["models"]
 #: gnndrive trained on the CPU, with its feature buffer in host memory.
 CPU = "gnndrive (cpu)"
+REFERENCE = "in-memory"
+MARIUS = "mariusgnn"
+BASELINES = ["pyg+", "ginex", MARIUS]
 
 
 def in_bytes(profile: Plain) -> Plain:
@@ -30,32 +50,30 @@ def in_bytes(profile: Plain) -> Plain:
     return {**profile, "run": {**profile["run"], "memory": f"+{host_budget(profile)}"}}
 
 
-def narrow(profile: Plain) -> Plain:
-    """Return the gallery's profile, mini-batches scaled by `wide_batch_factor` to fit the widest rows in the budget."""
+def wide_rows(profile: Plain) -> tuple[Plain, Plain, dict[int, Plain]]:
+    """Return the gallery's profile, the same with a dataset for each dimension, and the run settings of each dimension.
+
+    Mini-batches are scaled by `wide_batch_factor` so that the widest rows fit in the budget.
+    """
     short = in_bytes(gallery(profile))
     (run,) = batch_sizes(short, values(profile, "wide_batch_factor", [1.0])[:1])
-    return {**short, "run": {**short["run"], **run}}
-
-
-def over_dims(profile: Plain, dims: list[int]) -> tuple[Plain, dict[int, Plain]]:
-    """Return the profile with a dataset per dimension, and run settings with device memory for equally many rows."""
-    changed, names = with_dims(profile, dims)
-    memory = profile["run"].get("device_memory")
-    base = int(profile["datasets"][profile["run"]["dataset"]].get("dim", 128))
-    runs: dict[int, Plain] = {}
-    for dim, name in zip(dims, names, strict=True):
-        own = {} if memory is None or dim == base else {"device_memory": parse_bytes(memory) * dim // base}
-        runs[dim] = {"dataset": name, **own}
-    return changed, runs
+    short = {**short, "run": {**short["run"], **run}}
+    changed, runs = over_dims(short, values(profile, "dims", SPEC["dims"]))
+    runs.get(dimension(short), {}).pop("device_memory", None)
+    return short, changed, runs
 
 
 def cpu_variant(profile: Plain, run: Plain | None = None) -> Plain:
     """Return the entry of gnndrive on the CPU, with device memory added to the host budget; `run`: more settings."""
-    entry = only_systems(profile, ["gnndrive"])[0]
-    own: Plain = {"name": entry} if isinstance(entry, str) else dict(entry)
+    own = as_entry(only_systems(profile, ["gnndrive"])[0])
     host = host_budget(profile) + parse_bytes(profile["run"].get("device_memory") or 0)
     settings = {**own.get("run", {}), "device": "cpu", "device_memory": None, "memory": f"+{host}", **(run or {})}
     return {**own, "series": CPU, "run": settings}
+
+
+def on_both(profile: Plain) -> list[Plain]:
+    """Return the entries of gnndrive as in the profile, and on the CPU."""
+    return [*only_systems(profile, ["gnndrive"]), cpu_variant(profile)]
 
 
 def grows(points: Iterable[Point], what: str) -> str:
@@ -64,42 +82,14 @@ def grows(points: Iterable[Point], what: str) -> str:
     return f"device memory grows with the {what}" if len(sizes) > 1 else ""
 
 
-DIMS = [64, 128, 256, 512]
-MODELS = {"sage": "GraphSAGE", "gcn": "GCN", "gat": "GAT"}
-#: Stages of a run and their suffix to the system's name.
-STAGES = {"sample": "only", "all": "all"}
-# 8 to 128 GB in the paper: 4 to 60 % of papers100M's features at dimension 512, where our budget is about the smallest.
-MEMORY_FACTORS = [1.0, 2.0, 4.0, 8.0]
-MOST_MEMORY = 16.0
-# The paper's largest cap holds its smaller graphs: here a tenth of our graph, which the warm-up epoch touches whole.
-SMALL_SHARE = 10
-SMALL_MEMORY = "1.2x"
-SMALL_BATCHES = 40
-# The paper's 500 to 4000 around its default of 1000.
-BATCH_FACTORS = [0.5, 1.0, 2.0, 4.0]
-BUFFER_FACTORS = [1.0, 2.0, 4.0, 8.0]
-# The paper's default buffer is 4 % of its features. A quarter of the profile's batch size and four times the number of
-# mini-batches keep ours near that, so that the largest buffer holds only part of the rows that an epoch reads.
-BUFFER_BATCH_FACTOR = 0.25
-RANKS = [1, 2, 4, 6, 8]
-REFERENCE = "in-memory"
-MARIUS = "mariusgnn"
-# Budgets of mariusgnn in Table 2: 32 and 128 GB in the paper.
-FACTORS = [1.0, 4.0]
-PAPER = {"gnndrive": "GNNDrive-GPU", CPU: "GNNDrive-CPU", "pyg+": "PyG+", "ginex": "Ginex"}
-PARTS = ("preparation", "training", "overall")
-
-
 def sampling(profile: Plain) -> Plan:
     """Plan the capped systems at each dimension, with sampling only and with all stages."""
-    short = narrow(profile)
-    changed, runs = over_dims(short, values(profile, "dims", DIMS))
-    entries = []
-    for entry in only_systems(short, SYSTEMS):
-        own: Plain = {"name": entry} if isinstance(entry, str) else entry
-        for stages, name in STAGES.items():
-            run = {**own.get("run", {}), "stages": stages}
-            entries.append({**own, "series": f"{own['name']}-{name}", "run": run})
+    short, changed, runs = wide_rows(profile)
+    entries = [
+        {**own, "series": f"{own['name']}-{name}", "run": {**own.get("run", {}), "stages": stages}}
+        for own in map(as_entry, only_systems(short, SYSTEMS))
+        for stages, name in (("sample", "only"), ("all", "all"))
+    ]
     return grid(changed, entries, runs)
 
 
@@ -111,23 +101,12 @@ def _open_or_filled(series: str) -> Look:
 
 
 def _both(group: Group) -> list[str]:
-    if len({series.rpartition("-")[2] for series in group.systems()}) < len(STAGES):
+    if len({series.rpartition("-")[2] for series in group.systems()}) < 2:
         raise NotDrawn("no runs with sampling only beside runs with all stages (run with --figures gnndrive-fig2)")
     return [grows(group.points, "dimension")]
 
 
-bars(
-    "gnndrive-fig2",
-    sampling,
-    Axis("feature dimension", DIMS, "dimension"),
-    value=stage_seconds("sample"),
-    looks=_open_or_filled,
-    title="Sampling alone (-only) and with all stages (-all)",
-    ylabel="sampling time per epoch (s)",
-    log=True,
-    numbers="",
-    note=_both,
-)
+bars("gnndrive-fig2", sampling, value=stage_seconds("sample"), looks=_open_or_filled, note=_both, **SPEC["fig2"])
 
 
 def epochs(profile: Plain) -> Plan:
@@ -135,14 +114,12 @@ def epochs(profile: Plain) -> Plan:
 
     A model that the profile leaves out runs only at the profile's dimension, on both devices for the comparison.
     """
-    short = narrow(profile)
-    changed, runs = over_dims(short, values(profile, "dims", DIMS))
-    own = int(short["datasets"][short["run"]["dataset"]].get("dim", 128))
+    short, changed, runs = wide_rows(profile)
     models = values(profile, "models", list(MODELS))
     systems = only_systems(short, SYSTEMS)
     plans = []
     for model, title in MODELS.items():
-        dims = runs if model in models else {own: {}}
+        dims = runs if model in models else {dimension(short): {}}
         plans.append(grid(changed, systems, {dim: {**run, "model": model} for dim, run in dims.items()}, panel=title))
         for dim, run in dims.items():
             if model != "sage" and model in models:
@@ -162,15 +139,15 @@ def _left_out(group: Group) -> list[str]:
     ]
 
 
-curves("gnndrive-fig8", epochs, Axis("feature dimension", DIMS, "dimension"), note=_left_out)
+curves("gnndrive-fig8", epochs, note=_left_out, **SPEC["fig8"])
 
 
 def over_memory(profile: Plain) -> Plan:
     """Plan the systems and in-memory at budgets of one to sixteen times the profile's, dimension 512."""
     wide = _wide(profile)
-    factors = [*values(profile, "memory_factors", MEMORY_FACTORS), MOST_MEMORY]
+    factors = [*values(profile, "memory_factors", SPEC["memory_factors"]), SPEC["most_memory"]]
     budgets = [round(host_budget(wide) * factor) for factor in dict.fromkeys(factors)]
-    systems = only_systems(wide, ["in-memory", *SYSTEMS])
+    systems = only_systems(wide, [REFERENCE, *SYSTEMS])
     return grid(wide, systems, {budget: {"memory": f"+{budget}"} for budget in budgets})
 
 
@@ -183,53 +160,39 @@ def _wide(profile: Plain) -> Plain:
 
 def on_a_graph_that_fits(profile: Plain) -> list[Plain]:
     """Return the experiment of pyg+ and gnndrive on a graph that fits memory (gd-19), which the drawing leaves out."""
-    wide = _wide(profile)
-    name = wide["run"]["dataset"]
-    recipe = wide["datasets"][name]
-    sizes = {key: parse_count(recipe[key], key) // SMALL_SHARE for key in ("nodes", "edges")}
-    run = {**wide["run"], "dataset": f"{name}-small", "memory": SMALL_MEMORY, "max_batches": SMALL_BATCHES}
+    wide, small = _wide(profile), SPEC["small"]
+    name, recipe = dataset_of(wide)
+    sizes = {key: parse_count(recipe[key], key) // small["share"] for key in ("nodes", "edges")}
+    run = {"dataset": f"{name}-small", "memory": small["memory"], "max_batches": small["batches"]}
     datasets = {**wide["datasets"], f"{name}-small": {**recipe, **sizes}}
     systems = only_systems(profile, ["pyg+", "gnndrive"])
-    changed = {"name": "gnndrive-fig9-fits", "datasets": datasets, "systems": systems, "run": run, "grid": {}}
-    return [{**wide, **changed}]
+    changed = {"name": "gnndrive-fig9-fits", "datasets": datasets, "systems": systems, "grid": {}}
+    return [{**wide, **changed, "run": {**wide["run"], **run}}]
 
 
-lines(
-    "gnndrive-fig9",
-    over_memory,
-    Axis("host memory budget beyond floor and training", 5, "budgets", format_bytes),
-    title="Epoch time over memory",
-    beside=on_a_graph_that_fits,
-)
+lines("gnndrive-fig9", over_memory, beside=on_a_graph_that_fits, **SPEC["fig9"])
 
 
 def over_batches(profile: Plain) -> Plan:
     """Plan the systems at each batch size, with equal seed nodes per epoch and device memory for the largest size."""
-    short = in_bytes(gallery(profile))
-    factors = values(profile, "batch_factors", BATCH_FACTORS)
-    short = wide_device(short, max(factors))
+    factors = values(profile, "batch_factors", SPEC["batch_factors"])
+    short = wide_device(in_bytes(gallery(profile)), max(factors))
     sizes = {run["batch_size"]: run for run in batch_sizes(short, factors)}
     return grid(short, only_systems(short, SYSTEMS), sizes)
 
 
-lines(
-    "gnndrive-fig10",
-    over_batches,
-    Axis("mini-batch size (seed nodes)", len(BATCH_FACTORS), "sizes"),
-    title="Epoch time over mini-batch size",
-)
+lines("gnndrive-fig10", over_batches, **SPEC["fig10"])
 
 
 def over_buffers(profile: Plain) -> Plan:
     """Plan gnndrive on both devices with each feature buffer; all runs have the memory for the largest buffer."""
     short = in_bytes(gallery(profile))
-    (sizes,) = batch_sizes(short, [BUFFER_BATCH_FACTOR])
+    (sizes,) = batch_sizes(short, [SPEC["buffer_batch_factor"]])
     short["run"] = {**short["run"], **sizes}
-    factors = [float(factor) for factor in values(profile, "buffer_factors", BUFFER_FACTORS)]
+    factors = [float(factor) for factor in values(profile, "buffer_factors", SPEC["buffer_factors"])]
     # The profile's memory holds a buffer of scale 1 for larger mini-batches: times the factor, the largest one.
     short = wide_device(short, max(factors))
-    variants = [*only_systems(short, ["gnndrive"]), cpu_variant(short)]
-    return grid(short, variants, {factor: {"options": {"feature_buffer_scale": factor}} for factor in factors})
+    return grid(short, on_both(short), {factor: {"options": {"feature_buffer_scale": factor}} for factor in factors})
 
 
 def _buffer_bytes(point: Point) -> int | None:
@@ -237,18 +200,16 @@ def _buffer_bytes(point: Point) -> int | None:
     return next((int(item["bytes"]) for item in plan if item["name"] == "feature buffer"), None)
 
 
-def _variants(group: Group) -> list[str]:
-    return ["one dataset of the paper's four", "" if CPU in group.systems() else "not run: the CPU variant"]
+def _cpu_not_run(group: Group) -> str:
+    return "" if CPU in group.systems() else "not run: the CPU variant"
 
 
 bars(
     "gnndrive-fig12",
     over_buffers,
-    Axis("feature buffer, times its own size", BUFFER_FACTORS, "buffer", lambda x: f"{x:g}x"),
-    title="Epoch time over feature buffer",
-    numbers=".2f",
-    note=_variants,
+    note=lambda group: ["one dataset of the paper's four", _cpu_not_run(group)],
     columns={"buffer_bytes": _buffer_bytes},
+    **SPEC["fig12"],
 )
 
 
@@ -258,30 +219,22 @@ def over_processes(profile: Plain) -> Plan:
     The paper leaves host memory unrestricted; here all runs have the profile's budget times the most processes.
     """
     short = gallery(profile)
-    ranks = values(profile, "ranks", RANKS)
+    ranks = values(profile, "ranks", SPEC["ranks"])
     short["run"] = {**short["run"], "memory": f"+{max(ranks) * host_budget(short)}", "disk_class": "none"}
-    variants = [*only_systems(short, ["gnndrive"]), cpu_variant(short)]
-    return grid(short, variants, {count: {"ranks": count} for count in ranks})
+    return grid(short, on_both(short), {count: {"ranks": count} for count in ranks})
 
 
 def _processes(group: Group) -> list[str]:
     emulated = str(group.points[0].record["config"]["device"]).startswith("emulated:")
     usable = {(point.record.get("environment", {}).get("cpu") or {}).get("usable") for point in group.points} - {None}
     return [
-        "each process has an EMULATED device of its own" if emulated else "each process has a device of its own",
+        f"each process has {'an EMULATED' if emulated else 'a'} device of its own",
         f"all processes share {usable.pop()} cores" if len(usable) == 1 else "",
-        "" if CPU in group.systems() else "not run: the CPU variant",
+        _cpu_not_run(group),
     ]
 
 
-bars(
-    "gnndrive-fig13",
-    over_processes,
-    Axis("processes", RANKS, "processes"),
-    title="Epoch time over processes",
-    numbers=".2f",
-    note=_processes,
-)
+bars("gnndrive-fig13", over_processes, note=_processes, **SPEC["fig13"])
 
 
 def judged(profile: Plain) -> Plan:
@@ -297,68 +250,48 @@ def _memory(done: list[Point]) -> str:
 @figure_of_runs("gnndrive-fig14", judged, least=1)
 def fig14(group: Group) -> Drawing:
     """Draw accuracy over epochs and over training time, one line per system; raise NotDrawn without a run."""
-    return draw_by_system(group, [REFERENCE, *SYSTEMS], ["Accuracy over epochs", "Accuracy over time"], _memory)
+    return draw_by_system(group, [REFERENCE, *SYSTEMS], SPEC["fig14"], _memory)
 
 
 def budgets(profile: Plain) -> Plan:
     """Plan the systems and the CPU variant at the profile's budget, mariusgnn also at four times the budget."""
     short = gallery(profile)
-    sizes = {round(host_budget(short) * factor): factor for factor in FACTORS}
-    others = [*only_systems(short, SYSTEMS), cpu_variant(short)]
+    sizes = dict.fromkeys(round(host_budget(short) * factor) for factor in SPEC["tab2"]["factors"])
     marius = only_systems(short, [MARIUS])
-    return joined(
-        [grid(short, others, {"": {}}), *(grid(short, marius, {size: {"memory": f"+{size}"}}) for size in sizes)]
-    )
+    plans = [grid(short, [*only_systems(short, SYSTEMS), cpu_variant(short)], {"": {}})]
+    return joined([*plans, *(grid(short, marius, {size: {"memory": f"+{size}"}}) for size in sizes)])
 
 
 @figure_of_runs("gnndrive-tab2", budgets, least=1)
 def tab2(group: Group) -> Sheet:
     """Return one row per system with data preparation, training and the whole epoch, and the paper's on papers100M."""
-    found = {point.system: point for point in group.points if point.system != MARIUS}
+    spec = SPEC["tab2"]
     marius = [point for point in group.points if point.system == MARIUS]
-    rows = [_line(name, paper, found.get(name)) for name, paper in PAPER.items()]
+    rows = [_line(name, paper, group.at(name)) for name, paper in spec["names"].items()]
     rows += [
         _line(f"{MARIUS}, {format_bytes(point.x)}", paper, point)
-        for point, paper in zip(marius, ["MariusGNN-32G", "MariusGNN-128G"], strict=False)
+        for point, paper in zip(marius, spec["marius"], strict=False)
     ]
-    seconds = dict.fromkeys(["data preparation (s)", "training (s)", "overall (s)"], ".2f")
-    theirs = dict.fromkeys([f"paper: {part} (s)" for part in PARTS], ".1f")
-    extra = (
-        "training: all of the epoch after data preparation, of which most systems have none; the CPU variant has the "
-        "device's memory in its host budget; the paper's values: papers100M, 32 GB (mariusgnn also 128 GB)"
-    )
-    columns = {"system": "", **seconds, "preparation (%)": ".0f", **theirs}
-    return sheet(rows, columns, group, extra)
+    return sheet(rows, spec["columns"], group, spec["note"])
 
 
-def _seconds(point: Point | None) -> tuple[float | None, float | None, float | None]:
+def _line(name: str, paper: str, point: Point) -> Plain:
     """Return median seconds of data preparation (None without it), of the rest of the epoch, and of the epoch."""
-    epochs = [] if point is None else [epoch for epoch in point.record["epochs"] if not epoch["warmup"]]
-    if point is None or point.value is None or not epochs:
-        return None, None, None
-    prepares = any("data_prep" in epoch["stages_s"] for epoch in epochs)
-    spent = [float(epoch["stages_s"].get("data_prep", 0.0)) for epoch in epochs]
-    rest = [float(epoch["seconds"]) - before for epoch, before in zip(epochs, spent, strict=True)]
-    return (median(spent) if prepares else None), median(rest), point.value
-
-
-def _line(name: str, paper: str, point: Point | None) -> Plain:
-    before, training, overall = _seconds(point)
-    status = point.status if point is not None else "not run"
-    failed = None if point is not None and point.value is not None else MARK.get(status, status)
+    spent = [float(epoch["stages_s"].get("data_prep", 0.0)) for epoch in point.epochs]
+    prepares = any("data_prep" in epoch["stages_s"] for epoch in point.epochs)
+    failed = MARK.get(point.status, point.status) if point.value is None else None
+    before = median(spent) if failed is None and prepares else None
+    rest = [float(epoch["seconds"]) - own for epoch, own in zip(point.epochs, spent, strict=True)]
     line: Plain = {
         "system": name,
         "data preparation (s)": failed or before,
-        "training (s)": failed or training,
-        "overall (s)": failed or overall,
-        "preparation (%)": 100 * before / overall if before is not None and overall else None,
+        "training (s)": failed or (median(rest) if rest else None),
+        "overall (s)": failed or (point.value if rest else None),
+        "preparation (%)": 100 * before / point.value if before is not None and point.value else None,
     }
-    line |= {f"paper: {part} (s)": paper_value("gnndrive-tab2", paper, part) for part in PARTS}
-    samples, run = (point.samples, point.record.get("run_id", "")) if point is not None else (0, "")
-    return {**line, "status": status, "samples": samples, "run": run}
-
-
-BASELINES = ["pyg+", "ginex", "mariusgnn"]
+    parts = ("preparation", "training", "overall")
+    line |= {f"paper: {part} (s)": paper_value("gnndrive-tab2", paper, part) for part in parts}
+    return {**line, "status": point.status, "samples": point.samples, "run": point.run}
 
 
 def baselines(profile: Plain) -> Plan:
@@ -368,18 +301,15 @@ def baselines(profile: Plain) -> Plan:
 
 def variants(profile: Plain) -> Plan:
     """Plan gnndrive as in the profile, and on the CPU with the device memory added to the host budget."""
-    first = first_setting(profile)
-    return grid(first, [*only_systems(first, ["gnndrive"]), cpu_variant(first)], {"": {}})
+    return grid(first_setting(profile), on_both(first_setting(profile)), {"": {}})
 
 
 @figure_of_runs("gnndrive-fig3", lambda profile: baselines(gallery(profile)), otherwise=baselines, least=1)
 def fig3(group: Group) -> Drawing:
     """Draw one panel per system, from the headline's runs where the gallery's were not made."""
-    points = group.done
-    failed = {point.system: point.status.upper() for point in group.points if point.value is None}
-    done = [point.system for point in points]
-    missing = [f"{failed.get(name, 'not run')}: {name}" for name in BASELINES if name not in done]
-    return draw_timelines(points, group, done, "; ".join(missing))
+    done = [point.system for point in group.done]
+    missing = [f"{group.at(name).told}: {name}" for name in BASELINES if name not in done]
+    return draw_timelines(group.done, group, done, "; ".join(missing))
 
 
 @figure_of_runs("gnndrive-fig11", lambda profile: variants(gallery(profile)), otherwise=variants, least=1)
@@ -389,12 +319,46 @@ def fig11(group: Group) -> Drawing:
     if not points:
         raise NotDrawn("no run of gnndrive under a cap has a measured epoch")
     names = ["CPU" if point.system == CPU else "GPU" for point in points]
-    titles = [
-        f"gnndrive, {name} variant ({point.record['config']['device']})"
-        for name, point in zip(names, points, strict=True)
+    devices = [point.record["config"]["device"] for point in points]
+    titles = [f"gnndrive, {name} variant ({device})" for name, device in zip(names, devices, strict=True)]
+    missing = [SPEC["fig11"]["missing"].format(name) for name in ("GPU", "CPU") if name not in names]
+    return draw_timelines(points, group, titles, missing[0] if missing else SPEC["fig11"]["both"])
+
+
+FIO = "fio-grid"
+
+
+@figure("gnndrive-figB1", studies=lambda profile: [StudyNeed(FIO)])
+def fig_b1(evidence: Evidence) -> Drawing:
+    """Draw bandwidth (top), latency (bottom) over threads and queue depth; raise NotDrawn without buffered reads."""
+    record = evidence.study(FIO)
+    wanted = ["pattern", "block_bytes", "direct", "engine", "threads", "depth", "iops", "bytes_per_s", "mean_latency_s"]
+    table = pd.DataFrame(record.result["points"], columns=wanted).query("pattern == 'random'")
+    block = table.loc[~table["direct"].astype(bool), "block_bytes"].min()
+    rows = table[table["block_bytes"] == block].reset_index(drop=True)
+    if rows.empty:
+        raise NotDrawn(f"the study {FIO} holds no buffered reads to compare")
+    rows = rows.assign(series=rows["direct"].map({True: "direct", False: "buffered"}))
+    rows = rows.assign(bandwidth_mb_per_s=rows["bytes_per_s"] / 1e6, latency_us=rows["mean_latency_s"] * 1e6)
+    rows = rows[["engine", "series", "threads", "depth", "iops", "bandwidth_mb_per_s", "latency_us"]]
+    canvas, panels = many_panels(4, columns=2, height=2.0)
+    looks = named_looks(["direct", "buffered"])
+    for axes, panel in zip(panels, SPEC["figB1"]["panels"], strict=True):
+        mine = rows[rows["engine"] == panel["engine"]]
+        mine = mine.assign(x=mine[panel["x"]], y=mine[panel["y"]])
+        own: Plain = {"title": "", "xlabel": panel["xlabel"], "ylabel": panel["ylabel"], "looks": looks}
+        draw_curves(mine, xlog=True, ylog=True, axes=axes, **own)
+    legend_above(canvas, panels)
+    device, file_bytes = record.result["device"], record.result["file_bytes"]
+    how = f"by read calls and by {record.result['asynchronous']}, {record.params['seconds']:g} s a point"
+    notes = [
+        f"{device.get('model') or device.get('name') or 'disk'}, {device['file_system']}",
+        f"random {block} B reads of a {format_bytes(file_bytes)} file, {how}",
+        SPEC["figB1"]["note"],
     ]
-    missing = [name for name in ("GPU", "CPU") if name not in names]
-    note = "of the CPU variant, the device's memory is in its host budget"
-    if missing:
-        note = f"not run in the same setting: the {missing[0]} variant (--figures gnndrive-fig11)"
-    return draw_timelines(points, group, titles, note)
+    deepest = rows[(rows["engine"] == "async") & (rows["depth"] == rows["depth"].max())].set_index("series")
+    rates = deepest["bandwidth_mb_per_s"]
+    if {"buffered", "direct"} <= set(rates.index):
+        gap = 100 * (rates["buffered"] / rates["direct"] - 1)
+        notes.append(SPEC["figB1"]["gap"].format(abs(gap), "above" if gap > 0 else "below"))
+    return drawn(canvas, rows, record, *notes)

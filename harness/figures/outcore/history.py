@@ -9,22 +9,22 @@ import pandas as pd
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, drawn, figure
+from harness.figures.base import Drawing, drawn, figure, specs
 from harness.figures.draw import style
 from harness.figures.draw.panels import legend_above, name_axes, one_panel
 from harness.figures.draw.style import SERIES
 from harness.regress.studies import PROOF, TREND
+
+SPEC = specs(__file__)
 
 
 @figure("outcore-gate")
 def gate(evidence: Evidence) -> Drawing:
     """Draw one line per number of pairs, grey bars at the promises; raise NotDrawn without a proof of the gate."""
     if not any(record.study == PROOF for record in evidence.studies):
-        raise NotDrawn(
-            "the gate was not proved on this machine: `python -m benchmarks.gate_proof collect`, then `judge --results`"
-        )
+        raise NotDrawn(SPEC["gate"]["missing"])
     record = evidence.study(PROOF)
-    params, promises = record.params, record.result["promises"]
+    params, promises, spec = record.params, record.result["promises"], SPEC["gate"]
     data = pd.DataFrame(record.result["curve"])
     canvas, axes = one_panel(height=2.6)
     counts = sorted(data["pairs"].unique())
@@ -32,20 +32,16 @@ def gate(evidence: Evidence) -> Drawing:
         mine = data[data["pairs"] == count].sort_values("slowed")
         label = f"{count:g} pairs" + (" (whole budget)" if count == counts[-1] and len(counts) > 1 else "")
         xs, ys = 100 * mine["slowed"], 100 * mine["regressed"]
-        axes.plot(xs, ys, color=look.color, marker=look.marker, linestyle=look.line, label=label)
-    bar = {"marker": "_", "markersize": 16, "markeredgewidth": 1.6, "color": "#777777", "linestyle": "none"}
+        axes.plot(xs, ys, label=label, **look.stroke)
     for promise in promises:
         if promise["slowed"] is not None:
-            axes.plot([100 * promise["slowed"]], [100 * promise["bound"]], **bar)
+            axes.plot([100 * promise["slowed"]], [100 * promise["bound"]], **spec["promise"])
     axes.set_ylim(-4, 104)
-    name_axes(axes, "Power of the gate", "injected into extract (% of the epoch)", "called regressed (%)")
+    name_axes(axes, *spec["axes"])
     legend_above(canvas, [axes])
-    text = (
-        f"{params['trials']} comparisons a point, resampled from {params['blocks']} blocks of real runs of "
-        f"{', '.join(params['systems'])} on machine {params['host']}; grey bars: promised; "
-        f"{sum(promise['kept'] for promise in promises)} of {len(promises)} promises kept"
-    )
-    return drawn(canvas, data, text)
+    told = {"named": ", ".join(params["systems"]), "promised": len(promises)}
+    told["kept"] = sum(promise["kept"] for promise in promises)
+    return drawn(canvas, data, spec["caption"].format(**params, **told))
 
 
 # Most lines of a panel: the cells with most steps, then with the largest ratio.
@@ -57,10 +53,7 @@ MOST_LABELS = 6
 def trend(evidence: Evidence) -> Drawing:
     """Draw one line per cell over its first entry, one vertical line per step; raise NotDrawn without epoch times."""
     if not any(record.study == TREND for record in evidence.studies):
-        raise NotDrawn(
-            "no history was looked at yet: `outcore bench --figures outcore-trend` looks at runs made from commits, "
-            "`outcore regress trend` at the baselines that `outcore regress record` keeps"
-        )
+        raise NotDrawn(SPEC["trend"]["missing"])
     record = evidence.study(TREND)
     epochs = [series for series in record.result["series"] if series["name"] == "epoch" and series["points"]]
     if not epochs:
@@ -74,7 +67,7 @@ def trend(evidence: Evidence) -> Drawing:
         labels += _line(axes, series, place)
     _label_steps(axes, labels)
     axes.axhline(1.0, color="#888888", linewidth=0.6)
-    name_axes(axes, "Epoch time over the history", "commit, oldest first", "epoch time / first entry's")
+    name_axes(axes, *SPEC["trend"]["axes"])
     ticks = sorted(
         {round(k * (len(place) - 1) / min(6, max(1, len(place) - 1))) for k in range(7)} & set(place.values())
     )
@@ -83,11 +76,8 @@ def trend(evidence: Evidence) -> Drawing:
     legend_above(canvas, [axes])
     params, more = record.params, len(epochs) - len(shown)
     steps = sum(len(series["steps"]) for series in epochs)
-    text = (
-        f"machine {params['host']}, {len(place)} commits; a point is the median of a session's runs; "
-        f"{steps} steps of {100 * params['min_effect']:g} % or more by PELT, dashed, each with its range of commits"
-    ) + (f"; {more} cells that moved least are not drawn" if more else "")
-    return drawn(canvas, data, text)
+    text = SPEC["trend"]["caption"].format(params["host"], len(place), steps, 100 * params["min_effect"])
+    return drawn(canvas, data, text + (f"; {more} cells that moved least are not drawn" if more else ""))
 
 
 def _rows(series: Plain) -> list[dict[str, Any]]:
@@ -119,8 +109,7 @@ def _line(axes: Any, series: Plain, place: dict[str, int]) -> list[tuple[float, 
     xs = [place[point["commit"]] for point in series["points"]]
     ys = [point["value"] / first for point in series["points"]]
     border = {"markeredgecolor": "black", "markeredgewidth": 0.3, "markevery": max(1, len(xs) // 30)}
-    line: Any = {"color": look.color, "marker": look.marker, "linestyle": look.line, "label": series["cell"]}
-    axes.plot(xs, ys, linewidth=0.9, markersize=3.5, **line, **border)
+    axes.plot(xs, ys, linewidth=0.9, markersize=3.5, label=series["cell"], **look.stroke, **border)
     labels = []
     for step in series["steps"]:
         x = place[step["at"]] - 0.5

@@ -39,9 +39,9 @@ def pipeline(group: Group) -> Drawing:
     shown: list[tuple[Point, Plain, pd.DataFrame]] = []
     missing = []
     for name in SYSTEMS:
-        point = next((entry for entry in group.points if entry.system == name), None)
-        if point is None or point.value is None:
-            missing.append(f"not run: {name}" if point is None else f"{point.status.upper()}: {name}")
+        point = group.at(name)
+        if point.value is None:
+            missing.append(f"{point.told}: {name}")
             continue
         epoch, spans = _epoch_of(point)
         if spans.empty:
@@ -55,7 +55,7 @@ def pipeline(group: Group) -> Drawing:
     notes, tables = [], []
     for axes, (point, epoch, spans) in zip(panels, shown, strict=True):
         notes += _panel(axes, point, epoch, spans)
-        tables.append(spans.assign(system=point.system, run=point.record["run_id"]))
+        tables.append(spans.assign(system=point.system, run=point.run))
     extra = "neighbouring mini-batches alternate in shade, the path of one is black, work of no single one hatched"
     points = [point for point, _, _ in shown]
     columns = ["system", "run", "epoch", "batch", "stage", "thread", "start", "end"]
@@ -65,8 +65,7 @@ def pipeline(group: Group) -> Drawing:
 
 def _epoch_of(point: Point) -> tuple[Plain, pd.DataFrame]:
     """Return the drawn epoch and its spans in seconds from its begin."""
-    measured = [epoch for epoch in point.record["epochs"] if not epoch["warmup"]]
-    epoch = min(measured, key=lambda entry: abs(entry["seconds"] - float(point.value or 0.0)))
+    epoch = min(point.epochs, key=lambda entry: abs(entry["seconds"] - float(point.value or 0.0)))
     try:
         table = results.stages(Path(point.path))
     except InputError:

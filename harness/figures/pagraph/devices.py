@@ -9,15 +9,8 @@ import pandas as pd
 
 from harness.compare.plan import Plain, Plan, grid, joined
 from harness.compare.points import Group, NotDrawn, Point
-from harness.figures.accuracy_runs import (
-    accuracy_curve,
-    accuracy_profile,
-    best_accuracy,
-    common_target,
-    origin,
-    time_to,
-)
-from harness.figures.base import Drawing, drawn, figure_of_runs, ids, paper_rows
+from harness.figures import accuracy_runs as accuracy
+from harness.figures.base import Drawing, drawn, figure_of_runs, ids, paper_rows, specs
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.curves import draw_curves
@@ -26,21 +19,13 @@ from harness.figures.draw.style import named_looks
 from harness.figures.grids import values
 from harness.figures.pagraph.grid import FAMILY, HIDDEN, NAMES, by_model, device_bytes, setting
 
-RANKS = [1, 2, 4]
-NOTE = (
-    "each device has a process of its own, and all share this host's cores; seed nodes a second, since every step "
-    "trains a mini-batch on each device"
-)
+SPEC = specs(__file__)
+NOTE: str = SPEC["note"]
 #: Devices of Figures 18 and 21.
 DEVICES = 2
 # Four devices hold a quarter of friendster's rows in the paper; here two devices hold about as much.
 DEVICE_SHARE = 0.2
-STEPS: dict[str, Plain] = {
-    "loader alone": {"options": {"cache": "0x", "pipeline": False}, "partition": "none"},
-    "+ cache": {"options": {"cache": "auto", "pipeline": False}, "partition": "none"},
-    "+ partitions": {"options": {"cache": "auto", "pipeline": False}, "partition": "self-reliant"},
-    "+ pipelining": {"options": {"cache": "auto", "pipeline": True}, "partition": "self-reliant"},
-}
+STEPS: dict[str, Plain] = SPEC["fig18"]["steps"]
 
 
 def on_devices(
@@ -52,16 +37,12 @@ def on_devices(
         counts: numbers of devices, by default the profile's; from two on, each device trains a partition of its own.
         changes: further run settings.
     """
-    over = {
-        f"{model} {count}": {
-            "model": model,
-            "hidden": HIDDEN[model],
-            "ranks": count,
-            "partition": "self-reliant" if count > 1 else "none",
-        }
-        for model in models
-        for count in counts or [int(count) for count in values(profile, "ranks", RANKS)]
-    }
+    over: dict[str, Plain] = {}
+    for model in models:
+        for count in map(int, counts or values(profile, "ranks", SPEC["ranks"])):
+            partition = "self-reliant" if count > 1 else "none"
+            run = {"model": model, "hidden": HIDDEN[model], "ranks": count, "partition": partition}
+            over[f"{model} {count}"] = run
     return grid(setting(profile, **changes), systems, over)
 
 
@@ -82,12 +63,11 @@ def seeds_per_s(record: Mapping[str, Any], epoch: Mapping[str, Any]) -> float:
     return float(seeds / epoch["seconds"])
 
 
-def point_rate(point: Point | None) -> tuple[float, float, float] | None:
+def point_rate(point: Point) -> tuple[float, float, float] | None:
     """Return median, least and most thousand seed nodes per second in the measured epochs of the newest run."""
-    measured = [epoch for epoch in point.record["epochs"] if not epoch["warmup"]] if point else []
-    if point is None or point.value is None or not measured:
+    if point.value is None or not point.epochs:
         return None
-    rates = pd.Series([seeds_per_s(point.record, epoch) / 1000 for epoch in measured])
+    rates = pd.Series([seeds_per_s(point.record, epoch) / 1000 for epoch in point.epochs])
     return float(rates.median()), float(rates.min()), float(rates.max())
 
 
@@ -98,7 +78,7 @@ def rate_rows(group: Group) -> pd.DataFrame:
         model, _, ranks = str(point.x).partition(" ")
         head = {"series": f"{point.system} {NAMES[model]}", "system": point.system, "model": model, "x": int(ranks)}
         rate = dict(zip(("y", "low", "high"), point_rate(point) or (None, None, None), strict=True))
-        rows.append({**head, **rate, "status": point.status, "run": point.record["run_id"]})
+        rows.append({**head, **rate, "status": point.status, "run": point.run})
     return pd.DataFrame(rows).sort_values(["series", "x"]).reset_index(drop=True)
 
 
@@ -116,12 +96,10 @@ def draw_rates(rows: pd.DataFrame, title: str, few: str, axes: Any = None) -> An
 @figure_of_runs("pagraph-fig15", lambda profile: on_devices(profile, list(HIDDEN), ["pagraph"]))
 def fig15(group: Group) -> Drawing:
     """Draw a curve for each model; raise NotDrawn with fewer than two measured numbers of devices."""
-    rows = rate_rows(group)
-    few = "no measured runs of pagraph on several devices (pagraph-fig15)"
-    canvas = draw_rates(rows, "Throughput over devices", few)
-    how = "without preprocessing; dgl, dgl+pp and pagraph+pp train in one process and have no line"
-    reduced = left_out(sorted(set(rows["x"])), RANKS, "devices")
-    return drawn(canvas, rows, group, NOTE, how, reduced, points=group.done)
+    rows, spec = rate_rows(group), SPEC["fig15"]
+    canvas = draw_rates(rows, spec["title"], spec["few"])
+    reduced = left_out(sorted(set(rows["x"])), SPEC["ranks"], "devices")
+    return drawn(canvas, rows, group, NOTE, spec["note"], reduced, points=group.done)
 
 
 @figure_of_runs("pagraph-fig16", lambda profile: on_devices(profile, list(HIDDEN), FAMILY, [1, 2]))
@@ -129,32 +107,23 @@ def fig16(group: Group) -> Drawing:
     """Draw bars for one and two devices over DGL on one; raise NotDrawn without DGL on one or any run on two."""
     rows = []
     for model in HIDDEN:
-        found = {(p.system, str(p.x)): p for p in group.points if str(p.x) in (f"{model} 1", f"{model} 2")}
-        base = point_rate(found.get(("dgl", f"{model} 1")))
-        if base is None:
-            continue
-        for (system, x), point in sorted(found.items(), key=lambda entry: (FAMILY.index(entry[0][0]), entry[0][1])):
-            own = point_rate(point)
-            count = x.rpartition(" ")[2]
-            rows.append(
-                {
-                    "group": f"{NAMES[model]}\n{count} device{'s' if count != '1' else ''}",
-                    "series": system,
-                    "value": own[0] / base[0] if own else None,
-                    "status": point.status,
-                    "model": model,
-                    "devices": int(count),
-                    "thousand_seeds_per_s": own[0] if own else None,
-                    "run": point.record["run_id"],
+        base = point_rate(group.at("dgl", f"{model} 1"))
+        for count in (1, 2) if base else ():
+            for point in (group.at(system, f"{model} {count}") for system in FAMILY):
+                own = point_rate(point)
+                row: Plain = {
+                    "group": f"{NAMES[model]}\n{count} device{'s' if count > 1 else ''}",
+                    "series": point.system,
                 }
-            )
-    data = pd.DataFrame(rows)
+                row |= {"value": own[0] / base[0] if own and base else None, "status": point.status, "model": model}
+                row |= {"devices": count, "thousand_seeds_per_s": own[0] if own else None, "run": point.run}
+                rows += [row] if point.record else []
+    data, spec = pd.DataFrame(rows), SPEC["fig16"]
     if data.empty or not (data["devices"] == 2).any():
         raise NotDrawn("no run of dgl on one device and of any system on two (pagraph-fig16)")
     data = data.sort_values(["model", "devices"], kind="stable").reset_index(drop=True)
-    canvas, _ = draw_bars(data, title="Speed-up over DGL on one device", ylabel="throughput over dgl's", numbers=".1f")
-    base_note = "n/a: trains in one process, so the paper's base, DGL on two devices, is DGL on one here"
-    return drawn(canvas, data, group, NOTE, base_note, points=group.done)
+    canvas, _ = draw_bars(data, **spec["bars"])
+    return drawn(canvas, data, group, NOTE, spec["note"], points=group.done)
 
 
 def steps(profile: Plain) -> Plan:
@@ -171,37 +140,23 @@ def fig18(group: Group) -> Drawing:
     """Draw seconds per million seed nodes by step and model; raise NotDrawn with fewer than two measured bars."""
     rows = []
     for model in HIDDEN:
-        found = {point.system: point for point in group.points if point.x == model}
         before: float | None = None
-        for step in STEPS:
-            if step not in found:
-                continue
-            rate = point_rate(found[step])
+        for point in [point for point in (group.at(step, model) for step in STEPS) if point.record]:
+            rate = point_rate(point)
             value, high, low = (1000.0 / each for each in rate) if rate else (None, None, None)
-            rows.append(
-                {
-                    "group": NAMES[model],
-                    "series": step,
-                    "value": value,
-                    "low": low,
-                    "high": high,
-                    "status": found[step].status,
-                    "saved": 1.0 - value / before if value and before else None,
-                    "run": found[step].record["run_id"],
-                }
-            )
+            row = {"group": NAMES[model], "series": point.system, "value": value, "low": low, "high": high}
+            saved = 1.0 - value / before if value and before else None
+            rows.append({**row, "status": point.status, "saved": saved, "run": point.run})
             before = value
     data = pd.DataFrame(rows)
     if data.empty or data["value"].notna().sum() < 2:
         raise NotDrawn("no measured runs of pagraph's parts on two devices (pagraph-fig18)")
-    title, ylabel = "Adding caching, partitions, pipelining", "seconds for a million seed nodes"
-    canvas, _ = draw_bars(data, title=title, ylabel=ylabel, numbers=".2f")
+    canvas, _ = draw_bars(data, **SPEC["fig18"]["bars"])
     later = data[data["saved"].notna()].to_dict("records")
-    saved = ", ".join(f"{row['group']} {row['series']} {100 * row['saved']:.0f} %" for row in later)
-    paper = ", ".join(
-        f"{row['series']} {row['x']} {row['value']:g} {row['unit']}" for row in paper_rows("pagraph-fig18")
-    )
-    notes = [f"{DEVICES} devices", NOTE, f"saved by each step: {saved}", f"paper (friendster, 4 GPUs): {paper}"]
+    told = ", ".join(f"{row['group']} {row['series']} {100 * row['saved']:.0f} %" for row in later)
+    known = paper_rows("pagraph-fig18")
+    paper = ", ".join(f"{row['series']} {row['x']} {row['value']:g} {row['unit']}" for row in known)
+    notes = [f"{DEVICES} devices", NOTE, f"saved by each step: {told}", f"paper (friendster, 4 GPUs): {paper}"]
     return drawn(canvas, data, group, *notes, points=group.done)
 
 
@@ -213,7 +168,7 @@ def on_partitions(profile: Plain) -> Plan:
     """Plan accuracy runs of DGL, PaGraph, and PaGraph on partitions with an equal total of seed nodes per step."""
     plans = []
     for model in HIDDEN:
-        base = accuracy_profile(profile, model)
+        base = accuracy.accuracy_profile(profile, model)
         run = {**base["run"], "memory": "none", "disk_class": "none"}
         local = {"ranks": DEVICES, "partition": "self-reliant", "batch_size": max(1, run["batch_size"] // DEVICES)}
         systems: list[Any] = ["dgl", "pagraph", {"name": "pagraph", "series": LABELS[2], "run": local}]
@@ -226,12 +181,12 @@ def fig21(group: Group) -> Drawing:
     """Draw one panel per model, one curve per entry of `LABELS`; raise NotDrawn without test accuracy."""
     rows, notes, shown = [], [], []
     for model in HIDDEN:
-        found = {point.system: point for point in group.points if point.x == model}
-        known = {label: found[label] for label in LABELS if label in found and best_accuracy(found[label].record)}
+        found = {label: group.at(label, model) for label in LABELS}
+        known = {label: point for label, point in found.items() if accuracy.best_accuracy(point.record)}
         for label, point in known.items():
-            curve = accuracy_curve(point.record)
+            curve = accuracy.accuracy_curve(point.record)
             xy = {"model": model, "series": label, "x": curve["seconds"], "y": 100.0 * curve["accuracy"]}
-            rows.append(pd.DataFrame(xy).assign(epoch=curve["epoch"], run=point.record["run_id"]))
+            rows.append(pd.DataFrame(xy).assign(epoch=curve["epoch"], run=point.run))
         notes += notes_of(NAMES[model], known)
         shown += list(known.values())
     if not rows:
@@ -240,28 +195,22 @@ def fig21(group: Group) -> Drawing:
     models = list(dict.fromkeys(data["model"]))
     canvas, panels = many_panels(len(models))
     for axes, model in zip(panels, models, strict=True):
-        draw_curves(
-            data[data["model"] == model],
-            title=NAMES[model],
-            xlabel="training time (s)",
-            ylabel="test accuracy (%)",
-            looks=named_looks(LABELS),
-            axes=axes,
-        )
+        mine, looks = data[data["model"] == model], named_looks(LABELS)
+        draw_curves(mine, title=NAMES[model], looks=looks, axes=axes, **SPEC["fig21"]["curves"])
     legend_above(canvas, panels, LABELS)
-    notes += ["real training; partitions take as many seed nodes a step together", origin(shown[0].record)]
+    notes += [SPEC["fig21"]["note"], accuracy.origin(shown[0].record)]
     return drawn(canvas, data, group, *notes, points=shown, runs=ids(shown))
 
 
 def notes_of(model: str, known: Mapping[str, Point]) -> list[str]:
     """Return caption text: best accuracies, and the time to the common target accuracy."""
     records = {label: point.record for label, point in known.items()}
-    target = common_target(list(records.values()))
+    target = accuracy.common_target(list(records.values()))
     if target is None:
         return []
     said = []
     for label, record in records.items():
-        seconds = time_to(record, target)
+        seconds = accuracy.time_to(record, target)
         reached = "" if seconds is None else f" ({100 * target:.1f} % after {seconds:.1f} s)"
-        said.append(f"{label} {100 * (best_accuracy(record) or 0.0):.1f} %{reached}")
+        said.append(f"{label} {100 * (accuracy.best_accuracy(record) or 0.0):.1f} %{reached}")
     return [f"{model}: best of {', '.join(said)}"]

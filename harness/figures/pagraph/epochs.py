@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,52 +13,33 @@ from harness.compare.plan import Plain, Plan, grid, joined
 from harness.compare.points import Group, NotDrawn, Point
 from harness.figures.base import (
     Drawing,
-    Formatter,
     Sheet,
     drawn,
     figure,
     figure_of_runs,
     ids,
-    paper_rows,
+    paper_table,
     paper_value,
-    point_cells,
     sheet,
+    specs,
 )
 from harness.figures.draw import style
-from harness.figures.draw.bars import draw_bars
-from harness.figures.draw.breakdown import run_breakdown
+from harness.figures.draw.bars import draw_bars, draw_stacks
+from harness.figures.draw.breakdown import part_rows, run_breakdown
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import legend_above, many_panels, mark_range
-from harness.figures.draw.stacks import draw_stacks
 from harness.figures.grids import values
 from harness.figures.pagraph.devices import NOTE as DEVICES_NOTE
 from harness.figures.pagraph.devices import draw_rates, on_devices, rate_rows
-from harness.figures.pagraph.grid import (
-    FAMILY,
-    HIDDEN,
-    LOADING,
-    NAMES,
-    SAMPLERS,
-    by_model,
-    by_sampler,
-    device_bytes,
-    layerwise,
-    setting,
-)
+from harness.figures.pagraph.grid import FAMILY, HIDDEN, NAMES, by_model, by_sampler, device_bytes, layerwise, setting
 
-PARTS = ["computation", "data loading", "waiting for samples, other", "hidden data loading"]
+SPEC = specs(__file__)
+PARTS: list[str] = SPEC["parts"]
 COMPUTE, EXPOSED, OTHER, HIDDEN_LOADING = PARTS
-NOTE = (
-    "computation, loading and the rest make the epoch; hidden loading went on during computation and is drawn on top "
-    "of the epoch; loading: gathering on the host and copying to the device"
-)
-#: Rankings of Fig. 14 and their labels.
-RANKINGS = {"out-degree": "PaGraph", "aligraph": "AliGraph", "random": "random"}
-SHARES = [0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]
+LOADING = ("extract", "transfer")
 # Space for a cache of all rows, its reserve and the buffers beside it.
 DEVICE_SHARE = 1.25
-NEIGHBOURS = [2, 4, 8, 16]
 
 
 def epoch_parts(point: Point) -> dict[str, float]:
@@ -80,30 +60,21 @@ def loading_share(point: Point) -> float:
     return float(100.0 * loading / max(loading + parts[COMPUTE], np.finfo(float).tiny))
 
 
-def part_rows(points: Sequence[Point], label: str) -> pd.DataFrame:
+def stack_rows(points: Sequence[Point], label: str) -> pd.DataFrame:
     """Return rows for stacks: bar (system), part, value (s); a point without a value has its status instead."""
-    rows: list[Plain] = []
-    for point in points:
-        head = {"panel": label, "bar": point.system}
-        if point.value is None:
-            rows.append({**head, "part": COMPUTE, "value": None, "status": point.status})
-            continue
-        tail = {"status": "ok", "run": point.record.get("run_id", "")}
-        rows += [{**head, "part": part, "value": value, **tail} for part, value in epoch_parts(point).items()]
+    rows = [row for p in points for row in part_rows(p, PARTS, epoch_parts, panel=label, bar=p.system)]
     return pd.DataFrame(rows)
 
 
-def speedup_rows(group: Group, base: str = "dgl") -> pd.DataFrame:
-    """Return rows for bars: group (model), series (system), value (s), interval, status, `speedup` over `base`."""
+def speedup_rows(group: Group) -> pd.DataFrame:
+    """Return rows for bars: group (model), series (system), value (s), interval, status, `speedup` over DGL."""
     rows = []
     for model in [name for name in HIDDEN if any(point.x == name for point in group.points)]:
-        mine = {point.system: point for point in group.points if point.x == model}
-        reference = mine[base].value if base in mine else None
-        for system in style.ordered(group.systems()):
-            point = mine.get(system)
-            row: Plain = {"group": NAMES[model], "series": system, **point_cells(point)}
-            row["speedup"] = reference / row["value"] if row["value"] and reference else None
-            rows.append({**row, "run": point.record.get("run_id", "") if point else ""})
+        base = group.at("dgl", model).value
+        for point in (group.at(system, model) for system in style.ordered(group.systems())):
+            row: Plain = {"group": NAMES[model], "series": point.system, **point.cells}
+            row["speedup"] = base / point.value if point.value and base else None
+            rows.append({**row, "run": point.run})
     return pd.DataFrame(rows)
 
 
@@ -118,10 +89,10 @@ def with_ranges(rows: pd.DataFrame, figure_id: str) -> pd.DataFrame:
 def draw_speedups(axes: Any, rows: pd.DataFrame) -> None:
     """Draw bars of `speedup`, the paper's range as a line with hollow ends at a bar's right edge."""
     shown = rows.assign(value=rows["speedup"], low=None, high=None)
-    draw_bars(shown, title="Speed-up over DGL", ylabel="times faster than dgl", numbers=".1f", axes=axes)
+    draw_bars(shown, axes=axes, **SPEC["speedups"])
     groups, series = list(dict.fromkeys(rows["group"])), list(dict.fromkeys(rows["series"]))
     width = 0.8 / len(series)
-    label: str | None = "paper (range over its graphs)"
+    label: str | None = SPEC["paper"]
     for row in rows.to_dict("records"):
         ends = [row["paper_low"], row["paper_high"]]
         if not pd.isna(ends).any():
@@ -132,8 +103,7 @@ def draw_speedups(axes: Any, rows: pd.DataFrame) -> None:
 
 def of_gcn(group: Group) -> list[Point]:
     """Return the points of the four systems with GCN, in the paper's order."""
-    found = {point.system: point for point in group.points if point.x == "gcn"}
-    return [found[name] for name in FAMILY if name in found]
+    return [point for point in (group.at(name, "gcn") for name in FAMILY) if point.record]
 
 
 @figure_of_runs("pagraph-fig4", lambda profile: grid(setting(profile), ["dgl"], by_sampler()), least=1)
@@ -142,27 +112,20 @@ def fig4(group: Group) -> Drawing:
     points = group.done
     if not points:
         raise NotDrawn("no run of dgl with the paper's workload (pagraph-fig4)")
-    parts = pd.concat([part_rows([point], point.x).assign(bar=point.x) for point in points], ignore_index=True)
-    share = pd.DataFrame(
-        {
-            "group": point.x,
-            "series": "dgl",
-            "value": loading_share(point),
-            "paper": paper_value("pagraph-fig4", point.x),
-            "run": point.record["run_id"],
-        }
-        for point in points
-    )
+    parts = pd.concat([stack_rows([point], point.x).assign(bar=point.x) for point in points], ignore_index=True)
+    share = pd.DataFrame({"group": point.x, "series": "dgl", "value": loading_share(point)} for point in points)
+    share["paper"] = [paper_value("pagraph-fig4", point.x) for point in points]
+    share["run"] = ids(points)
     canvas, panels = many_panels(2)
     hidden = parts["part"] == HIDDEN_LOADING
     shown = parts if parts.loc[hidden, "value"].sum() else parts[~hidden]
-    draw_stacks(shown, title="GCN by DGL", ylabel="epoch (s)", parts=PARTS, numbers=".2f", axes=panels[0])
-    draw_bars(share, title="Share of data loading", ylabel="loading of loading + computation (%)", axes=panels[1])
+    draw_stacks(shown, parts=PARTS, axes=panels[0], **SPEC["fig4"]["stacks"])
+    draw_bars(share, axes=panels[1], **SPEC["fig4"]["bars"])
     panels[1].set_ylim(0, 105)
     legend_above(canvas, panels, [*PARTS, "dgl", "paper"])
     data = pd.concat([parts, share.rename(columns={"group": "bar"}).assign(part="loading share (%)")])
-    missing = "not run: the other way of sampling" if len(points) < len(SAMPLERS) else ""
-    return drawn(canvas, data, group, NOTE, "paper: livejournal", missing, points=points, runs=ids(points))
+    missing = "not run: the other way of sampling" if len(points) < 2 else ""
+    return drawn(canvas, data, group, SPEC["note"], "paper: livejournal", missing, points=points, runs=ids(points))
 
 
 @figure_of_runs("pagraph-fig11", lambda profile: by_model(profile, FAMILY), least=1)
@@ -170,11 +133,10 @@ def fig11(group: Group) -> Drawing:
     """Draw epoch times (left) and speed-ups over DGL with the paper's ranges (right)."""
     rows = with_ranges(speedup_rows(group), "pagraph-fig11")
     canvas, panels = many_panels(2)
-    draw_bars(rows, title="Epoch time", ylabel="epoch (s)", numbers=".2f", axes=panels[0])
+    draw_bars(rows, axes=panels[0], **SPEC["fig11"]["bars"])
     draw_speedups(panels[1], rows)
     legend_above(canvas, panels)
-    note = "one graph of the paper's six; `+pp` reads rows that hold the first layer's sums"
-    return drawn(canvas, rows, group, note)
+    return drawn(canvas, rows, group, SPEC["fig11"]["note"])
 
 
 @figure_of_runs("pagraph-fig12", lambda profile: by_model(profile, FAMILY, "gcn"), least=1)
@@ -183,17 +145,18 @@ def fig12(group: Group) -> Drawing:
     points = of_gcn(group)
     if not any(point.system == "dgl" and point.value is not None for point in points):
         raise NotDrawn("no measured run of dgl at gcn with the paper's workload")
-    rows = part_rows(points, "gcn")
-    canvas, _ = draw_stacks(rows, title="GCN epoch by part", ylabel="epoch (s)", parts=PARTS)
-    return drawn(canvas, rows, group, NOTE, points=points, runs=ids(points))
+    rows = stack_rows(points, "gcn")
+    canvas, _ = draw_stacks(rows, parts=PARTS, **SPEC["fig12"]["stacks"])
+    return drawn(canvas, rows, group, SPEC["note"], points=points, runs=ids(points))
 
 
 def over_shares(profile: Plain) -> Plan:
     """Plan pagraph with each ranking at each cached share, on a device that can hold all rows."""
     rankings = [
-        {"name": "pagraph", "series": label, "options": {"ranking": ranking}} for ranking, label in RANKINGS.items()
+        {"name": "pagraph", "series": label, "options": {"ranking": ranking}}
+        for ranking, label in SPEC["rankings"].items()
     ]
-    shares = values(profile, "cached_shares", SHARES)
+    shares = values(profile, "cached_shares", SPEC["shares"])
     base = setting(profile, device_memory=device_bytes(profile, DEVICE_SHARE))
     return grid(base, rankings, {100.0 * share: {"options": {"cache": f"{share:g}x"}} for share in shares})
 
@@ -202,18 +165,18 @@ def over_shares(profile: Plain) -> Plan:
 def fig14(group: Group) -> Drawing:
     """Draw epoch time over the cached share, a curve for each ranking."""
     rows = group.frame().rename(columns={"system": "series", "value": "y"})
-    order = list(RANKINGS.values())
+    order = list(SPEC["rankings"].values())
     data = rows.sort_values(
         ["series", "x"], key=lambda column: column.map(order.index) if column.name == "series" else column
     ).reset_index(drop=True)
-    canvas, _ = draw_curves(data, title="Epoch time over cached share", xlabel="cached rows (%)", ylabel="epoch (s)")
+    canvas, _ = draw_curves(data, **SPEC["fig14"]["curves"])
     shares = sorted({x / 100.0 for x in data["x"]})
-    return drawn(canvas, data, group, left_out(shares, SHARES, "cached shares"))
+    return drawn(canvas, data, group, left_out(shares, SPEC["shares"], "cached shares"))
 
 
 def over_neighbours(profile: Plain) -> Plan:
     """Plan the four systems with GCN at each number of sampled neighbours."""
-    counts = values(profile, "neighbours", NEIGHBOURS)
+    counts = values(profile, "neighbours", SPEC["neighbours"])
     return grid(setting(profile), FAMILY, {count: {"fanout": [count, count]} for count in counts})
 
 
@@ -223,9 +186,8 @@ def fig19(group: Group) -> Drawing:
     rows = group.frame().rename(columns={"system": "series", "value": "y"})
     base = {point.x: point.value for point in group.points if point.system == "dgl"}
     rows["speedup"] = [base[x] / y if base.get(x) and y else None for x, y in zip(rows["x"], rows["y"], strict=True)]
-    log = partial(draw_curves, xlog=True, ylog=True, xlabel="neighbours a node and layer", ylabel="epoch (s)")
-    canvas, _ = log(rows, title="GCN epoch over sampled neighbours")
-    reduced = left_out(sorted(set(rows["x"])), NEIGHBOURS, "neighbours")
+    canvas, _ = draw_curves(rows, **SPEC["fig19"]["curves"])
+    reduced = left_out(sorted(set(rows["x"])), SPEC["neighbours"], "neighbours")
     return drawn(canvas, rows, group, "both layers take as many neighbours", reduced)
 
 
@@ -246,11 +208,11 @@ def fig20(evidence: Evidence) -> Drawing:
     speedups = with_ranges(speedup_rows(group), "pagraph-fig20")
     if speedups["speedup"].notna().sum() < 2:
         raise NotDrawn("no measured runs of dgl and another system with layer-wise sampling (pagraph-fig20)")
-    parts = part_rows(of_gcn(group), "gcn")
+    parts = stack_rows(of_gcn(group), "gcn")
     canvas, panels = many_panels(3)
     draw_speedups(panels[0], speedups)
     panels[0].set_title("(a) Speed-up over DGL", loc="left")
-    draw_stacks(parts, title="(b) GCN epoch by part", ylabel="epoch (s)", parts=PARTS, axes=panels[1])
+    draw_stacks(parts, parts=PARTS, axes=panels[1], **SPEC["fig20"]["stacks"])
     runs = group.runs()
     try:
         several = evidence.points(layered_devices)
@@ -262,17 +224,11 @@ def fig20(evidence: Evidence) -> Drawing:
         panels[2].text(0.5, 0.5, "several devices: not run", transform=panels[2].transAxes, ha="center", fontsize=6)
     legend_above(canvas, panels, [*FAMILY, *PARTS])
     data = pd.concat([speedups.assign(panel="a"), parts.assign(panel="b"), rates.assign(panel="c")], ignore_index=True)
-    return drawn(canvas, data, group, f"(b): {NOTE}", f"(c): {DEVICES_NOTE}", runs=runs)
+    return drawn(canvas, data, group, f"(b): {SPEC['note']}", f"(c): {DEVICES_NOTE}", runs=runs)
 
 
 #: The systems of Table 4.
 SYSTEMS = ["dgl", "pagraph"]
-GB = 10**9
-
-
-def gigabytes(value: float) -> str:
-    """Return bytes as text in decimal gigabytes, as in the papers' tables."""
-    return f"{value / GB:.3g} GB"
 
 
 def models_and_samplers(profile: Plain) -> Plan:
@@ -309,13 +265,8 @@ def tab1(group: Group) -> Sheet:
     points = group.done
     if not points:
         raise NotDrawn("no run of dgl with the paper's workload (pagraph-tab1)")
-    measures = ["computation (%)", "computation, paper (%)", "memory (%)", "memory, paper (%)"]
-    columns = {"model": "", "sampling": "", **dict.fromkeys(measures, ".1f")}
-    note = (
-        "computation: training alone over the epoch (rule 20); memory: the run's device buffers over the device, "
-        "without what training itself takes, which an emulated device does not need"
-    )
-    return sheet([_utilisation(point) for point in points], columns, group, note, points=points, runs=ids(points))
+    rows, spec = [_utilisation(point) for point in points], SPEC["tab1"]
+    return sheet(rows, spec["columns"], group, spec["note"], points=points, runs=ids(points))
 
 
 def loaded(epoch: Mapping[str, Any]) -> float | None:
@@ -327,12 +278,12 @@ def loaded(epoch: Mapping[str, Any]) -> float | None:
 @figure_of_runs("pagraph-tab4", lambda profile: by_model(profile, SYSTEMS, "gcn"), loaded, least=1)
 def tab4(group: Group) -> Sheet:
     """Return one measured row, then the paper's; raise NotDrawn without loaded bytes of DGL and PaGraph."""
-    found = {point.system: point for point in group.done if point.x == "gcn"}
-    missing = [name for name in SYSTEMS if name not in found]
+    points = [group.at(name, "gcn") for name in SYSTEMS]
+    missing = [point.system for point in points if point.value is None]
     if missing:
         raise NotDrawn(f"no run of {', '.join(missing)} with the paper's workload that counted what it loaded")
-    dgl, pagraph = (float(found[name].value or 0.0) for name in SYSTEMS)
-    record, facts = found["dgl"].record, found["pagraph"].record["facts"]
+    dgl, pagraph = (float(point.value or 0.0) for point in points)
+    record, facts = points[0].record, points[1].record["facts"]
     rows: list[Plain] = [
         {
             "dataset": record["config"]["dataset"]["name"],
@@ -343,16 +294,9 @@ def tab4(group: Group) -> Sheet:
             "source": "measured",
         }
     ]
-    paper: dict[str, dict[str, float]] = {}
-    for row in paper_rows("pagraph-tab4"):
-        paper.setdefault(row["series"], {})[str(row["x"])] = float(row["value"])
-    for name, own in paper.items():
-        bytes_of = {system: GB * own[system] for system in SYSTEMS}
+    for name, own in paper_table("pagraph-tab4").items():
+        bytes_of = {system: 10**9 * own[system] for system in SYSTEMS}
         shares = {"saved (%)": own["saved"], "cached (%)": own["cached"]}
         rows.append({"dataset": name, **bytes_of, **shares, "source": "paper"})
-    columns: dict[str, Formatter] = {"dataset": "", "dgl": gigabytes, "pagraph": gigabytes}
-    columns |= {"saved (%)": ".1f", "cached (%)": ".0f", "source": ""}
-    batches = next(epoch["batches"] for epoch in record["epochs"] if not epoch["warmup"])
-    how = f"feature bytes copied to the device in an epoch of {batches} mini-batches (paper: a whole one)"
-    points = list(found.values())
-    return sheet(rows, columns, group, NAMES["gcn"], how, points=points, runs=ids(points))
+    note = SPEC["tab4"]["note"].format(points[0].epochs[0]["batches"])
+    return sheet(rows, SPEC["tab4"]["columns"], group, NAMES["gcn"], note, points=points, runs=ids(points))

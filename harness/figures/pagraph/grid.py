@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.compare.plan import Plain, Plan, grid
-from harness.figures.grids import feature_bytes, gallery
+from harness.figures.grids import dataset_of, feature_bytes, gallery, study_of
 from harness.studies.base import StudyNeed
 from workloads.units import parse_count
 
@@ -27,7 +27,6 @@ MOST_DEVICE = 11 << 30
 STEPS = 3
 # Partitioning reads every training node's neighbourhood; a tenth of the graph keeps it under a minute.
 PARTITION_SCALE = 10
-LOADING = ("extract", "transfer")
 
 
 def device_bytes(profile: Plain, share: float = DEVICE_SHARE) -> int:
@@ -38,8 +37,7 @@ def device_bytes(profile: Plain, share: float = DEVICE_SHARE) -> int:
 def setting(profile: Plain, *, model: str = "gcn", **changes: Any) -> Plain:
     """Return the profile with the paper's split, mini-batches, fan-outs and widths; `changes` override run settings."""
     changed = gallery(profile)
-    name = changed["run"]["dataset"]
-    recipe = changed["datasets"][name]
+    name, recipe = dataset_of(changed)
     nodes = parse_count(recipe["nodes"], "nodes")
     own = f"{name}-t65"
     changed["datasets"] = {own: {**recipe, **SPLIT}}
@@ -79,25 +77,13 @@ def by_sampler() -> dict[str, Plain]:
 
 def study(profile: Plain, name: str, **params: Any) -> StudyNeed:
     """Return a study of a whole epoch of the paper's workload, without the limit on mini-batches."""
-    base = setting(profile)
-    run = base["run"]
-    return StudyNeed(
-        name,
-        {"dataset": run["dataset"], "fanout": run["fanout"], "batch_size": run["batch_size"], **params},
-        base["datasets"],
-    )
+    return study_of(setting(profile), name, **params)
 
 
 def small_study(profile: Plain, name: str, **params: Any) -> StudyNeed:
     """Return a study of the paper's workload on a tenth of the profile's nodes and edges, with a tenth of the batch."""
     base = setting(profile)
-    recipe = next(iter(base["datasets"].values()))
-    nodes = parse_count(recipe["nodes"], "nodes") // PARTITION_SCALE
-    edges = parse_count(recipe["edges"], "edges") // PARTITION_SCALE
-    own = f"{base['run']['dataset']}-tenth"
+    own, recipe = dataset_of(base)
+    sizes = {key: parse_count(recipe[key], key) // PARTITION_SCALE for key in ("nodes", "edges")}
     batch = max(1, base["run"]["batch_size"] // PARTITION_SCALE)
-    return StudyNeed(
-        name,
-        {"dataset": own, "fanout": base["run"]["fanout"], "batch_size": batch, **params},
-        {own: {**recipe, "nodes": nodes, "edges": edges}},
-    )
+    return study_of(base, name, dataset=(f"{own}-tenth", {**recipe, **sizes}), batch_size=batch, **params)

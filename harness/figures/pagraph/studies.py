@@ -7,17 +7,16 @@ import pandas as pd
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn
-from harness.figures.base import Drawing, Formatter, Sheet, drawn, figure, paper_rows, published, sheet
+from harness.figures.base import Drawing, Sheet, drawn, figure, paper_rows, sheet, specs
 from harness.figures.draw.captions import left_out, study_caption
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import legend_above, many_panels, mark_range
 from harness.figures.grids import values
 from harness.figures.pagraph.grid import SAMPLERS, layerwise, small_study, study
 from harness.studies.base import StudyNeed
-from workloads.units import format_count
 
-# A study costs the same for any number of shares: none is left out at any size.
-SHARES = [0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]
+SPEC = specs(__file__)
+SHARES: list[float] = SPEC["shares"]
 
 
 def accesses(profile: Plain) -> list[StudyNeed]:
@@ -38,15 +37,11 @@ def fig5(evidence: Evidence) -> Drawing:
         rows += [
             {"series": label, "x": times, "y": 100.0 * share, "study": record.key} for times, share in found["cdf"]
         ]
-        notes.append(
-            f"{label}: {found['accesses_over_nodes']:.2f} accesses a node of the graph, "
-            f"{100 * found['repeated']:.1f} % of the nodes read more than once, one of them {found['most']} times; "
-            f"those have {found['out_degree_repeated'] or 0:.0f} out-edges on average, the others "
-            f"{found['out_degree_others'] or 0:.1f}"
-        )
+        told = {key: value or 0 for key, value in found.items() if key.startswith("out_degree")}
+        repeated = 100.0 * found["repeated"]
+        notes.append(SPEC["fig5"]["note"].format(**{**found, **told, "series": label, "repeated": repeated}))
     data = pd.DataFrame(rows)
-    title, ylabel = "How often a row is read in an epoch", "rows read at most so often (%)"
-    canvas, _ = draw_curves(data, title=title, xlabel="times read (log)", ylabel=ylabel, xlog=True)
+    canvas, _ = draw_curves(data, **SPEC["fig5"]["curves"])
     said = "; ".join(f"{row['series']} {row['value']:g} {row['unit']}" for row in paper_rows("pagraph-fig5"))
     first = next(iter(records.values()))
     return drawn(canvas, data, first, *notes, f"paper (wiki-talk): {said}" if said else "")
@@ -61,18 +56,16 @@ def caches(profile: Plain) -> list[StudyNeed]:
 def fig13(evidence: Evidence) -> Drawing:
     """Draw the hit ratio over the cached share, a curve for each ranking and for the optimal static cache."""
     record = evidence.study("device-cache-hits")
-    table = published("pagraph-fig13")
-    paper = {(s, float(x)): float(v) for s, x, v in zip(table["series"], table["x"], table["value"], strict=True)}
+    paper = {(row["series"], float(row["x"])): float(row["value"]) for row in paper_rows("pagraph-fig13")}
     data = pd.DataFrame(
         {"series": name, "x": 100.0 * share, "y": 100.0 * ratio, "paper": paper.get((name, round(100.0 * share, 6)))}
         for name, ratios in record.result["hit_ratio"].items()
         for share, ratio in zip(record.result["shares"], ratios, strict=True)
     )
-    canvas, axes = draw_curves(data, title="Hit ratio of the device cache", xlabel="cached rows (%)", ylabel="hits (%)")
+    canvas, axes = draw_curves(data, **SPEC["fig13"]["curves"])
     axes.set_ylim(0, 102)
     reduced = left_out(record.result["shares"], SHARES, "cached shares")
-    optimal = "optimal: the rows read most often in this very trace"
-    return drawn(canvas, data, record, optimal, "paper (livejournal): over 50 % at 20 % cached", reduced)
+    return drawn(canvas, data, record, *SPEC["fig13"]["notes"], reduced)
 
 
 def partitions(profile: Plain) -> list[StudyNeed]:
@@ -85,25 +78,18 @@ def fig17(evidence: Evidence) -> Drawing:
     """Draw hit ratios with and without partitions (left) and a partition's share of all nodes (right)."""
     record = evidence.study("partition-quality")
     found = record.result["partitions"]
-    series = {
-        ("hit ratio", "pagraph"): "hit_ratio",
-        ("hit ratio", "dgl+cache"): "hit_ratio_shared",
-        ("share of nodes", "nodes of a partition"): "share",
-        ("share of nodes", "of them replicas"): "redundant",
-    }
+    spec = SPEC["fig17"]
     data = pd.DataFrame(
         {"panel": panel, "series": name, "x": entry["count"], "y": 100.0 * entry[key]}
-        for (panel, name), key in series.items()
+        for panel in spec["panels"]
+        for name, key in spec[panel].items()
         for entry in found
     )
     canvas, panels = many_panels(2)
-    labels = [("hit ratio", "(a) Hit ratio", "devices", "hits (%)")]
-    labels.append(("share of nodes", "(b) Size of a partition", "partitions", "share of all nodes (%)"))
-    for axes, (panel, title, xlabel, ylabel) in zip(panels, labels, strict=True):
-        draw_curves(data[data["panel"] == panel], title=title, xlabel=xlabel, ylabel=ylabel, axes=axes)
+    for axes, (panel, labels) in zip(panels, spec["panels"].items(), strict=True):
+        draw_curves(data[data["panel"] == panel], axes=axes, **labels)
     known = paper_rows("pagraph-fig17", "of them replicas")
-    shares = [row["value"] for row in known]
-    mark_range(panels[1], [float(row["x"]) for row in known], shares, "paper (range over its graphs)")
+    mark_range(panels[1], [float(row["x"]) for row in known], [row["value"] for row in known], spec["paper"])
     counts = [entry["count"] for entry in found]
     for axes in panels:
         axes.set_xticks(counts, [str(count) for count in counts])
@@ -111,7 +97,7 @@ def fig17(evidence: Evidence) -> Drawing:
     notes = [
         f"each device caches {100 * record.result['cached_share']:.0f} % of the rows by out-degree",
         f"partitions hold the {record.result['hops']}-hop in-neighbours of their training nodes",
-        "replicas: beyond an even split of the nodes that any partition holds",
+        spec["note"],
         "replication " + ", ".join(f"{entry['replication']:.2f} at {entry['count']}" for entry in found),
     ]
     return drawn(canvas, data, record, *notes)
@@ -137,9 +123,6 @@ def tab5(evidence: Evidence) -> Sheet:
     ]
     for row in paper_rows("pagraph-tab5"):
         rows.append({"dataset": row["series"], "seconds": 60.0 * float(row["value"]), "source": "paper"})
-    columns: dict[str, Formatter] = {"dataset": "", "training nodes": format_count, "partitions": ".0f"}
-    columns |= {"seconds": ".1f", "training nodes / s": ",.0f", "largest over mean": ".3f", "replication": ".2f"}
-    text = study_caption(
-        record, f"seconds of partitioning on this host, {record.result['hops']} hops; largest over mean: training nodes"
-    )
-    return sheet(rows, {**columns, "source": ""}, text.replace("computed from the mini-batches, no timing; ", ""))
+    text = study_caption(record, SPEC["tab5"]["note"].format(record.result["hops"]))
+    text = text.replace("computed from the mini-batches, no timing; ", "")
+    return sheet(rows, SPEC["tab5"]["columns"], text)
