@@ -92,7 +92,7 @@ def main(names: Sequence[str]) -> None:
     """Hold the libraries of the systems `names`: print `ready`, then sleep until standard input closes."""
     import workloads.sampling.make
     import workloads.training  # noqa: F401  (what a worker imports)
-    from harness.worker.main import die_with_parent
+    from harness.wire.pipes import die_with_parent
     from systems.registry import load
     from workloads.errors import HostError
 

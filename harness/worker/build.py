@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from harness.records.record import RunConfig
     from harness.wire.protocol import WorkerSpec
-    from harness.worker.accuracy import Snapshots
     from systems.interface import StageClock
     from workloads.accelerator import Accelerator
     from workloads.dataset import Dataset
@@ -91,33 +90,21 @@ def build_trainer(
     return Trainer(workload.model, dataset.dim, dataset.num_classes, accelerator, spec.config.seed, group)
 
 
-def snapshots(spec: WorkerSpec, trainer: Trainer, rank: int = 0) -> Snapshots | None:
-    """Return the store of the model after each epoch; None without a test accuracy, and for ranks other than 0."""
-    if not spec.config.test_nodes or rank:
-        return None
-    from harness.worker.accuracy import Snapshots
-
-    return Snapshots(Path(spec.scratch), trainer)
-
-
-def cores_of(spec: WorkerSpec) -> int:
+def take_cores(spec: WorkerSpec) -> int:
     """Return the number of cores of a rank, an equal part of the run's cores, and drop the others from the affinity.
 
-    Ranks are not pinned: each starts threads for its part, and the kernel places them.
+    Ranks are not pinned: each starts threads for its part, torch's among them, and the kernel places them.
     """
     allowed = sorted(os.sched_getaffinity(0))
     if spec.config.cores and spec.config.cores < len(allowed):
         allowed = allowed[: spec.config.cores]
         os.sched_setaffinity(0, allowed)
-    return max(1, len(allowed) // spec.config.ranks)
-
-
-def limit_threads(spec: WorkerSpec) -> None:
-    """Limit torch to the rank's part of the cores."""
+    cores = max(1, len(allowed) // spec.config.ranks)
     if spec.config.ranks > 1:
         import torch
 
-        torch.set_num_threads(cores_of(spec))
+        torch.set_num_threads(cores)
+    return cores
 
 
 def hand_over_bounds(spec: WorkerSpec, workload: Workload) -> None:
