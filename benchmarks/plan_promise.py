@@ -161,7 +161,7 @@ def least_budget(series: Series, config: RunConfig, dataset: Dataset, most: int 
         scratch = series.scratch_root / "plan-promise"
         runtime = Runtime(
             accelerator,
-            DiskProfile.from_plain(series.disk_plain(config)),
+            DiskProfile.from_plain(series.disk_record(config)["limited"] or {}),
             series.artefacts(config.system),
             scratch,
             len(os.sched_getaffinity(0)),

@@ -45,7 +45,7 @@ def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> int:
     with tempfile.TemporaryDirectory(prefix=prefix, dir=root, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         with worker_spec(series, config, dataset, folder, folder.name) as (spec, _):
-            measured = calibrate.calibrate(config, spec, series.isolation, folder, series.cache)
+            measured = calibrate.calibrate(series, spec, folder)
         budget = calibrate.memory_of(config, dataset, measured)[1]
         assert budget is not None
         return budget

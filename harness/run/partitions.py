@@ -5,14 +5,14 @@ A JSON file beside the partition keeps the seconds spent, for the record of ever
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from harness.cache import Cache
 
 if TYPE_CHECKING:
     from harness.records.record import RunConfig
@@ -46,11 +46,10 @@ def partition(
     from systems.engine.rank.partition import partition_training_nodes
 
     key = f"{dataset.fingerprint.replace(':', '-')}-{len(config.fanout)}-{config.ranks}"
-    file = results_root.absolute() / "cache" / f"partition-{key}.npz"
-    beside = file.with_suffix(".json")
-    if file.exists():
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            return MadePartition(file, float(json.loads(beside.read_text(encoding="utf-8"))["seconds"]), reused=True)
+    file, cache = results_root.absolute() / "cache" / f"partition-{key}.npz", Cache(results_root)
+    known = (cache.get("partition", key) or {}).get("seconds")
+    if file.exists() and isinstance(known, float):
+        return MadePartition(file, known, reused=True)
     progress("partitioning the training nodes")
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f".{os.getpid()}-{file.name}")
@@ -58,7 +57,5 @@ def partition(
     partition_training_nodes(workload_of(config, dataset), config.ranks, hops=len(config.fanout)).save(partial)
     seconds = time.monotonic() - began
     partial.rename(file)
-    partial_beside = partial.with_suffix(".json")
-    partial_beside.write_text(json.dumps({"seconds": seconds}), encoding="utf-8")
-    partial_beside.rename(beside)
+    cache.put("partition", key, {"seconds": seconds})
     return MadePartition(file, seconds, reused=False)

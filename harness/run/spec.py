@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,12 +40,20 @@ def worker_spec(
         folder, name: scratch folder of the run, and a name of its shared memory that is unique on the host.
         progress: called with a text for each step.
     """
+    from workloads.accelerators.pool import DevicePool
+
     workload = series.workload(config, dataset)
     with during(progress, "sampling every mini-batch for the largest"):
         bounds = calibrate.batch_bounds(config, workload, series.cache)
     scratch = folder / "scratch"
     scratch.mkdir()
-    with series.device_pools(config, name) as pools:
+    emulated = config.device.startswith("emulated:")
+    with ExitStack() as stack:
+        # Allocated and touched outside the cap, for each run.
+        pools = [
+            stack.enter_context(DevicePool.create(config.device_memory_bytes or 0, f"{name}-{rank}"))
+            for rank in range(config.ranks if emulated else 0)
+        ]
         spec = WorkerSpec(
             mode="run",
             config=config,
@@ -55,7 +63,7 @@ def worker_spec(
             budget_host=None,
             budget_device=config.device_memory_bytes,
             pools=[pool.name for pool in pools],
-            disk=series.disk_plain(config),
+            disk=series.disk_record(config)["limited"] or {},
             bounds=bounds,
             partition=None if workload.partition is None else str(workload.partition),
             challenge=image_of(config.system) is None,
