@@ -8,13 +8,18 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.isolation.base import Cap, Limits
+from harness.isolation.docker.foreign import is_faithful
+from harness.judge import judge
 from harness.judge.context import Calibration, RunContext, context_of
 from harness.judge.features_checked import check_features
+from harness.judge.io import BEATEN
+from harness.judge.metrics import least_device_bytes, reading_seconds, summarise
+from harness.judge.trace_facts import TraceFacts
 from harness.progress import during
 from harness.records.code import code_of
 from harness.records.record import EpochRecord, Memory, Preprocess, RawReadings, Record, RunConfig, RunFacts
@@ -28,10 +33,9 @@ from harness.run.spec import worker_spec
 from harness.run.turns import Turn
 from harness.wire.board import Board
 from harness.wire.protocol import EpochDone, Event, Gate, Planned, Prepared, WorkerSpec
-from systems.facts import Facts
-from systems.interface import StageSpan
 from workloads.accelerators.profile import profile_of
 from workloads.errors import BudgetError, DataIOError, HostError, InputError, OutcoreError
+from workloads.sampling.make import make_seed_plan
 
 if TYPE_CHECKING:
     from harness.run.partitions import MadePartition
@@ -139,9 +143,7 @@ class _Execution:
                 self._seen.forgetful = pools
             self._seen.folders.append(Path(spec.scratch))
             began = time.monotonic()
-            self._calibration = calibrate.calibrate(
-                config, spec, series.isolation, folder, series.cache, self._progress
-            )
+            self._calibration = calibrate.calibrate(series, spec, folder, self._progress)
             self._cap_bytes, self._budget = calibrate.memory_of(config, self._dataset, self._calibration)
             self._seen.calibrate_s = time.monotonic() - began
             spec = spec.model_copy(update={"budget_host": self._budget})
@@ -153,11 +155,18 @@ class _Execution:
                 return self._watch(cap, spec, folder)
 
     def _watch(self, cap: Cap, spec: WorkerSpec, folder: Path) -> Ending:
+        from harness.telemetry import Recorder
+
         guard = self._seen.guard = Guard(cap)
         guard.begin()
+        kind, _, index = self._config.device.partition(":")
         with Board.create(f"{self._run_id}-board") as board:
-            recorder = self._series.recorder(
-                cap, self._config, lambda memory: guard.look(memory.limit), lambda: board.read("").share
+            recorder = Recorder(
+                cap,
+                self._series.disks,
+                gpu=int(index or 0) if kind == "cuda" else None,
+                look=lambda memory: guard.look(memory.limit),
+                share=lambda: board.read("").share,
             )
             try:
                 with (
@@ -193,14 +202,14 @@ class _Execution:
 
     def _finish(self, ending: Ending, log: Path | None) -> Record:
         """Make tables, record, metrics and verdict; write the run folder, whole or not at all."""
-        from harness.results.tables import run_tables
-
-        began = time.monotonic()
-        seen = self._seen
+        began, seen, made = time.monotonic(), self._seen, self._partition
         zero = seen.epochs[0].start if seen.epochs else (seen.zero or self._begin)
-        tables = run_tables(
-            seen.batches, seen.spans, seen.lanes, self._telemetry, seen.epochs, zero, self._config.device_memory_bytes
-        )
+        tables = seen.tables(self._telemetry, zero, self._config.device_memory_bytes)
+        # Notes and facts of the harness replace what the worker says under the same names.
+        notes = dict(ending.notes)
+        if made is not None:
+            whose = "by an earlier run" if made.reused else "for this run"
+            notes["partition"] = f"self-reliant, made in {made.seconds:.3g} s {whose}, outside the cap"
         record = Record(
             run_id=self._run_id,
             config_hash=self._config.config_hash,
@@ -212,15 +221,15 @@ class _Execution:
             config=self._config,
             environment=self._series.environment,
             memory=self._memory(tables.get("telemetry")),
-            preprocess=_preprocess(seen.prepared, self._partition).model_copy(update={"gate_s": seen.preparing_s()}),
+            preprocess=_preprocess(seen.prepared, made, seen.preparing_s()),
             epochs=[self._epoch(epoch, zero) for epoch in seen.epochs],
             code=code_of(self._config.system, self._config.sampler),
             evidence=self._evidence(ending, zero),
             disk=_as_json(self._series.disk_record(self._config)),
             compute=_as_json(asdict(self._calibration)) if self._calibration else {},
             overhead=seen.overhead(),
-            notes=ending.notes | self._notes(),
-            facts=self._facts(ending.facts),
+            notes=notes,
+            facts=RunFacts.model_validate({**ending.facts.model_dump(), "test_clock": self._test_clock or None}),
             caveats=list(dict.fromkeys([*self._series.caveats(self._config), *self._caveats])),
         )
         if record.broke_its_plan:
@@ -233,45 +242,24 @@ class _Execution:
         self._progress(f"{record.status}, {record.verdict}: {path.name}")
         return record
 
-    def _notes(self) -> dict[str, str]:
-        """Return the notes of the orchestrator, which replace what the worker says under the same names."""
-        made, found = self._partition, {}
-        if made is not None:
-            whose = "by an earlier run" if made.reused else "for this run"
-            found["partition"] = f"self-reliant, made in {made.seconds:.3g} s {whose}, outside the cap"
-        return found
-
-    def _facts(self, told: Facts) -> RunFacts:
-        """Return the facts of the system; those of the harness replace what the worker says under the same names."""
-        return RunFacts.model_validate({**told.model_dump(), "test_clock": self._test_clock or None})
-
     def _judge(self, record: Record, zero: float) -> None:
         """Derive metrics and verdict; if a run beats the device's profile, measure that again first."""
-        from harness.judge.io import BEATEN
-
         self._derive(record, self._context(record, zero))
-        self._hold_to_profile(record, zero)
-        for attempt, pause in enumerate(_DOUBTS_S, 1):
-            if not any(rule.name in BEATEN and not rule.ok and rule.known for rule in record.verdict_rules):
+        for attempt in range(len(_DOUBTS_S) + 1):
+            record.summary, record.class_ = summarise(record, self._context(record, zero))
+            record.verdict, record.verdict_rules = judge(record)
+            beaten = any(rule.name in BEATEN and not rule.ok and rule.known for rule in record.verdict_rules)
+            if not beaten or attempt == len(_DOUBTS_S):
                 return
             # A slow moment of the device may last.
-            time.sleep(pause)
+            time.sleep(_DOUBTS_S[attempt])
             self._progress("faster than the device's profile: measuring that again")
             if not self._series.measure_again(self._config):
                 return
             record.disk = _as_json(self._series.disk_record(self._config))
             record.notes["device_profile"] = (
-                f"measured again after the run, which had beaten it ({attempt} x): the better rates count"
+                f"measured again after the run, which had beaten it ({attempt + 1} x): the better rates count"
             )
-            self._hold_to_profile(record, zero)
-
-    def _hold_to_profile(self, record: Record, zero: float) -> None:
-        from harness.judge import judge
-        from harness.judge.metrics import summarise
-
-        context = self._context(record, zero)
-        record.summary, record.class_ = summarise(record, context)
-        record.verdict, record.verdict_rules = judge(record)
 
     def _evidence(self, ending: Ending, zero: float) -> RawReadings:
         """Return the readings and checks of the run, without facts derived from the trace."""
@@ -285,7 +273,7 @@ class _Execution:
             isolation=series.isolation.name,
             proves_memory=series.availability.proves_memory,
             io_limited=bool(series.limits(config)) and series.availability.io_limits,
-            faithful=ending.status != "unsupported" and series.is_faithful(config),
+            faithful=ending.status != "unsupported" and is_faithful(config.system, config.options),
             evictions=seen.evictions,
             gates=gates,
             samples=guard.samples if guard else 0,
@@ -306,10 +294,6 @@ class _Execution:
 
     def _derive(self, record: Record, context: RunContext) -> None:
         """Store the trace's facts in the record, so that it can be judged without the dataset."""
-        from harness.judge.metrics import least_device_bytes, reading_seconds
-        from harness.judge.trace_facts import TraceFacts
-        from workloads.sampling.make import make_seed_plan
-
         for epoch in record.epochs:
             epoch.reading_s = reading_seconds(context.spans, epoch, record.facts.reads_in)
         evidence, workload = record.evidence, context.workload
@@ -329,13 +313,10 @@ class _Execution:
             evidence.unknown = str(error)
 
     def _context(self, record: Record, zero: float) -> RunContext:
-        seen = self._seen
         context = context_of(record)
         context.workload = self._series.workload(self._config, self._dataset)
         context.cache = self._series.cache
-        context.spans = [
-            StageSpan(span.stage, span.batch, span.thread, span.start - zero, span.end - zero) for _, span in seen.spans
-        ]
+        context.spans = [replace(span, start=span.start - zero, end=span.end - zero) for _, span in self._seen.spans]
         return context
 
     def _memory(self, telemetry: Any) -> Memory:
@@ -407,17 +388,12 @@ def _as_json(content: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(content))  # type: ignore[no-any-return]
 
 
-def _preprocess(prepared: Prepared | None, partition: MadePartition | None) -> Preprocess:
+def _preprocess(prepared: Prepared | None, partition: MadePartition | None, gate_s: float | None) -> Preprocess:
     """Return the cost of the preparation; partitioning counts in `made_s` if an earlier run made it."""
     if prepared is None:
         return Preprocess()
-    spent = partition.seconds if partition is not None and not partition.reused else 0.0
-    inherited = partition.seconds if partition is not None and partition.reused else 0.0
-    told = Preprocess.model_validate(prepared.model_dump(include=set(Preprocess.model_fields)))
-    return told.model_copy(
-        update={
-            "seconds": told.seconds + spent,
-            "planning_s": told.planning_s + spent,
-            "made_s": told.made_s + inherited,
-        }
-    )
+    told = prepared.model_dump(include=set(Preprocess.model_fields))
+    if partition is not None:
+        for name in ("made_s",) if partition.reused else ("seconds", "planning_s"):
+            told[name] += partition.seconds
+    return Preprocess(**told, gate_s=gate_s)

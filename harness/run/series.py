@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.cache import Cache
-from harness.isolation.base import Availability, Cap, IoLimit, IoStats, Isolation, Limits, MemoryStats
+from harness.isolation.base import Availability, IoLimit, IoStats, Isolation, Limits
 from harness.isolation.docker.foreign import image_of, system_info
 from harness.isolation.owner import cap_name, is_left_over
 from harness.isolation.probe import ProbeResult, probe
@@ -33,7 +33,6 @@ from workloads.errors import HostError, InputError
 from workloads.tempfolder import try_lock
 
 if TYPE_CHECKING:
-    from harness.telemetry.recorder import Recorder
     from workloads.dataset import Dataset
     from workloads.workload import Workload
 
@@ -250,34 +249,17 @@ class Series:
         """Return the partition of the training nodes with the seconds spent on it; None without a partition."""
         return partition(self.results_root, config, dataset, self._progress)
 
-    def recorder(
-        self,
-        cap: Cap,
-        config: RunConfig,
-        look: Callable[[MemoryStats], object] | None = None,
-        share: Callable[[], float | None] = lambda: None,
-    ) -> Recorder:
-        """Return the telemetry recorder of one run, outside the cap.
-
-        Args:
-            cap, config: cap and configuration of the run.
-            look, share: function called with each sample's memory, and reader of the phase's completed share (0 to 1).
-        """
-        from harness.telemetry import Recorder
-
-        kind, _, index = config.device.partition(":")
-        return Recorder(cap, self._disks, gpu=int(index or 0) if kind == "cuda" else None, look=look, share=share)
-
     def disk_io(self) -> IoStats | None:
         """Return the reads of the whole device under the data since boot; None if unknown."""
         from harness.telemetry.sources import DiskSource
 
-        with closing(DiskSource(self._disks)) as source:
+        with closing(DiskSource(self.disks)) as source:
             sample = source.read()
         return None if sample is None else IoStats(512 * sample.read_sectors, sample.reads)
 
     @cached_property
-    def _disks(self) -> list[str]:
+    def disks(self) -> list[str]:
+        """Numbers of the disks under the data."""
         return list(block_device(self._data_path or self.data_root).numbers)
 
     @cached_property
