@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.judge.context import RunContext
 from harness.judge.registry import Finding, rule, unknown
-from harness.records.record import Record
+from harness.records.record import Memory, Record
 from workloads.units import format_bytes
 
 RESIDENT_SHARE = 0.01
@@ -14,6 +14,12 @@ SLACK_SHARE = 0.10
 SLACK_BYTES = 16 * 2**20
 # cgroup v1 allows this much swap, so that the kernel meets the memory limit first.
 SWAP_BYTES = 2 << 20
+
+
+def asked_and_slack(memory: Memory) -> tuple[int, int]:
+    """Return the bytes that a run asked for (floor, training working set, plan), and the slack that rule 4 allows."""
+    asked = memory.floor_bytes + memory.training_bytes + memory.planned_bytes
+    return asked, max(int(asked * SLACK_SHARE), SLACK_BYTES)
 
 
 @rule("1", "cap_is_a_kernel_cap", "CAVEATS")
@@ -100,9 +106,7 @@ def memory_as_asked(record: Record, context: RunContext) -> Finding | None:
         return None
     if memory.demand_peak_bytes == 0:
         return unknown("no memory was read")
-    planned = sum(item.bytes for item in memory.plan if item.tier == "host")
-    allowed = memory.floor_bytes + memory.training_bytes + planned
-    allowed += max(int(allowed * SLACK_SHARE), SLACK_BYTES)
+    allowed = sum(asked_and_slack(memory))
     return Finding(
         memory.demand_peak_bytes <= allowed,
         f"held {format_bytes(memory.demand_peak_bytes)}, {format_bytes(allowed)} asked for (slack included)",
@@ -115,10 +119,10 @@ def plan_was_kept(record: Record, context: RunContext) -> Finding | None:
 
     Checks the end of runs whose plan fits the budget. A plan that refuses the budget is a result.
     """
-    if not record.memory.plan or record.memory.budget_bytes is None:
+    memory = record.memory
+    if not memory.plan or memory.budget_bytes is None:
         return None
-    planned = sum(item.bytes for item in record.memory.plan if item.tier == "host")
-    detail = f"{format_bytes(planned)} planned of a budget of {format_bytes(record.memory.budget_bytes)}"
+    detail = f"{format_bytes(memory.planned_bytes)} planned of a budget of {format_bytes(memory.budget_bytes)}"
     if record.broke_its_plan:
         detail = f"out of memory with {detail}: a fault of the system's code, not a measurement"
     return Finding(not record.broke_its_plan, detail)

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from harness.judge.context import RunContext
+from harness.judge.memory import asked_and_slack
 from harness.judge.predict import device_seconds, predicted_seconds
 from harness.records.record import EpochRecord, Record, StorageClass, Summary, spread
 from systems.readings import DiskProfile, StageSpan, wall_seconds
@@ -27,15 +28,10 @@ def memory_for_rows(record: Record, context: RunContext) -> int | None:
     Sum of host budget, device memory, the training working set, which is free between two steps, and the slack of rule
     4, by which the floor may be below its measured value. Without a kernel's cap the page cache is unbounded.
     """
-    from harness.judge.memory import SLACK_BYTES, SLACK_SHARE
-
     memory = record.memory
     if memory.budget_bytes is None or not context.proves_memory:
         return None
-    planned = sum(item.bytes for item in memory.plan if item.tier == "host")
-    asked = memory.floor_bytes + memory.training_bytes + planned
-    slack = max(int(asked * SLACK_SHARE), SLACK_BYTES)
-    return memory.budget_bytes + memory.training_bytes + slack + _device_memory(record)
+    return memory.budget_bytes + memory.training_bytes + asked_and_slack(memory)[1] + _device_memory(record)
 
 
 def least_device_bytes(record: Record, context: RunContext, epoch: int) -> int | None:
@@ -157,12 +153,14 @@ class RunNumbers:
     Attributes:
         record, context: the run's record and context.
         measured: epochs after the warm-up.
+        train_s, null_s: seconds of each epoch's training alone, and of the epoch with features already in memory.
     """
 
     def __init__(self, record: Record, context: RunContext) -> None:
-        self.record = record
-        self.context = context
-        self.measured = record.measured
+        self.record, self.context, self.measured = record, context, record.measured
+        alone = context.calibration
+        self.train_s: Mapping[int, float] = alone.train_s if alone else {}
+        self.null_s: Mapping[int, float] = alone.null_s if alone else {}
 
     @cached_property
     def epoch_s(self) -> float | None:
@@ -208,16 +206,6 @@ class RunNumbers:
     def engine(self) -> tuple[float | None, str]:
         """Engine efficiency, and how it was derived."""
         return efficiency_of_engine(self.record, self.context) if self.measured else (None, "")
-
-    @property
-    def train_s(self) -> Mapping[int, float]:
-        """Uncontended training seconds of each epoch's mini-batches."""
-        return self.context.calibration.train_s if self.context.calibration else {}
-
-    @property
-    def null_s(self) -> Mapping[int, float]:
-        """Seconds of each epoch with features already in memory."""
-        return self.context.calibration.null_s if self.context.calibration else {}
 
     def share(self, by_epoch: Mapping[int, float]) -> float | None:
         """Return the median ratio of `by_epoch` to the epoch's seconds; None for a run that does not train."""
