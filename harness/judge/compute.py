@@ -1,4 +1,4 @@
-"""Rules 14, 15, 18, 19, 20 and 26: a successful run, enough epochs, equal mini-batches and rows, limits of emulation."""
+"""Rules 14, 15, 18 to 20 and 26: a successful run, enough epochs, equal mini-batches and rows, limits of emulation."""
 
 from __future__ import annotations
 

@@ -10,7 +10,9 @@ import importlib.metadata
 import os
 import platform
 import re
+import resource
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +71,11 @@ def code(repository: Path = _REPOSITORY) -> dict[str, Any]:
 
     An image of Outcore is no checkout: its build sets `OUTCORE_COMMIT` to the commit, with the suffix `-dirty`.
     """
-    commit = _run(["git", "-C", str(repository), "rev-parse", "HEAD"])
-    if not commit:
-        told = re.fullmatch(r"([0-9a-f]{40})(-dirty)?", os.environ.get("OUTCORE_COMMIT", ""))
-        return {"commit": told[1], "dirty": bool(told[2])} if told else {"commit": None, "dirty": None}
-    return {
-        "commit": commit,
-        "dirty": bool(_run(["git", "-C", str(repository), "status", "--porcelain", "--untracked-files=no"])),
-    }
+    git = ["git", "-C", str(repository)]
+    if commit := _run([*git, "rev-parse", "HEAD"]):
+        return {"commit": commit, "dirty": bool(_run([*git, "status", "--porcelain", "--untracked-files=no"]))}
+    told = re.fullmatch(r"([0-9a-f]{40})(-dirty)?", os.environ.get("OUTCORE_COMMIT", ""))
+    return {"commit": told[1], "dirty": bool(told[2])} if told else {"commit": None, "dirty": None}
 
 
 @functools.cache
@@ -84,10 +83,8 @@ def versions() -> dict[str, str]:
     """Return the versions of Python and of all packages that may influence a number, if installed."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     if fio_path():
         found["fio"] = _run(["fio", "--version"]).removeprefix("fio-")
     found["libc"] = " ".join(platform.libc_ver())
@@ -117,8 +114,6 @@ def memory(proc: Path = Path("/proc")) -> dict[str, int]:
 
 def memlock_bytes() -> int | None:
     """Return the bytes that this process may lock, as io_uring's registered buffers need; None: no limit."""
-    import resource
-
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return None if soft == resource.RLIM_INFINITY else soft
 
@@ -150,23 +145,23 @@ def gpus() -> list[dict[str, Any]]:
     except Exception:
         return []
     try:
-        driver = pynvml.nvmlSystemGetDriverVersion()
-        found = []
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            name = pynvml.nvmlDeviceGetName(handle)
-            found.append(
-                {
-                    "model": name.decode() if isinstance(name, bytes) else str(name),
-                    "memory_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
-                    "driver": driver.decode() if isinstance(driver, bytes) else str(driver),
-                }
-            )
-        return found
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        return [
+            {
+                "model": _text(pynvml.nvmlDeviceGetName(handle)),
+                "memory_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+                "driver": _text(pynvml.nvmlSystemGetDriverVersion()),
+            }
+            for handle in handles
+        ]
     except pynvml.NVMLError:
         return []
     finally:
         pynvml.nvmlShutdown()
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _run(command: list[str]) -> str:
