@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
@@ -43,29 +43,19 @@ _CALIBRATION = TypeAdapter(Calibration)
 
 @dataclass
 class RunContext:
-    """Evidence by which a run is judged.
+    """Evidence by which a run is judged, beside its record.
 
     Attributes:
         profile, bare_profile: device profiles with and without the run's limits; None: not measured.
-        limits, io_limited: requested I/O limits, and whether the host enforces them.
-        probe: result of the isolation probe (rule 6); None where there is nothing to prove.
-        isolation, proves_memory: isolation backend, and whether it enforces the memory cap on this host.
-        isolation_caveats: caveats of the run's record, those of the backend among them.
-        faithful: whether the system's mini-batches have to equal the workload's.
+        limits: I/O limits that the host enforces.
         unsealed: reason why a record differs from its seal; empty where it does not.
         workload, spans, cache: sources of derived numbers, set only for a run that has just ended.
     """
 
-    profile: DiskProfile | None
-    bare_profile: DiskProfile | None
-    limits: tuple[IoLimit, ...]
-    io_limited: bool
-    probe: dict[str, Any] | None
-    isolation: str
-    isolation_caveats: list[str]
-    proves_memory: bool
+    profile: DiskProfile | None = None
+    bare_profile: DiskProfile | None = None
+    limits: tuple[IoLimit, ...] = ()
     calibration: Calibration | None = None
-    faithful: bool = True
     unsealed: str = ""
     workload: Workload | None = None
     spans: list[StageSpan] = field(default_factory=list)
@@ -74,18 +64,12 @@ class RunContext:
 
 def context_of(record: Record) -> RunContext:
     """Return the context of a record from its own evidence; records of older versions hold little of it."""
-    evidence = record.readings
-    kept = ((name, record.disk.get(name)) for name in ("limited", "bare"))
-    profiles = {name: DiskProfile.from_plain(content) if content else None for name, content in kept}
+    profiles = (
+        DiskProfile.from_plain(kept) if (kept := record.disk.get(name)) else None for name in ("limited", "bare")
+    )
+    limits = record.disk.get("limits") if record.readings.io_limited else None
     return RunContext(
-        profile=profiles["limited"],
-        bare_profile=profiles["bare"],
-        limits=tuple(IoLimit(**limit) for limit in record.disk.get("limits") or ()),
-        io_limited=evidence.io_limited,
-        probe=record.environment.get("probe"),
-        isolation=evidence.isolation,
-        isolation_caveats=record.caveats,
-        proves_memory=evidence.proves_memory,
+        *profiles,
+        limits=tuple(IoLimit(**limit) for limit in limits or ()),
         calibration=_CALIBRATION.validate_python(record.compute) if "floor_bytes" in record.compute else None,
-        faithful=evidence.faithful,
     )

@@ -30,7 +30,7 @@ def cap_is_a_kernel_cap(record: Record, context: RunContext) -> Finding | None:
     """
     if record.memory.cap_bytes is None:
         return None
-    return Finding(context.proves_memory, f"isolation {context.isolation}")
+    return Finding(record.readings.proves_memory, f"isolation {record.readings.isolation}")
 
 
 @rule("1", "peak_within_cap", capped=True)
@@ -83,7 +83,7 @@ def files_stayed_cold(record: Record, context: RunContext) -> Finding | None:
     worker with the page cache charged to the cap: the excess was read by other programs. At most 0.5 % of the features
     or 1 MiB, whichever is more.
     """
-    if not context.proves_memory:
+    if not record.readings.proves_memory:
         return None
     features = record.config.dataset.feature_bytes
     gates = [gate for gate in record.readings.gates if gate.resident_bytes is not None]
@@ -136,7 +136,7 @@ def cap_was_proven(record: Record, context: RunContext) -> Finding | None:
     """
     if record.memory.cap_bytes is None:
         return None
-    probe = context.probe
+    probe = record.environment.get("probe")
     if probe is None:
         return Finding(False, "no probe ran")
     escapes = list(probe.get("escapes", []))

@@ -29,7 +29,7 @@ def memory_for_rows(record: Record, context: RunContext) -> int | None:
     4, by which the floor may be below its measured value. Without a kernel's cap the page cache is unbounded.
     """
     memory = record.memory
-    if memory.budget_bytes is None or not context.proves_memory:
+    if memory.budget_bytes is None or not record.readings.proves_memory:
         return None
     return memory.budget_bytes + memory.training_bytes + asked_and_slack(memory)[1] + _device_memory(record)
 
@@ -42,7 +42,7 @@ def least_device_bytes(record: Record, context: RunContext, epoch: int) -> int |
     """
     if context.workload is None:
         return record.evidence.least_bytes.get(epoch) if record.evidence is not None else None
-    if not context.faithful:
+    if not record.readings.faithful:
         return None
     memory = memory_for_rows(record, context)
     if memory is None or record.config.stages == "sample":
@@ -58,7 +58,7 @@ def best_rate(context: RunContext) -> float:
     orders and depths, and at most the class's if the kernel enforces one. 0: unknown."""
     profiles = [profile for profile in (context.profile, context.bare_profile) if profile is not None]
     best = max((point.bytes_per_s for profile in profiles for point in profile.points), default=0.0)
-    limits = [limit.read_bytes_per_s for limit in context.limits] if context.io_limited else []
+    limits = [limit.read_bytes_per_s for limit in context.limits]
     class_rate = float(sum(rate or 0 for rate in limits)) if limits and all(limits) else 0.0
     return min(best, class_rate) if class_rate else best
 
@@ -216,7 +216,7 @@ class RunNumbers:
     @cached_property
     def limit_s(self) -> float | None:
         """Least seconds of an epoch that the device needs; holds for the workload's own mini-batches only."""
-        if not (self.context.faithful and self.record.config.stages == "all" and self.epoch_s):
+        if not (self.record.readings.faithful and self.record.config.stages == "all" and self.epoch_s):
             return None
         limits = [least_device_seconds(self.record, self.context, epoch.epoch) for epoch in self.measured]
         known = [seconds for seconds in limits if seconds is not None]

@@ -98,9 +98,9 @@ def rule(
             applies = (
                 (not of or record.status in of)
                 and (not evidence or record.evidence is not None)
-                and (not capped or (record.memory.cap_bytes is not None and context.proves_memory))
+                and (not capped or (record.memory.cap_bytes is not None and record.readings.proves_memory))
                 and (not reads or record.config.stages != "sample")
-                and (not faithful or context.faithful)
+                and (not faithful or record.readings.faithful)
             )
             return check(record, context) if applies else None
 

@@ -152,18 +152,12 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
             features=[FeatureCheck(epoch=k, batch=3, rows=128, ok=True) for k in range(2)],
         ),
     )
-    probe = record.environment["probe"]
     context = RunContext(
         workload=workload,
         profile=PROFILE,
         bare_profile=PROFILE,
         limits=(IoLimit("1:0", 40_000),),
-        io_limited=True,
-        probe=probe,
         calibration=Calibration(1, 1, {1: 0.5}, {1: 0.6}),
-        isolation="cgroup1",
-        isolation_caveats=[],
-        proves_memory=True,
     )
     record.summary, record.class_ = summarise(record, context)
     return record, context
@@ -273,7 +267,7 @@ def of_an_older_version(run: Run) -> None:
 
 
 def no_kernel_cap(run: Run) -> None:
-    run[1].proves_memory = False
+    evidence(run).proves_memory = False
 
 
 def above_the_cap(run: Run) -> None:
@@ -289,7 +283,11 @@ def killed_within_its_plan(run: Run) -> None:
 
 
 def escaped(run: Run) -> None:
-    run[1].probe = {"page_cache_charged": True, "allocation_stopped": True, "escapes": ["managed memory"]}
+    run[0].environment["probe"] = {
+        "page_cache_charged": True,
+        "allocation_stopped": True,
+        "escapes": ["managed memory"],
+    }
 
 
 def classless(run: Run) -> None:
@@ -318,7 +316,7 @@ def no_fio(run: Run) -> None:
 
 
 def unlimited(run: Run) -> None:
-    run[1].io_limited = False
+    evidence(run).io_limited = False
 
 
 def fell_back(run: Run) -> None:
@@ -358,7 +356,7 @@ def slowed(run: Run) -> None:
 
 
 def host_caveat(run: Run) -> None:
-    run[1].isolation_caveats.append("swap could not be switched off")
+    run[0].caveats.append("swap could not be switched off")
 
 
 def beside_a_scan(run: Run) -> None:
@@ -659,7 +657,7 @@ def test_the_least_device_time_is_what_memory_cannot_hold_at_the_best_rate_of_th
     assert seconds() == pytest.approx(nbytes / (400 * MIB))
     context.limits = (IoLimit("1:0", 40_000, 50 * MIB), IoLimit("1:1", 40_000, 50 * MIB))
     assert seconds() == pytest.approx(nbytes / (100 * MIB))
-    context.io_limited = False
+    context.limits = ()
     assert seconds() == pytest.approx(nbytes / (400 * MIB))
 
 
@@ -669,10 +667,10 @@ def test_no_mix_of_reads_and_writes_is_quicker_than_its_bytes_at_the_best_rate(s
     _, context = sound
     rng = np.random.default_rng(3)
     disk_class = parse_disk_class(name)
+    context.limits = ()
     if disk_class is not None:
         context.profile = context.bare_profile = class_profile(disk_class)
         context.limits = (IoLimit("1:0", disk_class.read_iops, disk_class.read_bytes_per_s),)
-    context.io_limited = disk_class is not None
     assert context.profile is not None
     for _ in range(300):
         sizes = {int(512 * 2 ** rng.uniform(0, 14)): float(rng.integers(1, 1000)) for _ in range(rng.integers(1, 6))}
@@ -687,11 +685,11 @@ def test_nothing_has_to_be_read_where_memory_is_not_bounded_and_nothing_is_known
 ) -> None:
     record, context = sound
     record.config.dataset.dim = 1 << 18
-    context.proves_memory = False
+    evidence(sound).proves_memory = False
     assert least_device_bytes(record, context, 1) == 0
-    context.proves_memory, record.config.stages = True, "sample"
+    evidence(sound).proves_memory, record.config.stages = True, "sample"
     assert least_device_bytes(record, context, 1) == 0
-    record.config.stages, context.faithful = "all", False
+    record.config.stages, evidence(sound).faithful = "all", False
     assert least_device_bytes(record, context, 1) is None
 
 
