@@ -64,12 +64,10 @@ class RunContext:
 
 def context_of(record: Record) -> RunContext:
     """Return the context of a record from its own evidence; records of older versions hold little of it."""
-    profiles = (
-        DiskProfile.from_plain(kept) if (kept := record.disk.get(name)) else None for name in ("limited", "bare")
-    )
+    kept = [record.disk.get(name) for name in ("limited", "bare")]
     limits = record.disk.get("limits") if record.readings.io_limited else None
     return RunContext(
-        *profiles,
+        *(DiskProfile.from_plain(content) if content else None for content in kept),
         limits=tuple(IoLimit(**limit) for limit in limits or ()),
         calibration=_CALIBRATION.validate_python(record.compute) if "floor_bytes" in record.compute else None,
     )
