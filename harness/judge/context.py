@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter
 
 from harness.isolation.base import IoLimit
-from systems.readings import DiskProfile, StageSpan
+from systems.readings import DiskProfile
 
 if TYPE_CHECKING:
-    from harness.cache import Cache
+    from harness.judge.trace_facts import TraceFacts
     from harness.records.record import Record
-    from workloads.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class RunContext:
         profile, bare_profile: device profiles with and without the run's limits; None: not measured.
         limits: I/O limits that the host enforces.
         unsealed: reason why a record differs from its seal; empty where it does not.
-        workload, spans, cache: sources of derived numbers, set only for a run that has just ended.
+        trace: trace of the run's workload, set only for a run that has just ended.
     """
 
     profile: DiskProfile | None = None
@@ -57,17 +56,17 @@ class RunContext:
     limits: tuple[IoLimit, ...] = ()
     calibration: Calibration | None = None
     unsealed: str = ""
-    workload: Workload | None = None
-    spans: list[StageSpan] = field(default_factory=list)
-    cache: Cache | None = None
+    trace: TraceFacts | None = None
 
 
 def context_of(record: Record) -> RunContext:
     """Return the context of a record from its own evidence; records of older versions hold little of it."""
     kept = [record.disk.get(name) for name in ("limited", "bare")]
     limits = record.disk.get("limits") if record.readings.io_limited else None
+    profile, bare_profile = (DiskProfile.from_plain(content) if content else None for content in kept)
     return RunContext(
-        *(DiskProfile.from_plain(content) if content else None for content in kept),
+        profile,
+        bare_profile,
         limits=tuple(IoLimit(**limit) for limit in limits or ()),
         calibration=_CALIBRATION.validate_python(record.compute) if "floor_bytes" in record.compute else None,
     )

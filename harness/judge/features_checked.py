@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.cache import Cache
 from harness.judge.trace_facts import TraceFacts
-from harness.records.record import FeatureCheck, RunConfig
+from harness.records.record import FeatureCheck
 from harness.wire.protocol import EpochDone
 from harness.wire.spots import VALUES, Spot, chosen, positions, rows_digest
 from workloads.dataset import Dataset
@@ -27,32 +26,25 @@ _IN_MEMORY_BYTES = 2 << 30
 
 
 def check_features(
-    workload: Workload,
-    config: RunConfig,
-    faithful: bool,
-    epochs: Sequence[EpochDone],
-    spots: Sequence[Spot],
-    nonces: Mapping[int, bytes],
-    cache: Cache | None,
+    trace: TraceFacts, faithful: bool, epochs: Sequence[EpochDone], spots: Sequence[Spot], nonces: Mapping[int, bytes]
 ) -> tuple[list[FeatureCheck], str]:
     """Return the checks made, and the reason why an epoch has none; empty if all epochs have one.
 
     Args:
-        workload, config: workload and configuration of the run.
+        trace: trace of the run's workload.
         faithful: whether the mini-batches have to equal the workload's; if not, rows are compared by the nodes that
             the worker reports.
         epochs: epochs as the worker reported them; the first one's `feature_digest` is compared if it is a warm-up.
         spots, nonces: feature rows reported for spot checks, and the number that decides the rows, by epoch.
-        cache: cache of trace facts; None: without one.
     """
+    workload, config = trace.workload, trace.config
     if config.stages == "sample" or not epochs:
         return [], ""
     found: list[FeatureCheck] = []
     reader, first = _Reader(workload), epochs[0]
     if faithful and config.ranks == 1 and first.feature_digest and config.warmup:
         table = workload.dataset.memmap("features")
-        facts = TraceFacts(workload, config, cache)
-        wanted = facts.feature_digest(first.epoch, lambda nodes: np.asarray(table[nodes]), WHOLE_BYTES)
+        wanted = trace.feature_digest(first.epoch, lambda nodes: np.asarray(table[nodes]), WHOLE_BYTES)
         if wanted is not None:
             ok = wanted == first.feature_digest
             detail = "" if ok else "the rows of its mini-batches are not the dataset's"

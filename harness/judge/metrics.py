@@ -40,17 +40,14 @@ def least_device_bytes(record: Record, context: RunContext, epoch: int) -> int |
     The bound holds for any order of the mini-batches and any preparation (docs/frontier.md). 0: memory could hold all
     rows or is unbounded. None: the workload is unknown, or the system trains other mini-batches.
     """
-    if context.workload is None:
-        return record.evidence.least_bytes.get(epoch) if record.evidence is not None else None
+    if context.trace is None:
+        return record.readings.least_bytes.get(epoch)
     if not record.readings.faithful:
         return None
     memory = memory_for_rows(record, context)
     if memory is None or record.config.stages == "sample":
         return 0
-    from harness.judge.trace_facts import TraceFacts
-
-    facts = TraceFacts(context.workload, record.config, context.cache)
-    return facts.epoch(epoch).least_bytes(record.config.dataset.row_bytes, memory)
+    return context.trace.epoch(epoch).least_bytes(record.config.dataset.row_bytes, memory)
 
 
 def best_rate(context: RunContext) -> float:
@@ -170,18 +167,12 @@ class RunNumbers:
     @cached_property
     def working_set_bytes(self) -> int | None:
         """Bytes of the rows and topology pages that the median measured epoch uses; None without a workload."""
-        record, context = self.record, self.context
-        if context.workload is None:
+        config = self.record.config
+        if self.context.trace is None:
             return None
-        from harness.judge.trace import PAGE_BYTES
-        from harness.judge.trace_facts import TraceFacts
-
-        epochs = TraceFacts(context.workload, record.config, context.cache).epochs()
-        counted = [entry for entry in epochs if entry.epoch >= record.config.warmup] or epochs
-        sizes = [
-            entry.unique_rows * record.config.dataset.row_bytes + entry.topology_pages * PAGE_BYTES for entry in counted
-        ]
-        return int(statistics.median(sizes))
+        epochs = self.context.trace.epochs()
+        counted = [entry for entry in epochs if entry.epoch >= config.warmup] or epochs
+        return int(statistics.median(entry.used_bytes(config.dataset.row_bytes) for entry in counted))
 
     @cached_property
     def start_up(self) -> tuple[float | None, int | None]:
@@ -357,10 +348,10 @@ def working_set_over_budget(run: RunNumbers) -> float | None:
 def topology_over_budget(run: RunNumbers) -> float | None:
     """`indptr` and `indices` over the host budget, since systems sample on the host; above 1 the graph does not fit
     (rule 7)."""
-    budget, workload = run.record.memory.budget_bytes, run.context.workload
-    if workload is None or not budget:
+    budget, trace = run.record.memory.budget_bytes, run.context.trace
+    if trace is None or not budget:
         return None
-    return (workload.dataset.topology_bytes + 8 * (workload.dataset.num_nodes + 1)) / budget
+    return (trace.workload.dataset.topology_bytes + 8 * (trace.workload.dataset.num_nodes + 1)) / budget
 
 
 def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClass | None]:

@@ -47,6 +47,10 @@ class EpochTrace:
         """Number of distinct feature rows used."""
         return sum(rows for _, rows in self.uses)
 
+    def used_bytes(self, row_bytes: int) -> int:
+        """Return the bytes of the used rows and topology pages."""
+        return self.unique_rows * row_bytes + self.topology_pages * PAGE_BYTES
+
     def least_bytes(self, row_bytes: int, memory_bytes: int) -> int:
         """Return the bytes of rows that every system with this memory reads (docs/frontier.md, the lower bound).
 

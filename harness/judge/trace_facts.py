@@ -32,15 +32,15 @@ class TraceFacts:
 
     def __init__(self, workload: Workload, config: RunConfig, cache: Cache | None) -> None:
         own = f"{workload.dataset.fingerprint}/{workload.partition or ''}/{workload.rank}/{workload.world}"
-        self._workload, self._config, self._cache = workload, config, cache
+        self.workload, self.config, self._cache = workload, config, cache
         self._own = f"{fingerprint(config, _KEYS)}/{own}"
 
     def epoch(self, epoch: int) -> EpochTrace:
         """Return the trace of one epoch; if it is unknown, sample all unknown epochs of the run again."""
         if (found := self._kept(epoch)) is not None:
             return found
-        missing = [entry for entry in range(self._config.epochs) if self._kept(entry) is None]
-        for found in trace_epochs(self._workload, missing if epoch in missing else [epoch]):
+        missing = [entry for entry in range(self.config.epochs) if self._kept(entry) is None]
+        for found in trace_epochs(self.workload, missing if epoch in missing else [epoch]):
             _KNOWN[self._key(found.epoch)] = found
             if self._cache is not None:
                 self._cache.put("trace", self._key(found.epoch), asdict(found))
@@ -48,7 +48,7 @@ class TraceFacts:
 
     def epochs(self) -> list[EpochTrace]:
         """Return the traces of all epochs, in order."""
-        return [self.epoch(epoch) for epoch in range(self._config.epochs)]
+        return [self.epoch(epoch) for epoch in range(self.config.epochs)]
 
     def feature_digest(
         self, epoch: int, rows: Callable[[npt.NDArray[np.int64]], npt.NDArray[Any]], most_bytes: int
@@ -57,7 +57,7 @@ class TraceFacts:
 
         `rows` reads rows of the dataset; return None if the mini-batches together use more than `most_bytes` of them.
         """
-        dataset = self._workload.dataset
+        dataset = self.workload.dataset
         uses = sum(times * count for times, count in self.epoch(epoch).uses)
         if uses * dataset.dim * dataset.feature_dtype.itemsize > most_bytes:
             return None
@@ -65,7 +65,7 @@ class TraceFacts:
         kept = self._cache.get("features", key) if self._cache is not None else None
         if kept is None:
             digest = EpochDigest()
-            for batch in batches_of(self._workload, epoch):
+            for batch in batches_of(self.workload, epoch):
                 digest.add(feature_digest(batch, rows(batch.nodes)))
             kept = {"digest": digest.hexdigest()}
             if self._cache is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from harness.isolation.base import Cap, Limits
 from harness.isolation.docker.foreign import is_faithful
 from harness.judge import judge
-from harness.judge.context import Calibration, RunContext, context_of
+from harness.judge.context import Calibration, context_of
 from harness.judge.features_checked import check_features
 from harness.judge.io import BEATEN
 from harness.judge.metrics import least_device_bytes, reading_seconds, summarise
@@ -205,6 +205,7 @@ class _Execution:
         began, seen, made = time.monotonic(), self._seen, self._partition
         zero = seen.epochs[0].start if seen.epochs else (seen.zero or self._begin)
         tables = seen.tables(self._telemetry, zero, self._config.device_memory_bytes)
+        trace = TraceFacts(self._series.workload(self._config, self._dataset), self._config, self._series.cache)
         # Notes and facts of the harness replace what the worker says under the same names.
         notes = dict(ending.notes)
         if made is not None:
@@ -224,7 +225,7 @@ class _Execution:
             preprocess=_preprocess(seen.prepared, made, seen.preparing_s()),
             epochs=[self._epoch(epoch, zero) for epoch in seen.epochs],
             code=code_of(self._config.system, self._config.sampler),
-            evidence=self._evidence(ending, zero),
+            evidence=self._evidence(ending, zero, trace),
             disk=_as_json(self._series.disk_record(self._config)),
             compute=_as_json(asdict(self._calibration)) if self._calibration else {},
             overhead=seen.overhead(),
@@ -236,17 +237,17 @@ class _Execution:
             record.reason += "; its plan fitted and was not kept, which is a fault of the system's code"
         for entry, accuracy in zip(record.epochs, ending.test_accuracy, strict=False):
             entry.test_accuracy = accuracy
-        self._judge(record, zero)
+        self._derive(record, trace, zero)
+        self._judge(record, trace)
         record.overhead["judging_s"] = time.monotonic() - began
         path = results.write_run(self._series.results_root, record, tables, log=log)
         self._progress(f"{record.status}, {record.verdict}: {path.name}")
         return record
 
-    def _judge(self, record: Record, zero: float) -> None:
+    def _judge(self, record: Record, trace: TraceFacts) -> None:
         """Derive metrics and verdict; if a run beats the device's profile, measure that again first."""
-        self._derive(record, self._context(record, zero))
         for attempt in range(len(_DOUBTS_S) + 1):
-            record.summary, record.class_ = summarise(record, self._context(record, zero))
+            record.summary, record.class_ = summarise(record, replace(context_of(record), trace=trace))
             record.verdict, record.verdict_rules = judge(record)
             beaten = any(rule.name in BEATEN and not rule.ok and rule.known for rule in record.verdict_rules)
             if not beaten or attempt == len(_DOUBTS_S):
@@ -261,7 +262,7 @@ class _Execution:
                 f"measured again after the run, which had beaten it ({attempt + 1} x): the better rates count"
             )
 
-    def _evidence(self, ending: Ending, zero: float) -> RawReadings:
+    def _evidence(self, ending: Ending, zero: float, trace: TraceFacts) -> RawReadings:
         """Return the readings and checks of the run, without facts derived from the trace."""
         series, seen, config = self._series, self._seen, self._config
         guard, device = seen.guard, profile_of(config.device)
@@ -284,40 +285,33 @@ class _Execution:
         )
         if ending.status == "ok":
             try:
-                workload = series.workload(config, self._dataset)
                 found.features, found.unchecked = check_features(
-                    workload, config, found.faithful, seen.epochs, seen.spots, seen.nonces, series.cache
+                    trace, found.faithful, seen.epochs, seen.spots, seen.nonces
                 )
             except OutcoreError as error:
                 found.unchecked = str(error)
         return found
 
-    def _derive(self, record: Record, context: RunContext) -> None:
+    def _derive(self, record: Record, trace: TraceFacts, zero: float) -> None:
         """Store the trace's facts in the record, so that it can be judged without the dataset."""
+        spans = [replace(span, start=span.start - zero, end=span.end - zero) for _, span in self._seen.spans]
         for epoch in record.epochs:
-            epoch.reading_s = reading_seconds(context.spans, epoch, record.facts.reads_in)
-        evidence, workload = record.evidence, context.workload
-        if record.status != "ok" or evidence is None or workload is None:
+            epoch.reading_s = reading_seconds(spans, epoch, record.facts.reads_in)
+        evidence, workload = record.readings, trace.workload
+        if record.status != "ok":
             return
         try:
             evidence.batches = make_seed_plan(workload).num_batches * workload.world
             if not evidence.faithful:
                 return
-            facts = TraceFacts(workload, record.config, context.cache)
+            context = replace(context_of(record), trace=trace)
             for epoch in record.epochs:
-                evidence.digests[epoch.epoch] = facts.epoch(epoch.epoch).digest
+                evidence.digests[epoch.epoch] = trace.epoch(epoch.epoch).digest
                 least = least_device_bytes(record, context, epoch.epoch)
                 if least is not None:
                     evidence.least_bytes[epoch.epoch] = least
         except (OutcoreError, MemoryError) as error:
             evidence.unknown = str(error)
-
-    def _context(self, record: Record, zero: float) -> RunContext:
-        context = context_of(record)
-        context.workload = self._series.workload(self._config, self._dataset)
-        context.cache = self._series.cache
-        context.spans = [replace(span, start=span.start - zero, end=span.end - zero) for _, span in self._seen.spans]
-        return context
 
     def _memory(self, telemetry: Any) -> Memory:
         """Return the memory of the run; values at the peak are from the nearest telemetry sample."""

@@ -23,6 +23,7 @@ from harness.judge.metrics import (
 )
 from harness.judge.predict import device_seconds
 from harness.judge.trace import EpochTrace, trace_epochs
+from harness.judge.trace_facts import TraceFacts
 from harness.records.record import (
     Code,
     DatasetConfig,
@@ -153,7 +154,7 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
         ),
     )
     context = RunContext(
-        workload=workload,
+        trace=TraceFacts(workload, record.config, None),
         profile=PROFILE,
         bare_profile=PROFILE,
         limits=(IoLimit("1:0", 40_000),),
@@ -467,7 +468,7 @@ def no_gates(run: Run) -> None:
 
 def no_trace(run: Run) -> None:
     evidence(run).batches, evidence(run).digests, evidence(run).least_bytes = None, {}, {}
-    run[1].workload = None
+    run[1].trace = None
 
 
 def no_profile(run: Run) -> None:
@@ -636,8 +637,8 @@ def test_the_class_follows_working_set_over_memory() -> None:
 def test_the_least_device_time_is_what_memory_cannot_hold_at_the_best_rate_of_the_series(sound: Run) -> None:
     record, context = sound
     record.config.dataset.dim = 1 << 18
-    assert context.workload is not None
-    (trace,) = trace_epochs(context.workload, [1])
+    assert context.trace is not None
+    trace = context.trace.epoch(1)
     # Budget and device, training, and a tenth of floor, training and plan.
     nbytes = trace.least_bytes(MIB, 2 * 100_000 + 10 * MIB + int(0.1 * 211 * MIB))
     assert least_device_bytes(record, context, 1) == nbytes > 10**9
