@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from functools import reduce
 from operator import truediv
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 
 from harness.records.cell import Cell, cell_key
+from harness.records.seal import content_digest
 from harness.settings import SharedSettings
 from systems.facts import Facts
 from workloads.units import row_bytes
@@ -87,9 +86,7 @@ class RunConfig(_Part, SharedSettings):
     @property
     def config_hash(self) -> str:
         """Identity of the run: 16 hex digits over all settings but its labels and its round."""
-        content = self.model_dump(mode="json", exclude=set(LABELS))
-        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return content_digest(self.model_dump(mode="json", exclude=set(LABELS)), 16)
 
     @property
     def cell(self) -> Cell:

@@ -197,9 +197,5 @@ def _same_study(one: Path, other: Path) -> bool:
 
 
 def _unwritable(root: Path, error: OSError) -> DataIOError:
-    return DataIOError(
-        f"runs could not be imported into {root}: {error.strerror or error}",
-        path=str(root),
-        errno=error.errno or 0,
-        fix="free some space and import again; nothing was taken",
-    )
+    fix = "free some space and import again; nothing was taken"
+    return DataIOError.of(error, f"runs could not be imported into {root}", root, fix)

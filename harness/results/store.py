@@ -66,12 +66,9 @@ def write_run(root: Path, record: Record, tables: Mapping[str, pd.DataFrame], *,
         partial.rename(folder)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
-        raise DataIOError(
-            f"run {record.run_id} could not be recorded under {folder.parent}: {error.strerror or error}",
-            path=str(folder),
-            errno=error.errno or 0,
-            fix="free some space and run it again; nothing half-written is left",
-        ) from error
+        said = f"run {record.run_id} could not be recorded under {folder.parent}"
+        fix = "free some space and run it again; nothing half-written is left"
+        raise DataIOError.of(error, said, folder, fix) from error
     return folder
 
 

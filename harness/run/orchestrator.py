@@ -109,15 +109,12 @@ class _Execution:
 
     def run(self) -> Record:
         """Execute all steps and return the record; always remove scratch files, cap and shared memory."""
+        root = self._series.scratch_root
         try:
-            folder = Path(tempfile.mkdtemp(prefix=self._series.scratch_prefix, dir=self._series.scratch_root))
+            folder = Path(tempfile.mkdtemp(prefix=self._series.scratch_prefix, dir=root))
         except OSError as error:
-            raise DataIOError(
-                f"no scratch folder can be made under {self._series.scratch_root}: {error.strerror}",
-                path=str(self._series.scratch_root),
-                errno=error.errno or 0,
-                fix="free some space",
-            ) from error
+            said = f"no scratch folder can be made under {root}"
+            raise DataIOError.of(error, said, root, "free some space") from error
         try:
             reason = self._series.unsupported(self._config)
             if reason:

@@ -35,24 +35,12 @@ def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0, partition: P
     """
     from workloads.workload import ModelSpec, SamplerSpec, Workload
 
+    drawn = config.model_dump(include={"replace", "batch_size", "shuffle", "max_batches"})
+    trained = config.model_dump(include={"layers", "hidden", "heads", "learning_rate", "dropout"})
     return Workload(
         dataset=dataset,
-        sampler=SamplerSpec(
-            name=config.sampler,
-            fanout=tuple(config.fanout),
-            replace=config.replace,
-            batch_size=config.batch_size,
-            shuffle=config.shuffle,
-            max_batches=config.max_batches,
-        ),
-        model=ModelSpec(
-            name=config.model,
-            layers=config.layers,
-            hidden=config.hidden,
-            heads=config.heads,
-            learning_rate=config.learning_rate,
-            dropout=config.dropout,
-        ),
+        sampler=SamplerSpec(name=config.sampler, fanout=tuple(config.fanout), **drawn),
+        model=ModelSpec(name=config.model, **trained),
         seed=config.seed,
         rank=rank,
         world=config.ranks,
