@@ -11,7 +11,7 @@ from harness.isolation.base import IoLimit
 from systems.readings import DiskProfile
 
 if TYPE_CHECKING:
-    from harness.judge.trace_facts import TraceFacts
+    from harness.judge.trace import TraceFacts
     from harness.records.record import Record
 
 

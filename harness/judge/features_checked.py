@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.judge.trace_facts import TraceFacts
+from harness.judge.trace import TraceFacts
 from harness.records.record import FeatureCheck
 from harness.wire.protocol import EpochDone
 from harness.wire.spots import VALUES, Spot, chosen, positions, rows_digest

@@ -19,7 +19,7 @@ from harness.judge.context import Calibration, context_of
 from harness.judge.features_checked import check_features
 from harness.judge.io import BEATEN
 from harness.judge.metrics import least_device_bytes, reading_seconds, summarise
-from harness.judge.trace_facts import TraceFacts
+from harness.judge.trace import TraceFacts
 from harness.progress import during
 from harness.records.code import code_of
 from harness.records.record import EpochRecord, Memory, Preprocess, RawReadings, Record, RunConfig, RunFacts

@@ -22,8 +22,7 @@ from harness.judge.metrics import (
     summarise,
 )
 from harness.judge.predict import device_seconds
-from harness.judge.trace import EpochTrace, trace_epochs
-from harness.judge.trace_facts import TraceFacts
+from harness.judge.trace import EpochTrace, TraceFacts, trace_epochs
 from harness.records.record import (
     Code,
     DatasetConfig,
