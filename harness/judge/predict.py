@@ -159,24 +159,8 @@ def predicted_seconds(
     return statistics.median(known) if known else None
 
 
-@dataclass(frozen=True)
-class Inversion:
-    """Two systems whose measured order contradicts the prediction beyond the tolerance."""
-
-    faster: str
-    slower: str
-    predicted_ratio: float
-    measured_ratio: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.faster} was predicted {self.predicted_ratio:.2f}x as fast as {self.slower}, "
-            f"measured {self.measured_ratio:.2f}x"
-        )
-
-
-def inversions(records: Sequence[Record], tolerance: float = 0.15) -> list[Inversion]:
-    """Return the pairs of systems whose measured order contradicts the prediction by more than `tolerance`.
+def inversions(records: Sequence[Record], tolerance: float = 0.15) -> list[str]:
+    """Describe the pairs of systems whose measured order contradicts the prediction by more than `tolerance`.
 
     Only runs with status `ok`, a counted verdict and a prediction are compared; rounds of a configuration are joined.
     """
@@ -198,5 +182,5 @@ def inversions(records: Sequence[Record], tolerance: float = 0.15) -> list[Inver
         (fast, fast_said, fast_was), (slow, slow_said, slow_was) = sorted((first, second), key=lambda entry: entry[1])
         said, was = slow_said / fast_said, slow_was / fast_was
         if was < 1.0 - tolerance:
-            found.append(Inversion(fast, slow, said, was))
+            found.append(f"{fast} was predicted {said:.2f}x as fast as {slow}, measured {was:.2f}x")
     return found

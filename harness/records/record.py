@@ -370,15 +370,13 @@ class Summary(BaseModel):
     extra: dict[str, Any] = Field(default_factory=dict)
 
 
-def class_label(storage_class: str | None, topology_over_budget: float | None) -> str:
-    """Return the class as tables name it; a suffix marks a topology that, unlike in the papers, exceeds the budget."""
-    outside = topology_over_budget is not None and topology_over_budget > 1.0
-    return f"{storage_class or 'unknown'}{', topology outside' if outside else ''}"
-
-
 def class_of(record: Mapping[str, Any]) -> str:
-    """Return the class as tables name it, from a record in plain data."""
-    return class_label(record.get("class"), (record.get("summary") or {}).get("topology_over_budget"))
+    """Return the class of a record in plain data as tables name it.
+
+    A suffix marks a topology that, unlike in the papers, exceeds the budget.
+    """
+    ratio = (record.get("summary") or {}).get("topology_over_budget")
+    return f"{record.get('class') or 'unknown'}{', topology outside' if ratio is not None and ratio > 1.0 else ''}"
 
 
 class Record(_Part):
@@ -432,7 +430,7 @@ class Record(_Part):
     @property
     def class_label(self) -> str:
         """Class of the run as tables name it."""
-        return class_label(self.class_, self.summary.topology_over_budget)
+        return class_of({"class": self.class_, "summary": vars(self.summary)})
 
     @property
     def broke_its_plan(self) -> bool:
