@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from harness.judge.context import RunContext
-from harness.judge.registry import Finding, rule, unknown
+from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import Record
 
 # Relative noise of a calibrated training time and of an epoch.

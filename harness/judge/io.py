@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from harness.judge.context import RunContext
 from harness.judge.metrics import efficiency_of_engine, least_device_seconds
 from harness.judge.predict import predict, written_bytes
-from harness.judge.registry import Finding, rule, unknown
+from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import EpochRecord, Record
 from harness.ssd.below import SEEN, gain_of
 from harness.ssd.quiet import busiest, is_quiet, slack

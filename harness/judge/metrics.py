@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from harness.judge.context import RunContext
 from harness.judge.memory import asked_and_slack
 from harness.judge.predict import device_seconds, predicted_seconds
+from harness.judge.registry import RunContext
 from harness.records.record import EpochRecord, Record, StorageClass, Summary, spread
 from systems.readings import DiskProfile, StageSpan, wall_seconds
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.judge.context import RunContext
 from harness.judge.metrics import usable_processors
-from harness.judge.registry import Finding, rule, unknown
+from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import Record
 from systems.readings import DiskProfile
 from workloads.units import format_bytes

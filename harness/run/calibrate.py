@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from harness.cache import Cache, fingerprint
 from harness.isolation.base import Cap, Limits
 from harness.isolation.docker.foreign import identity
-from harness.judge.context import Calibration
+from harness.judge.registry import Calibration
 from harness.records.record import RunConfig
 from harness.run.launch import Worker
 from harness.settings import deciding, parse_memory

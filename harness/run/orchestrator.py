@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from harness.isolation.base import Cap, Limits
 from harness.isolation.docker.foreign import is_faithful
 from harness.judge import judge
-from harness.judge.context import Calibration, context_of
 from harness.judge.features_checked import check_features
 from harness.judge.io import BEATEN
 from harness.judge.metrics import least_device_bytes, reading_seconds, summarise
+from harness.judge.registry import Calibration, context_of
 from harness.judge.trace import TraceFacts
 from harness.progress import during
 from harness.records.code import code_of
@@ -29,7 +29,7 @@ from harness.run.gathered import Gathered
 from harness.run.guard import Guard
 from harness.run.launch import Ending, Worker
 from harness.run.series import Series
-from harness.run.spec import worker_spec
+from harness.run.spec import MadePartition, worker_spec
 from harness.run.turns import Turn
 from harness.wire.board import Board
 from harness.wire.protocol import EpochDone, Event, Gate, Planned, Prepared, WorkerSpec
@@ -38,7 +38,6 @@ from workloads.errors import BudgetError, DataIOError, HostError, InputError, Ou
 from workloads.sampling.make import make_seed_plan
 
 if TYPE_CHECKING:
-    from harness.run.partitions import MadePartition
     from workloads.dataset import Dataset
 
 Progress = Callable[[str], None]

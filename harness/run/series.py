@@ -22,7 +22,7 @@ from harness.records.environment import describe
 from harness.records.record import RunConfig
 from harness.results import store as results
 from harness.run.holder import Holder
-from harness.run.partitions import MadePartition, partition
+from harness.run.spec import MadePartition, partition
 from harness.run.turns import Turn
 from harness.ssd.classes import parse_disk_class
 from harness.ssd.device import block_device

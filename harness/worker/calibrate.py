@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from harness.wire.protocol import Calibrated, Done, WorkerSpec
+from harness.wire.protocol import Calibrated, Done, Joint, WorkerSpec
 from harness.worker import build
 from harness.worker.epoch_report import EpochLog
 from systems.interface import Batch
@@ -21,7 +21,6 @@ from workloads.sampling.make import make_sampler, make_seed_plan
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from harness.wire.joint import Joint
     from workloads.accelerator import Accelerator
     from workloads.sampling.batch import SampledBatch
     from workloads.sampling.neighbor import NeighborSampler

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from harness.wire.joint import summed
 from harness.wire.protocol import CHUNK_ROWS, Batches, BatchRow, Checks, EpochDone, Event, Spans
 from harness.wire.spots import Spot, look_at
 from systems.readings import wall_seconds
@@ -122,6 +121,18 @@ def events(epoch: int, parts: list[EpochReport]) -> Iterator[Event]:
         user_s=sum(part.user_s for part in parts),
         checking_s=max(part.log.checking_s for part in parts),
     )
+
+
+def summed(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Add the counters of all ranks, mappings by key; None for a counter that no rank has."""
+    found: dict[str, Any] = {}
+    for name in dict.fromkeys(name for part in parts for name in part):
+        values = [part[name] for part in parts if part.get(name) is not None]
+        if values and isinstance(values[0], Mapping):
+            found[name] = summed(values)
+        else:
+            found[name] = sum(values) if values else None
+    return found
 
 
 def _finite(content: Any) -> Any:

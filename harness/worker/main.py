@@ -19,9 +19,8 @@ from pathlib import Path
 import systems.engine  # noqa: F401 - every run's, as PyTorch is: not counted as a system's preparation
 from harness.records.record import PlannedBuffer
 from harness.wire.board import Board
-from harness.wire.joint import Joint, merged_plan
 from harness.wire.pipes import die_with_parent
-from harness.wire.protocol import Channel, Done, Failed, Planned, Prepared, WorkerSpec
+from harness.wire.protocol import Channel, Done, Failed, Joint, Planned, Prepared, WorkerSpec
 from harness.wire.spots import NONCE_BYTES, chosen
 from harness.worker import build
 from harness.worker.accuracy import Snapshots
@@ -88,7 +87,7 @@ class Run:
             planning_s = time.monotonic() - self._began
             if self._reserve:
                 items.append(PlannedBuffer(name="reserve", bytes=self._reserve))
-            self._joint.send(Planned(items=merged_plan(self._joint.gather(items))))
+            self._joint.send(Planned.joined(self._joint.gather(items)))
             self._prepare(planning_s)
             models = Snapshots(Path(self._spec.scratch), trainer) if config.test_nodes and rank == 0 else None
             for epoch in range(config.epochs):

@@ -12,7 +12,6 @@ import pytest
 from harness.drives.whatif import class_profile
 from harness.isolation.base import IoLimit
 from harness.judge import judge, rules, spoilt
-from harness.judge.context import Calibration, RunContext
 from harness.judge.metrics import (
     best_rate,
     least_device_bytes,
@@ -22,6 +21,7 @@ from harness.judge.metrics import (
     summarise,
 )
 from harness.judge.predict import device_seconds
+from harness.judge.registry import Calibration, RunContext
 from harness.judge.trace import EpochTrace, TraceFacts, trace_epochs
 from harness.records.record import (
     Code,
