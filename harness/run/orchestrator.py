@@ -29,7 +29,7 @@ from harness.run.gathered import Gathered
 from harness.run.guard import Guard
 from harness.run.launch import Ending, Worker
 from harness.run.series import Series
-from harness.run.spec import MadePartition, worker_spec
+from harness.run.spec import MadePartition, partition, worker_spec
 from harness.run.turns import Turn
 from harness.wire.board import Board
 from harness.wire.protocol import EpochDone, Event, Gate, Planned, Prepared, WorkerSpec
@@ -131,7 +131,7 @@ class _Execution:
 
     def _measure(self, folder: Path) -> Ending:
         series, config = self._series, self._config
-        self._partition = series.made_partition(config, self._dataset)
+        self._partition = partition(series, config, self._dataset)
         with worker_spec(series, config, self._dataset, folder, self._run_id, self._progress) as (spec, pools):
             self._seen.challenge, self._test_clock = spec.challenge, spec.test_clock
             device = profile_of(config.device)

@@ -22,7 +22,7 @@ from harness.records.environment import describe
 from harness.records.record import RunConfig
 from harness.results import store as results
 from harness.run.holder import Holder
-from harness.run.spec import MadePartition, partition
+from harness.run.spec import partition
 from harness.run.turns import Turn
 from harness.ssd.classes import parse_disk_class
 from harness.ssd.device import block_device
@@ -54,7 +54,7 @@ class Series:
         self.turn = Turn.of_environment()
         self.results_root = results_root
         self.data_root = data_root
-        self._progress = progress
+        self.progress = progress
         selection = select(isolation)
         self.isolation: Isolation = selection.backend
         self.availability: Availability = selection.availability
@@ -122,21 +122,21 @@ class Series:
         self._close.callback(holder.close)
         self._features = dataset.file("features")
         if any(config.memory != "none" for config in configs) and self.availability.proves_memory:
-            self._progress("proving the cap")
+            self.progress("proving the cap")
             self.probe = self._probe(gpu=any(config.device.startswith("cuda") for config in configs))
         # The holder's imports would disturb the profile.
         ready = holder.wait_ready()
-        self._progress("profiling the device")
+        self.progress("profiling the device")
         self.bare_profile = self._measured()
         for limits in {self.limits(config) for config in configs if self.limits(config)}:
             self._profiles[limits] = self._measured(limits) or DiskProfile()
         held = self.bare_profile
         if held is not None and any(slower_than(held, limited) for limited in self._profiles.values()):
             # The bare device was measured in a slow moment.
-            self._progress("the device is faster under limits than it was bare: profiling it again")
+            self.progress("the device is faster under limits than it was bare: profiling it again")
             self.bare_profile = self._measured(held=held) or held
         if not ready:
-            self._progress("the holder did not start; runs pay for their own library pages")
+            self.progress("the holder did not start; runs pay for their own library pages")
 
     def _probe(self, *, gpu: bool) -> ProbeResult | None:
         with tempfile.TemporaryDirectory(
@@ -145,7 +145,7 @@ class Series:
             try:
                 return probe(self.isolation, Path(folder), gpu=gpu)
             except HostError as error:
-                self._progress(str(error))
+                self.progress(str(error))
                 return None
 
     def _measured(
@@ -165,7 +165,7 @@ class Series:
                 held=held,
             )
         except HostError as error:
-            self._progress(str(error))
+            self.progress(str(error))
             return None
 
     def limits(self, config: RunConfig) -> tuple[IoLimit, ...]:
@@ -242,12 +242,8 @@ class Series:
 
     def workload(self, config: RunConfig, dataset: Dataset) -> Workload:
         """Return the workload of a run, as its worker builds it."""
-        made = self.made_partition(config, dataset)
+        made = partition(self, config, dataset)
         return workload_of(config, dataset, partition=None if made is None else made.path)
-
-    def made_partition(self, config: RunConfig, dataset: Dataset) -> MadePartition | None:
-        """Return the partition of the training nodes with the seconds spent on it; None without a partition."""
-        return partition(self.results_root, config, dataset, self._progress)
 
     def disk_io(self) -> IoStats | None:
         """Return the reads of the whole device under the data since boot; None if unknown."""

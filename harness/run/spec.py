@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cache import Cache
 from harness.isolation.docker.foreign import image_of
 from harness.progress import during
 from harness.run import calibrate
@@ -41,35 +40,28 @@ class MadePartition:
     reused: bool
 
 
-def partition(
-    results_root: Path, config: RunConfig, dataset: Dataset, progress: Callable[[str], None] = lambda text: None
-) -> MadePartition | None:
+def partition(series: Series, config: RunConfig, dataset: Dataset) -> MadePartition | None:
     """Return the partition of the training nodes among ranks, made if missing; None without a partition.
 
     A file without its seconds, left by a process killed between the two writes, is made again.
-
-    Args:
-        results_root: root of the cache.
-        config, dataset: configuration of the run, and its opened dataset.
-        progress: called with a text before a partition is made.
     """
     if config.partition == "none":
         return None
     from systems.engine.rank.partition import partition_training_nodes
 
     key = f"{dataset.fingerprint.replace(':', '-')}-{len(config.fanout)}-{config.ranks}"
-    file, cache = results_root.absolute() / "cache" / f"partition-{key}.npz", Cache(results_root)
-    known = (cache.get("partition", key) or {}).get("seconds")
+    file = series.results_root.absolute() / "cache" / f"partition-{key}.npz"
+    known = (series.cache.get("partition", key) or {}).get("seconds")
     if file.exists() and isinstance(known, float):
         return MadePartition(file, known, reused=True)
-    progress("partitioning the training nodes")
+    series.progress("partitioning the training nodes")
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f".{os.getpid()}-{file.name}")
     began = time.monotonic()
     partition_training_nodes(workload_of(config, dataset), config.ranks, hops=len(config.fanout)).save(partial)
     seconds = time.monotonic() - began
     partial.rename(file)
-    cache.put("partition", key, {"seconds": seconds})
+    series.cache.put("partition", key, {"seconds": seconds})
     return MadePartition(file, seconds, reused=False)
 
 

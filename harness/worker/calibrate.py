@@ -14,7 +14,6 @@ from harness.wire.protocol import Calibrated, Done, Joint, WorkerSpec
 from harness.worker import build
 from harness.worker.epoch_report import EpochLog
 from systems.interface import Batch
-from systems.registry import load
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.sampling.make import make_sampler, make_seed_plan
 
@@ -41,11 +40,8 @@ def calibrate(spec: WorkerSpec, joint: Joint) -> None:
     before the step, since they belong to the system's plan, not to training. The mini-batch is digested as in a run,
     and trained where the run trains.
     """
-    build.take_cores(spec)
-    load(spec.config.system).load_libraries()
-    workload = build.build_workload(spec, joint.rank)
-    accelerator = build.build_accelerator(spec, joint.rank)
-    trainer = build.build_trainer(spec, workload, accelerator, joint.group)
+    parts = build.parts(spec, joint)
+    workload, accelerator, trainer = parts.workload, parts.accelerator, parts.trainer
     joint.gate("floor")
     try:
         sampler, plan = make_sampler(workload), make_seed_plan(workload)

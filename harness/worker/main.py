@@ -29,7 +29,6 @@ from harness.worker.epoch_report import EpochLog, EpochReport, events
 from systems.engine.io.memory import share_one_heap
 from systems.engine.store.artefacts import in_use, making_seconds
 from systems.interface import Batch, DiskProfile, MemoryBudget, Runtime, System, reserve_bytes
-from systems.registry import load
 from workloads.errors import OutcoreError
 from workloads.ranks import PeerLost, RankGroup
 
@@ -42,22 +41,16 @@ class Run:
         self._joint = joint
         self._board = board
         self._num_batches = len(spec.bounds[0]["nodes_by_batch"][0]) if spec.bounds else 0
-        cores = build.take_cores(spec)
-        began, io_before = time.monotonic(), _process_io()
-        system_class = load(spec.config.system)
-        system_class.load_libraries()
-        libraries_s, io_after = time.monotonic() - began, _process_io()
-        self._workload = build.build_workload(spec, joint.rank)
-        build.hand_over_bounds(spec, self._workload)
-        self._accelerator = build.build_accelerator(spec, joint.rank)
-        self._trainer = build.build_trainer(spec, self._workload, self._accelerator, joint.group)
+        parts = build.parts(spec, joint)
+        self._workload, self._accelerator, self._trainer = parts.workload, parts.accelerator, parts.trainer
+        build.hand_over_bounds(spec, parts.workload)
         self._clock = build.stage_clock(spec)
         runtime = Runtime(
             accelerator=self._accelerator,
             disk=DiskProfile.from_plain(spec.disk),
             artefacts=Path(spec.artefacts),
             scratch=Path(spec.scratch),
-            cores=cores,
+            cores=parts.cores,
             stages=spec.config.stages,
             keep_order=spec.config.keep_order,
             rank=joint.rank,
@@ -70,12 +63,12 @@ class Run:
         host = spec.budget_host if spec.budget_host is None else spec.budget_host // joint.world
         self._reserve = 0 if host is None else reserve_bytes(host)
         budget = MemoryBudget(None if host is None else host - self._reserve, spec.budget_device)
-        options = system_class.info.options.model_validate(spec.config.options)
+        options = parts.system_class.info.options.model_validate(spec.config.options)
         # Preparation counts from here on, constructor and plan included, plus the loading of the system's libraries.
-        self._began = time.monotonic() - libraries_s
-        read, written = _process_io()
-        self._io_before = read - (io_after[0] - io_before[0]), written - (io_after[1] - io_before[1])
-        self._system: System = system_class(self._workload, runtime, budget, options, self._clock)
+        self._began = time.monotonic() - parts.libraries_s
+        read, written = build.process_io()
+        self._io_before = read - parts.libraries_io[0], written - parts.libraries_io[1]
+        self._system: System = parts.system_class(self._workload, runtime, budget, options, self._clock)
 
     def execute(self) -> None:
         """Plan, prepare and run all epochs; always close the system."""
@@ -122,7 +115,7 @@ class Run:
         self._system.prepare()
         seconds = planning_s + time.monotonic() - start
         read_before, written_before = self._io_before
-        read, written = _process_io()
+        read, written = build.process_io()
         files = self._system.files()
         reused = self._system.facts().prepared_reused is True
         own = Prepared(
@@ -176,12 +169,6 @@ class Run:
             loss, correct = result.loss, result.correct
         batch.release()
         return loss, correct
-
-
-def _process_io() -> tuple[int, int]:
-    """Return the bytes that this process has read from and written to devices."""
-    values = dict(line.split(": ") for line in Path("/proc/self/io").read_text(encoding="ascii").splitlines())
-    return int(values["read_bytes"]), int(values["write_bytes"])
 
 
 def main(argv: list[str]) -> int:
