@@ -49,14 +49,12 @@ class Holder:
 
     def close(self) -> None:
         """End the holder and close its cap."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-        try:
-            self._process.wait(timeout=2)
-        except subprocess.TimeoutExpired:
+        with self._process:  # closes the pipes, and waits
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=2)
             self._process.kill()
-            self._process.wait()
         if self._cap is not None:
             self._cap.close()
 
