@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -34,7 +32,7 @@ from harness.run.turns import Turn
 from harness.wire.board import Board
 from harness.wire.protocol import EpochDone, Event, Gate, Planned, Prepared, WorkerSpec
 from workloads.accelerators.profile import profile_of
-from workloads.errors import BudgetError, DataIOError, HostError, InputError, OutcoreError
+from workloads.errors import BudgetError, HostError, InputError, OutcoreError
 from workloads.sampling.make import make_seed_plan
 
 if TYPE_CHECKING:
@@ -91,8 +89,7 @@ class _Execution:
     _refuse: bool
     _turn: Turn
     _calibration: Calibration | None = None
-    _cap_bytes: int | None = None
-    _budget: int | None = None
+    _asked: Memory = field(default_factory=Memory)
     _telemetry: Any = None
     _partition: MadePartition | None = None
     _caveats: list[str] = field(default_factory=list)
@@ -108,13 +105,7 @@ class _Execution:
 
     def run(self) -> Record:
         """Execute all steps and return the record; always remove scratch files, cap and shared memory."""
-        root = self._series.scratch_root
-        try:
-            folder = Path(tempfile.mkdtemp(prefix=self._series.scratch_prefix, dir=root))
-        except OSError as error:
-            said = f"no scratch folder can be made under {root}"
-            raise DataIOError.of(error, said, root, "free some space") from error
-        try:
+        with self._series.scratch() as folder:
             reason = self._series.unsupported(self._config)
             if reason:
                 return self._finish(Ending("unsupported", reason), None)
@@ -126,8 +117,6 @@ class _Execution:
                 raise ending.error
             with during(self._progress, "sampling the trace and judging by it"):
                 return self._finish(ending, folder / results.WORKER_LOG)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _measure(self, folder: Path) -> Ending:
         series, config = self._series, self._config
@@ -139,14 +128,15 @@ class _Execution:
                 self._seen.forgetful = pools
             self._seen.folders.append(Path(spec.scratch))
             began = time.monotonic()
-            self._calibration = calibrate.calibrate(series, spec, folder, self._progress)
-            self._cap_bytes, self._budget = calibrate.memory_of(config, self._dataset, self._calibration)
+            held = self._calibration = calibrate.calibrate(series, spec, folder, self._progress)
+            asked = self._asked = Memory(floor_bytes=held.floor_bytes, training_bytes=held.training_bytes)
+            asked.cap_bytes, asked.budget_bytes = calibrate.memory_of(config, self._dataset, held)
             self._seen.calibrate_s = time.monotonic() - began
-            spec = spec.model_copy(update={"budget_host": self._budget})
+            spec = spec.model_copy(update={"budget_host": asked.budget_bytes})
             with during(self._progress, "evicting the dataset"):
                 self._seen.evict("before", [])
             self._progress("running")
-            limits = Limits(memory_bytes=self._cap_bytes, io=series.limits(config))
+            limits = Limits(memory_bytes=asked.cap_bytes, io=series.limits(config))
             with series.isolation.create(self._run_id, limits) as cap:
                 return self._watch(cap, spec, folder)
 
@@ -311,34 +301,24 @@ class _Execution:
 
     def _memory(self, telemetry: Any) -> Memory:
         """Return the memory of the run; values at the peak are from the nearest telemetry sample."""
-        seen = self._seen
+        seen, memory = self._seen, self._asked
         most = seen.demand()
-        demand = most.anon + most.shmem + most.kernel
-        peak: dict[str, float] = {}
+        memory.demand_peak_bytes = most.anon + most.shmem + most.kernel
         if telemetry is not None:
             from harness.telemetry import at_peak
 
             peak = at_peak(telemetry)
+            memory.page_cache_at_peak_bytes = int(peak.get("mem_page_cache", 0))
+            memory.anon_at_peak_bytes = int(peak.get("mem_anon", 0))
             held = (telemetry["mem_anon"] + telemetry["mem_shmem"]).max()
             if held == held:  # not NaN
-                demand = max(demand, int(held) + most.kernel)
-        last = seen.evictions[-1] if seen.evictions else None
-        calibration = self._calibration
-        return Memory(
-            cap_bytes=self._cap_bytes,
-            floor_bytes=calibration.floor_bytes if calibration else 0,
-            training_bytes=calibration.training_bytes if calibration else 0,
-            budget_bytes=self._budget,
-            peak_bytes=seen.memory.peak,
-            page_cache_at_peak_bytes=int(peak.get("mem_page_cache", 0)),
-            anon_at_peak_bytes=int(peak.get("mem_anon", 0)),
-            demand_peak_bytes=demand,
-            resident_before_bytes=last.resident_bytes if last else 0,
-            evictable_bytes=last.total_bytes if last else 0,
-            oom_kills=seen.memory.oom_kills,
-            reclaims=seen.memory.reclaims,
-            plan=seen.plan,
-        )
+                memory.demand_peak_bytes = max(memory.demand_peak_bytes, int(held) + most.kernel)
+        if seen.evictions:
+            memory.resident_before_bytes = seen.evictions[-1].resident_bytes
+            memory.evictable_bytes = seen.evictions[-1].total_bytes
+        memory.peak_bytes, memory.oom_kills = seen.memory.peak, seen.memory.oom_kills
+        memory.reclaims, memory.plan = seen.memory.reclaims, seen.plan
+        return memory
 
     def _epoch(self, epoch: EpochDone, zero: float) -> EpochRecord:
         start, end = (self._seen.gate(f"epoch {epoch.epoch} {side}") for side in ("start", "end"))

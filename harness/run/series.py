@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +29,7 @@ from harness.ssd.device import block_device
 from harness.ssd.profile import forget, quick_profile, slower_than
 from harness.worker.build import workload_of
 from systems.readings import DiskProfile
-from workloads.errors import HostError, InputError
+from workloads.errors import DataIOError, HostError, InputError
 from workloads.tempfolder import try_lock
 
 if TYPE_CHECKING:
@@ -139,11 +139,9 @@ class Series:
             self.progress("the holder did not start; runs pay for their own library pages")
 
     def _probe(self, *, gpu: bool) -> ProbeResult | None:
-        with tempfile.TemporaryDirectory(
-            prefix=self.scratch_prefix, dir=self.scratch_root, ignore_cleanup_errors=True
-        ) as folder:
+        with self.scratch() as folder:
             try:
-                return probe(self.isolation, Path(folder), gpu=gpu)
+                return probe(self.isolation, folder, gpu=gpu)
             except HostError as error:
                 self.progress(str(error))
                 return None
@@ -270,10 +268,23 @@ class Series:
         """Folder of the runs' scratch folders, on the disk of the data."""
         return self._folder("scratch")
 
-    @cached_property
-    def scratch_prefix(self) -> str:
-        """Prefix of scratch folders that names the owner, so that a dead owner's folders can be recognised."""
-        return f"{cap_name('run')}-"
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Yield a new scratch folder, and remove it; its name tells the owner, so that a dead owner's are recognised.
+
+        Raises:
+            DataIOError: no folder can be made.
+        """
+        root = self.scratch_root
+        try:
+            folder = Path(tempfile.mkdtemp(prefix=f"{cap_name('run')}-", dir=root))
+        except OSError as error:
+            said = f"no scratch folder can be made under {root}"
+            raise DataIOError.of(error, said, root, "free some space") from error
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def artefacts(self, system: str) -> Path:
         """Return the folder of a system's artefacts."""
