@@ -30,12 +30,6 @@ if TYPE_CHECKING:
 _EPOCH_GATE = re.compile(r"epoch (\d+) (start|end)$")
 
 
-def host_user_seconds() -> float:
-    """Return the seconds that all processors have spent in user mode since boot, at any priority."""
-    times = psutil.cpu_times()
-    return float(times.user + getattr(times, "nice", 0.0))
-
-
 @dataclass
 class Gathered:
     """Collector of a run's events and of readings at its gates, while the worker waits.
@@ -120,6 +114,7 @@ class Gathered:
         outside = self.guard.look(memory.limit) if self.guard else []
         looked_at = [*cold.dataset_files(self.dataset), *self.folders, *own, *cold.open_files(cap.pids())]
         self.held.append(memory)
+        spent = psutil.cpu_times()
         reading = GateReading(
             at=at,
             reached_s=reached,
@@ -134,7 +129,7 @@ class Gathered:
             swap_bytes=memory.swap,
             limit_bytes=memory.limit,
             outside=outside,
-            host_user_s=host_user_seconds(),
+            host_user_s=float(spent.user + spent.nice),
         )
         self.gates.append(reading)
         behind = b""

@@ -71,7 +71,14 @@ class Worker:
             arguments = [str(spec_file), *self._pipes.arguments, str(parent), *boards]
             ranks = spec.config.ranks
             module = ["harness.worker.main"] if ranks == 1 else ["harness.worker.ranks", str(ranks)]
-            cap.bring(_needs(spec, folder))
+            partition = [] if spec.partition is None else [Path(spec.partition)]
+            needs = Needs(
+                read_only=(Path(spec.dataset), folder, *partition),
+                writable=(Path(spec.artefacts), Path(spec.scratch)),
+                gpu=spec.config.device.startswith("cuda"),
+                image=image_of(spec.config.system),
+            )
+            cap.bring(needs)
             self.started = time.monotonic()
             with log.open("ab") as stderr:
                 self._process = subprocess.Popen(
@@ -166,17 +173,6 @@ class Worker:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def _needs(spec: WorkerSpec, folder: Path) -> Needs:
-    """Return the host's files and devices that the worker of `spec` needs; `folder` holds the spec and the pipes."""
-    partition = [] if spec.partition is None else [Path(spec.partition)]
-    return Needs(
-        read_only=(Path(spec.dataset), folder, *partition),
-        writable=(Path(spec.artefacts), Path(spec.scratch)),
-        gpu=spec.config.device.startswith("cuda"),
-        image=image_of(spec.config.system),
-    )
 
 
 def _failure(event: Failed) -> Ending:
