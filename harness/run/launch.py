@@ -160,7 +160,6 @@ class Worker:
             # Isolation `none` finds its processes by scanning, which may miss this one.
             self._process.kill()
         self._process.wait()
-        self._reader.close()
         self._close_pipes()
 
     def _close_pipes(self) -> None:

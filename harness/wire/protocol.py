@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import selectors
+import select
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -257,11 +257,10 @@ class EventReader:
     def __init__(self, event_fd: int) -> None:
         self._fd = event_fd
         os.set_blocking(event_fd, False)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(event_fd, selectors.EVENT_READ)
+        self._poll = select.poll()
+        self._poll.register(event_fd, select.POLLIN)
         self._buffer = bytearray()
-        self._rows = 0
-        self._bytes = 0
+        self._rows = self._bytes = 0
         self.closed = False
 
     def poll(self, timeout_s: float) -> Iterator[Event]:
@@ -270,7 +269,7 @@ class EventReader:
         Raises:
             ProtocolError: a line is too long, not JSON or no event, or the events exceed their total limits.
         """
-        if self.closed or not self._selector.select(max(0.0, timeout_s)):
+        if self.closed or not self._poll.poll(1000 * max(0.0, timeout_s)):
             return
         while True:
             try:
@@ -301,10 +300,6 @@ class EventReader:
             if self._rows > MAX_ROWS:
                 raise ProtocolError(f"the worker sent more than {MAX_ROWS} rows of batches and stages")
         return event
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._selector.close()
 
 
 if __name__ == "__main__":
