@@ -28,23 +28,23 @@ _PACKAGES = ("outcore", "torch", "numpy", "pandas", "pyarrow", "pydantic", "scip
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def describe(data: Path | None = None, proc: Path = Path("/proc")) -> dict[str, Any]:
-    """Return all facts needed to judge a run and to repeat it; `disk` is the device under `data`, None without it."""
+def describe(data: Path) -> dict[str, Any]:
+    """Return all facts needed to judge a run and to repeat it; `disk` is the device under `data`."""
     found = {
         "code": code(),
         "versions": versions(),
-        "cpu": cpu(proc),
-        "memory": memory(proc),
+        "cpu": cpu(),
+        "memory": memory(),
         "kernel": {
             "release": platform.release(),
             "machine": platform.machine(),
             "page_bytes": os.sysconf("SC_PAGE_SIZE"),
             "transparent_hugepages": _chosen(read_text(Path("/sys/kernel/mm/transparent_hugepage/enabled"))),
-            "swappiness": read_text(proc / "sys/vm/swappiness").strip(),
-            "psi": (proc / "pressure/io").exists(),
-            "virtual_machine": "hypervisor" in read_text(proc / "cpuinfo"),
+            "swappiness": read_text(Path("/proc/sys/vm/swappiness")).strip(),
+            "psi": Path("/proc/pressure/io").exists(),
+            "virtual_machine": "hypervisor" in read_text(Path("/proc/cpuinfo")),
         },
-        "cgroup": mounts.version(proc),
+        "cgroup": mounts.version(),
         "memlock_bytes": memlock_bytes(),
         "gpu": gpus(),
         "disk": disk(data),
@@ -91,9 +91,9 @@ def versions() -> dict[str, str]:
     return found
 
 
-def cpu(proc: Path = Path("/proc")) -> dict[str, Any]:
+def cpu() -> dict[str, Any]:
     """Return the processor's model, all and usable processors, sockets and frequency governor."""
-    text = read_text(proc / "cpuinfo")
+    text = read_text(Path("/proc/cpuinfo"))
     model = re.search(r"^(?:model name|Model|Processor)\s*:\s*(.+)$", text, re.MULTILINE)
     governor = read_text(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")).strip()
     return {
@@ -105,9 +105,9 @@ def cpu(proc: Path = Path("/proc")) -> dict[str, Any]:
     }
 
 
-def memory(proc: Path = Path("/proc")) -> dict[str, int]:
+def memory() -> dict[str, int]:
     """Return the host's bytes of memory and of swap."""
-    text = read_text(proc / "meminfo")
+    text = read_text(Path("/proc/meminfo"))
     values = {key: int(value) * 1024 for key, value in re.findall(r"^(MemTotal|SwapTotal):\s+(\d+) kB", text, re.M)}
     return {"total_bytes": values.get("MemTotal", 0), "swap_bytes": values.get("SwapTotal", 0)}
 
@@ -118,10 +118,8 @@ def memlock_bytes() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def disk(data: Path | None) -> dict[str, Any] | None:
+def disk(data: Path) -> dict[str, Any] | None:
     """Return the device under `data`: model, file system, mount options, read-ahead, scheduler; None without one."""
-    if data is None:
-        return None
     try:
         found = block_device(data).as_dict()
     except (OutcoreError, OSError):

@@ -444,18 +444,18 @@ class Record(_Part):
         return self.model_dump(mode="json", by_alias=True)
 
 
-def spread(samples: list[float], *, seed: int = 0) -> Spread:
+def spread(samples: list[float]) -> Spread:
     """Return the median with a bootstrap 95 % interval, or with the range below five samples (methodology rule 15)."""
-    return _spread([samples], seed)
+    return _spread([samples])
 
 
-def spread_of_ratio(above: list[float], below: list[float], *, seed: int = 0) -> Spread:
+def spread_of_ratio(above: list[float], below: list[float]) -> Spread:
     """Return the ratio of two medians with a bootstrap 95 % interval, both sides resampled, or, below five samples of
     either, with the range over all pairs (methodology rule 15)."""
-    return _spread([above, below], seed)
+    return _spread([above, below])
 
 
-def _spread(sides: list[list[float]], seed: int) -> Spread:
+def _spread(sides: list[list[float]]) -> Spread:
     """Return the spread of the median of one side, or of the ratio of the medians of two."""
     import numpy as np
 
@@ -466,7 +466,7 @@ def _spread(sides: list[list[float]], seed: int) -> Spread:
         low = reduce(truediv, [first.min(), *(other.max() for other in others)])
         high = reduce(truediv, [first.max(), *(other.min() for other in others)])
         return Spread(median=median, interval=(float(low), float(high)), interval_kind="range")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     draws = [np.median(side[rng.integers(0, len(side), size=(2000, len(side)))], axis=1) for side in values]
     low, high = np.percentile(reduce(truediv, draws), [2.5, 97.5])
     return Spread(median=median, interval=(float(low), float(high)), interval_kind="bootstrap95")

@@ -72,7 +72,7 @@ class Series:
         self._take_lock()
         try:
             self.turn.take()
-            self.sweep()
+            self._sweep()
         except BaseException:
             self.close()
             raise
@@ -101,15 +101,13 @@ class Series:
                 "wait for it, or choose another --results-root",
             )
 
-    def sweep(self) -> list[str]:
+    def _sweep(self) -> None:
         """Remove remains of killed orchestrators: caps and their processes, half-written runs, scratch folders."""
-        left = sweep_all()
-        left += results.sweep_partial(self.results_root)
-        for folder in sorted(self.scratch_root.iterdir()):
+        sweep_all()
+        results.sweep_partial(self.results_root)
+        for folder in self.scratch_root.iterdir():
             if is_left_over(folder.name.rpartition("-")[0]):
                 shutil.rmtree(folder, ignore_errors=True)
-                left.append(folder.name)
-        return left
 
     def prepare(self, configs: Sequence[RunConfig], dataset: Dataset) -> None:
         """Probe the cap, profile the device and start the holder, once before the first supported run."""
