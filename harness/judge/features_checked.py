@@ -26,7 +26,11 @@ _IN_MEMORY_BYTES = 2 << 30
 
 
 def check_features(
-    trace: TraceFacts, faithful: bool, epochs: Sequence[EpochDone], spots: Sequence[Spot], nonces: Mapping[int, bytes]
+    trace: TraceFacts,
+    faithful: bool,
+    epochs: Sequence[EpochDone],
+    spots: Mapping[int, Sequence[Spot]],
+    nonces: Mapping[int, bytes],
 ) -> tuple[list[FeatureCheck], str]:
     """Return the checks made, and the reason why an epoch has none; empty if all epochs have one.
 
@@ -50,7 +54,7 @@ def check_features(
             detail = "" if ok else "the rows of its mini-batches are not the dataset's"
             found.append(FeatureCheck(epoch=first.epoch, whole=True, ok=ok, detail=detail))
     for epoch in (entry.epoch for entry in epochs):
-        told = {spot.batch: spot for spot in spots if spot.epoch == epoch}
+        told = {spot.batch: spot for spot in spots.get(epoch, ())}
         nonce = nonces.get(epoch)
         if nonce is not None and told:
             found += _spots(epoch, nonce, told, faithful, reader)

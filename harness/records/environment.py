@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from harness.isolation import mounts
 from harness.isolation.files import read_text
 from harness.records.hosts import host_fingerprint, profile_digests
@@ -107,9 +109,7 @@ def cpu() -> dict[str, Any]:
 
 def memory() -> dict[str, int]:
     """Return the host's bytes of memory and of swap."""
-    text = read_text(Path("/proc/meminfo"))
-    values = {key: int(value) * 1024 for key, value in re.findall(r"^(MemTotal|SwapTotal):\s+(\d+) kB", text, re.M)}
-    return {"total_bytes": values.get("MemTotal", 0), "swap_bytes": values.get("SwapTotal", 0)}
+    return {"total_bytes": psutil.virtual_memory().total, "swap_bytes": psutil.swap_memory().total}
 
 
 def memlock_bytes() -> int | None:

@@ -55,7 +55,7 @@ class Gathered:
     batches: list[tuple[Any, ...]] = field(default_factory=list)
     spans: list[tuple[int, StageSpan]] = field(default_factory=list)
     lanes: list[tuple[int, StageSpan]] = field(default_factory=list)
-    spots: list[Spot] = field(default_factory=list)
+    spots: dict[int, list[Spot]] = field(default_factory=dict)
     nonces: dict[int, bytes] = field(default_factory=dict)
     evictions: list[EvictionReading] = field(default_factory=list)
     gates: list[GateReading] = field(default_factory=list)
@@ -86,10 +86,7 @@ class Gathered:
             target = self.lanes if event.kind == "lane" else self.spans
             target += [(event.epoch, StageSpan(*row)) for row in event.rows]
         elif isinstance(event, Checks):
-            self.spots += [
-                Spot(event.epoch, batch, tuple(nodes), digest, tuple(map(tuple, values)))
-                for batch, nodes, digest, values in event.rows
-            ]
+            self.spots.setdefault(event.epoch, []).extend(event.rows)
         elif isinstance(event, EpochDone):
             self.epochs.append(event)
             self.progress(f"epoch {event.epoch}: {event.end - event.start - event.checking_s:.2f} s")

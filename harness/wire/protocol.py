@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, TypeAdapter, 
 
 from harness.records.record import PlannedBuffer, RunConfig
 from harness.settings import Strict
+from harness.wire.spots import Spot
 from systems.facts import Facts
 from workloads.errors import OutcoreError
 
@@ -111,11 +112,11 @@ class Spans(_Event):
 
 
 class Checks(_Event):
-    """Spot-checked feature rows of an epoch's mini-batches (`harness/wire/spots.py`): batch, nodes, digest, values."""
+    """Spot-checked feature rows of an epoch's mini-batches."""
 
     event: Literal["checks"] = "checks"
     epoch: int
-    rows: list[tuple[int, list[int], str, list[list[float]]]] = Field(max_length=CHUNK_ROWS)
+    rows: list[Spot] = Field(max_length=CHUNK_ROWS)
 
 
 class EpochDone(_Event):

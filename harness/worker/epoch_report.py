@@ -89,8 +89,7 @@ def events(epoch: int, parts: list[EpochReport]) -> Iterator[Event]:
         features.join(part.log.features)
         batches += [(number(rank, row[0]), *row[1:]) for row in part.log.rows]
         for spot in part.log.spots:
-            values = [list(row) for row in spot.values]
-            yield Checks(epoch=epoch, rows=[(number(rank, spot.batch), list(spot.nodes), spot.digest, values)])
+            yield Checks(epoch=epoch, rows=[spot._replace(batch=number(rank, spot.batch))])
     spans = sorted(
         ((rank, span) for rank, part in enumerate(parts) for span in part.spans), key=lambda entry: entry[1].start
     )
