@@ -8,14 +8,11 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.records.record import EvictionReading
 from systems.engine.io.memory import evict, resident_bytes
+from workloads.dataset import Dataset
 from workloads.errors import DataIOError
-
-if TYPE_CHECKING:
-    from workloads.dataset import Dataset
 
 # A page under writeback or being read survives the first request.
 _ATTEMPTS = 3

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.isolation.base import Cap, Limits
 from harness.isolation.docker.foreign import is_faithful
@@ -32,11 +32,9 @@ from harness.run.turns import Turn
 from harness.wire.board import Board
 from harness.wire.protocol import EpochDone, Event, Gate, Planned, Prepared, WorkerSpec
 from workloads.accelerators.profile import profile_of
+from workloads.dataset import Dataset
 from workloads.errors import BudgetError, HostError, InputError, OutcoreError
 from workloads.sampling.make import make_seed_plan
-
-if TYPE_CHECKING:
-    from workloads.dataset import Dataset
 
 Progress = Callable[[str], None]
 

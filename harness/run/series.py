@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.cache import Cache
 from harness.isolation.base import Availability, IoLimit, IoStats, Isolation, Limits
@@ -29,12 +29,10 @@ from harness.ssd.device import block_device
 from harness.ssd.profile import forget, quick_profile, slower_than
 from harness.worker.build import workload_of
 from systems.readings import DiskProfile
+from workloads.dataset import Dataset
 from workloads.errors import DataIOError, HostError, InputError
 from workloads.tempfolder import try_lock
-
-if TYPE_CHECKING:
-    from workloads.dataset import Dataset
-    from workloads.workload import Workload
+from workloads.workload import Workload
 
 _LOCK = ".lock"
 _SCRATCH = ".outcore"

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from workloads.sampling.make import advise_random, make_sampler
-
-if TYPE_CHECKING:
-    from workloads.training import Trainer
-    from workloads.workload import Workload
+from workloads.training import Trainer
+from workloads.workload import Workload
 
 # The highest valid epoch number: no run trains as many epochs, so test draws equal no training draws.
 TEST_EPOCH = (1 << 16) - 1

@@ -5,27 +5,23 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from harness.wire.protocol import Calibrated, Done, Joint, WorkerSpec
 from harness.worker import build
 from harness.worker.epoch_report import EpochLog
 from systems.interface import Batch
+from workloads.accelerator import Accelerator
 from workloads.accelerators.emulated import EmulatedAccelerator
+from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_sampler, make_seed_plan
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from workloads.accelerator import Accelerator
-    from workloads.sampling.batch import SampledBatch
-    from workloads.sampling.neighbor import NeighborSampler
-    from workloads.sampling.seeds import PartitionPlan, SeedPlan
-    from workloads.training import Trainer
-    from workloads.workload import Workload
+from workloads.sampling.neighbor import NeighborSampler
+from workloads.sampling.seeds import PartitionPlan, SeedPlan
+from workloads.training import Trainer
+from workloads.workload import Workload
 
 TIMED_BATCHES = 5
 REPETITIONS = 3

@@ -6,17 +6,15 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.wire.protocol import CHUNK_ROWS, Batches, BatchRow, Checks, EpochDone, Event, Spans
 from harness.wire.spots import Spot, look_at
+from systems.interface import Batch, StageSpan
 from systems.readings import wall_seconds
+from workloads.accelerator import LaneSpan
 from workloads.feature_table import batch_feature_digest
 from workloads.sampling.digest import EpochDigest, structure_digest
-
-if TYPE_CHECKING:
-    from systems.interface import Batch, StageSpan
-    from workloads.accelerator import LaneSpan
 
 
 @dataclass
