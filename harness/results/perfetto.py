@@ -117,21 +117,19 @@ class _Names:
         self.events: list[Event] = []
         self._titles = {EPOCHS: "epochs", STAGES: title, LANES: "device lanes", HOST: "host and cap"}
         self._known: dict[tuple[int, str], int] = {}
-        self._processes: set[int] = set()
 
     def thread(self, pid: int, name: str) -> int:
-        if pid not in self._processes:
-            self._processes.add(pid)
-            self._say("process_name", pid, 0, {"name": self._titles[pid]})
-            self._say("process_sort_index", pid, 0, {"sort_index": pid})
         if (pid, name) not in self._known:
-            tid = self._known[pid, name] = 1 + sum(1 for known, _ in self._known if known == pid)
-            self._say("thread_name", pid, tid, {"name": name})
-            self._say("thread_sort_index", pid, tid, {"sort_index": tid})
+            tid = 1 + sum(known == pid for known, _ in self._known)
+            if tid == 1:
+                self._say("process", pid, 0, self._titles[pid], pid)
+            self._say("thread", pid, tid, name, tid)
+            self._known[pid, name] = tid
         return self._known[pid, name]
 
-    def _say(self, what: str, pid: int, tid: int, args: dict[str, Any]) -> None:
-        self.events.append(_event("M", what, pid, tid, 0, args=args))
+    def _say(self, what: str, pid: int, tid: int, name: str, index: int) -> None:
+        for key, value in ((f"{what}_name", {"name": name}), (f"{what}_sort_index", {"sort_index": index})):
+            self.events.append(_event("M", key, pid, tid, 0, args=value))
 
 
 def _epochs(record: Record, names: _Names) -> Iterator[Event]:
