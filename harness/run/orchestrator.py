@@ -27,7 +27,7 @@ from harness.run.gathered import Gathered
 from harness.run.guard import Guard
 from harness.run.launch import Ending, Worker
 from harness.run.series import Series
-from harness.run.spec import MadePartition, partition, worker_spec
+from harness.run.spec import MadePartition, partition, worker_spec, workload_of_run
 from harness.run.turns import Turn
 from harness.wire.board import Board
 from harness.wire.protocol import EpochDone, Event, Gate, Planned, Prepared, WorkerSpec
@@ -189,7 +189,7 @@ class _Execution:
         began, seen, made = time.monotonic(), self._seen, self._partition
         zero = seen.epochs[0].start if seen.epochs else (seen.zero or self._begin)
         tables = seen.tables(self._telemetry, zero, self._config.device_memory_bytes)
-        trace = TraceFacts(self._series.workload(self._config, self._dataset), self._config, self._series.cache)
+        trace = TraceFacts(workload_of_run(self._series, self._config, self._dataset), self._config, self._series.cache)
         # Notes and facts of the harness replace what the worker says under the same names.
         notes = dict(ending.notes)
         if made is not None:

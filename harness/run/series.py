@@ -22,17 +22,14 @@ from harness.records.environment import describe
 from harness.records.record import RunConfig
 from harness.results import store as results
 from harness.run.holder import Holder
-from harness.run.spec import partition
 from harness.run.turns import Turn
 from harness.ssd.classes import parse_disk_class
 from harness.ssd.device import block_device
 from harness.ssd.profile import forget, quick_profile, slower_than
-from harness.worker.build import workload_of
 from systems.readings import DiskProfile
 from workloads.dataset import Dataset
 from workloads.errors import DataIOError, HostError, InputError
 from workloads.tempfolder import try_lock
-from workloads.workload import Workload
 
 _LOCK = ".lock"
 _SCRATCH = ".outcore"
@@ -233,11 +230,6 @@ class Series:
             if torch.cuda.device_count() < config.ranks:
                 return f"this host has {torch.cuda.device_count()} CUDA devices for {config.ranks} ranks"
         return ""
-
-    def workload(self, config: RunConfig, dataset: Dataset) -> Workload:
-        """Return the workload of a run, as its worker builds it."""
-        made = partition(self, config, dataset)
-        return workload_of(config, dataset, partition=None if made is None else made.path)
 
     def disk_io(self) -> IoStats | None:
         """Return the reads of the whole device under the data since boot; None if unknown."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from harness.run.series import Series
     from workloads.accelerators.pool import DevicePool
     from workloads.dataset import Dataset
+    from workloads.workload import Workload
 
 #: Environment variable `module:argument` with the stage clock of all runs, set by a test of the measurement: the worker
 #: uses `module.stage_clock(argument)`, and the record has it as a fact, so that the run is INVALID (rule 23).
@@ -65,6 +66,12 @@ def partition(series: Series, config: RunConfig, dataset: Dataset) -> MadePartit
     return MadePartition(file, seconds, reused=False)
 
 
+def workload_of_run(series: Series, config: RunConfig, dataset: Dataset) -> Workload:
+    """Return the workload of a run, as its worker builds it."""
+    made = partition(series, config, dataset)
+    return workload_of(config, dataset, partition=None if made is None else made.path)
+
+
 @contextmanager
 def worker_spec(
     series: Series,
@@ -83,7 +90,7 @@ def worker_spec(
     """
     from workloads.accelerators.pool import DevicePool
 
-    workload = series.workload(config, dataset)
+    workload = workload_of_run(series, config, dataset)
     with during(progress, "sampling every mini-batch for the largest"):
         bounds = calibrate.batch_bounds(config, workload, series.cache)
     scratch = folder / "scratch"
