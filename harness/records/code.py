@@ -187,7 +187,10 @@ def _imports(name: str, file: Path, tree: ast.Module) -> list[str]:
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, *([base] if base else [])])
             found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
     return found
 

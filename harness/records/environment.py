@@ -118,8 +118,10 @@ def memlock_bytes() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def disk(data: Path) -> dict[str, Any] | None:
+def disk(data: Path | None) -> dict[str, Any] | None:
     """Return the device under `data`: model, file system, mount options, read-ahead, scheduler; None without one."""
+    if data is None:
+        return None
     try:
         found = block_device(data).as_dict()
     except (OutcoreError, OSError):

@@ -155,12 +155,11 @@ def _walk(root: Path) -> Iterator[Member]:
             if kind == "folder" and not path.name.startswith(".") and len(within.parts) < 3:
                 waiting.append(path)
             size = status.st_size if kind == "file" else 0
-            yield Member(
-                within.as_posix(),
-                kind,
-                size,
-                lambda path=path: os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb"),
-            )
+            yield Member(within.as_posix(), kind, size, partial(open, path, "rb", opener=_follow_no_link))
+
+
+def _follow_no_link(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_NOFOLLOW)
 
 
 def _kind(mode: int) -> str:

@@ -206,11 +206,11 @@ class _Tracks:
 
 
 def _released(batches: pd.DataFrame, names: _Names) -> Iterator[Event]:
-    for row in batches.itertuples():
-        if row.released_at == row.released_at:  # not NaN
-            args = {"batch": row.batch, "epoch": row.epoch, "loss": _number(row.loss)}
-            tid, name = names.thread(STAGES, "released"), f"batch {row.batch} released"
-            yield _event("i", name, STAGES, tid, _us(row.released_at), cat="batch", s="t", args=args)
+    columns = (batches[name].tolist() for name in ("epoch", "batch", "loss", "released_at"))
+    for epoch, batch, loss, moment in zip(*columns, strict=True):
+        if moment == moment:  # not NaN
+            tid, args = names.thread(STAGES, "released"), {"batch": batch, "epoch": epoch, "loss": _number(loss)}
+            yield _event("i", f"batch {batch} released", STAGES, tid, _us(moment), cat="batch", s="t", args=args)
 
 
 def _counters(telemetry: pd.DataFrame, names: _Names) -> Iterator[Event]:

@@ -93,10 +93,11 @@ def calibrate(
                 cache.put("training", times_key, times)
     # In JSON the numbers of epochs are text.
     measured = Calibrated.model_validate({"train_s": {}, "null_s": {}, "how": "", **times})
-    most = {
-        name: max((int(rank[name]) for rank in spec.bounds or []), default=0) for name in ("max_nodes", "max_edges")
-    }
-    return Calibration(**memory, **most, **measured.model_dump(exclude={"event"}))
+    bounds = spec.bounds or []
+    nodes, edges = (max((int(rank[name]) for rank in bounds), default=0) for name in ("max_nodes", "max_edges"))
+    return Calibration(
+        **memory, train_s=measured.train_s, null_s=measured.null_s, how=measured.how, max_nodes=nodes, max_edges=edges
+    )
 
 
 def _short(image: str) -> str:

@@ -61,10 +61,12 @@ class Planned(_Event):
     @classmethod
     def joined(cls, plans: Iterable[Iterable[PlannedBuffer]]) -> Planned:
         """Join the plans of all ranks: sum the bytes of buffers with the same name and tier."""
-        found: dict[tuple[str, str], int] = {}
+        found: dict[tuple[str, str], PlannedBuffer] = {}
         for item in (item for plan in plans for item in plan):
-            found[item.name, item.tier] = found.get((item.name, item.tier), 0) + item.bytes
-        return cls(items=[PlannedBuffer(name=name, tier=tier, bytes=size) for (name, tier), size in found.items()])
+            known = found.get((item.name, item.tier))
+            total = item.bytes + (known.bytes if known else 0)
+            found[item.name, item.tier] = item.model_copy(update={"bytes": total})
+        return cls(items=list(found.values()))
 
 
 class Prepared(_Event):
