@@ -77,7 +77,7 @@ def calibrate(
         log = folder / "calibrate.log"
         with series.isolation.create(f"calibrate-{key}", Limits()) as cap:
             reading = GateMemory(cap)
-            with Worker(cap, spec.model_copy(update=wanted), folder, log) as worker:
+            with Worker(cap, spec.model_copy(update=wanted), folder, log, cache) as worker:
                 ending = worker.watch(CALIBRATION_TIMEOUT_S, reading)
         if ending.status != "ok":
             said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:] if log.exists() else []

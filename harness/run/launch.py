@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.cache import Cache
 from harness.isolation.base import Cap, Needs
 from harness.isolation.docker.foreign import image_of
 from harness.records.record import Status
@@ -23,6 +24,8 @@ from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, 
 
 PLAN_REFUSED = "the plan does not fit"
 _POLL_SECONDS = 0.2
+# Sources of what measures and judges, and the environment, whose files no check counts as data.
+_GUARDED = (*(Path(__file__).parents[2] / name for name in ("harness", "systems", "workloads")), Path(sys.prefix))
 # Seconds until a worker has to exit after `done` or `error`.
 _LEAVE_SECONDS = 10.0
 _ERRORS: dict[str, type[OutcoreError]] = {
@@ -50,9 +53,12 @@ class Worker:
         folder: folder for the spec and pipes.
         log: file to which the worker's output is appended.
         board: name of the worker's progress board; None: without one.
+        cache: cache of measurements and facts by which runs are judged.
     """
 
-    def __init__(self, cap: Cap, spec: WorkerSpec, folder: Path, log: Path, board: str | None = None) -> None:
+    def __init__(
+        self, cap: Cap, spec: WorkerSpec, folder: Path, log: Path, cache: Cache, board: str | None = None
+    ) -> None:
         self._cap = cap
         self._pools: PoolServer | None = None
         self._pipes = Pipes(folder, named=cap.named_pipes)
@@ -75,6 +81,7 @@ class Worker:
             needs = Needs(
                 read_only=(Path(spec.dataset), folder, *partition),
                 writable=(Path(spec.artefacts), Path(spec.scratch)),
+                guarded=(*_GUARDED, cache.folder),
                 gpu=spec.config.device.startswith("cuda"),
                 image=image_of(spec.config.system),
             )

@@ -241,7 +241,7 @@ class Series:
 
     @cached_property
     def disks(self) -> list[str]:
-        """Numbers of the disks under the data."""
+        """Disks under the data, as `major:minor`; empty where they are not known."""
         return list(block_device(self._data_path or self.data_root).numbers)
 
     @cached_property

@@ -31,12 +31,15 @@ from systems.engine.store.artefacts import in_use, making_seconds
 from systems.interface import Batch, DiskProfile, MemoryBudget, Runtime, System, reserve_bytes
 from workloads.errors import OutcoreError
 from workloads.ranks import PeerLost, RankGroup
+from workloads.sampling.batch import SampledBatch
 
 
 class Run:
     """One run of one system, or one rank's part of it: plan, prepare, epochs."""
 
     def __init__(self, spec: WorkerSpec, joint: Joint, board: Board) -> None:
+        # A class of a system's own could show the training step another mini-batch than the digest.
+        self._kinds = (Batch, SampledBatch)
         self._spec = spec
         self._joint = joint
         self._board = board
@@ -156,6 +159,9 @@ class Run:
 
     def _train(self, batch: Batch, log: EpochLog) -> tuple[float, int]:
         """Wait for the mini-batch, train and release it; return the loss and the number of correct seed nodes."""
+        for found, wanted in zip((type(batch), type(batch.sampled)), self._kinds, strict=True):
+            if found is not wanted:
+                raise TypeError(f"epoch() yielded a {found.__qualname__}: a {wanted.__qualname__} itself is wanted")
         if batch.ready is not None:
             with self._clock.stage("wait", batch.sampled.index):
                 batch.ready()
