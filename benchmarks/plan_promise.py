@@ -23,6 +23,7 @@ from harness.records.record import Record, RunConfig
 from harness.run import calibrate
 from harness.run.orchestrator import execute
 from harness.run.series import Series
+from harness.run.spec import workload_of_run
 from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, System, reserve_bytes
 from systems.registry import load, names
 from workloads.accelerators.make import make_accelerator
@@ -148,7 +149,7 @@ def least_budget(series: Series, config: RunConfig, dataset: Dataset, most: int 
     from harness.wire.protocol import WorkerSpec
     from harness.worker import build
 
-    workload = series.workload(config, dataset)
+    workload = workload_of_run(series, config, dataset)
     spec = WorkerSpec.model_construct(bounds=calibrate.batch_bounds(config, workload, series.cache))
     build.hand_over_bounds(spec, workload)
     system_class: type[System] = load(config.system)
@@ -161,7 +162,7 @@ def least_budget(series: Series, config: RunConfig, dataset: Dataset, most: int 
         scratch = series.scratch_root / "plan-promise"
         runtime = Runtime(
             accelerator,
-            DiskProfile.from_plain(series.disk_plain(config)),
+            DiskProfile.from_plain(series.disk_record(config)["limited"] or {}),
             series.artefacts(config.system),
             scratch,
             len(os.sched_getaffinity(0)),

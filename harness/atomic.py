@@ -20,12 +20,8 @@ def whole_file(out: Path, what: str) -> Iterator[Path]:
         yield partial
         partial.replace(out)
     except OSError as error:
-        raise DataIOError(
-            f"{what} could not be written to {out}: {error.strerror or error}",
-            path=str(out),
-            errno=error.errno or 0,
-            fix="free some space, or choose another place",
-        ) from error
+        said = f"{what} could not be written to {out}"
+        raise DataIOError.of(error, said, out, "free some space, or choose another place") from error
     finally:
         with suppress(OSError):
             partial.unlink()

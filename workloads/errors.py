@@ -73,3 +73,8 @@ class DataIOError(OutcoreError):
         self.path = path
         self.offset = offset
         self.errno = errno
+
+    @classmethod
+    def of(cls, error: OSError, message: str, path: object, fix: str = "") -> DataIOError:
+        """Return the error for a failed call on `path`; the system's reason follows the message."""
+        return cls(f"{message}: {error.strerror or error}", path=str(path), errno=error.errno or 0, fix=fix)

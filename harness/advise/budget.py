@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,11 +39,9 @@ def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> int:
     wanted = limit_of(config.memory, dataset)
     if wanted.budget_bytes is not None:
         return wanted.budget_bytes
-    prefix, root = series.scratch_prefix, series.scratch_root
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=root, ignore_cleanup_errors=True) as name:
-        folder = Path(name)
+    with series.scratch() as folder:
         with worker_spec(series, config, dataset, folder, folder.name) as (spec, _):
-            measured = calibrate.calibrate(config, spec, series.isolation, folder, series.cache)
+            measured = calibrate.calibrate(series, spec, folder)
         budget = calibrate.memory_of(config, dataset, measured)[1]
         assert budget is not None
         return budget

@@ -50,6 +50,7 @@ def advise(
     from harness.drives.whatif import device_of
     from harness.plan.experiment import PlannedRun, check_settings, resolve
     from harness.run.series import Series
+    from harness.run.spec import workload_of_run
     from workloads.dataset import find_dataset
     from workloads.errors import HostError, InputError
 
@@ -68,7 +69,7 @@ def advise(
     limit_of(settings.memory, opened)
     with Series(call.results_root, call.data_root, isolation=settings.isolation, progress=progress) as series:
         config = resolve(PlannedRun("gnndrive", settings), call.data_root, series.isolation.name)
-        workload = series.workload(config, opened)
+        workload = workload_of_run(series, config, opened)
         # Calibrate on the sampled share alone: its largest mini-batch is about as large as the epoch's.
         few = min(batches, settings.max_batches) if settings.max_batches else batches
         config = config.model_copy(update={"max_batches": few})

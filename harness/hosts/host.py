@@ -150,7 +150,7 @@ class _Silent:
 
 def main(argv: list[str]) -> int:
     """Execute the order in the file `argv[0]`; print the answer as JSON on the last line of standard output."""
-    from harness.worker.main import die_with_parent
+    from harness.wire.pipes import die_with_parent
 
     die_with_parent(int(argv[1]))
     try:

@@ -4,7 +4,6 @@
 from harness.judge import (
     clock,  # noqa: F401
     compute,  # noqa: F401
-    features,  # noqa: F401
     io,  # noqa: F401
     memory,  # noqa: F401
     provenance,  # noqa: F401

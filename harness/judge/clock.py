@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from harness.judge.context import RunContext
-from harness.judge.registry import Finding, rule, unknown
+from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import Record, spread
 
 # Delay from a worker's clock to the orchestrator's: a pipe and a wake-up, longer on a busy machine.

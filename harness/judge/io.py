@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from harness.judge.context import RunContext
 from harness.judge.metrics import efficiency_of_engine, least_device_seconds
 from harness.judge.predict import predict, written_bytes
-from harness.judge.registry import Finding, rule, unknown
+from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import EpochRecord, Record
 from harness.ssd.below import SEEN, gain_of
 from harness.ssd.quiet import busiest, is_quiet, slack
@@ -103,7 +102,7 @@ def no_faster_than_the_device(record: Record, context: RunContext) -> Finding | 
         return unknown(str(record.summary.extra.get("engine_efficiency_from", "no request was counted")))
     allowed = RATE_TOLERANCE * max(slack(profile) for profile in (context.profile, context.bare_profile) if profile)
     beside = f", {allowed:.2f} allowed for what others took of it" if allowed > RATE_TOLERANCE else ""
-    if efficiency <= RATE_TOLERANCE or not (context.io_limited and context.limits):
+    if efficiency <= RATE_TOLERANCE or not context.limits:
         return Finding(efficiency <= allowed, f"{efficiency:.2f} x the device's measured rate{beside}")
     over_epoch, _ = efficiency_of_engine(record, context, whole_epoch=True)
     if over_epoch is not None:
@@ -126,7 +125,7 @@ def within_the_class_at_every_moment(record: Record, context: RunContext) -> Fin
     Checks that engine efficiency under an SSD class is at most 1.1.
     """
     efficiency = record.summary.engine_efficiency
-    if efficiency is None or not (context.io_limited and context.limits):
+    if efficiency is None or not context.limits:
         return None
     return Finding(efficiency <= RATE_TOLERANCE, f"{efficiency:.2f} x the class while extracting")
 
@@ -194,7 +193,7 @@ def disk_class_was_enforced(record: Record, context: RunContext) -> Finding | No
     """A run labelled with an SSD class that the host did not enforce shows the bare device."""
     if record.config.disk_class in ("", "none"):
         return None
-    return Finding(context.io_limited, f"{record.config.disk_class} by {context.isolation}")
+    return Finding(record.readings.io_limited, f"{record.config.disk_class} by {record.readings.isolation}")
 
 
 @rule("10", "within_the_shared_budget", "CAVEATS", of=["ok"])
@@ -205,9 +204,7 @@ def within_the_shared_budget(record: Record, context: RunContext) -> Finding | N
     limiter's slice: at most 1.1 times. Does not apply without writes, or if the class has separate budgets.
     """
     profile = context.profile
-    if not (context.io_limited and context.limits) or profile is None:
-        return None
-    if not profile.limited or not profile.write_cost:
+    if profile is None or not (context.limits and profile.limited and profile.write_cost):
         return None
     made = [(epoch, predict(epoch, profile, None)) for epoch in record.measured if written_bytes(epoch)]
     shares = [(found.own_s + found.page_cache_s) / (epoch.wall_s + SLICE_S) for epoch, found in made if found]
@@ -242,7 +239,7 @@ def distance_is_below_one(record: Record, context: RunContext) -> Finding | None
     """
     if not record.epochs:
         return None
-    saved = SLICE_S if context.io_limited and context.limits else 0.0
+    saved = SLICE_S if context.limits else 0.0
     shares = []
     for epoch in record.epochs:
         least = least_device_seconds(record, context, epoch.epoch)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from harness.judge.context import RunContext
-from harness.judge.registry import Finding, rule, unknown
-from harness.records.record import Record
+from harness.judge.registry import Finding, RunContext, rule, unknown
+from harness.records.record import Memory, Record
 from workloads.units import format_bytes
 
 RESIDENT_SHARE = 0.01
@@ -16,6 +15,12 @@ SLACK_BYTES = 16 * 2**20
 SWAP_BYTES = 2 << 20
 
 
+def asked_and_slack(memory: Memory) -> tuple[int, int]:
+    """Return the bytes that a run asked for (floor, training working set, plan), and the slack that rule 4 allows."""
+    asked = memory.floor_bytes + memory.training_bytes + memory.planned_bytes
+    return asked, max(int(asked * SLACK_SHARE), SLACK_BYTES)
+
+
 @rule("1", "cap_is_a_kernel_cap", "CAVEATS")
 def cap_is_a_kernel_cap(record: Record, context: RunContext) -> Finding | None:
     """Only a memory cgroup charges page cache and anonymous memory together; without one the cap is not enforced.
@@ -24,7 +29,7 @@ def cap_is_a_kernel_cap(record: Record, context: RunContext) -> Finding | None:
     """
     if record.memory.cap_bytes is None:
         return None
-    return Finding(context.proves_memory, f"isolation {context.isolation}")
+    return Finding(record.readings.proves_memory, f"isolation {record.readings.isolation}")
 
 
 @rule("1", "peak_within_cap", capped=True)
@@ -77,7 +82,7 @@ def files_stayed_cold(record: Record, context: RunContext) -> Finding | None:
     worker with the page cache charged to the cap: the excess was read by other programs. At most 0.5 % of the features
     or 1 MiB, whichever is more.
     """
-    if not context.proves_memory:
+    if not record.readings.proves_memory:
         return None
     features = record.config.dataset.feature_bytes
     gates = [gate for gate in record.readings.gates if gate.resident_bytes is not None]
@@ -100,9 +105,7 @@ def memory_as_asked(record: Record, context: RunContext) -> Finding | None:
         return None
     if memory.demand_peak_bytes == 0:
         return unknown("no memory was read")
-    planned = sum(item.bytes for item in memory.plan if item.tier == "host")
-    allowed = memory.floor_bytes + memory.training_bytes + planned
-    allowed += max(int(allowed * SLACK_SHARE), SLACK_BYTES)
+    allowed = sum(asked_and_slack(memory))
     return Finding(
         memory.demand_peak_bytes <= allowed,
         f"held {format_bytes(memory.demand_peak_bytes)}, {format_bytes(allowed)} asked for (slack included)",
@@ -115,10 +118,10 @@ def plan_was_kept(record: Record, context: RunContext) -> Finding | None:
 
     Checks the end of runs whose plan fits the budget. A plan that refuses the budget is a result.
     """
-    if not record.memory.plan or record.memory.budget_bytes is None:
+    memory = record.memory
+    if not memory.plan or memory.budget_bytes is None:
         return None
-    planned = sum(item.bytes for item in record.memory.plan if item.tier == "host")
-    detail = f"{format_bytes(planned)} planned of a budget of {format_bytes(record.memory.budget_bytes)}"
+    detail = f"{format_bytes(memory.planned_bytes)} planned of a budget of {format_bytes(memory.budget_bytes)}"
     if record.broke_its_plan:
         detail = f"out of memory with {detail}: a fault of the system's code, not a measurement"
     return Finding(not record.broke_its_plan, detail)
@@ -132,7 +135,7 @@ def cap_was_proven(record: Record, context: RunContext) -> Finding | None:
     """
     if record.memory.cap_bytes is None:
         return None
-    probe = context.probe
+    probe = record.environment.get("probe")
     if probe is None:
         return Finding(False, "no probe ran")
     escapes = list(probe.get("escapes", []))

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from harness.judge.context import RunContext
+from harness.judge.memory import asked_and_slack
 from harness.judge.predict import device_seconds, predicted_seconds
+from harness.judge.registry import RunContext
 from harness.records.record import EpochRecord, Record, StorageClass, Summary, spread
 from systems.readings import DiskProfile, StageSpan, wall_seconds
 
@@ -27,15 +28,10 @@ def memory_for_rows(record: Record, context: RunContext) -> int | None:
     Sum of host budget, device memory, the training working set, which is free between two steps, and the slack of rule
     4, by which the floor may be below its measured value. Without a kernel's cap the page cache is unbounded.
     """
-    from harness.judge.memory import SLACK_BYTES, SLACK_SHARE
-
     memory = record.memory
-    if memory.budget_bytes is None or not context.proves_memory:
+    if memory.budget_bytes is None or not record.readings.proves_memory:
         return None
-    planned = sum(item.bytes for item in memory.plan if item.tier == "host")
-    asked = memory.floor_bytes + memory.training_bytes + planned
-    slack = max(int(asked * SLACK_SHARE), SLACK_BYTES)
-    return memory.budget_bytes + memory.training_bytes + slack + _device_memory(record)
+    return memory.budget_bytes + memory.training_bytes + asked_and_slack(memory)[1] + _device_memory(record)
 
 
 def least_device_bytes(record: Record, context: RunContext, epoch: int) -> int | None:
@@ -44,17 +40,14 @@ def least_device_bytes(record: Record, context: RunContext, epoch: int) -> int |
     The bound holds for any order of the mini-batches and any preparation (docs/frontier.md). 0: memory could hold all
     rows or is unbounded. None: the workload is unknown, or the system trains other mini-batches.
     """
-    if context.workload is None:
-        return record.evidence.least_bytes.get(epoch) if record.evidence is not None else None
-    if not context.faithful:
+    if context.trace is None:
+        return record.readings.least_bytes.get(epoch)
+    if not record.readings.faithful:
         return None
     memory = memory_for_rows(record, context)
     if memory is None or record.config.stages == "sample":
         return 0
-    from harness.judge.trace_facts import TraceFacts
-
-    facts = TraceFacts(context.workload, record.config, context.cache)
-    return facts.epoch(epoch).least_bytes(record.config.dataset.row_bytes, memory)
+    return context.trace.epoch(epoch).least_bytes(record.config.dataset.row_bytes, memory)
 
 
 def best_rate(context: RunContext) -> float:
@@ -62,7 +55,7 @@ def best_rate(context: RunContext) -> float:
     orders and depths, and at most the class's if the kernel enforces one. 0: unknown."""
     profiles = [profile for profile in (context.profile, context.bare_profile) if profile is not None]
     best = max((point.bytes_per_s for profile in profiles for point in profile.points), default=0.0)
-    limits = [limit.read_bytes_per_s for limit in context.limits] if context.io_limited else []
+    limits = [limit.read_bytes_per_s for limit in context.limits]
     class_rate = float(sum(rate or 0 for rate in limits)) if limits and all(limits) else 0.0
     return min(best, class_rate) if class_rate else best
 
@@ -157,12 +150,14 @@ class RunNumbers:
     Attributes:
         record, context: the run's record and context.
         measured: epochs after the warm-up.
+        train_s, null_s: seconds of each epoch's training alone, and of the epoch with features already in memory.
     """
 
     def __init__(self, record: Record, context: RunContext) -> None:
-        self.record = record
-        self.context = context
-        self.measured = record.measured
+        self.record, self.context, self.measured = record, context, record.measured
+        alone = context.calibration
+        self.train_s: Mapping[int, float] = alone.train_s if alone else {}
+        self.null_s: Mapping[int, float] = alone.null_s if alone else {}
 
     @cached_property
     def epoch_s(self) -> float | None:
@@ -172,18 +167,12 @@ class RunNumbers:
     @cached_property
     def working_set_bytes(self) -> int | None:
         """Bytes of the rows and topology pages that the median measured epoch uses; None without a workload."""
-        record, context = self.record, self.context
-        if context.workload is None:
+        config = self.record.config
+        if self.context.trace is None:
             return None
-        from harness.judge.trace import PAGE_BYTES
-        from harness.judge.trace_facts import TraceFacts
-
-        epochs = TraceFacts(context.workload, record.config, context.cache).epochs()
-        counted = [entry for entry in epochs if entry.epoch >= record.config.warmup] or epochs
-        sizes = [
-            entry.unique_rows * record.config.dataset.row_bytes + entry.topology_pages * PAGE_BYTES for entry in counted
-        ]
-        return int(statistics.median(sizes))
+        epochs = self.context.trace.epochs()
+        counted = [entry for entry in epochs if entry.epoch >= config.warmup] or epochs
+        return int(statistics.median(entry.used_bytes(config.dataset.row_bytes) for entry in counted))
 
     @cached_property
     def start_up(self) -> tuple[float | None, int | None]:
@@ -209,16 +198,6 @@ class RunNumbers:
         """Engine efficiency, and how it was derived."""
         return efficiency_of_engine(self.record, self.context) if self.measured else (None, "")
 
-    @property
-    def train_s(self) -> Mapping[int, float]:
-        """Uncontended training seconds of each epoch's mini-batches."""
-        return self.context.calibration.train_s if self.context.calibration else {}
-
-    @property
-    def null_s(self) -> Mapping[int, float]:
-        """Seconds of each epoch with features already in memory."""
-        return self.context.calibration.null_s if self.context.calibration else {}
-
     def share(self, by_epoch: Mapping[int, float]) -> float | None:
         """Return the median ratio of `by_epoch` to the epoch's seconds; None for a run that does not train."""
         known = [epoch for epoch in self.measured if epoch.epoch in by_epoch and epoch.seconds]
@@ -228,7 +207,7 @@ class RunNumbers:
     @cached_property
     def limit_s(self) -> float | None:
         """Least seconds of an epoch that the device needs; holds for the workload's own mini-batches only."""
-        if not (self.context.faithful and self.record.config.stages == "all" and self.epoch_s):
+        if not (self.record.readings.faithful and self.record.config.stages == "all" and self.epoch_s):
             return None
         limits = [least_device_seconds(self.record, self.context, epoch.epoch) for epoch in self.measured]
         known = [seconds for seconds in limits if seconds is not None]
@@ -369,10 +348,10 @@ def working_set_over_budget(run: RunNumbers) -> float | None:
 def topology_over_budget(run: RunNumbers) -> float | None:
     """`indptr` and `indices` over the host budget, since systems sample on the host; above 1 the graph does not fit
     (rule 7)."""
-    budget, workload = run.record.memory.budget_bytes, run.context.workload
-    if workload is None or not budget:
+    budget, trace = run.record.memory.budget_bytes, run.context.trace
+    if trace is None or not budget:
         return None
-    return (workload.dataset.topology_bytes + 8 * (workload.dataset.num_nodes + 1)) / budget
+    return (trace.workload.dataset.topology_bytes + 8 * (trace.workload.dataset.num_nodes + 1)) / budget
 
 
 def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClass | None]:

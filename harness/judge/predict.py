@@ -17,6 +17,8 @@ from systems.readings import DiskPoint, DiskProfile
 
 _PAGE = 4096
 _MIB = 1 << 20
+# Share by which two measured times may be in another order than predicted.
+_TOLERANCE = 0.15
 # Pages that are not read ahead are read one fault at a time.
 _LARGEST_FAULT = 16 << 10
 # The kernel splits larger page-cache reads (the usual max_sectors_kb).
@@ -159,24 +161,8 @@ def predicted_seconds(
     return statistics.median(known) if known else None
 
 
-@dataclass(frozen=True)
-class Inversion:
-    """Two systems whose measured order contradicts the prediction beyond the tolerance."""
-
-    faster: str
-    slower: str
-    predicted_ratio: float
-    measured_ratio: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.faster} was predicted {self.predicted_ratio:.2f}x as fast as {self.slower}, "
-            f"measured {self.measured_ratio:.2f}x"
-        )
-
-
-def inversions(records: Sequence[Record], tolerance: float = 0.15) -> list[Inversion]:
-    """Return the pairs of systems whose measured order contradicts the prediction by more than `tolerance`.
+def inversions(records: Sequence[Record]) -> list[str]:
+    """Describe the pairs of systems whose measured order contradicts the prediction by more than the tolerance.
 
     Only runs with status `ok`, a counted verdict and a prediction are compared; rounds of a configuration are joined.
     """
@@ -197,6 +183,6 @@ def inversions(records: Sequence[Record], tolerance: float = 0.15) -> list[Inver
     for first, second in itertools.combinations(times, 2):
         (fast, fast_said, fast_was), (slow, slow_said, slow_was) = sorted((first, second), key=lambda entry: entry[1])
         said, was = slow_said / fast_said, slow_was / fast_was
-        if was < 1.0 - tolerance:
-            found.append(Inversion(fast, slow, said, was))
+        if was < 1.0 - _TOLERANCE:
+            found.append(f"{fast} was predicted {said:.2f}x as fast as {slow}, measured {was:.2f}x")
     return found

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from harness.judge.context import RunContext
-from harness.judge.registry import Finding, rule, unknown
+from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import Record
 
 NEEDED = ("code.commit", "versions.python", "versions.torch", "kernel.release", "disk.file_system")
@@ -41,8 +40,7 @@ def nothing_was_slowed_on_purpose(record: Record, context: RunContext) -> Findin
 @rule("23", "host_keeps_its_promises", "CAVEATS")
 def host_keeps_its_promises(record: Record, context: RunContext) -> Finding | None:
     """Each limitation of the isolation backend on this host weakens a rule, so it is a caveat."""
-    caveats = context.isolation_caveats
-    return Finding(not caveats, "; ".join(caveats))
+    return Finding(not record.caveats, "; ".join(record.caveats))
 
 
 @rule("28", "code_is_known", "CAVEATS")

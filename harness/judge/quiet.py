@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
-from harness.judge.context import RunContext
-from harness.judge.registry import Finding, rule, unknown
+from harness.judge.metrics import usable_processors
+from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import Record
 from systems.readings import DiskProfile
 from workloads.units import format_bytes
@@ -45,7 +45,7 @@ def processors_were_quiet(record: Record, context: RunContext) -> Finding | None
     a fifth. Time in the kernel is left out, since that of the run's own requests is charged to no process.
     """
     long = [epoch for epoch in record.measured if epoch.wall_s >= LEAST_S]
-    processors = int((record.environment.get("cpu") or {}).get("usable") or 0)
+    processors = usable_processors(record)
     if not long:
         return None
     if not processors or any(epoch.host_user_s is None or epoch.user_s is None for epoch in long):
@@ -56,56 +56,45 @@ def processors_were_quiet(record: Record, context: RunContext) -> Finding | None
     return Finding(worst <= BUSY, f"others computed for {100 * worst:.0f} % of the processors")
 
 
-@dataclass(frozen=True)
-class _Span:
-    """Reads of the cap and of the whole disk within `seconds`; None if unknown."""
-
-    seconds: float
-    io_bytes: int | None
-    io_requests: int | None
-    disk_bytes: int | None
-    disk_requests: int | None
-
-
 def _disk(record: Record, context: RunContext, most: float) -> Finding | None:
     profile = context.bare_profile or context.profile
-    spans = [span for span in _spans(record) if span.seconds >= LEAST_S]
+    spans = [(seconds, counts) for seconds, *counts in _spans(record) if seconds >= LEAST_S]
     if not spans:
         return None
     if profile is None or not any(point.pattern == "random" for point in profile.points):
         return unknown("there is no device profile")
-    found = [_others(span, profile) for span in spans]
-    known = [entry for entry in found if entry is not None]
-    if len(known) < len(found):
+    known = [(seconds, [count for count in counts if count is not None]) for seconds, counts in spans]
+    if any(len(counts) < 4 for _, counts in known):
         return unknown("the cap's reads or the disk's were not counted")
-    share, nbytes = max(known)
+    share, nbytes = max(_others(seconds, counts, profile) for seconds, counts in known)
     return Finding(share <= most, f"others read {format_bytes(nbytes)}, {100 * share:.0f} % of the time")
 
 
-def _spans(record: Record) -> list[_Span]:
-    """Return one span per epoch, and one from the first to the last gate unless other sweeps ran between epochs."""
-    found = [
-        _Span(epoch.wall_s, epoch.device_bytes, epoch.device_requests, epoch.diskstats_bytes, epoch.diskstats_requests)
-        for epoch in (record.epochs if record.evidence else record.measured)
-    ]
-    evidence = record.evidence
-    if evidence and len(evidence.gates) > 1 and not evidence.in_turns:
-        first, last = evidence.gates[0], evidence.gates[-1]
-        counts = (last.since(first, name) for name in ("io_bytes", "io_requests", "disk_bytes", "disk_requests"))
-        found.append(_Span(last.reached_s - first.opened_s, *counts))
-    return found
+def _spans(record: Record) -> Iterator[tuple[float, int | None, int | None, int | None, int | None]]:
+    """Yield seconds, bytes and requests of the cap, bytes and requests of the disk; None for an unknown count.
+
+    One span is an epoch, and one is from the first to the last gate unless other sweeps ran between epochs.
+    """
+    for epoch in record.epochs if record.evidence else record.measured:
+        own, of_disk = (epoch.device_bytes, epoch.device_requests), (epoch.diskstats_bytes, epoch.diskstats_requests)
+        yield epoch.wall_s, *own, *of_disk
+    gates = record.readings.gates
+    if len(gates) > 1 and not record.readings.in_turns:
+        first, last = gates[0], gates[-1]
+        own = last.since(first, "io_bytes"), last.since(first, "io_requests")
+        of_disk = last.since(first, "disk_bytes"), last.since(first, "disk_requests")
+        yield last.reached_s - first.opened_s, *own, *of_disk
 
 
-def _others(span: _Span, profile: DiskProfile) -> tuple[float, int] | None:
-    """Return (share of the time, bytes) of other programs' reads; None if a count is unknown."""
-    if span.io_bytes is None or span.io_requests is None or span.disk_bytes is None or span.disk_requests is None:
-        return None
-    nbytes = max(0, span.disk_bytes - span.io_bytes)
-    requests = max(0, span.disk_requests - span.io_requests)
+def _others(seconds: float, counts: Sequence[int], profile: DiskProfile) -> tuple[float, int]:
+    """Return (share of the time, bytes) of other programs' reads."""
+    own_bytes, own_requests, disk_bytes, disk_requests = counts
+    nbytes, requests = max(0, disk_bytes - own_bytes), max(0, disk_requests - own_requests)
     if not nbytes:
         return 0.0, 0
     # Requests and bytes are both lower bounds, since the kernel may merge or split requests.
-    seconds = nbytes / max(profile.sequential_bytes_per_s(), 1.0) if profile.sequential_bytes_per_s() else 0.0
+    rate = profile.sequential_bytes_per_s()
+    spent = nbytes / max(rate, 1.0) if rate else 0.0
     if requests:
-        seconds = max(seconds, requests * profile.request_seconds(max(1, nbytes // requests)))
-    return seconds / span.seconds, nbytes
+        spent = max(spent, requests * profile.request_seconds(max(1, nbytes // requests)))
+    return spent / seconds, nbytes

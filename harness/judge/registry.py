@@ -1,18 +1,81 @@
-"""The registry of verdict rules, and the verdict that follows from their findings."""
+"""Rules of the verdict: their registry, the evidence beside a record that they use, and the verdict that follows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from harness.judge.context import RunContext, context_of
+from pydantic import TypeAdapter
+
+from harness.isolation.base import IoLimit
 from harness.records.record import COUNTED, Record, RuleOutcome, Status, Verdict
+from systems.readings import DiskProfile
+
+if TYPE_CHECKING:
+    from harness.judge.trace import TraceFacts
 
 Severity = Literal["INVALID", "SPOILT", "CAVEATS"]
 # In ascending order: the worst severity of a broken rule gives the verdict.
 _WEIGHT: tuple[Verdict, ...] = ("VALID", "CAVEATS", "SPOILT", "INVALID")
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Measurements of an empty run (methodology rules 4, 12, 20).
+
+    Attributes:
+        floor_bytes: memory of interpreter, imports, model and optimiser.
+        training_bytes: peak memory added by the largest mini-batch's digests and, if the run trains, by its step.
+        train_s: uncontended training seconds of each epoch's mini-batches, by epoch.
+        null_s: seconds of the same epochs with features already in memory, by epoch.
+        max_nodes, max_edges: bounds over all mini-batches of the run.
+        how: source of the times (`measured on 5 batches`, `modelled for each batch`).
+    """
+
+    floor_bytes: int
+    training_bytes: int
+    train_s: dict[int, float] = field(default_factory=dict)
+    null_s: dict[int, float] = field(default_factory=dict)
+    max_nodes: int = 0
+    max_edges: int = 0
+    how: str = ""
+
+
+_CALIBRATION = TypeAdapter(Calibration)
+
+
+@dataclass
+class RunContext:
+    """Evidence by which a run is judged, beside its record.
+
+    Attributes:
+        profile, bare_profile: device profiles with and without the run's limits; None: not measured.
+        limits: I/O limits that the host enforces.
+        unsealed: reason why a record differs from its seal; empty where it does not.
+        trace: trace of the run's workload, set only for a run that has just ended.
+    """
+
+    profile: DiskProfile | None = None
+    bare_profile: DiskProfile | None = None
+    limits: tuple[IoLimit, ...] = ()
+    calibration: Calibration | None = None
+    unsealed: str = ""
+    trace: TraceFacts | None = None
+
+
+def context_of(record: Record) -> RunContext:
+    """Return the context of a record from its own evidence; records of older versions hold little of it."""
+    kept = [record.disk.get(name) for name in ("limited", "bare")]
+    limits = record.disk.get("limits") if record.readings.io_limited else None
+    profile, bare_profile = (DiskProfile.from_plain(content) if content else None for content in kept)
+    return RunContext(
+        profile,
+        bare_profile,
+        limits=tuple(IoLimit(**limit) for limit in limits or ()),
+        calibration=_CALIBRATION.validate_python(record.compute) if "floor_bytes" in record.compute else None,
+    )
 
 
 @dataclass(frozen=True)
@@ -98,9 +161,9 @@ def rule(
             applies = (
                 (not of or record.status in of)
                 and (not evidence or record.evidence is not None)
-                and (not capped or (record.memory.cap_bytes is not None and context.proves_memory))
+                and (not capped or (record.memory.cap_bytes is not None and record.readings.proves_memory))
                 and (not reads or record.config.stages != "sample")
-                and (not faithful or context.faithful)
+                and (not faithful or record.readings.faithful)
             )
             return check(record, context) if applies else None
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic import Field
 
+from harness.records.seal import content_digest
 from harness.settings import SharedSettings, Strict, canonical_memory
 from workloads.errors import InputError
 
@@ -52,18 +52,17 @@ def cell_key(
         device_memory_bytes: bytes of the device tier; None: the device's own memory.
     """
     memory = str(settings["memory"])
-    try:
+    with suppress(InputError):  # an imported record may hold any text
         memory = canonical_memory(memory)
-    except InputError:  # an imported record may hold any text
-        pass
-    content = {
-        "system": system,
-        "dataset": dataset,
-        "memory": memory,
-        "layers": layers or len(settings["fanout"]),
-        "device_memory_bytes": device_memory_bytes,
-        "options": options,
-        **{name: settings[name] for name in _SETTINGS},
-    }
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return content_digest(
+        {
+            "system": system,
+            "dataset": dataset,
+            "memory": memory,
+            "layers": layers or len(settings["fanout"]),
+            "device_memory_bytes": device_memory_bytes,
+            "options": options,
+            **{name: settings[name] for name in _SETTINGS},
+        },
+        16,
+    )

@@ -12,6 +12,7 @@ import hashlib
 import importlib.util
 import warnings
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,15 +93,13 @@ def of_one_code(made: Sequence[Made]) -> list[bool]:
     """
     harness: dict[str, Made] = {}
     for run in made:
-        if run.host not in harness or run.run_id > harness[run.host].run_id:
-            harness[run.host] = run
+        harness[run.host] = max(harness.get(run.host, run), run, key=attrgetter("run_id"))
     newest: dict[tuple[str, str, str], Made] = {}
     current = [run for run in made if run.code.harness == harness[run.host].code.harness]
     for run in current:
         for part in ("system", "sampler"):
             key = (run.host, part, getattr(run, part))
-            if key not in newest or run.run_id > newest[key].run_id:
-                newest[key] = run
+            newest[key] = max(newest.get(key, run), run, key=attrgetter("run_id"))
     return [
         run.code.harness == harness[run.host].code.harness
         and run.code.system == newest[run.host, "system", run.system].code.system

@@ -10,9 +10,13 @@ import importlib.metadata
 import os
 import platform
 import re
+import resource
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from harness.isolation import mounts
 from harness.isolation.files import read_text
@@ -26,23 +30,23 @@ _PACKAGES = ("outcore", "torch", "numpy", "pandas", "pyarrow", "pydantic", "scip
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def describe(data: Path | None = None, proc: Path = Path("/proc")) -> dict[str, Any]:
-    """Return all facts needed to judge a run and to repeat it; `disk` is the device under `data`, None without it."""
+def describe(data: Path) -> dict[str, Any]:
+    """Return all facts needed to judge a run and to repeat it; `disk` is the device under `data`."""
     found = {
         "code": code(),
         "versions": versions(),
-        "cpu": cpu(proc),
-        "memory": memory(proc),
+        "cpu": cpu(),
+        "memory": memory(),
         "kernel": {
             "release": platform.release(),
             "machine": platform.machine(),
             "page_bytes": os.sysconf("SC_PAGE_SIZE"),
             "transparent_hugepages": _chosen(read_text(Path("/sys/kernel/mm/transparent_hugepage/enabled"))),
-            "swappiness": read_text(proc / "sys/vm/swappiness").strip(),
-            "psi": (proc / "pressure/io").exists(),
-            "virtual_machine": "hypervisor" in read_text(proc / "cpuinfo"),
+            "swappiness": read_text(Path("/proc/sys/vm/swappiness")).strip(),
+            "psi": Path("/proc/pressure/io").exists(),
+            "virtual_machine": "hypervisor" in read_text(Path("/proc/cpuinfo")),
         },
-        "cgroup": mounts.version(proc),
+        "cgroup": mounts.version(),
         "memlock_bytes": memlock_bytes(),
         "gpu": gpus(),
         "disk": disk(data),
@@ -69,14 +73,11 @@ def code(repository: Path = _REPOSITORY) -> dict[str, Any]:
 
     An image of Outcore is no checkout: its build sets `OUTCORE_COMMIT` to the commit, with the suffix `-dirty`.
     """
-    commit = _run(["git", "-C", str(repository), "rev-parse", "HEAD"])
-    if not commit:
-        told = re.fullmatch(r"([0-9a-f]{40})(-dirty)?", os.environ.get("OUTCORE_COMMIT", ""))
-        return {"commit": told[1], "dirty": bool(told[2])} if told else {"commit": None, "dirty": None}
-    return {
-        "commit": commit,
-        "dirty": bool(_run(["git", "-C", str(repository), "status", "--porcelain", "--untracked-files=no"])),
-    }
+    git = ["git", "-C", str(repository)]
+    if commit := _run([*git, "rev-parse", "HEAD"]):
+        return {"commit": commit, "dirty": bool(_run([*git, "status", "--porcelain", "--untracked-files=no"]))}
+    told = re.fullmatch(r"([0-9a-f]{40})(-dirty)?", os.environ.get("OUTCORE_COMMIT", ""))
+    return {"commit": told[1], "dirty": bool(told[2])} if told else {"commit": None, "dirty": None}
 
 
 @functools.cache
@@ -84,19 +85,17 @@ def versions() -> dict[str, str]:
     """Return the versions of Python and of all packages that may influence a number, if installed."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     if fio_path():
         found["fio"] = _run(["fio", "--version"]).removeprefix("fio-")
     found["libc"] = " ".join(platform.libc_ver())
     return found
 
 
-def cpu(proc: Path = Path("/proc")) -> dict[str, Any]:
+def cpu() -> dict[str, Any]:
     """Return the processor's model, all and usable processors, sockets and frequency governor."""
-    text = read_text(proc / "cpuinfo")
+    text = read_text(Path("/proc/cpuinfo"))
     model = re.search(r"^(?:model name|Model|Processor)\s*:\s*(.+)$", text, re.MULTILINE)
     governor = read_text(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")).strip()
     return {
@@ -108,17 +107,13 @@ def cpu(proc: Path = Path("/proc")) -> dict[str, Any]:
     }
 
 
-def memory(proc: Path = Path("/proc")) -> dict[str, int]:
+def memory() -> dict[str, int]:
     """Return the host's bytes of memory and of swap."""
-    text = read_text(proc / "meminfo")
-    values = {key: int(value) * 1024 for key, value in re.findall(r"^(MemTotal|SwapTotal):\s+(\d+) kB", text, re.M)}
-    return {"total_bytes": values.get("MemTotal", 0), "swap_bytes": values.get("SwapTotal", 0)}
+    return {"total_bytes": psutil.virtual_memory().total, "swap_bytes": psutil.swap_memory().total}
 
 
 def memlock_bytes() -> int | None:
     """Return the bytes that this process may lock, as io_uring's registered buffers need; None: no limit."""
-    import resource
-
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return None if soft == resource.RLIM_INFINITY else soft
 
@@ -150,23 +145,23 @@ def gpus() -> list[dict[str, Any]]:
     except Exception:
         return []
     try:
-        driver = pynvml.nvmlSystemGetDriverVersion()
-        found = []
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            name = pynvml.nvmlDeviceGetName(handle)
-            found.append(
-                {
-                    "model": name.decode() if isinstance(name, bytes) else str(name),
-                    "memory_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
-                    "driver": driver.decode() if isinstance(driver, bytes) else str(driver),
-                }
-            )
-        return found
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        return [
+            {
+                "model": _text(pynvml.nvmlDeviceGetName(handle)),
+                "memory_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+                "driver": _text(pynvml.nvmlSystemGetDriverVersion()),
+            }
+            for handle in handles
+        ]
     except pynvml.NVMLError:
         return []
     finally:
         pynvml.nvmlShutdown()
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _run(command: list[str]) -> str:

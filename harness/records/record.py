@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
+from functools import reduce
+from operator import truediv
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 
 from harness.records.cell import Cell, cell_key
+from harness.records.seal import content_digest
 from harness.settings import SharedSettings
 from systems.facts import Facts
 from workloads.units import row_bytes
@@ -49,14 +50,10 @@ class DatasetConfig(_Part):
     @classmethod
     def of(cls, dataset: Dataset) -> DatasetConfig:
         """Describe an opened dataset."""
+        same = ("name", "fingerprint", "num_nodes", "num_edges", "dim", "num_classes")
         return cls(
-            name=dataset.name,
-            fingerprint=dataset.fingerprint,
-            num_nodes=dataset.num_nodes,
-            num_edges=dataset.num_edges,
-            dim=dataset.dim,
+            **{name: getattr(dataset, name) for name in same},
             dtype=str(dataset.feature_dtype),
-            num_classes=dataset.num_classes,
             train_nodes=len(dataset.memmap("train")),
         )
 
@@ -89,9 +86,7 @@ class RunConfig(_Part, SharedSettings):
     @property
     def config_hash(self) -> str:
         """Identity of the run: 16 hex digits over all settings but its labels and its round."""
-        content = self.model_dump(mode="json", exclude=set(LABELS))
-        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return content_digest(self.model_dump(mode="json", exclude=set(LABELS)), 16)
 
     @property
     def cell(self) -> Cell:
@@ -150,6 +145,11 @@ class Memory(_Part):
     oom_kills: int = 0
     reclaims: int = 0
     plan: list[PlannedBuffer] = Field(default_factory=list)
+
+    @property
+    def planned_bytes(self) -> int:
+        """Bytes of the plan's host buffers."""
+        return sum(item.bytes for item in self.plan if item.tier == "host")
 
 
 class Preprocess(_Part):
@@ -372,15 +372,13 @@ class Summary(BaseModel):
     extra: dict[str, Any] = Field(default_factory=dict)
 
 
-def class_label(storage_class: str | None, topology_over_budget: float | None) -> str:
-    """Return the class as tables name it; a suffix marks a topology that, unlike in the papers, exceeds the budget."""
-    outside = topology_over_budget is not None and topology_over_budget > 1.0
-    return f"{storage_class or 'unknown'}{', topology outside' if outside else ''}"
-
-
 def class_of(record: Mapping[str, Any]) -> str:
-    """Return the class as tables name it, from a record in plain data."""
-    return class_label(record.get("class"), (record.get("summary") or {}).get("topology_over_budget"))
+    """Return the class of a record in plain data as tables name it.
+
+    A suffix marks a topology that, unlike in the papers, exceeds the budget.
+    """
+    ratio = (record.get("summary") or {}).get("topology_over_budget")
+    return f"{record.get('class') or 'unknown'}{', topology outside' if ratio is not None and ratio > 1.0 else ''}"
 
 
 class Record(_Part):
@@ -434,46 +432,43 @@ class Record(_Part):
     @property
     def class_label(self) -> str:
         """Class of the run as tables name it."""
-        return class_label(self.class_, self.summary.topology_over_budget)
+        return class_of({"class": self.class_, "summary": vars(self.summary)})
 
     @property
     def broke_its_plan(self) -> bool:
         """Whether the run ran out of memory after a plan that fitted the budget: a bug of the system, not a result."""
-        budget = self.memory.budget_bytes
-        planned = sum(item.bytes for item in self.memory.plan if item.tier == "host")
-        return self.status == "oom" and bool(self.memory.plan) and budget is not None and planned <= budget
+        memory = self.memory
+        fitted = bool(memory.plan) and memory.budget_bytes is not None and memory.planned_bytes <= memory.budget_bytes
+        return self.status == "oom" and fitted
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data with the keys of `record.json`."""
         return self.model_dump(mode="json", by_alias=True)
 
 
-def spread(samples: list[float], *, seed: int = 0) -> Spread:
+def spread(samples: list[float]) -> Spread:
     """Return the median with a bootstrap 95 % interval, or with the range below five samples (methodology rule 15)."""
-    import numpy as np
-
-    values = np.asarray(samples, dtype=np.float64)
-    median = float(np.median(values))
-    if len(values) < 5:
-        return Spread(median=median, interval=(float(values.min()), float(values.max())), interval_kind="range")
-    rng = np.random.default_rng(seed)
-    draws = np.median(values[rng.integers(0, len(values), size=(2000, len(values)))], axis=1)
-    low, high = np.percentile(draws, [2.5, 97.5])
-    return Spread(median=median, interval=(float(low), float(high)), interval_kind="bootstrap95")
+    return _spread([samples])
 
 
-def spread_of_ratio(above: list[float], below: list[float], *, seed: int = 0) -> Spread:
+def spread_of_ratio(above: list[float], below: list[float]) -> Spread:
     """Return the ratio of two medians with a bootstrap 95 % interval, both sides resampled, or, below five samples of
     either, with the range over all pairs (methodology rule 15)."""
+    return _spread([above, below])
+
+
+def _spread(sides: list[list[float]]) -> Spread:
+    """Return the spread of the median of one side, or of the ratio of the medians of two."""
     import numpy as np
 
-    a, b = np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)
-    ratio = float(np.median(a) / np.median(b))
-    if min(len(a), len(b)) < 5:
-        interval = (float(a.min() / b.max()), float(a.max() / b.min()))
-        return Spread(median=ratio, interval=interval, interval_kind="range")
-    rng = np.random.default_rng(seed)
-    over = np.median(a[rng.integers(0, len(a), size=(2000, len(a)))], axis=1)
-    under = np.median(b[rng.integers(0, len(b), size=(2000, len(b)))], axis=1)
-    low, high = np.percentile(over / under, [2.5, 97.5])
-    return Spread(median=ratio, interval=(float(low), float(high)), interval_kind="bootstrap95")
+    values = [np.asarray(side, dtype=np.float64) for side in sides]
+    median = float(reduce(truediv, map(np.median, values)))
+    if min(map(len, values)) < 5:
+        first, *others = values
+        low = reduce(truediv, [first.min(), *(other.max() for other in others)])
+        high = reduce(truediv, [first.max(), *(other.min() for other in others)])
+        return Spread(median=median, interval=(float(low), float(high)), interval_kind="range")
+    rng = np.random.default_rng(0)
+    draws = [np.median(side[rng.integers(0, len(side), size=(2000, len(side)))], axis=1) for side in values]
+    low, high = np.percentile(reduce(truediv, draws), [2.5, 97.5])
+    return Spread(median=median, interval=(float(low), float(high)), interval_kind="bootstrap95")

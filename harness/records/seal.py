@@ -32,10 +32,10 @@ def broken(content: Plain) -> str:
     return ""
 
 
-def content_digest(content: Plain) -> str:
-    """Return the digest of plain data, independent of the order of its keys."""
+def content_digest(content: Plain, digits: int = 32) -> str:
+    """Return the hex digits of a digest of plain data, independent of the order of its keys."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return hashlib.sha256(text.encode()).hexdigest()[:digits]
 
 
 def file_digest(path: Path) -> str:

@@ -13,10 +13,10 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 from harness.atomic import whole_file
 from harness.records.study import STUDIES
@@ -38,7 +38,15 @@ MAX_TOTAL_BYTES = 64 * 1024 * MIB
 MAX_MEMBERS = 100_000
 # Python's tarfile reads a header of any length into memory at once; valid ones are shorter than this.
 _MAX_READ = 4 * MIB
-_CHUNK = MIB
+_DAMAGED = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    gzip.BadGzipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    NotImplementedError,
+)
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[A-Za-z0-9+][A-Za-z0-9+-]{0,119}")
 STUDY_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}-[0-9a-f]{16}\.json")
@@ -50,13 +58,13 @@ def is_archive(path: Path) -> bool:
     return path.name.lower().endswith(SUFFIXES)
 
 
-@dataclass(frozen=True)
-class Member:
-    """One entry of an archive or folder; `kind` is `file`, `folder`, `link` or a kind of device."""
+class Member(NamedTuple):
+    """One entry of an archive or folder, and a function that opens it; `kind` is `file`, `folder` or an invalid one."""
 
     name: str
     kind: str
     size: int
+    open: Callable[[], Any]
 
 
 def place_of(member: Member, source: str) -> tuple[Path, int] | None:
@@ -71,9 +79,7 @@ def place_of(member: Member, source: str) -> tuple[Path, int] | None:
         raise InputError(f"{source} holds {shown}, which leads out of it", "take it from whom you trust")
     if member.kind not in ("file", "folder"):
         raise InputError(f"{source} holds {shown}, which is a {member.kind}", "pack it with `outcore results export`")
-    if member.kind == "folder" or not parts:
-        return None
-    if len(parts) < 2 or parts[-2].startswith("."):
+    if member.kind == "folder" or len(parts) < 2 or parts[-2].startswith("."):
         return None
     folder, name = parts[-2:]
     if folder == STUDIES and name.endswith(".json") and not name.startswith("."):
@@ -105,69 +111,55 @@ def unpack(source: Path, into: Path) -> None:
     members = _walk(source) if source.is_dir() else _open(source)
     total = 0
     try:
-        for number, (member, stream) in enumerate(members, start=1):
+        for number, member in enumerate(members, start=1):
             total += member.size
             if number > MAX_MEMBERS or total > MAX_TOTAL_BYTES:
                 raise InputError(
                     f"{shown} holds more than {MAX_MEMBERS} files or {format_bytes(MAX_TOTAL_BYTES)}",
                     "import it in parts",
                 )
-            found = place_of(member, shown)
-            if found is not None:
-                place, limit = found
-                if (into / place).exists():
-                    raise InputError(f"{shown} holds {place} twice", "pack it again")
-                _copy(stream(), into / place, limit, shown)
+            if (found := place_of(member, shown)) is not None:
+                if (into / found[0]).exists():
+                    raise InputError(f"{shown} holds {found[0]} twice", "pack it again")
+                _copy(member, into / found[0], found[1], shown)
     except _DAMAGED as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{shown} is cut off or is no archive of runs: {said}", "copy it again") from error
 
 
-_DAMAGED = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    gzip.BadGzipFile,
-    zlib.error,
-    EOFError,
-    ValueError,
-    NotImplementedError,
-)
-
-
-def _copy(stream: IO[bytes], out: Path, limit: int, source: str) -> None:
+def _copy(member: Member, out: Path, limit: int, source: str) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     left = limit
-    with stream, out.open("xb") as file:
-        while chunk := stream.read(_CHUNK):
+    with member.open() as stream, out.open("xb") as file:
+        while chunk := stream.read(MIB):
             left -= len(chunk)
             if left < 0:
                 raise InputError(f"{source} holds {out.name} of over {format_bytes(limit)}", "take that run out")
             file.write(chunk)
 
 
-def _walk(root: Path) -> Iterator[tuple[Member, Any]]:
+def _walk(root: Path) -> Iterator[Member]:
     """Yield the entries of a results root, a run folder or a folder of run folders; links are not followed."""
     base = root.parent if (root / results.RECORD).is_file() else root
-    begin = [root] if base != root else [root / results.RUNS, root / STUDIES]
-    if not any(path.is_dir() for path in begin):
-        begin = [root]
-    for path in begin:
+    waiting = [root] if base != root else [root / results.RUNS, root / STUDIES]
+    if not any(path.is_dir() for path in waiting):
+        waiting = [root]
+    for path in waiting:
         if path.is_symlink() and path != root:
-            yield Member(path.relative_to(base).as_posix(), "link", 0), None
-    waiting = [path for path in begin if path.is_dir()]
+            yield Member(path.relative_to(base).as_posix(), "link", 0, path.open)
+    waiting = [path for path in waiting if path.is_dir()]
     while waiting:
-        folder = waiting.pop()
-        for path in sorted(folder.iterdir()):
-            mode = path.lstat().st_mode
-            kind = _kind(mode)
-            hidden = path.name.startswith(".")
-            if kind == "folder" and not hidden and len(path.relative_to(base).parts) < 3:
+        for path in sorted(waiting.pop().iterdir()):
+            status, within = path.lstat(), path.relative_to(base)
+            kind = _kind(status.st_mode)
+            if kind == "folder" and not path.name.startswith(".") and len(within.parts) < 3:
                 waiting.append(path)
-            name = path.relative_to(base).as_posix()
-            yield (
-                Member(name, kind, path.lstat().st_size if kind == "file" else 0),
-                lambda path=path: os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb"),
-            )
+            size = status.st_size if kind == "file" else 0
+            yield Member(within.as_posix(), kind, size, partial(open, path, "rb", opener=_follow_no_link))
+
+
+def _follow_no_link(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_NOFOLLOW)
 
 
 def _kind(mode: int) -> str:
@@ -176,7 +168,7 @@ def _kind(mode: int) -> str:
     return "folder" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "device or pipe"
 
 
-def _open(source: Path) -> Iterator[tuple[Member, Any]]:
+def _open(source: Path) -> Iterator[Member]:
     try:
         with source.open("rb") as file:
             begin = file.read(4)
@@ -184,11 +176,8 @@ def _open(source: Path) -> Iterator[tuple[Member, Any]]:
         raise InputError(f"{source} cannot be read: {error.strerror}", "name a folder, .tar.gz or .zip") from error
     if begin[:2] == b"PK":
         yield from _of_zip(source)
-    elif begin[:2] == b"\x1f\x8b":
-        with gzip.open(source) as plain:
-            yield from _of_tar(cast("IO[bytes]", _Bounded(plain)))
     else:
-        with source.open("rb") as plain:
+        with gzip.open(source) if begin[:2] == b"\x1f\x8b" else source.open("rb") as plain:
             yield from _of_tar(cast("IO[bytes]", _Bounded(plain)))
 
 
@@ -205,28 +194,28 @@ class _Bounded:
         return bytes(self._raw.read(size))
 
 
-def _of_tar(stream: IO[bytes]) -> Iterator[tuple[Member, Any]]:
+def _of_tar(stream: IO[bytes]) -> Iterator[Member]:
     with tarfile.open(fileobj=stream, mode="r:") as archive:
         for info in archive:
             plain = info.isreg() and not info.issparse()
             kind = (
                 "file" if plain else "folder" if info.isdir() else "link" if info.islnk() or info.issym() else "device"
             )
-            yield Member(info.name, kind, info.size), lambda info=info: archive.extractfile(info)
+            yield Member(info.name, kind, info.size, partial(archive.extractfile, info))
         stream.seek(archive.offset)
         if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
             # tarfile takes an archive cut off between two members or within a header for complete.
             raise EOFError("it has no end mark")
 
 
-def _of_zip(source: Path) -> Iterator[tuple[Member, Any]]:
+def _of_zip(source: Path) -> Iterator[Member]:
     with zipfile.ZipFile(source) as archive:
         for info in archive.infolist():
             mode = info.external_attr >> 16
             kind = "folder" if info.is_dir() else _kind(mode) if stat.S_IFMT(mode) else "file"
             if info.flag_bits & 1:
                 raise InputError(f"{source} is encrypted", "pack it without a password")
-            yield Member(info.filename, kind, info.file_size), lambda info=info: archive.open(info)
+            yield Member(info.filename, kind, info.file_size, partial(archive.open, info))
 
 
 def pack(root: Path, folders: Sequence[Path], studies: Sequence[Path], out: Path) -> None:
@@ -244,25 +233,20 @@ def pack(root: Path, folders: Sequence[Path], studies: Sequence[Path], out: Path
     if not is_archive(out):
         raise InputError(f"--out is {out}, and its kind is not known", f"end it in {', '.join(SUFFIXES)}")
     files = [path for folder in folders for path in sorted(folder.iterdir()) if path.name in RUN_FILES]
-    with whole_file(out, "the archive") as partial:
+    with whole_file(out, "the archive") as unfinished:
         if out.suffix == ".zip":
-            with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as packed:
+            with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as packed:
                 for path in [*files, *studies]:
                     packed.write(path, path.relative_to(root).as_posix())
             return
-        compressed = out.suffix != ".tar"
         with (
-            partial.open("wb") as raw,
-            gzip.GzipFile("", "wb", 6, raw, mtime=0) if compressed else raw as stream,
+            unfinished.open("wb") as raw,
+            gzip.GzipFile("", "wb", 6, raw, mtime=0) if out.suffix != ".tar" else raw as stream,
             tarfile.open(fileobj=cast("IO[bytes]", stream), mode="w") as archive,
         ):
             for path in [*files, *studies]:
-                _add(archive, path, path.relative_to(root).as_posix())
-
-
-def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
-    status = path.stat()
-    info = tarfile.TarInfo(name)
-    info.size, info.mtime, info.mode = status.st_size, int(status.st_mtime), 0o644
-    with path.open("rb") as file:
-        archive.addfile(info, file)
+                status = path.stat()
+                info = tarfile.TarInfo(path.relative_to(root).as_posix())
+                info.size, info.mtime, info.mode = status.st_size, int(status.st_mtime), 0o644
+                with path.open("rb") as file:
+                    archive.addfile(info, file)

@@ -9,16 +9,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.records.study import STUDIES, read_study
 from harness.results import store as results
 from harness.results.archive import RUN_FILES, unpack
 from workloads.errors import DataIOError, InputError
 from workloads.tempfolder import TemporaryFolder
-
-if TYPE_CHECKING:
-    from harness.records.study import StudyRecord
 
 MAX_ROWS = 50_000_000
 _NUMBERS = ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE")
@@ -184,14 +181,10 @@ def _same_run(one: Path, other: Path) -> bool:
 
 
 def _same_study(one: Path, other: Path) -> bool:
-    found: list[StudyRecord | None] = [read_study(one), read_study(other)]
-    return found[0] is not None and found[1] is not None and found[0].result == found[1].result
+    first, second = read_study(one), read_study(other)
+    return first is not None and second is not None and first.result == second.result
 
 
 def _unwritable(root: Path, error: OSError) -> DataIOError:
-    return DataIOError(
-        f"runs could not be imported into {root}: {error.strerror or error}",
-        path=str(root),
-        errno=error.errno or 0,
-        fix="free some space and import again; nothing was taken",
-    )
+    fix = "free some space and import again; nothing was taken"
+    return DataIOError.of(error, f"runs could not be imported into {root}", root, fix)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,10 +62,7 @@ def write_trace(folder: Path, out: Path) -> dict[str, int]:
     data = gzip.compress(text, mtime=0) if out.name.endswith(".gz") else text
     with whole_file(out, "the trace") as partial:
         partial.write_bytes(data)
-    phases: dict[str, int] = {}
-    for event in trace["traceEvents"]:
-        phases[event["ph"]] = phases.get(event["ph"], 0) + 1
-    return phases
+    return dict(Counter(event["ph"] for event in trace["traceEvents"]))
 
 
 def _where_known(read: Callable[[Path], pd.DataFrame], folder: Path) -> pd.DataFrame | None:
@@ -86,7 +84,7 @@ def build_trace(
         telemetry: table of `harness.telemetry.frame`.
     """
     names = _Names(f"{record.system} ({record.run_id})")
-    events = [*_epochs(record, names), *_spans(stages, _sizes(batches), names)]
+    events = [*_epochs(record, names), *_spans(stages, batches, names)]
     if batches is not None:
         events += _released(batches, names)
     if telemetry is not None and len(telemetry) > 1:
@@ -104,10 +102,7 @@ def build_trace(
             "run": record.run_id,
             "system": record.system,
             "dataset": config.dataset.name,
-            "model": config.model,
-            "device": config.device,
-            "memory": config.memory,
-            "disk_class": config.disk_class,
+            **{name: getattr(config, name) for name in ("model", "device", "memory", "disk_class")},
             "status": record.status,
             "verdict": record.verdict,
             "first_epoch_begins_us": str(round(-begin, 3)),
@@ -119,47 +114,40 @@ class _Names:
     """Numbers of threads in the order of their first use, and the metadata events that name them."""
 
     def __init__(self, title: str) -> None:
-        titles = {EPOCHS: "epochs", STAGES: title, LANES: "device lanes", HOST: "host and cap"}
         self.events: list[Event] = []
-        self._titles = titles
+        self._titles = {EPOCHS: "epochs", STAGES: title, LANES: "device lanes", HOST: "host and cap"}
         self._known: dict[tuple[int, str], int] = {}
-        self._processes: set[int] = set()
 
     def thread(self, pid: int, name: str) -> int:
-        if pid not in self._processes:
-            self._processes.add(pid)
-            self._say("process_name", pid, 0, {"name": self._titles[pid]})
-            self._say("process_sort_index", pid, 0, {"sort_index": pid})
         if (pid, name) not in self._known:
-            tid = self._known[pid, name] = 1 + sum(1 for known, _ in self._known if known == pid)
-            self._say("thread_name", pid, tid, {"name": name})
-            self._say("thread_sort_index", pid, tid, {"sort_index": tid})
+            tid = 1 + sum(known == pid for known, _ in self._known)
+            if tid == 1:
+                self._say("process", pid, 0, self._titles[pid], pid)
+            self._say("thread", pid, tid, name, tid)
+            self._known[pid, name] = tid
         return self._known[pid, name]
 
-    def _say(self, what: str, pid: int, tid: int, args: dict[str, Any]) -> None:
-        self.events.append(_event("M", what, pid, tid, 0, args=args))
+    def _say(self, what: str, pid: int, tid: int, name: str, index: int) -> None:
+        for key, value in ((f"{what}_name", {"name": name}), (f"{what}_sort_index", {"sort_index": index})):
+            self.events.append(_event("M", key, pid, tid, 0, args=value))
 
 
 def _epochs(record: Record, names: _Names) -> Iterator[Event]:
     for epoch in record.epochs:
         tid = names.thread(EPOCHS, "epochs")
         name = f"epoch {epoch.epoch}{' (warm-up)' if epoch.warmup else ''}"
-        args = {
-            "seconds": epoch.seconds,
-            "batches": epoch.batches,
-            "loss": _number(epoch.loss),
-            "accuracy": _number(epoch.accuracy),
-            "device_bytes": epoch.device_bytes,
-            "stages_s": epoch.stages_s,
-        }
+        args = {name: getattr(epoch, name) for name in ("seconds", "batches", "device_bytes", "stages_s")}
+        args |= {"loss": _number(epoch.loss), "accuracy": _number(epoch.accuracy)}
         begin, number = _us(epoch.start_s), f"epoch-{epoch.epoch}"
         yield _event("b", name, EPOCHS, tid, begin, cat="epoch", id=number, args=args)
         yield _event("e", name, EPOCHS, tid, begin + _us(epoch.seconds), cat="epoch", id=number)
         yield _event("i", name, EPOCHS, tid, begin, cat="epoch", s="g")
 
 
-def _spans(stages: pd.DataFrame, sizes: dict[tuple[int, int], Event], names: _Names) -> Iterator[Event]:
+def _spans(stages: pd.DataFrame, batches: pd.DataFrame | None, names: _Names) -> Iterator[Event]:
     """Yield every stage and lane span, and the arrows that join the stages of one mini-batch."""
+    counted = () if batches is None else batches.itertuples()
+    sizes = {(row.epoch, row.batch): {"nodes": row.nodes, "edges": row.edges, "seeds": row.seeds} for row in counted}
     of_batch: dict[tuple[int, int], list[Event]] = {}
     columns = [stages[name].tolist() for name in results.STAGE_COLUMNS]
     rows = sorted(zip(*columns, strict=True), key=lambda row: (row[4], -row[5]))
@@ -174,14 +162,17 @@ def _spans(stages: pd.DataFrame, sizes: dict[tuple[int, int], Event], names: _Na
         own = name if thread == "lane" else f"{thread} {name}"
         track = tracks.place(pid, own if lane else thread, start, end)
         args = {"batch": batch, "epoch": epoch, **sizes.get((epoch, batch), {})}
-        event = _event("X", name, pid, names.thread(pid, track), _us(start), cat="lane" if lane else "stage", args=args)
-        event["dur"] = round(max(0.0, _us(end) - _us(start)), 3)
+        tid, dur = names.thread(pid, track), round(max(0.0, _us(end) - _us(start)), 3)
+        event = _event("X", name, pid, tid, _us(start), cat="lane" if lane else "stage", args=args, dur=dur)
         if batch >= 0 and not lane:
             of_batch.setdefault((epoch, batch), []).append(event)
         yield event
     for (epoch, batch), path in of_batch.items():
-        if len(path) > 1:
-            yield from _flow(f"{epoch}.{batch}", path)
+        # An arrow ends at the enclosing span, not at the next one.
+        phases = ["s", *("t" for _ in path[2:]), "f"] if len(path) > 1 else []
+        for phase, span in zip(phases, path, strict=False):
+            arrow = _event(phase, "batch", span["pid"], span["tid"], span["ts"], cat="batch", id=f"{epoch}.{batch}")
+            yield arrow | {"bp": "e"} if phase == "f" else arrow
 
 
 def _in_order(seen: Iterable[tuple[str, float]]) -> list[str]:
@@ -193,14 +184,6 @@ def _in_order(seen: Iterable[tuple[str, float]]) -> list[str]:
         first = kinds.setdefault(kind, start)
         found.setdefault(thread, (first, kind, int(thread[len(kind) :] or 0)))
     return sorted(found, key=lambda thread: found[thread])
-
-
-def _flow(number: str, path: list[Event]) -> Iterator[Event]:
-    for at, span in enumerate(path):
-        phase = "s" if at == 0 else "f" if at == len(path) - 1 else "t"
-        event = _event(phase, "batch", span["pid"], span["tid"], span["ts"], cat="batch", id=number)
-        # Bind to the enclosing span, not to the next one.
-        yield event | {"bp": "e"} if phase == "f" else event
 
 
 class _Tracks:
@@ -220,15 +203,6 @@ class _Tracks:
                 return name if number == 0 else f"{name} ({number + 1})"
         rows.append([end])
         return name if len(rows) == 1 else f"{name} ({len(rows)})"
-
-
-def _sizes(batches: pd.DataFrame | None) -> dict[tuple[int, int], Event]:
-    if batches is None:
-        return {}
-    rows = zip(*(batches[name].tolist() for name in ("epoch", "batch", "nodes", "edges", "seeds")), strict=True)
-    return {
-        (epoch, batch): {"nodes": nodes, "edges": edges, "seeds": seeds} for epoch, batch, nodes, edges, seeds in rows
-    }
 
 
 def _released(batches: pd.DataFrame, names: _Names) -> Iterator[Event]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from harness.records import seal
 from harness.records.record import Record
 from harness.records.schema import SchemaError, upgraded
 from workloads.errors import DataIOError, InputError
+from workloads.tempfolder import sync
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,28 +60,16 @@ def write_run(root: Path, record: Record, tables: Mapping[str, pd.DataFrame], *,
         plain = json.loads(json.dumps(record.to_json(), allow_nan=False, default=str))
         content = seal.sealed(plain, partial)
         record.seal = content["seal"]
-        text = json.dumps(content, indent=1)
-        (partial / RECORD).write_text(text + "\n", encoding="utf-8")
-        _sync(partial)
+        (partial / RECORD).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        for path in [*partial.iterdir(), partial]:
+            sync(path)
         partial.rename(folder)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
-        raise DataIOError(
-            f"run {record.run_id} could not be recorded under {folder.parent}: {error.strerror or error}",
-            path=str(folder),
-            errno=error.errno or 0,
-            fix="free some space and run it again; nothing half-written is left",
-        ) from error
+        said = f"run {record.run_id} could not be recorded under {folder.parent}"
+        fix = "free some space and run it again; nothing half-written is left"
+        raise DataIOError.of(error, said, folder, fix) from error
     return folder
-
-
-def _sync(folder: Path) -> None:
-    for path in [*folder.iterdir(), folder]:
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
 
 def sweep_partial(root: Path) -> list[str]:
@@ -216,29 +204,17 @@ def _flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def telemetry(path: Path) -> pd.DataFrame:
-    """Read `telemetry.parquet` of a run folder.
-
-    Raises:
-        InputError: the table is missing, damaged or not as sealed.
-    """
+    """Read `telemetry.parquet` of a run folder. Raises InputError if it is missing, damaged or not as sealed."""
     return _table(path, "telemetry")
 
 
 def stages(path: Path) -> pd.DataFrame:
-    """Read `stages.parquet` of a run folder (`STAGE_COLUMNS`, times in s).
-
-    Raises:
-        InputError: the table is missing, damaged or not as sealed.
-    """
+    """Read `stages.parquet` of a run folder (`STAGE_COLUMNS`, times in s). Raises what `telemetry` raises."""
     return _table(path, "stages")
 
 
 def batches(path: Path) -> pd.DataFrame:
-    """Read `batches.parquet` of a run folder (`BATCH_COLUMNS`, times in s).
-
-    Raises:
-        InputError: the table is missing, damaged or not as sealed.
-    """
+    """Read `batches.parquet` of a run folder (`BATCH_COLUMNS`, times in s). Raises what `telemetry` raises."""
     return _table(path, "batches")
 
 

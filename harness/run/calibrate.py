@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,17 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.cache import Cache, fingerprint
-from harness.isolation.base import Cap, Isolation, Limits
+from harness.isolation.base import Cap, Limits
 from harness.isolation.docker.foreign import identity
-from harness.judge.context import Calibration
+from harness.judge.registry import Calibration
 from harness.records.record import RunConfig
-from harness.run.launch import Ending, Worker
+from harness.run.launch import Worker
 from harness.settings import deciding, parse_memory
 from harness.wire.protocol import Calibrated, Event, Gate, WorkerSpec
 from workloads.errors import HostError, InputError
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:
+    from harness.run.series import Series
     from workloads.dataset import Dataset
     from workloads.workload import Workload
 
@@ -46,41 +48,38 @@ def batch_bounds(config: RunConfig, workload: Workload, cache: Cache) -> list[di
 
 
 def calibrate(
-    config: RunConfig,
-    spec: WorkerSpec,
-    isolation: Isolation,
-    folder: Path,
-    cache: Cache,
-    on_measure: Callable[[str], None] = lambda text: None,
+    series: Series, spec: WorkerSpec, folder: Path, on_measure: Callable[[str], None] = lambda text: None
 ) -> Calibration:
-    """Return floor, training working set and times of `config`, from an empty run in a measured, unlimited cap.
+    """Return floor, training working set and times of a run, from an empty run in a measured, unlimited cap.
 
     Args:
-        config: configuration of the run; its budget and options do not matter here.
-        spec: worker spec of the run with bounds and largest mini-batch; its `mode` is replaced.
-        isolation: backend whose cap measures the memory.
+        series: backend whose cap measures the memory, and cache of calibrations by fingerprint.
+        spec: worker spec of the run with bounds and largest mini-batch; its budget and options do not matter here.
         folder: scratch folder for spec and log.
-        cache: cache of calibrations by fingerprint.
         on_measure: called with a text before a measurement, not before a cached result.
 
     Raises:
         HostError: the empty run failed; names the reason.
         OutcoreError: an error that the run itself would meet (no such device, a damaged dataset).
     """
+    config, cache = spec.config, series.cache
     # A foreign image has its own training step, and any image has its own libraries.
     theirs = identity(config.system)
-    key = fingerprint(config, _KEYS) + _short(theirs or str(isolation.describe().get("image_id", "")))
+    key = fingerprint(config, _KEYS) + _short(theirs or str(series.isolation.describe().get("image_id", "")))
     times_key = fingerprint(config, _TIME_KEYS) + _short(theirs)
     memory, times = cache.get("held", key), cache.get("training", times_key)
     if memory is None or times is None:
         on_measure("measuring floor and training alone")
         wanted = {"mode": "calibrate", "time_training": times is None and config.stages == "all"}
-        with isolation.create(f"calibrate-{key}", Limits()) as cap:
+        log = folder / "calibrate.log"
+        with series.isolation.create(f"calibrate-{key}", Limits()) as cap:
             reading = GateMemory(cap)
-            with Worker(cap, spec.model_copy(update=wanted), folder, folder / "calibrate.log", cache) as worker:
+            with Worker(cap, spec.model_copy(update=wanted), folder, log, cache) as worker:
                 ending = worker.watch(CALIBRATION_TIMEOUT_S, reading)
         if ending.status != "ok":
-            raise ending.error or HostError(f"calibration failed: {_why(ending, folder)}", "mend that and run it again")
+            said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:] if log.exists() else []
+            why = "; ".join([ending.reason, *said])
+            raise ending.error or HostError(f"calibration failed: {why}", "mend that and run it again")
         # A run that only samples reads no rows and trains nothing: memory left for that would serve as page cache.
         training = max(0, reading.after - reading.before) if config.stages != "sample" else 0
         memory = {"floor_bytes": reading.floor, "training_bytes": training}
@@ -91,25 +90,16 @@ def calibrate(
                 cache.put("training", times_key, times)
     # In JSON the numbers of epochs are text.
     measured = Calibrated.model_validate({"train_s": {}, "null_s": {}, "how": "", **times})
+    bounds = spec.bounds or []
+    nodes, edges = (max((int(rank[name]) for rank in bounds), default=0) for name in ("max_nodes", "max_edges"))
     return Calibration(
-        **memory,
-        train_s=measured.train_s,
-        null_s=measured.null_s,
-        max_nodes=max((int(rank["max_nodes"]) for rank in spec.bounds or []), default=0),
-        max_edges=max((int(rank["max_edges"]) for rank in spec.bounds or []), default=0),
-        how=measured.how,
+        **memory, train_s=measured.train_s, null_s=measured.null_s, how=measured.how, max_nodes=nodes, max_edges=edges
     )
 
 
 def _short(image: str) -> str:
     """Return the suffix of an image's calibrations; empty for runs on the host's own files."""
     return f"-{hashlib.sha256(image.encode()).hexdigest()[:8]}" if image else ""
-
-
-def _why(ending: Ending, folder: Path) -> str:
-    log = folder / "calibrate.log"
-    last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:] if log.exists() else []
-    return "; ".join([ending.reason, *last])
 
 
 class GateMemory:
@@ -132,13 +122,12 @@ class GateMemory:
             return
         memory = self._cap.memory()
         held = memory.usage - memory.page_cache
+        if event.at in ("before step", "step again"):
+            self._cap.reset_peak()
         if event.at == "floor":
             self.floor = held
         elif event.at == "before step":
             self.before = held
-            self._cap.reset_peak()
-        elif event.at == "step again":
-            self._cap.reset_peak()
         elif event.at == "after step":
             # The first step has read its code pages, so the page cache was as large at the second step's peak as now.
             self.after = max(memory.peak - memory.page_cache, held)

@@ -8,13 +8,12 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.records.record import EvictionReading
+from systems.engine.io.memory import evict, resident_bytes
+from workloads.dataset import Dataset
+from workloads.errors import DataIOError
 from workloads.manifest import MANIFEST_NAME
-
-if TYPE_CHECKING:
-    from workloads.dataset import Dataset
 
 # A page under writeback or being read survives the first request.
 _ATTEMPTS = 3
@@ -44,11 +43,10 @@ def identities(dataset: Dataset) -> set[tuple[Path, tuple[int, ...] | None]]:
     """Return each file of a dataset with what the kernel changes when it is written or replaced; None: it is gone."""
 
     def identity(path: Path) -> tuple[int, ...] | None:
-        try:
+        with suppress(OSError):
             status = path.stat()
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+            return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        return None
 
     return {(path, identity(path)) for path in [*dataset_files(dataset), dataset.path / MANIFEST_NAME]}
 
@@ -58,32 +56,22 @@ def evict_files(files: Iterable[Path], when: str) -> EvictionReading:
 
     `when` labels the reading for the record: `before` or `after_prepare`.
     """
-    from systems.engine.io.memory import evict
-
     present = sorted(set(_plain_files(files)))
-    total = sum(path.stat().st_size for path in present)
-    resident = 0
+    total, resident = sum(path.stat().st_size for path in present), 0
     for path in present:
-        left = 0
-        for _ in range(_ATTEMPTS):
-            left = evict(path)
-            if left == 0:
-                break
+        left = evict(path)
+        for _ in range(_ATTEMPTS - 1):
+            left = left and evict(path)
         resident += left
     return EvictionReading(when=when, files=len(present), total_bytes=total, resident_bytes=resident)
 
 
 def resident(files: Iterable[Path]) -> int:
     """Return the bytes of `files` (folders: the files in them) in the page cache, whatever cgroup is charged."""
-    from systems.engine.io.memory import resident_bytes
-    from workloads.errors import DataIOError
-
     found = 0
     for path in set(_plain_files(files)):
-        try:
+        with suppress(DataIOError):  # removed by the run meanwhile
             found += resident_bytes(path)
-        except DataIOError:
-            continue  # removed by the run meanwhile
     return found
 
 
@@ -103,17 +91,14 @@ def open_files(pids: Iterable[int]) -> list[Path]:
 
 
 def _is_data(path: Path) -> bool:
-    try:
+    with suppress(OSError):
         status = path.stat()
-    except OSError:
-        return False
-    return stat.S_ISREG(status.st_mode) and status.st_size >= _LEAST_BYTES
+        return stat.S_ISREG(status.st_mode) and status.st_size >= _LEAST_BYTES
+    return False
 
 
 def _plain_files(files: Iterable[Path]) -> Iterator[Path]:
     for path in files:
-        try:
-            inner = [entry for entry in path.rglob("*") if entry.is_file()] if path.is_dir() else [path]
-        except OSError:
-            continue
-        yield from (entry.resolve() for entry in inner if entry.is_file())
+        with suppress(OSError):
+            inner = path.rglob("*") if path.is_dir() else [path]
+            yield from [entry.resolve() for entry in inner if entry.is_file()]

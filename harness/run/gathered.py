@@ -10,27 +10,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from harness.isolation.base import Cap, IoStats, MemoryStats
 from harness.records.record import EvictionReading, GateReading, PlannedBuffer
+from harness.results.store import BATCH_COLUMNS, STAGE_COLUMNS
 from harness.run import cold
 from harness.run.guard import Guard
 from harness.wire.protocol import Batches, Checks, EpochDone, Event, Gate, Planned, Prepared, ProtocolError, Spans
 from harness.wire.spots import NONCE_BYTES, Spot
-from systems.interface import StageSpan
+from systems.readings import StageSpan
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from workloads.accelerators.pool import DevicePool
     from workloads.dataset import Dataset
 
 _EPOCH_GATE = re.compile(r"epoch (\d+) (start|end)$")
-
-
-def host_user_seconds() -> float:
-    """Return the seconds that all processors have spent in user mode since boot, at any priority."""
-    import psutil
-
-    times = psutil.cpu_times()
-    return float(times.user + getattr(times, "nice", 0.0))
 
 
 @dataclass
@@ -60,7 +57,7 @@ class Gathered:
     batches: list[tuple[Any, ...]] = field(default_factory=list)
     spans: list[tuple[int, StageSpan]] = field(default_factory=list)
     lanes: list[tuple[int, StageSpan]] = field(default_factory=list)
-    spots: list[Spot] = field(default_factory=list)
+    spots: dict[int, list[Spot]] = field(default_factory=dict)
     nonces: dict[int, bytes] = field(default_factory=dict)
     evictions: list[EvictionReading] = field(default_factory=list)
     gates: list[GateReading] = field(default_factory=list)
@@ -99,10 +96,7 @@ class Gathered:
             target = self.lanes if event.kind == "lane" else self.spans
             target += [(event.epoch, StageSpan(*row)) for row in event.rows]
         elif isinstance(event, Checks):
-            self.spots += [
-                Spot(event.epoch, batch, tuple(nodes), digest, tuple(map(tuple, values)))
-                for batch, nodes, digest, values in event.rows
-            ]
+            self.spots.setdefault(event.epoch, []).extend(event.rows)
         elif isinstance(event, EpochDone):
             self.epochs.append(event)
             self.progress(f"epoch {event.epoch}: {event.end - event.start - event.checking_s:.2f} s")
@@ -129,7 +123,6 @@ class Gathered:
         outside = self.guard.look(memory.limit) if self.guard else []
         looked_at = [*cold.dataset_files(self.dataset), *self.folders, *own, *cold.open_files(cap.pids())]
         self.held.append(memory)
-        starts = match is not None and match.group(2) == "start"
         reading = GateReading(
             at=at,
             reached_s=reached,
@@ -144,19 +137,45 @@ class Gathered:
             swap_bytes=memory.swap,
             limit_bytes=memory.limit,
             outside=outside,
-            host_user_s=host_user_seconds(),
+            host_user_s=float(sum(psutil.cpu_times()[:2])),  # in user mode, at any priority
         )
         self.gates.append(reading)
         behind = b""
-        if starts and match:
+        if match and match[2] == "start":
             for pool in self.forgetful:
                 pool.overwrite()
             if self.challenge:
-                behind = self.nonces[int(match.group(1))] = os.urandom(NONCE_BYTES)
+                behind = self.nonces[int(match[1])] = os.urandom(NONCE_BYTES)
             if self.zero is None:
                 self.zero = time.monotonic()
         reading.opened_s = time.monotonic()
         return behind
+
+    def tables(self, telemetry: pd.DataFrame | None, zero: float, device_bytes: int | None) -> dict[str, pd.DataFrame]:
+        """Return the run's tables `stages`, `batches` and, if recorded, `telemetry`, with one zero for all times.
+
+        Args:
+            telemetry: table of the recorder.
+            zero: monotonic seconds of the tables' time 0.
+            device_bytes: memory of an emulated device, whose busy lanes are stages `lane:copy`, ….
+        """
+        import pandas as pd
+
+        batches = pd.DataFrame(self.batches, columns=list(BATCH_COLUMNS))
+        batches["released_at"] = batches["released_at"].astype(float) - zero
+        batches["loss"] = batches["loss"].astype(float)
+        named = [(epoch, span.stage, span) for epoch, span in self.spans]
+        named += [(epoch, f"lane:{span.stage}", span) for epoch, span in self.lanes]
+        rows = [(epoch, s.batch, stage, s.thread, s.start - zero, s.end - zero) for epoch, stage, s in named]
+        tables = {"stages": pd.DataFrame(rows, columns=list(STAGE_COLUMNS)), "batches": batches}
+        if telemetry is not None and len(telemetry):
+            from harness.telemetry import align, with_busy_lanes
+
+            table = align(telemetry, zero, [(epoch.epoch, epoch.start, epoch.end) for epoch in self.epochs])
+            if self.lanes:
+                table = with_busy_lanes(table, [(span.start, span.end) for _, span in self.lanes], device_bytes)
+            tables["telemetry"] = table
+        return tables
 
     def preparing_s(self) -> float | None:
         """Return the seconds from the plan to the gate `prepared`; None if the run did not reach it."""

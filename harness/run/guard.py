@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from harness.isolation.base import Cap
@@ -70,10 +71,8 @@ class Guard:
             # A killed process's children become ours.
             while left_behind := self._left_behind():
                 for pid in left_behind:
-                    try:
+                    with suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
-                    except OSError:
-                        pass
                 _reap(left_behind, wait=True)
             self._worker = None
 
@@ -90,18 +89,15 @@ def _children() -> set[int]:
 
 
 def _session(pid: int) -> int | None:
-    try:
+    with suppress(OSError):  # ended
         return os.getsid(pid)
-    except OSError:
-        return None  # ended
+    return None
 
 
 def _reap(pids: set[int], *, wait: bool = False) -> None:
     for pid in pids:
-        try:
+        with suppress(OSError):  # not our child, or gone
             os.waitpid(pid, 0 if wait else os.WNOHANG)
-        except OSError:
-            pass  # not our child, or gone
 
 
 def _name(pid: int) -> str:

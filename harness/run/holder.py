@@ -49,14 +49,12 @@ class Holder:
 
     def close(self) -> None:
         """End the holder and close its cap."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-        try:
-            self._process.wait(timeout=2)
-        except subprocess.TimeoutExpired:
+        with self._process:  # closes the pipes, and waits
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=2)
             self._process.kill()
-            self._process.wait()
         if self._cap is not None:
             self._cap.close()
 
@@ -92,7 +90,7 @@ def main(names: Sequence[str]) -> None:
     """Hold the libraries of the systems `names`: print `ready`, then sleep until standard input closes."""
     import workloads.sampling.make
     import workloads.training  # noqa: F401  (what a worker imports)
-    from harness.worker.main import die_with_parent
+    from harness.wire.pipes import die_with_parent
     from systems.registry import load
     from workloads.errors import HostError
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from harness.cache import Cache
 from harness.isolation.base import Cap, Needs
@@ -34,10 +35,7 @@ _ERRORS: dict[str, type[OutcoreError]] = {
 
 @dataclass
 class Ending:
-    """End of a worker.
-
-    `error` is set if a user can fix the cause; `test_accuracy` is by epoch; `seconds` are from spawn to end.
-    """
+    """End of a worker. `error` is set if a user can fix the cause; `test_accuracy` is by epoch."""
 
     status: Status
     reason: str = ""
@@ -45,7 +43,6 @@ class Ending:
     notes: dict[str, str] = field(default_factory=dict)
     facts: Facts = field(default_factory=Facts)
     test_accuracy: list[float] = field(default_factory=list)
-    seconds: float = 0.0
 
 
 class Worker:
@@ -80,7 +77,15 @@ class Worker:
             arguments = [str(spec_file), *self._pipes.arguments, str(parent), *boards]
             ranks = spec.config.ranks
             module = ["harness.worker.main"] if ranks == 1 else ["harness.worker.ranks", str(ranks)]
-            cap.bring(_needs(spec, folder, cache))
+            partition = [] if spec.partition is None else [Path(spec.partition)]
+            needs = Needs(
+                read_only=(Path(spec.dataset), folder, *partition),
+                writable=(Path(spec.artefacts), Path(spec.scratch)),
+                guarded=(*_GUARDED, cache.folder),
+                gpu=spec.config.device.startswith("cuda"),
+                image=image_of(spec.config.system),
+            )
+            cap.bring(needs)
             self.started = time.monotonic()
             with log.open("ab") as stderr:
                 self._process = subprocess.Popen(
@@ -108,61 +113,52 @@ class Worker:
         The time at gates does not count towards the timeout. An exception of `on_event` is passed on after the worker
         is killed.
         """
-        deadline = self.started + timeout_s
-        last: Done | Failed | None = None
         try:
-            while last is None:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return self._end(Ending("timeout", f"not done after {timeout_s:.0f} s"), kill=True)
-                exited = self._process.poll() is not None
-                for event in self._reader.poll(0.0 if exited else min(left, _POLL_SECONDS)):
-                    if isinstance(event, Done | Failed):
-                        last = event
-                        break
-                    reached = time.monotonic()
-                    more = on_event(event)
-                    if isinstance(event, Gate):
-                        deadline += time.monotonic() - reached
-                        # A worker may die at the gate; the loop detects its end.
-                        with suppress(BrokenPipeError):
-                            os.write(self._pipes.go, b"g" + (more or b""))
-                if (exited or self._reader.closed) and last is None:
-                    break
-            return self._classify(last)
+            return self._ending(timeout_s, on_event)
         except ProtocolError as error:
-            return self._end(Ending("failed", error.message, error), kill=True)
+            return Ending("failed", error.message, error)
         finally:
             self._cap.kill()
+            self._wait()
 
-    def _classify(self, last: Done | Failed | None) -> Ending:
+    def _ending(self, timeout_s: float, on_event: Callable[[Event], bytes | None]) -> Ending:
         """Return the ending by the kernel's OOM counter, else the last event, the cap's report or the exit code."""
+        deadline = self.started + timeout_s
+        last: Done | Failed | None = None
+        exited = False
+        while last is None and not exited and not self._reader.closed:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return Ending("timeout", f"not done after {timeout_s:.0f} s")
+            exited = self._process.poll() is not None
+            for event in self._reader.poll(0.0 if exited else min(left, _POLL_SECONDS)):
+                if isinstance(event, Done | Failed):
+                    last = event
+                    break
+                reached = time.monotonic()
+                more = on_event(event)
+                if isinstance(event, Gate):
+                    deadline += time.monotonic() - reached
+                    # A worker may die at the gate; the loop detects its end.
+                    with suppress(BrokenPipeError):
+                        os.write(self._pipes.go, b"g" + (more or b""))
         code = self._wait()
         if self._cap.memory().oom_kills > 0:
-            return self._end(Ending("oom", "the kernel ended it: out of memory under the cap"))
+            return Ending("oom", "the kernel ended it: out of memory under the cap")
         if isinstance(last, Done):
-            return self._end(Ending("ok", notes=last.notes, facts=last.facts, test_accuracy=last.test_accuracy))
+            return Ending("ok", notes=last.notes, facts=last.facts, test_accuracy=last.test_accuracy)
         if isinstance(last, Failed):
-            return self._end(_failure(last))
+            return _failure(last)
         if reason := self._cap.ending():
-            return self._end(Ending("failed", reason))
+            return Ending("failed", reason)
         if code is not None and code < 0:
-            name = signal.Signals(-code).name
-            return self._end(Ending("failed", f"the worker was ended by {name}"))
-        return self._end(Ending("failed", f"the worker left with exit code {code} and said nothing; see worker.log"))
+            return Ending("failed", f"the worker was ended by {signal.Signals(-code).name}")
+        return Ending("failed", f"the worker left with exit code {code} and said nothing; see worker.log")
 
     def _wait(self) -> int | None:
-        try:
+        with suppress(subprocess.TimeoutExpired):
             return self._process.wait(timeout=_LEAVE_SECONDS)
-        except subprocess.TimeoutExpired:
-            return None
-
-    def _end(self, ending: Ending, *, kill: bool = False) -> Ending:
-        if kill:
-            self._cap.kill()
-            self._wait()
-        ending.seconds = time.monotonic() - self.started
-        return ending
+        return None
 
     def close(self) -> None:
         """Kill the remaining processes, reap the worker and close the pipes."""
@@ -171,7 +167,6 @@ class Worker:
             # Isolation `none` finds its processes by scanning, which may miss this one.
             self._process.kill()
         self._process.wait()
-        self._reader.close()
         self._close_pipes()
 
     def _close_pipes(self) -> None:
@@ -186,27 +181,15 @@ class Worker:
         self.close()
 
 
-def _needs(spec: WorkerSpec, folder: Path, cache: Cache) -> Needs:
-    """Return the host's files and devices that the worker of `spec` needs; `folder` holds the spec and the pipes."""
-    partition = [] if spec.partition is None else [Path(spec.partition)]
-    return Needs(
-        read_only=(Path(spec.dataset), folder, *partition),
-        writable=(Path(spec.artefacts), Path(spec.scratch)),
-        guarded=(*_GUARDED, cache.folder),
-        gpu=spec.config.device.startswith("cuda"),
-        image=image_of(spec.config.system),
-    )
-
-
 def _failure(event: Failed) -> Ending:
     """Convert an `error` event to an ending; memory errors become `oom`, the term of the papers."""
+    told: dict[str, Any] = {"notes": event.notes, "facts": event.facts}
     if event.kind == "memory":
-        return Ending("oom", event.message, notes=event.notes, facts=event.facts)
+        return Ending("oom", event.message, **told)
     error_class = _ERRORS.get(event.kind)
     if error_class is None:
-        return Ending("failed", f"{event.message}; see worker.log", notes=event.notes, facts=event.facts)
+        return Ending("failed", f"{event.message}; see worker.log", **told)
     error = error_class(event.message, fix=event.fix)
     if isinstance(error, BudgetError):
-        return Ending("oom", f"{PLAN_REFUSED}: {error}", error, notes=event.notes, facts=event.facts)
-    status: Status = "unsupported" if isinstance(error, HostError) else "failed"
-    return Ending(status, str(error), error, notes=event.notes, facts=event.facts)
+        return Ending("oom", f"{PLAN_REFUSED}: {error}", error, **told)
+    return Ending("unsupported" if isinstance(error, HostError) else "failed", str(error), error, **told)

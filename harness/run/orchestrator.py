@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.isolation.base import Cap, Limits
-from harness.judge.context import Calibration, RunContext, context_of
+from harness.isolation.docker.foreign import is_faithful
+from harness.judge import judge
 from harness.judge.features_checked import check_features
+from harness.judge.io import BEATEN
+from harness.judge.metrics import least_device_bytes, reading_seconds, summarise
+from harness.judge.registry import Calibration, context_of
+from harness.judge.trace import TraceFacts
 from harness.progress import during
 from harness.records.code import code_of
 from harness.records.record import EpochRecord, Memory, Preprocess, RawReadings, Record, RunConfig, RunFacts
@@ -24,18 +27,14 @@ from harness.run.gathered import Gathered
 from harness.run.guard import Guard
 from harness.run.launch import Ending, Worker
 from harness.run.series import Series
-from harness.run.spec import worker_spec
+from harness.run.spec import MadePartition, partition, worker_spec, workload_of_run
 from harness.run.turns import Turn
 from harness.wire.board import Board
 from harness.wire.protocol import EpochDone, Event, Gate, Planned, Prepared, WorkerSpec
-from systems.facts import Facts
-from systems.interface import StageSpan
 from workloads.accelerators.profile import profile_of
-from workloads.errors import BudgetError, DataIOError, HostError, InputError, OutcoreError
-
-if TYPE_CHECKING:
-    from harness.run.partitions import MadePartition
-    from workloads.dataset import Dataset
+from workloads.dataset import Dataset
+from workloads.errors import BudgetError, HostError, InputError, OutcoreError
+from workloads.sampling.make import make_seed_plan
 
 Progress = Callable[[str], None]
 
@@ -88,8 +87,7 @@ class _Execution:
     _refuse: bool
     _turn: Turn
     _calibration: Calibration | None = None
-    _cap_bytes: int | None = None
-    _budget: int | None = None
+    _asked: Memory = field(default_factory=Memory)
     _telemetry: Any = None
     _partition: MadePartition | None = None
     _caveats: list[str] = field(default_factory=list)
@@ -105,16 +103,7 @@ class _Execution:
 
     def run(self) -> Record:
         """Execute all steps and return the record; always remove scratch files, cap and shared memory."""
-        try:
-            folder = Path(tempfile.mkdtemp(prefix=self._series.scratch_prefix, dir=self._series.scratch_root))
-        except OSError as error:
-            raise DataIOError(
-                f"no scratch folder can be made under {self._series.scratch_root}: {error.strerror}",
-                path=str(self._series.scratch_root),
-                errno=error.errno or 0,
-                fix="free some space",
-            ) from error
-        try:
+        with self._series.scratch() as folder:
             reason = self._series.unsupported(self._config)
             if reason:
                 return self._finish(Ending("unsupported", reason), None)
@@ -126,12 +115,10 @@ class _Execution:
                 raise ending.error
             with during(self._progress, "sampling the trace and judging by it"):
                 return self._finish(ending, folder / results.WORKER_LOG)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _measure(self, folder: Path) -> Ending:
         series, config = self._series, self._config
-        self._partition = series.made_partition(config, self._dataset)
+        self._partition = partition(series, config, self._dataset)
         with worker_spec(series, config, self._dataset, folder, self._run_id, self._progress) as (spec, pools):
             self._seen.challenge, self._test_clock = spec.challenge, spec.test_clock
             device = profile_of(config.device)
@@ -139,25 +126,31 @@ class _Execution:
                 self._seen.forgetful = pools
             self._seen.folders.append(Path(spec.scratch))
             began = time.monotonic()
-            self._calibration = calibrate.calibrate(
-                config, spec, series.isolation, folder, series.cache, self._progress
-            )
-            self._cap_bytes, self._budget = calibrate.memory_of(config, self._dataset, self._calibration)
+            held = self._calibration = calibrate.calibrate(series, spec, folder, self._progress)
+            asked = self._asked = Memory(floor_bytes=held.floor_bytes, training_bytes=held.training_bytes)
+            asked.cap_bytes, asked.budget_bytes = calibrate.memory_of(config, self._dataset, held)
             self._seen.calibrate_s = time.monotonic() - began
-            spec = spec.model_copy(update={"budget_host": self._budget})
+            spec = spec.model_copy(update={"budget_host": asked.budget_bytes})
             with during(self._progress, "evicting the dataset"):
                 self._seen.evict("before", [])
             self._progress("running")
-            limits = Limits(memory_bytes=self._cap_bytes, io=series.limits(config))
+            limits = Limits(memory_bytes=asked.cap_bytes, io=series.limits(config))
             with series.isolation.create(self._run_id, limits) as cap:
                 return self._watch(cap, spec, folder)
 
     def _watch(self, cap: Cap, spec: WorkerSpec, folder: Path) -> Ending:
+        from harness.telemetry import Recorder
+
         guard = self._seen.guard = Guard(cap)
         guard.begin()
+        kind, _, index = self._config.device.partition(":")
         with Board.create(f"{self._run_id}-board") as board:
-            recorder = self._series.recorder(
-                cap, self._config, lambda memory: guard.look(memory.limit), lambda: board.read("").share
+            recorder = Recorder(
+                cap,
+                self._series.disks,
+                gpu=int(index or 0) if kind == "cuda" else None,
+                look=lambda memory: guard.look(memory.limit),
+                share=lambda: board.read("").share,
             )
             try:
                 with (
@@ -193,14 +186,15 @@ class _Execution:
 
     def _finish(self, ending: Ending, log: Path | None) -> Record:
         """Make tables, record, metrics and verdict; write the run folder, whole or not at all."""
-        from harness.results.tables import run_tables
-
-        began = time.monotonic()
-        seen = self._seen
+        began, seen, made = time.monotonic(), self._seen, self._partition
         zero = seen.epochs[0].start if seen.epochs else (seen.zero or self._begin)
-        tables = run_tables(
-            seen.batches, seen.spans, seen.lanes, self._telemetry, seen.epochs, zero, self._config.device_memory_bytes
-        )
+        tables = seen.tables(self._telemetry, zero, self._config.device_memory_bytes)
+        trace = TraceFacts(workload_of_run(self._series, self._config, self._dataset), self._config, self._series.cache)
+        # Notes and facts of the harness replace what the worker says under the same names.
+        notes = dict(ending.notes)
+        if made is not None:
+            whose = "by an earlier run" if made.reused else "for this run"
+            notes["partition"] = f"self-reliant, made in {made.seconds:.3g} s {whose}, outside the cap"
         record = Record(
             run_id=self._run_id,
             config_hash=self._config.config_hash,
@@ -212,68 +206,47 @@ class _Execution:
             config=self._config,
             environment=self._series.environment,
             memory=self._memory(tables.get("telemetry")),
-            preprocess=_preprocess(seen.prepared, self._partition).model_copy(update={"gate_s": seen.preparing_s()}),
+            preprocess=_preprocess(seen.prepared, made, seen.preparing_s()),
             epochs=[self._epoch(epoch, zero) for epoch in seen.epochs],
             code=code_of(self._config.system, self._config.sampler),
-            evidence=self._evidence(ending, zero),
+            evidence=self._evidence(ending, zero, trace),
             disk=_as_json(self._series.disk_record(self._config)),
             compute=_as_json(asdict(self._calibration)) if self._calibration else {},
             overhead=seen.overhead(),
-            notes=ending.notes | self._notes(),
-            facts=self._facts(ending.facts),
+            notes=notes,
+            facts=RunFacts.model_validate({**ending.facts.model_dump(), "test_clock": self._test_clock or None}),
             caveats=list(dict.fromkeys([*self._series.caveats(self._config), *self._caveats])),
         )
         if record.broke_its_plan:
             record.reason += "; its plan fitted and was not kept, which is a fault of the system's code"
         for entry, accuracy in zip(record.epochs, ending.test_accuracy, strict=False):
             entry.test_accuracy = accuracy
-        self._judge(record, zero)
+        self._derive(record, trace, zero)
+        self._judge(record, trace)
         record.overhead["judging_s"] = time.monotonic() - began
         path = results.write_run(self._series.results_root, record, tables, log=log)
         self._progress(f"{record.status}, {record.verdict}: {path.name}")
         return record
 
-    def _notes(self) -> dict[str, str]:
-        """Return the notes of the orchestrator, which replace what the worker says under the same names."""
-        made, found = self._partition, {}
-        if made is not None:
-            whose = "by an earlier run" if made.reused else "for this run"
-            found["partition"] = f"self-reliant, made in {made.seconds:.3g} s {whose}, outside the cap"
-        return found
-
-    def _facts(self, told: Facts) -> RunFacts:
-        """Return the facts of the system; those of the harness replace what the worker says under the same names."""
-        return RunFacts.model_validate({**told.model_dump(), "test_clock": self._test_clock or None})
-
-    def _judge(self, record: Record, zero: float) -> None:
+    def _judge(self, record: Record, trace: TraceFacts) -> None:
         """Derive metrics and verdict; if a run beats the device's profile, measure that again first."""
-        from harness.judge.io import BEATEN
-
-        self._derive(record, self._context(record, zero))
-        self._hold_to_profile(record, zero)
-        for attempt, pause in enumerate(_DOUBTS_S, 1):
-            if not any(rule.name in BEATEN and not rule.ok and rule.known for rule in record.verdict_rules):
+        for attempt in range(len(_DOUBTS_S) + 1):
+            record.summary, record.class_ = summarise(record, replace(context_of(record), trace=trace))
+            record.verdict, record.verdict_rules = judge(record)
+            beaten = any(rule.name in BEATEN and not rule.ok and rule.known for rule in record.verdict_rules)
+            if not beaten or attempt == len(_DOUBTS_S):
                 return
             # A slow moment of the device may last.
-            time.sleep(pause)
+            time.sleep(_DOUBTS_S[attempt])
             self._progress("faster than the device's profile: measuring that again")
             if not self._series.measure_again(self._config):
                 return
             record.disk = _as_json(self._series.disk_record(self._config))
             record.notes["device_profile"] = (
-                f"measured again after the run, which had beaten it ({attempt} x): the better rates count"
+                f"measured again after the run, which had beaten it ({attempt + 1} x): the better rates count"
             )
-            self._hold_to_profile(record, zero)
 
-    def _hold_to_profile(self, record: Record, zero: float) -> None:
-        from harness.judge import judge
-        from harness.judge.metrics import summarise
-
-        context = self._context(record, zero)
-        record.summary, record.class_ = summarise(record, context)
-        record.verdict, record.verdict_rules = judge(record)
-
-    def _evidence(self, ending: Ending, zero: float) -> RawReadings:
+    def _evidence(self, ending: Ending, zero: float, trace: TraceFacts) -> RawReadings:
         """Return the readings and checks of the run, without facts derived from the trace."""
         series, seen, config = self._series, self._seen, self._config
         guard, device = seen.guard, profile_of(config.device)
@@ -285,7 +258,7 @@ class _Execution:
             isolation=series.isolation.name,
             proves_memory=series.availability.proves_memory,
             io_limited=bool(series.limits(config)) and series.availability.io_limits,
-            faithful=ending.status != "unsupported" and series.is_faithful(config),
+            faithful=ending.status != "unsupported" and is_faithful(config.system, config.options),
             evictions=seen.evictions,
             gates=gates,
             rewritten=seen.rewritten(),
@@ -297,78 +270,54 @@ class _Execution:
         )
         if ending.status == "ok":
             try:
-                workload = series.workload(config, self._dataset)
                 found.features, found.unchecked = check_features(
-                    workload, config, found.faithful, seen.epochs, seen.spots, seen.nonces, series.cache
+                    trace, found.faithful, seen.epochs, seen.spots, seen.nonces
                 )
             except OutcoreError as error:
                 found.unchecked = str(error)
         return found
 
-    def _derive(self, record: Record, context: RunContext) -> None:
+    def _derive(self, record: Record, trace: TraceFacts, zero: float) -> None:
         """Store the trace's facts in the record, so that it can be judged without the dataset."""
-        from harness.judge.metrics import least_device_bytes, reading_seconds
-        from harness.judge.trace_facts import TraceFacts
-        from workloads.sampling.make import make_seed_plan
-
+        spans = [replace(span, start=span.start - zero, end=span.end - zero) for _, span in self._seen.spans]
         for epoch in record.epochs:
-            epoch.reading_s = reading_seconds(context.spans, epoch, record.facts.reads_in)
-        evidence, workload = record.evidence, context.workload
-        if record.status != "ok" or evidence is None or workload is None:
+            epoch.reading_s = reading_seconds(spans, epoch, record.facts.reads_in)
+        evidence, workload = record.readings, trace.workload
+        if record.status != "ok":
             return
         try:
             evidence.batches = make_seed_plan(workload).num_batches * workload.world
             if not evidence.faithful:
                 return
-            facts = TraceFacts(workload, record.config, context.cache)
+            context = replace(context_of(record), trace=trace)
             for epoch in record.epochs:
-                evidence.digests[epoch.epoch] = facts.epoch(epoch.epoch).digest
+                evidence.digests[epoch.epoch] = trace.epoch(epoch.epoch).digest
                 least = least_device_bytes(record, context, epoch.epoch)
                 if least is not None:
                     evidence.least_bytes[epoch.epoch] = least
         except (OutcoreError, MemoryError) as error:
             evidence.unknown = str(error)
 
-    def _context(self, record: Record, zero: float) -> RunContext:
-        seen = self._seen
-        context = context_of(record)
-        context.workload = self._series.workload(self._config, self._dataset)
-        context.cache = self._series.cache
-        context.spans = [
-            StageSpan(span.stage, span.batch, span.thread, span.start - zero, span.end - zero) for _, span in seen.spans
-        ]
-        return context
-
     def _memory(self, telemetry: Any) -> Memory:
         """Return the memory of the run; values at the peak are from the nearest telemetry sample."""
-        seen = self._seen
+        seen, memory = self._seen, self._asked
         most = seen.demand()
-        demand = most.anon + most.shmem + most.kernel
-        peak: dict[str, float] = {}
+        memory.demand_peak_bytes = most.anon + most.shmem + most.kernel
         if telemetry is not None:
             from harness.telemetry import at_peak
 
             peak = at_peak(telemetry)
+            memory.page_cache_at_peak_bytes = int(peak.get("mem_page_cache", 0))
+            memory.anon_at_peak_bytes = int(peak.get("mem_anon", 0))
             held = (telemetry["mem_anon"] + telemetry["mem_shmem"]).max()
             if held == held:  # not NaN
-                demand = max(demand, int(held) + most.kernel)
-        last = seen.evictions[-1] if seen.evictions else None
-        calibration = self._calibration
-        return Memory(
-            cap_bytes=self._cap_bytes,
-            floor_bytes=calibration.floor_bytes if calibration else 0,
-            training_bytes=calibration.training_bytes if calibration else 0,
-            budget_bytes=self._budget,
-            peak_bytes=seen.memory.peak,
-            page_cache_at_peak_bytes=int(peak.get("mem_page_cache", 0)),
-            anon_at_peak_bytes=int(peak.get("mem_anon", 0)),
-            demand_peak_bytes=demand,
-            resident_before_bytes=last.resident_bytes if last else 0,
-            evictable_bytes=last.total_bytes if last else 0,
-            oom_kills=seen.memory.oom_kills,
-            reclaims=seen.memory.reclaims,
-            plan=seen.plan,
-        )
+                memory.demand_peak_bytes = max(memory.demand_peak_bytes, int(held) + most.kernel)
+        if seen.evictions:
+            memory.resident_before_bytes = seen.evictions[-1].resident_bytes
+            memory.evictable_bytes = seen.evictions[-1].total_bytes
+        memory.peak_bytes, memory.oom_kills = seen.memory.peak, seen.memory.oom_kills
+        memory.reclaims, memory.plan = seen.memory.reclaims, seen.plan
+        return memory
 
     def _epoch(self, epoch: EpochDone, zero: float) -> EpochRecord:
         start, end = (self._seen.gate(f"epoch {epoch.epoch} {side}") for side in ("start", "end"))
@@ -408,17 +357,12 @@ def _as_json(content: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(content))  # type: ignore[no-any-return]
 
 
-def _preprocess(prepared: Prepared | None, partition: MadePartition | None) -> Preprocess:
+def _preprocess(prepared: Prepared | None, partition: MadePartition | None, gate_s: float | None) -> Preprocess:
     """Return the cost of the preparation; partitioning counts in `made_s` if an earlier run made it."""
     if prepared is None:
         return Preprocess()
-    spent = partition.seconds if partition is not None and not partition.reused else 0.0
-    inherited = partition.seconds if partition is not None and partition.reused else 0.0
-    told = Preprocess.model_validate(prepared.model_dump(include=set(Preprocess.model_fields)))
-    return told.model_copy(
-        update={
-            "seconds": told.seconds + spent,
-            "planning_s": told.planning_s + spent,
-            "made_s": told.made_s + inherited,
-        }
-    )
+    told = prepared.model_dump(include=set(Preprocess.model_fields))
+    if partition is not None:
+        for name in ("made_s",) if partition.reused else ("seconds", "planning_s"):
+            told[name] += partition.seconds
+    return Preprocess(**told, gate_s=gate_s)

@@ -1,10 +1,16 @@
-"""The spec of a run's worker, made in one place: for runs, for their calibration and for advice."""
+"""The spec of a run's worker, made in one place: for runs, for their calibration and for advice.
+
+Self-reliant partitions of the training nodes are made once for each dataset, hops and ranks, outside cap and clock; a
+JSON file beside a partition keeps the seconds spent, for the record of every run that uses it.
+"""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,16 +18,58 @@ from harness.isolation.docker.foreign import image_of
 from harness.progress import during
 from harness.run import calibrate
 from harness.wire.protocol import WorkerSpec
+from harness.worker.build import workload_of
 
 if TYPE_CHECKING:
     from harness.records.record import RunConfig
     from harness.run.series import Series
     from workloads.accelerators.pool import DevicePool
     from workloads.dataset import Dataset
+    from workloads.workload import Workload
 
 #: Environment variable `module:argument` with the stage clock of all runs, set by a test of the measurement: the worker
 #: uses `module.stage_clock(argument)`, and the record has it as a fact, so that the run is INVALID (rule 23).
 TEST_CLOCK_VARIABLE = "OUTCORE_TEST_CLOCK"
+
+
+@dataclass(frozen=True)
+class MadePartition:
+    """A partition file (`Workload.partition`), the seconds spent on making it, and whether it existed before."""
+
+    path: Path
+    seconds: float
+    reused: bool
+
+
+def partition(series: Series, config: RunConfig, dataset: Dataset) -> MadePartition | None:
+    """Return the partition of the training nodes among ranks, made if missing; None without a partition.
+
+    A file without its seconds, left by a process killed between the two writes, is made again.
+    """
+    if config.partition == "none":
+        return None
+    from systems.engine.rank.partition import partition_training_nodes
+
+    key = f"{dataset.fingerprint.replace(':', '-')}-{len(config.fanout)}-{config.ranks}"
+    file = series.results_root.absolute() / "cache" / f"partition-{key}.npz"
+    known = (series.cache.get("partition", key) or {}).get("seconds")
+    if file.exists() and isinstance(known, float):
+        return MadePartition(file, known, reused=True)
+    series.progress("partitioning the training nodes")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_name(f".{os.getpid()}-{file.name}")
+    began = time.monotonic()
+    partition_training_nodes(workload_of(config, dataset), config.ranks, hops=len(config.fanout)).save(partial)
+    seconds = time.monotonic() - began
+    partial.rename(file)
+    series.cache.put("partition", key, {"seconds": seconds})
+    return MadePartition(file, seconds, reused=False)
+
+
+def workload_of_run(series: Series, config: RunConfig, dataset: Dataset) -> Workload:
+    """Return the workload of a run, as its worker builds it."""
+    made = partition(series, config, dataset)
+    return workload_of(config, dataset, partition=None if made is None else made.path)
 
 
 @contextmanager
@@ -40,12 +88,20 @@ def worker_spec(
         folder, name: scratch folder of the run, and a name of its shared memory that is unique on the host.
         progress: called with a text for each step.
     """
-    workload = series.workload(config, dataset)
+    from workloads.accelerators.pool import DevicePool
+
+    workload = workload_of_run(series, config, dataset)
     with during(progress, "sampling every mini-batch for the largest"):
         bounds = calibrate.batch_bounds(config, workload, series.cache)
     scratch = folder / "scratch"
     scratch.mkdir()
-    with series.device_pools(config, name) as pools:
+    emulated = config.device.startswith("emulated:")
+    with ExitStack() as stack:
+        # Allocated and touched outside the cap, for each run.
+        pools = [
+            stack.enter_context(DevicePool.create(config.device_memory_bytes or 0, f"{name}-{rank}"))
+            for rank in range(config.ranks if emulated else 0)
+        ]
         spec = WorkerSpec(
             mode="run",
             config=config,
@@ -55,7 +111,7 @@ def worker_spec(
             budget_host=None,
             budget_device=config.device_memory_bytes,
             pools=[pool.name for pool in pools],
-            disk=series.disk_plain(config),
+            disk=series.disk_record(config)["limited"] or {},
             bounds=bounds,
             partition=None if workload.partition is None else str(workload.partition),
             challenge=image_of(config.system) is None,

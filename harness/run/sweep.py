@@ -6,9 +6,10 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from harness.judge import spoilt
+from harness.plan.datasets import Recipe, ensure, recipes_of
 from harness.plan.estimate import CostModel
 from harness.plan.experiment import Experiment, PlannedRun, cells, check_options, check_settings, resolve
 from harness.records.code import is_current
@@ -21,9 +22,6 @@ from harness.run.series import Series
 from workloads.dataset import find_dataset
 from workloads.errors import InputError
 from workloads.units import parse_bytes
-
-if TYPE_CHECKING:
-    from harness.plan.datasets import Recipe
 
 
 class Progress(Protocol):
@@ -63,31 +61,23 @@ class Estimate:
 def union(experiments: Sequence[Experiment]) -> list[PlannedRun]:
     """Return the cells of all experiments, each once; a shared cell has the figure tags of all its experiments."""
     merged: dict[str, PlannedRun] = {}
-    for experiment in experiments:
-        for cell in cells(experiment):
-            key = _cell_key(cell)
-            known = merged.get(key)
-            if known is None:
-                merged[key] = cell
-            else:
-                tags = tuple(dict.fromkeys([*known.figure_tags, *cell.figure_tags]))
-                merged[key] = replace(known, figure_tags=tags, rounds=max(known.rounds, cell.rounds))
+    for cell in (cell for experiment in experiments for cell in cells(experiment)):
+        # Device memory in bytes, since `32MiB` and `33554432` are one run.
+        device = cell.settings.device_memory
+        settings = cell.settings.model_copy(update={"device_memory": None if device is None else parse_bytes(device)})
+        known = merged.setdefault(f"{cell.system} {settings.model_dump_json()}", cell)
+        if known is not cell:
+            tags = tuple(dict.fromkeys([*known.figure_tags, *cell.figure_tags]))
+            rounds = max(known.rounds, cell.rounds)
+            merged[f"{cell.system} {settings.model_dump_json()}"] = replace(known, figure_tags=tags, rounds=rounds)
     return list(merged.values())
-
-
-def _cell_key(cell: PlannedRun) -> str:
-    """Return the identity of a cell; device memory in bytes, since `32MiB` and `33554432` are one run."""
-    device = cell.settings.device_memory
-    settings = cell.settings.model_copy(update={"device_memory": None if device is None else parse_bytes(device)})
-    return f"{cell.system} {settings.model_dump_json()}"
 
 
 def order(planned: Sequence[PlannedRun], seed: int) -> list[PlannedRun]:
     """Return every cell once in each of its rounds; comparable cells are adjacent, shuffled by seed (rule 16)."""
     groups: dict[str, list[PlannedRun]] = {}
     for cell in planned:
-        comparable = cell.settings.model_dump_json(exclude={"options", "memory"})
-        groups.setdefault(comparable, []).append(cell)
+        groups.setdefault(cell.settings.model_dump_json(exclude={"options", "memory"}), []).append(cell)
     ordered: list[PlannedRun] = []
     for number in range(max((cell.rounds for cell in planned), default=0)):
         for index, group in enumerate(groups.values()):
@@ -123,17 +113,12 @@ class Sweep:
         retry: bool = True,
         isolation: str = "auto",
     ) -> None:
-        from harness.plan.datasets import recipes_of
-
         if not experiments:
             raise InputError("there is no experiment to run", "name one, or a profile")
-        self._results_root = results_root
-        self._data_root = data_root
+        self._results_root, self._data_root = results_root, data_root
         self._progress = progress
-        self._fresh = fresh
-        self._retry = retry
-        first = experiments[0]
-        self.planned = order(union(experiments), first.order_seed)
+        self._fresh, self._retry = fresh, retry
+        self.planned = order(union(experiments), experiments[0].order_seed)
         self.recipes: dict[str, Recipe] = recipes_of(experiments)
         for cell in self.planned:
             check_settings(cell.settings)
@@ -156,7 +141,7 @@ class Sweep:
             if self._is_there(str(cell.settings.dataset)):
                 config = resolve(cell, self._data_root, "auto")
                 # Which isolation backend a run gets is chosen only when a series begins.
-                if any(_same(record.config, config) for record in earlier.get((config.cell.key, config.round), ())):
+                if _identity(config) in earlier:
                     done += 1
                     continue
             measured &= model.knows(cell)
@@ -171,8 +156,6 @@ class Sweep:
         Raises:
             DatasetError, DataIOError: a dataset cannot be made.
         """
-        from harness.plan.datasets import ensure
-
         for name in self._names():
             if name in self.recipes:
                 self._progress.title(f"dataset {name}")
@@ -201,26 +184,22 @@ class Sweep:
         self.make_datasets()
         configs = self.configs(series.isolation.name)
         datasets = {name: find_dataset(name, self._data_root) for name in self._names()}
-        outcome = Outcome()
-        done = self._done()
+        outcome, done = Outcome(), self._done()
         todo = []
         for number, (cell, config) in enumerate(zip(self.planned, configs, strict=True)):
-            if only is not None and number != only:
+            if only not in (None, number):
                 continue
-            earlier = [
-                one for one in done.get((config.cell.key, config.round), ()) if one.config_hash == config.config_hash
-            ]
-            if earlier:
-                outcome.records.append(earlier[-1])
-                outcome.skipped += 1
-            else:
-                todo.append((cell, config))
+            earlier = [one for one in done.get(_identity(config), ()) if one.config_hash == config.config_hash]
+            outcome.records += earlier[-1:]
+            if not earlier:
+                todo.append((config, datasets[str(cell.settings.dataset)]))
+        outcome.skipped = len(outcome.records)
         if todo:
             self._progress.title(f"{len(todo)} runs, {outcome.skipped} done before")
-            series.prepare([config for _, config in todo], datasets[str(todo[0][0].settings.dataset)])
-        for number, (cell, config) in enumerate(todo, start=1):
+            series.prepare([config for config, _ in todo], todo[0][1])
+        for number, (config, dataset) in enumerate(todo, start=1):
             self._progress.title(f"run {number}/{len(todo)} {config.system} {config.memory} round {config.round}")
-            record = execute(series, config, datasets[str(cell.settings.dataset)], self._progress)
+            record = execute(series, config, dataset, self._progress)
             outcome.records.append(record)
             on_record(record)
         return outcome
@@ -229,7 +208,7 @@ class Sweep:
         return any((folder / "dataset.json").is_file() for folder in (self._data_root / name, Path(name)))
 
     def _done(self) -> dict[tuple[str, int], list[Record]]:
-        """Return the records that need not be made again by the key of their cell and their round, oldest first.
+        """Return the records that need not be made again by the identity of their configuration, oldest first.
 
         Every status but `failed` is a result, if the run was made on this host by the present code and, with `retry`,
         was not spoilt by other programs.
@@ -246,7 +225,7 @@ class Sweep:
                 and is_current(record.code, record.system, record.config.sampler)
                 and host_fingerprint(record.environment) in here
             ):
-                found.setdefault((record.cell.key, record.config.round), []).append(record)
+                found.setdefault(_identity(record.config), []).append(record)
         if bad:
             self._progress.title(f"{len(bad)} records cannot be read and count as not run, like {bad[0].reason}")
         return found
@@ -258,6 +237,6 @@ class Sweep:
         return sum(recipe.expected_bytes() for name, recipe in wanted.items() if not self._is_there(name))
 
 
-def _same(one: RunConfig, other: RunConfig) -> bool:
-    """Return whether two configurations are equal but for their labels, round and isolation backend."""
-    return one.model_copy(update={"isolation": other.isolation}).config_hash == other.config_hash
+def _identity(config: RunConfig) -> tuple[str, int]:
+    """Return a digest over all settings but labels and isolation backend, and the round."""
+    return config.model_copy(update={"isolation": "auto"}).config_hash, config.round

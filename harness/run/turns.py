@@ -6,13 +6,12 @@ on in the order of requests, so two sweeps alternate; a closed connection return
 
 from __future__ import annotations
 
+import asyncio
 import os
-import selectors
 import socket
 import tempfile
 import threading
 import time
-from collections import deque
 from pathlib import Path
 
 from workloads.errors import HostError
@@ -99,76 +98,56 @@ class Turns:
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(self.address)
         self._server.listen(64)
-        self._ours, self._theirs = socket.socketpair()
-        self._waiting: deque[socket.socket] = deque()
-        self._holder: socket.socket | None = None
-        self._known: set[socket.socket] = set()
         self._missing = parties
-        self._thread = threading.Thread(target=self._serve, name="outcore-turns", daemon=True)
+        self._loop = asyncio.new_event_loop()
+        # asyncio's lock is granted in the order of requests.
+        self._turn, self._all_here, self._ended = asyncio.Lock(), asyncio.Event(), asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="outcore-turns", daemon=True)
 
     def __enter__(self) -> Turns:
         self._thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._ours.close()
+        self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
-        self._theirs.close()
-        self._server.close()
         self._folder.cleanup()
 
     def all_here(self) -> None:
         """Stop waiting for further parties, after one of them ended before it connected."""
-        self._ours.sendall(b"a")
+        self._loop.call_soon_threadsafe(self._all_here.set)
 
-    def _serve(self) -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._server, selectors.EVENT_READ)
-            selector.register(self._theirs, selectors.EVENT_READ)
-            while True:
-                for key, _ in selector.select():
-                    if key.fileobj is self._theirs:
-                        if not self._theirs.recv(1):
-                            for other in list(selector.get_map().values()):
-                                if isinstance(other.fileobj, socket.socket) and other.fileobj not in (
-                                    self._server,
-                                    self._theirs,
-                                ):
-                                    other.fileobj.close()
-                            return
-                        self._missing = 0
-                    elif key.fileobj is self._server:
-                        connection, _ = self._server.accept()
-                        selector.register(connection, selectors.EVENT_READ)
-                    else:
-                        assert isinstance(key.fileobj, socket.socket)
-                        self._hear(key.fileobj, selector)
-                self._hand_on()
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
 
-    def _hear(self, connection: socket.socket, selector: selectors.BaseSelector) -> None:
+    async def _serve(self) -> None:
+        server = await asyncio.start_unix_server(self._hear, sock=self._server)
+        await self._ended.wait()
+        server.close()
+
+    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one sweep until it closes its connection, which returns its turn."""
+        asked = holds = False
         try:
-            said = connection.recv(1)
-        except OSError:
-            said = b""
-        if said == _TAKE:
-            if connection not in self._known:
-                self._known.add(connection)
-                self._missing -= 1
-            self._waiting.append(connection)
-            return
-        if self._holder is connection:
-            self._holder = None
-        if said != _PASS:
-            selector.unregister(connection)
-            self._known.discard(connection)
-            connection.close()
-            if connection in self._waiting:
-                self._waiting.remove(connection)
-
-    def _hand_on(self) -> None:
-        if self._holder is None and self._waiting and self._missing <= 0:
-            self._holder = self._waiting.popleft()
-            try:
-                self._holder.sendall(_GO)
-            except OSError:
-                self._holder = None  # the sweep is gone; its closed connection is read next
+            while (said := await reader.read(1)) in (_TAKE, _PASS):
+                if holds:
+                    self._turn.release()
+                    holds = False
+                if said == _PASS:
+                    continue
+                if not asked:
+                    asked = True
+                    self._missing -= 1
+                if self._missing <= 0:
+                    self._all_here.set()
+                await self._all_here.wait()
+                holds = await self._turn.acquire()
+                writer.write(_GO)
+                await writer.drain()
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the sweep is gone, or the server ends
+        finally:
+            if holds:
+                self._turn.release()
+            writer.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import socket
 import stat
 import threading
@@ -12,6 +14,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from workloads.accelerators.pool import DevicePool
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int) -> None:
+    """Make the kernel kill this process when its parent, the process `parent`, ends in any manner."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(70)
 
 
 class Pipes:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-import selectors
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+import select
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, TypeAdapter, ValidationError
 
 from harness.records.record import PlannedBuffer, RunConfig
 from harness.settings import Strict
+from harness.wire.spots import Spot
 from systems.facts import Facts
 from workloads.errors import OutcoreError
 
+if TYPE_CHECKING:
+    from workloads.ranks import RankGroup
+
+T = TypeVar("T")
 # A worker may be untrusted code: its events are bounded in size and validated before use.
 MAX_LINE_BYTES = 1 << 20
 CHUNK_ROWS = 2000
@@ -53,6 +58,16 @@ class Planned(_Event):
     event: Literal["plan"] = "plan"
     items: list[PlannedBuffer] = Field(max_length=1000)
 
+    @classmethod
+    def joined(cls, plans: Iterable[Iterable[PlannedBuffer]]) -> Planned:
+        """Join the plans of all ranks: sum the bytes of buffers with the same name and tier."""
+        found: dict[tuple[str, str], PlannedBuffer] = {}
+        for item in (item for plan in plans for item in plan):
+            known = found.get((item.name, item.tier))
+            total = item.bytes + (known.bytes if known else 0)
+            found[item.name, item.tier] = item.model_copy(update={"bytes": total})
+        return cls(items=list(found.values()))
+
 
 class Prepared(_Event):
     """`prepare()` is over. `files`: the system's own files, to be evicted. `made_s`: seconds of the earlier run that
@@ -72,10 +87,10 @@ class Prepared(_Event):
     def joined(cls, parts: list[Prepared]) -> Prepared:
         """Join the reports of all ranks: the longest times, the sums of bytes, every file once."""
         longest = {name: max(getattr(part, name) for part in parts) for name in ("seconds", "planning_s", "made_s")}
+        total = {name: sum(getattr(part, name) for part in parts) for name in ("bytes_read", "bytes_written")}
         return cls(
             **longest,
-            bytes_read=sum(part.bytes_read for part in parts),
-            bytes_written=sum(part.bytes_written for part in parts),
+            **total,
             reused=all(part.reused for part in parts),
             files=list(dict.fromkeys(file for part in parts for file in part.files)),
         )
@@ -99,11 +114,11 @@ class Spans(_Event):
 
 
 class Checks(_Event):
-    """Spot-checked feature rows of an epoch's mini-batches (`harness/wire/spots.py`): batch, nodes, digest, values."""
+    """Spot-checked feature rows of an epoch's mini-batches."""
 
     event: Literal["checks"] = "checks"
     epoch: int
-    rows: list[tuple[int, list[int], str, list[list[float]]]] = Field(max_length=CHUNK_ROWS)
+    rows: list[Spot] = Field(max_length=CHUNK_ROWS)
 
 
 class EpochDone(_Event):
@@ -208,17 +223,47 @@ class Channel:
         return os.read(self._go, more) if more else b""
 
 
+class Joint:
+    """Channel of a worker that may be one rank of several: rank 0 talks to the orchestrator for all of them.
+
+    Args:
+        channel: channel to the orchestrator; ranks other than 0 use it only to report a failure.
+        group: group of the ranks; None for a single rank.
+    """
+
+    def __init__(self, channel: Channel, group: RankGroup | None) -> None:
+        self.group = group
+        self.rank = group.rank if group is not None else 0
+        self.world = group.world if group is not None else 1
+        self._channel = channel
+
+    def gather(self, value: T) -> list[T]:
+        """Return the values of all ranks, by rank."""
+        return [value] if self.group is None else self.group.gather(value)
+
+    def send(self, event: Event) -> None:
+        """Send an event from rank 0; do nothing on other ranks, whose values rank 0 has from `gather`."""
+        if self.rank == 0:
+            self._channel.send(event)
+
+    def gate(self, at: str, more: int = 0) -> bytes:
+        """Wait with all ranks at gate `at` until the orchestrator opens it; return the `more` bytes that follow."""
+        if self.group is not None:
+            self.group.barrier()
+        behind = self._channel.gate(at, more) if self.rank == 0 else b""
+        return self.gather(behind)[0]
+
+
 class EventReader:
     """The orchestrator's end: reads lines until a timeout, buffering at most one line's limit."""
 
     def __init__(self, event_fd: int) -> None:
         self._fd = event_fd
         os.set_blocking(event_fd, False)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(event_fd, selectors.EVENT_READ)
+        self._poll = select.poll()
+        self._poll.register(event_fd, select.POLLIN)
         self._buffer = bytearray()
-        self._rows = 0
-        self._bytes = 0
+        self._rows = self._bytes = 0
         self.closed = False
 
     def poll(self, timeout_s: float) -> Iterator[Event]:
@@ -227,7 +272,7 @@ class EventReader:
         Raises:
             ProtocolError: a line is too long, not JSON or no event, or the events exceed their total limits.
         """
-        if self.closed or not self._selector.select(max(0.0, timeout_s)):
+        if self.closed or not self._poll.poll(1000 * max(0.0, timeout_s)):
             return
         while True:
             try:
@@ -258,10 +303,6 @@ class EventReader:
             if self._rows > MAX_ROWS:
                 raise ProtocolError(f"the worker sent more than {MAX_ROWS} rows of batches and stages")
         return event
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._selector.close()
 
 
 if __name__ == "__main__":

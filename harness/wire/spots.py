@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,18 +24,16 @@ ROWS = 128
 VALUES = 8
 
 
-@dataclass(frozen=True)
-class Spot:
+class Spot(NamedTuple):
     """A worker's report of the feature rows that one mini-batch was trained on.
 
     Attributes:
-        epoch, batch: numbers of epoch and mini-batch; `batch` counts over all ranks once ranks are joined.
+        batch: number of the mini-batch; it counts over all ranks once ranks are joined.
         nodes: original node ids of the reported rows.
         digest: digest of the rows' bytes; empty if `values` are reported.
         values: values of the first `VALUES` rows, if the first layer is aggregated beforehand.
     """
 
-    epoch: int
     batch: int
     nodes: tuple[int, ...]
     digest: str
@@ -77,12 +74,10 @@ def look_at(batch: Batch, nonce: bytes) -> Spot:
     else:
         found = torch.index_select(table, 0, rows.to(table.device)).cpu()
     nodes = sampled.nodes[places]
-    told = tuple(int(node) for node in nodes)
+    told = tuple(nodes.tolist())
     if batch.first_layer_aggregated:
-        return Spot(
-            sampled.epoch, sampled.index, told, "", tuple(tuple(row.tolist()) for row in found[:VALUES].float())
-        )
-    return Spot(sampled.epoch, sampled.index, told, rows_digest(nodes, found.numpy()))
+        return Spot(sampled.index, told, "", tuple(tuple(row.tolist()) for row in found[:VALUES].float()))
+    return Spot(sampled.index, told, rows_digest(nodes, found.numpy()))
 
 
 def rows_digest(nodes: npt.NDArray[np.int64], rows: npt.NDArray[Any]) -> str:

@@ -4,27 +4,67 @@ from __future__ import annotations
 
 import importlib
 import os
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from harness.records.record import RunConfig
-    from harness.wire.protocol import WorkerSpec
-    from harness.worker.accuracy import Snapshots
-    from systems.interface import StageClock
+    from harness.wire.protocol import Joint, WorkerSpec
+    from systems.interface import StageClock, System
     from workloads.accelerator import Accelerator
     from workloads.dataset import Dataset
-    from workloads.ranks import RankGroup
     from workloads.training import Trainer
     from workloads.workload import Workload
 
 
-def build_workload(spec: WorkerSpec, rank: int = 0) -> Workload:
-    """Return the workload of one rank of a run: dataset, sampler, seed plan and model."""
-    from workloads.dataset import Dataset
+@dataclass(frozen=True)
+class Parts:
+    """Parts of a run on one rank, the same for every system and for the calibration.
 
+    `cores`: cores of the rank. `libraries_s`, `libraries_io`: seconds, and bytes read and written, of the loading of
+    the system's libraries.
+    """
+
+    system_class: type[System]
+    workload: Workload
+    accelerator: Accelerator
+    trainer: Trainer
+    cores: int
+    libraries_s: float
+    libraries_io: tuple[int, int]
+
+
+def parts(spec: WorkerSpec, joint: Joint) -> Parts:
+    """Build the parts of a run from its worker's spec; an emulated device attaches to the orchestrator's memory."""
+    from systems.registry import load
+    from workloads.accelerators.make import make_accelerator
+    from workloads.accelerators.pool import DevicePool
+    from workloads.dataset import Dataset
+    from workloads.training import Trainer
+
+    config, rank = spec.config, joint.rank
+    cores = _take_cores(spec)
+    began, (read, written) = time.monotonic(), process_io()
+    system_class = load(config.system)
+    system_class.load_libraries()
+    libraries_s, io_after = time.monotonic() - began, process_io()
     partition = None if spec.partition is None else Path(spec.partition)
-    return workload_of(spec.config, Dataset.open(Path(spec.dataset)), rank, partition)
+    workload = workload_of(config, Dataset.open(Path(spec.dataset)), rank, partition)
+    device = f"cuda:{rank}" if config.device == "cuda" and config.ranks > 1 else config.device
+    pool = DevicePool.attach(spec.pools[rank]) if spec.pools else None
+    accelerator = make_accelerator(device, memory_bytes=config.device_memory_bytes, pool=pool)
+    dataset = workload.dataset
+    trainer = Trainer(workload.model, dataset.dim, dataset.num_classes, accelerator, config.seed, joint.group)
+    libraries_io = (io_after[0] - read, io_after[1] - written)
+    return Parts(system_class, workload, accelerator, trainer, cores, libraries_s, libraries_io)
+
+
+def process_io() -> tuple[int, int]:
+    """Return the bytes that this process has read from and written to devices."""
+    values = dict(line.split(": ") for line in Path("/proc/self/io").read_text(encoding="ascii").splitlines())
+    return int(values["read_bytes"]), int(values["write_bytes"])
 
 
 def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0, partition: Path | None = None) -> Workload:
@@ -36,24 +76,12 @@ def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0, partition: P
     """
     from workloads.workload import ModelSpec, SamplerSpec, Workload
 
+    drawn = config.model_dump(include={"replace", "batch_size", "shuffle", "max_batches"})
+    trained = config.model_dump(include={"layers", "hidden", "heads", "learning_rate", "dropout"})
     return Workload(
         dataset=dataset,
-        sampler=SamplerSpec(
-            name=config.sampler,
-            fanout=tuple(config.fanout),
-            replace=config.replace,
-            batch_size=config.batch_size,
-            shuffle=config.shuffle,
-            max_batches=config.max_batches,
-        ),
-        model=ModelSpec(
-            name=config.model,
-            layers=config.layers,
-            hidden=config.hidden,
-            heads=config.heads,
-            learning_rate=config.learning_rate,
-            dropout=config.dropout,
-        ),
+        sampler=SamplerSpec(name=config.sampler, fanout=tuple(config.fanout), **drawn),
+        model=ModelSpec(name=config.model, **trained),
         seed=config.seed,
         rank=rank,
         world=config.ranks,
@@ -61,63 +89,21 @@ def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0, partition: P
     )
 
 
-def build_accelerator(spec: WorkerSpec, rank: int = 0) -> Accelerator:
-    """Return the rank's device, attached to the orchestrator's shared memory if it is emulated."""
-    from workloads.accelerators.make import make_accelerator
-
-    if not spec.pools:
-        device = spec.config.device
-        device = f"cuda:{rank}" if device == "cuda" and spec.config.ranks > 1 else device
-        return make_accelerator(device, memory_bytes=spec.config.device_memory_bytes)
-    from workloads.accelerators.pool import DevicePool
-
-    pool = DevicePool.attach(spec.pools[rank])
-    return make_accelerator(spec.config.device, memory_bytes=spec.config.device_memory_bytes, pool=pool)
-
-
-def build_trainer(
-    spec: WorkerSpec, workload: Workload, accelerator: Accelerator, group: RankGroup | None = None
-) -> Trainer:
-    """Return the trainer (model, optimiser, step), the same for every system.
-
-    Args:
-        spec: worker spec of the run.
-        workload, accelerator: workload and device of the rank.
-        group: ranks of the run; None for a single rank.
-    """
-    from workloads.training import Trainer
-
-    dataset = workload.dataset
-    return Trainer(workload.model, dataset.dim, dataset.num_classes, accelerator, spec.config.seed, group)
-
-
-def snapshots(spec: WorkerSpec, trainer: Trainer, rank: int = 0) -> Snapshots | None:
-    """Return the store of the model after each epoch; None without a test accuracy, and for ranks other than 0."""
-    if not spec.config.test_nodes or rank:
-        return None
-    from harness.worker.accuracy import Snapshots
-
-    return Snapshots(Path(spec.scratch), trainer)
-
-
-def cores_of(spec: WorkerSpec) -> int:
+def _take_cores(spec: WorkerSpec) -> int:
     """Return the number of cores of a rank, an equal part of the run's cores, and drop the others from the affinity.
 
-    Ranks are not pinned: each starts threads for its part, and the kernel places them.
+    Ranks are not pinned: each starts threads for its part, torch's among them, and the kernel places them.
     """
     allowed = sorted(os.sched_getaffinity(0))
     if spec.config.cores and spec.config.cores < len(allowed):
         allowed = allowed[: spec.config.cores]
         os.sched_setaffinity(0, allowed)
-    return max(1, len(allowed) // spec.config.ranks)
-
-
-def limit_threads(spec: WorkerSpec) -> None:
-    """Limit torch to the rank's part of the cores."""
+    cores = max(1, len(allowed) // spec.config.ranks)
     if spec.config.ranks > 1:
         import torch
 
-        torch.set_num_threads(cores_of(spec))
+        torch.set_num_threads(cores)
+    return cores
 
 
 def hand_over_bounds(spec: WorkerSpec, workload: Workload) -> None:

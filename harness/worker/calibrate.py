@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from harness.wire.protocol import Calibrated, Done, WorkerSpec
-
-if TYPE_CHECKING:
-    from harness.wire.joint import Joint
-    from workloads.accelerator import Accelerator
-    from workloads.sampling.batch import SampledBatch
-    from workloads.training import Trainer
-    from workloads.workload import Workload
+from harness.wire.protocol import Calibrated, Done, Joint, WorkerSpec
+from harness.worker import build
+from harness.worker.epoch_report import EpochLog
+from systems.interface import Batch
+from workloads.accelerator import Accelerator
+from workloads.accelerators.emulated import EmulatedAccelerator
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.make import make_sampler, make_seed_plan
+from workloads.sampling.neighbor import NeighborSampler
+from workloads.sampling.seeds import PartitionPlan, SeedPlan
+from workloads.training import Trainer
+from workloads.workload import Workload
 
 TIMED_BATCHES = 5
 REPETITIONS = 3
@@ -32,22 +36,13 @@ def calibrate(spec: WorkerSpec, joint: Joint) -> None:
     before the step, since they belong to the system's plan, not to training. The mini-batch is digested as in a run,
     and trained where the run trains.
     """
-    from harness.worker import build
-    from harness.worker.epoch_report import EpochLog
-    from systems.interface import Batch
-    from systems.registry import load
-
-    build.cores_of(spec)
-    build.limit_threads(spec)
-    load(spec.config.system).load_libraries()
-    workload = build.build_workload(spec, joint.rank)
-    accelerator = build.build_accelerator(spec, joint.rank)
-    trainer = build.build_trainer(spec, workload, accelerator, joint.group)
+    parts = build.parts(spec, joint)
+    workload, accelerator, trainer = parts.workload, parts.accelerator, parts.trainer
     joint.gate("floor")
     try:
-        batches = _Batches(workload)
+        sampler, plan = make_sampler(workload), make_seed_plan(workload)
         epoch, index = (spec.bounds or [])[joint.rank]["largest"]
-        largest = batches.sample(epoch, index)
+        largest = sampler.sample(epoch, index, plan.batches(epoch)[index])
         table = _features(accelerator, workload, largest)
         rows = torch.arange(largest.num_nodes)
         _trim()
@@ -61,7 +56,7 @@ def calibrate(spec: WorkerSpec, joint: Joint) -> None:
                 accelerator.synchronize()
         joint.gate("after step")
         if spec.time_training:
-            joint.send(slowest(joint.gather(_times(spec, batches, trainer, accelerator, table))))
+            joint.send(slowest(joint.gather(training_times(spec.config.epochs, sampler, plan, trainer, table))))
         joint.gather(None)
         joint.send(Done(notes={}))
     finally:
@@ -77,30 +72,6 @@ def slowest(times: list[Calibrated]) -> Calibrated:
     )
 
 
-class _Batches:
-    """Sampler of single mini-batches of the run, from the memory-mapped topology."""
-
-    def __init__(self, workload: Workload) -> None:
-        from workloads.sampling.make import make_sampler, make_seed_plan
-
-        self._sampler = make_sampler(workload)
-        self._plan = make_seed_plan(workload)
-        self._epoch = -1
-        self._seeds: list[Any] = []
-
-    def count(self, epoch: int) -> int:
-        self._load(epoch)
-        return len(self._seeds)
-
-    def sample(self, epoch: int, index: int) -> SampledBatch:
-        self._load(epoch)
-        return self._sampler.sample(epoch, index, self._seeds[index])
-
-    def _load(self, epoch: int) -> None:
-        if epoch != self._epoch:
-            self._epoch, self._seeds = epoch, self._plan.batches(epoch)
-
-
 def _features(accelerator: Accelerator, workload: Workload, largest: SampledBatch) -> torch.Tensor:
     """Allocate a table of the largest mini-batch's size in the device tier; its values cost as much as real ones."""
     dtype = torch.float16 if workload.dataset.feature_dtype == np.float16 else torch.float32
@@ -110,31 +81,36 @@ def _features(accelerator: Accelerator, workload: Workload, largest: SampledBatc
     return table
 
 
-def _times(
-    spec: WorkerSpec, batches: _Batches, trainer: Trainer, accelerator: Accelerator, table: torch.Tensor
+def training_times(
+    epochs: int, sampler: NeighborSampler, plan: SeedPlan | PartitionPlan, trainer: Trainer, table: torch.Tensor
 ) -> Calibrated:
-    """Return each epoch's training seconds: modelled by mini-batch on an emulated device, else from a measured rate."""
-    epochs = range(spec.config.epochs)
+    """Return each epoch's training seconds: modelled by mini-batch on an emulated device, else from a measured rate.
+
+    Args:
+        epochs: number of epochs of the run.
+        sampler, plan: sampler and seed plan of the run's workload.
+        trainer, table: trainer, and a feature table on its device for the largest mini-batch.
+    """
     train: dict[int, float] = {}
     null: dict[int, float] = {}
-    emulated = accelerator.kind == "emulated"
+    emulated = trainer.accelerator.kind == "emulated"
     row_bytes = table.shape[1] * table.element_size()
-    copy_seconds = _copy_model(accelerator, table)
-    step_rate = 0.0 if emulated else _step_rate(spec, batches, trainer, accelerator, table)
-    for epoch in epochs:
-        count = batches.count(epoch)
+    copy_seconds = _copy_model(trainer.accelerator, table)
+    step_rate = 0.0 if emulated else _step_rate(epochs - 1, sampler, plan.batches(epochs - 1), trainer, table)
+    for epoch in range(epochs):
+        seeds = plan.batches(epoch)
         start, seen, steps, copies = time.monotonic(), 0, 0.0, 0.0
         # Spread over the epoch, so that stopping early leaves a fair sample.
-        for index in np.random.default_rng(0).permutation(count):
-            sampled = batches.sample(epoch, int(index))
+        for index in np.random.default_rng(0).permutation(len(seeds)):
+            sampled = sampler.sample(epoch, int(index), seeds[index])
             # Systems pass this alias list too: with it the device gathers the rows before the first layer.
             modelled = trainer.modelled_seconds(sampled, table, torch.arange(sampled.num_nodes)) if emulated else None
-            steps += step_rate * _work(sampled) if modelled is None else modelled
+            steps += step_rate * (sampled.num_nodes + sampled.num_edges) if modelled is None else modelled
             copies += copy_seconds(sampled.num_nodes * row_bytes)
             seen += 1
-            if time.monotonic() - start > MODELLED_SECONDS / len(epochs):
+            if time.monotonic() - start > MODELLED_SECONDS / epochs:
                 break
-        scale = count / seen if seen else 0.0
+        scale = len(seeds) / seen if seen else 0.0
         train[epoch] = steps * scale
         # Copy and compute overlap, except for the first mini-batch's copy.
         null[epoch] = max(steps, copies) * scale + (copies / seen if seen else 0.0)
@@ -143,37 +119,32 @@ def _times(
 
 
 def _step_rate(
-    spec: WorkerSpec, batches: _Batches, trainer: Trainer, accelerator: Accelerator, table: torch.Tensor
+    epoch: int, sampler: NeighborSampler, seeds: Sequence[NDArray[np.int64]], trainer: Trainer, table: torch.Tensor
 ) -> float:
     """Return seconds per unit of work (nodes plus edges, in which a step's time is close to linear).
 
     Features are in memory and nothing else runs; a mini-batch's fastest repetition counts, since a disturbance only
     adds time.
     """
-    epoch = spec.config.epochs - 1
-    count = batches.count(epoch)
-    chosen = sorted({round(at) for at in np.linspace(0, count - 1, min(TIMED_BATCHES, count))})
     seconds, work = 0.0, 0
-    for index in chosen:
-        sampled = batches.sample(epoch, index)
+    for index in sorted({round(at) for at in np.linspace(0, len(seeds) - 1, min(TIMED_BATCHES, len(seeds)))}):
+        sampled = sampler.sample(epoch, index, seeds[index])
         rows = torch.arange(sampled.num_nodes)
         best = float("inf")
         for _ in range(REPETITIONS):
             start = time.monotonic()
             trainer.step(sampled, table, rows)
-            accelerator.synchronize()
+            trainer.accelerator.synchronize()
             best = min(best, time.monotonic() - start)
             if best > SLOW_STEP_S:
                 break
         seconds += best
-        work += _work(sampled)
+        work += sampled.num_nodes + sampled.num_edges
     return seconds / work if work else 0.0
 
 
 def _copy_model(accelerator: Accelerator, table: torch.Tensor) -> Callable[[int], float]:
     """Return copy seconds as a function of bytes: the device profile's, or the median rate of copies of the table."""
-    from workloads.accelerators.emulated import EmulatedAccelerator
-
     if isinstance(accelerator, EmulatedAccelerator):
         return accelerator.profile.copy_seconds
     if accelerator.kind == "cpu":
@@ -187,10 +158,6 @@ def _copy_model(accelerator: Accelerator, table: torch.Tensor) -> Callable[[int]
         seconds.append(time.monotonic() - start)
     rate = sorted(seconds)[len(seconds) // 2] / max(1, staging.numel())
     return lambda nbytes: rate * nbytes
-
-
-def _work(sampled: SampledBatch) -> int:
-    return sampled.num_nodes + sampled.num_edges
 
 
 def _trim() -> None:

@@ -4,92 +4,57 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-if TYPE_CHECKING:
-    from harness.wire.protocol import BatchRow, Event
-    from harness.wire.spots import Spot
-    from systems.interface import Batch, StageSpan
-    from workloads.accelerator import LaneSpan
+from harness.wire.protocol import CHUNK_ROWS, Batches, BatchRow, Checks, EpochDone, Event, Spans
+from harness.wire.spots import Spot, look_at
+from systems.interface import Batch, StageSpan
+from systems.readings import wall_seconds
+from workloads.accelerator import LaneSpan
+from workloads.feature_table import batch_feature_digest
+from workloads.sampling.digest import EpochDigest, structure_digest
 
 
+@dataclass
 class EpochLog:
-    """Log of an epoch's mini-batches: a small tuple for each, digests and sums.
+    """Log of an epoch's mini-batches on one rank: a small tuple for each, digests and spot-checked rows.
 
-    `with_features`: whether to digest the feature rows of every mini-batch; `checking_s` sums the seconds.
-    `nonce`, `looked_at`: number that decides the rows to spot-check, and indices of the mini-batches to spot-check.
+    Attributes:
+        with_features: whether to digest the feature rows of every mini-batch; `checking_s` sums the seconds.
+        nonce, looked_at: number that decides the rows to spot-check, and indices of the mini-batches to spot-check.
     """
 
-    def __init__(self, *, with_features: bool, nonce: bytes = b"", looked_at: frozenset[int] = frozenset()) -> None:
-        from workloads.sampling.digest import EpochDigest
-
-        self.rows: list[BatchRow] = []
-        self.structure = EpochDigest()
-        self.features = EpochDigest()
-        self.spots: list[Spot] = []
-        self.checking_s = 0.0
-        self._with_features = with_features
-        self._nonce = nonce
-        self._looked_at = looked_at
-        self._digest = ""
-        self._loss = 0.0
-        self._correct = 0
-        self._seen = 0
+    with_features: bool
+    nonce: bytes = b""
+    looked_at: frozenset[int] = frozenset()
+    rows: list[BatchRow] = field(default_factory=list)
+    structure: EpochDigest = field(default_factory=EpochDigest)
+    features: EpochDigest = field(default_factory=EpochDigest)
+    spots: list[Spot] = field(default_factory=list)
+    checking_s: float = 0.0
+    _digest: str = ""
 
     def digest(self, batch: Batch) -> None:
         """Digest a mini-batch's structure, and its feature rows from the table that training reads, where requested."""
-        from workloads.feature_table import batch_feature_digest
-        from workloads.sampling.digest import structure_digest
-
         value = structure_digest(batch.sampled)
         self.structure.add(value)
         self._digest = f"{value:016x}"
         if batch.table is None:
             return
-        if self._with_features:
+        if self.with_features:
             began = time.monotonic()
             self.features.add(batch_feature_digest(batch.sampled, batch.table, batch.rows))
             self.checking_s += time.monotonic() - began
-        if batch.sampled.index in self._looked_at:
-            from harness.wire.spots import look_at
+        if batch.sampled.index in self.looked_at:
+            self.spots.append(look_at(batch, self.nonce))
 
-            self.spots.append(look_at(batch, self._nonce))
-
-    def add(self, batch: Batch, loss: float, correct: int, seen: int) -> None:
-        """Add a trained mini-batch.
-
-        Args:
-            batch, loss: the mini-batch, and the mean loss over its seed nodes (nan without training).
-            correct, seen: seed nodes classified correctly, seed nodes trained.
-        """
+    def add(self, batch: Batch, loss: float, correct: int) -> None:
+        """Add a trained mini-batch: mean loss over its seed nodes (nan without training), and correct seed nodes."""
         sampled = batch.sampled
-        finite = math.isfinite(loss)
         sizes = (sampled.index, sampled.num_nodes, sampled.num_edges, sampled.num_seeds)
-        self.rows.append((*sizes, loss if finite else None, correct, self._digest, time.monotonic()))
-        if finite:
-            self._loss += loss * seen
-            self._correct += correct
-            self._seen += seen
-
-    def join(self, other: EpochLog) -> None:
-        """Add another rank's mini-batches."""
-        self.rows += other.rows
-        self.structure.join(other.structure)
-        self.features.join(other.features)
-        self.spots += other.spots
-        self._loss += other._loss
-        self._correct += other._correct
-        self._seen += other._seen
-
-    def mean_loss(self) -> float | None:
-        """Return the mean loss over seed nodes; None without real training."""
-        return self._loss / self._seen if self._seen else None
-
-    def accuracy(self) -> float | None:
-        """Return the share of seed nodes classified correctly in training; None without real training."""
-        return self._correct / self._seen if self._seen else None
+        self.rows.append((*sizes, loss if math.isfinite(loss) else None, correct, self._digest, time.monotonic()))
 
 
 @dataclass
@@ -104,49 +69,71 @@ class EpochReport:
     counters: dict[str, Any]
     user_s: float = 0.0
 
-    def numbered(self, rank: int, world: int) -> EpochReport:
-        """Number mini-batches over all ranks and prefix threads with the rank, in a run of several; return itself."""
-        if world == 1:
-            return self
 
-        def number(batch: int) -> int:
-            return batch * world + rank if batch >= 0 else batch
+def events(epoch: int, parts: list[EpochReport]) -> Iterator[Event]:
+    """Yield the events of an epoch over all ranks: its tables in parts of bounded size, then its numbers.
 
-        self.log.rows = [(number(row[0]), *row[1:]) for row in self.log.rows]
-        self.log.spots = [replace(spot, batch=number(spot.batch)) for spot in self.log.spots]
-        self.spans = [
-            replace(span, batch=number(span.batch), thread=f"rank {rank} {span.thread}") for span in self.spans
-        ]
-        self.lanes = [replace(span, batch=number(span.batch)) for span in self.lanes]
-        return self
-
-
-def joined(parts: list[EpochReport]) -> tuple[EpochLog, list[StageSpan], list[LaneSpan]]:
-    """Join the log, spans and lanes of all ranks."""
-    log = parts[0].log
-    for part in parts[1:]:
-        log.join(part.log)
-    spans = sorted((span for part in parts for span in part.spans), key=lambda span: span.start)
-    return log, spans, [span for part in parts for span in part.lanes]
-
-
-def tables(epoch: int, log: EpochLog, spans: list[StageSpan], lanes: list[LaneSpan]) -> Iterator[Event]:
-    """Yield the events with an epoch's tables, each of bounded size.
-
-    Args:
-        epoch, log: number of the epoch, and the log of its mini-batches.
-        spans, lanes: spans of the stages, and of the lanes of a device.
+    Mini-batches are numbered over all ranks; in a run of several, names of threads begin with the rank.
     """
-    from harness.wire.protocol import CHUNK_ROWS, Batches, Checks, Spans
+    world = len(parts)
 
-    for spot in log.spots:
-        rows = [(spot.batch, list(spot.nodes), spot.digest, [list(values) for values in spot.values])]
-        yield Checks(epoch=epoch, rows=rows)
-    for at in range(0, len(log.rows), CHUNK_ROWS):
-        yield Batches(epoch=epoch, rows=log.rows[at : at + CHUNK_ROWS])
-    of_stages = [(span.stage, span.batch, span.thread, span.start, span.end) for span in spans]
-    of_lanes = [(span.lane, span.batch, "lane", span.start, span.end) for span in lanes]
-    for at in range(0, len(of_stages), CHUNK_ROWS):
-        yield Spans(epoch=epoch, rows=of_stages[at : at + CHUNK_ROWS])
-    for at in range(0, len(of_lanes), CHUNK_ROWS):
-        yield Spans(epoch=epoch, kind="lane", rows=of_lanes[at : at + CHUNK_ROWS])
+    def number(rank: int, batch: int) -> int:
+        return batch * world + rank if batch >= 0 else batch
+
+    structure, features = EpochDigest(), EpochDigest()
+    batches: list[BatchRow] = []
+    for rank, part in enumerate(parts):
+        structure.join(part.log.structure)
+        features.join(part.log.features)
+        batches += [(number(rank, row[0]), *row[1:]) for row in part.log.rows]
+        for spot in part.log.spots:
+            yield Checks(epoch=epoch, rows=[spot._replace(batch=number(rank, spot.batch))])
+    spans = sorted(
+        ((rank, span) for rank, part in enumerate(parts) for span in part.spans), key=lambda entry: entry[1].start
+    )
+    whose = [f"rank {rank} " if world > 1 else "" for rank in range(world)]
+    stages = [(s.stage, number(rank, s.batch), whose[rank] + s.thread, s.start, s.end) for rank, s in spans]
+    lanes = [
+        (s.lane, number(rank, s.batch), "lane", s.start, s.end) for rank, part in enumerate(parts) for s in part.lanes
+    ]
+    for at in range(0, len(batches), CHUNK_ROWS):
+        yield Batches(epoch=epoch, rows=batches[at : at + CHUNK_ROWS])
+    for at in range(0, len(stages), CHUNK_ROWS):
+        yield Spans(epoch=epoch, rows=stages[at : at + CHUNK_ROWS])
+    for at in range(0, len(lanes), CHUNK_ROWS):
+        yield Spans(epoch=epoch, kind="lane", rows=lanes[at : at + CHUNK_ROWS])
+    trained = [(loss * seeds, seeds, correct) for _, _, _, seeds, loss, correct, _, _ in batches if loss is not None]
+    seen = sum(seeds for _, seeds, _ in trained)
+    yield EpochDone(
+        epoch=epoch,
+        start=min(part.start for part in parts),
+        end=max(part.end for part in parts),
+        batches=len(batches),
+        digest=structure.hexdigest(),
+        feature_digest=features.hexdigest() if parts[0].log.with_features else None,
+        loss=sum(loss for loss, _, _ in trained) / seen if seen else None,
+        accuracy=sum(correct for _, _, correct in trained) / seen if seen else None,
+        counters=_finite(summed([part.counters for part in parts])),
+        stages_s=wall_seconds([span for _, span in spans]),
+        user_s=sum(part.user_s for part in parts),
+        checking_s=max(part.log.checking_s for part in parts),
+    )
+
+
+def summed(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Add the counters of all ranks, mappings by key; None for a counter that no rank has."""
+    found: dict[str, Any] = {}
+    for name in dict.fromkeys(name for part in parts for name in part):
+        values = [part[name] for part in parts if part.get(name) is not None]
+        if values and isinstance(values[0], Mapping):
+            found[name] = summed(values)
+        else:
+            found[name] = sum(values) if values else None
+    return found
+
+
+def _finite(content: Any) -> Any:
+    """Replace NaN and infinity, which JSON lacks, by None."""
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    return None if isinstance(content, float) and not math.isfinite(content) else content

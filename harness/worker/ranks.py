@@ -6,20 +6,20 @@ orchestrator; every rank opens the pipes through this process, since torchrun pa
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
 
+from harness.wire.pipes import die_with_parent
+from harness.wire.protocol import Channel, Failed
+
 
 def main(argv: list[str]) -> int:
     """Run torchrun until all ranks complete or one fails, after which it ends the others; return the exit code."""
-    from harness.worker.main import die_with_parent
-
     world, spec, event_fd, go_fd, parent, *board = argv
     die_with_parent(int(parent))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-
-    import os
 
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main as torchrun
@@ -55,23 +55,15 @@ def _report(pipe: Path, world: int, error: object) -> None:
 
     Ranks that exit because of it may have any timestamp, so they are left out; torchrun ends others by SIGTERM.
     """
-    import os
-
-    from harness.wire.protocol import Channel, Failed
-
     failures = getattr(error, "failures", {})
     killed = {rank: entry for rank, entry in failures.items() if entry.exitcode < 0}
     first_cause = {rank: entry for rank, entry in killed.items() if entry.exitcode != -signal.SIGTERM} or killed
     if not first_cause:
         return
     rank, first = min(first_cause.items(), key=lambda entry: entry[1].timestamp)
-    name = signal.Signals(-first.exitcode).name
-    handle = os.open(pipe, os.O_WRONLY)
-    try:
-        message = f"rank {rank} of {world} was ended by {name}, and the others with it"
-        Channel(handle, -1).send(Failed(kind="rank", message=message))
-    finally:
-        os.close(handle)
+    message = f"rank {rank} of {world} was ended by {signal.Signals(-first.exitcode).name}, and the others with it"
+    with pipe.open("wb", buffering=0) as events:
+        Channel(events.fileno(), -1).send(Failed(kind="rank", message=message))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,6 @@ def pipe() -> Iterator[tuple[EventReader, int]]:
     read, write = os.pipe()
     reader = EventReader(read)
     yield reader, write
-    reader.close()
     os.close(read)
     os.close(write)
 

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from harness.cli.table import headline_table, summary_lines
 from harness.judge import page
-from harness.judge.context import context_of
 from harness.judge.metrics import METRICS, RunNumbers, metric, summarise
+from harness.judge.registry import context_of
 from harness.records.record import Record, Summary
 from harness.report.runs import table_of
 from harness.results import store

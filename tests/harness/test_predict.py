@@ -106,8 +106,7 @@ def _record(system: str, predicted: float, measured: float) -> object:
 def test_an_order_that_turned_round_is_told_and_noise_is_not() -> None:
     records = [_record("ginex", 10.0, 14.0), _record("gnndrive", 11.0, 10.0), _record("pyg+", 12.0, 13.0)]
     found = inversions(records)  # type: ignore[arg-type]
-    assert [(pair.faster, pair.slower) for pair in found] == [("ginex", "gnndrive")]
-    assert "1.10x" in str(found[0]) and "0.71x" in str(found[0])
+    assert found == ["ginex was predicted 1.10x as fast as gnndrive, measured 0.71x"]
 
 
 @pytest.mark.parametrize("verdict", ["INVALID", "SPOILT"])

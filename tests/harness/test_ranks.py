@@ -15,7 +15,8 @@ from harness.records.record import PlannedBuffer, Record
 from harness.results import store as results
 from harness.run.orchestrator import execute
 from harness.run.series import Series
-from harness.wire.joint import merged_plan, summed
+from harness.wire.protocol import Planned
+from harness.worker.epoch_report import summed
 from harness.worker.ranks import _report
 from systems.engine.rank.partition import Partitioning
 from tests.harness.run_tools import MISBEHAVING, caps_of, config, left_behind, share_cache, workers_of
@@ -24,7 +25,7 @@ from workloads.dataset import Dataset
 from workloads.errors import InputError
 
 #: What every run of several ranks goes through.
-SOURCES = ("harness/worker/ranks.py", "harness/wire/joint.py", "workloads/ranks.py")
+SOURCES = ("harness/worker/ranks.py", "harness/wire/protocol.py", "workloads/ranks.py")
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +192,10 @@ def test_a_system_of_one_process_says_so(series: Series) -> None:
 
 def test_plans_and_counters_of_ranks_add_up() -> None:
     buffers = [PlannedBuffer(name="cache", bytes=3, tier="host"), PlannedBuffer(name="cache", bytes=5, tier="device")]
-    assert [(item.tier, item.bytes) for item in merged_plan([buffers, buffers])] == [("host", 6), ("device", 10)]
+    assert [(item.tier, item.bytes) for item in Planned.joined([buffers, buffers]).items] == [
+        ("host", 6),
+        ("device", 10),
+    ]
     first = {"rows": 3, "hits": {"host": 1}, "observed": {"a": 1.0}, "none": None}
     second = {"rows": 4, "hits": {"host": 2, "device": 7}, "observed": {}, "none": None}
     assert summed([first, second]) == {
@@ -202,7 +206,7 @@ def test_plans_and_counters_of_ranks_add_up() -> None:
     }
 
 
-@pytest.mark.slow(*SOURCES, "systems/pagraph", "systems/engine/rank/partition.py", "harness/run/partitions.py")
+@pytest.mark.slow(*SOURCES, "systems/pagraph", "systems/engine/rank/partition.py", "harness/run/spec.py")
 def test_pagraph_trains_self_reliant_partitions(series: Series) -> None:
     """Each rank trains its own partition's nodes, all of them once, and every digest is the workload's."""
     settings: dict[str, Any] = {"device_memory": "1MiB", "batch_size": 100, "max_batches": 0, "options": {}}

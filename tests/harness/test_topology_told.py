@@ -9,7 +9,7 @@ from rich.console import Console
 
 from harness.cli.table import headline_table, summary_lines
 from harness.judge import rules
-from harness.judge.context import context_of
+from harness.judge.registry import context_of
 from harness.records.record import Record, class_of
 from harness.report.headline import headline
 from harness.report.standings import settings_of

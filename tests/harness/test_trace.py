@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.cache import Cache
-from harness.judge.trace import EpochTrace, trace_epochs
-from harness.judge.trace_facts import _KNOWN, TraceFacts
+from harness.judge.trace import _KNOWN, EpochTrace, TraceFacts, trace_epochs
 from harness.records.record import DatasetConfig, RunConfig
 from tests.support import make_tiny
 from tests.systems.policy_models import belady_misses
@@ -83,7 +82,7 @@ def test_an_epoch_is_sampled_once_whatever_asks_for_it(tmp_path: Path, monkeypat
         asked.extend(epochs)
         return trace_epochs(workload, epochs)
 
-    monkeypatch.setattr("harness.judge.trace_facts.trace_epochs", sampled)
+    monkeypatch.setattr("harness.judge.trace.trace_epochs", sampled)
     dataset = DatasetConfig(name="tiny", fingerprint="", num_nodes=1, num_edges=1, dim=1, dtype="float32")
 
     def facts(epochs: int) -> list[EpochTrace]:

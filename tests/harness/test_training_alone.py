@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 import torch
 
-from harness.worker import calibrate as calibrate_worker
+from harness.worker.calibrate import training_times
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.sampling.bounds import largest_batch
@@ -28,7 +25,6 @@ def test_an_emulated_epoch_counts_the_gather_of_every_step(tiny_dataset: Dataset
         sampled = sampler.sample(0, index, seeds)
         expected += trainer.modelled_seconds(sampled, table, torch.arange(sampled.num_nodes)) or 0.0
         without += trainer.modelled_seconds(sampled) or 0.0
-    spec: Any = SimpleNamespace(config=SimpleNamespace(epochs=1))
-    found = calibrate_worker._times(spec, calibrate_worker._Batches(workload), trainer, device, table)
+    found = training_times(1, sampler, plan, trainer, table)
     assert found.train_s[0] == pytest.approx(expected, rel=1e-6) and expected > 1.001 * without
     device.close()
