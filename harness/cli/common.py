@@ -41,6 +41,17 @@ class Call(Options):
         """Return the progress display, silent with `--json`."""
         return Progress(quiet=self.quiet or self.json, verbose=self.verbose)
 
+    def tell(self, content: Any, shown: Callable[[], None] | Iterable[str]) -> None:
+        """End the progress display and print the result: `content` with `--json`, else what `shown` prints or holds."""
+        Progress.end_all()
+        if self.json:
+            print_json(content)
+        elif callable(shown):
+            shown()
+        else:
+            for line in shown:
+                print(line)
+
 
 @dataclass(frozen=True, kw_only=True)
 class OnResults(Call):

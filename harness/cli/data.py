@@ -6,13 +6,14 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import OnData, Options, Verbs, print_json
+from harness.cli.common import OnData, Options, Verbs
 from harness.cli.data_trace import trace
 from harness.cli.data_view import dataset_as_dict, print_dataset, print_list
 from workloads.dataset import PARTS, Dataset, find_dataset, list_datasets
@@ -85,20 +86,9 @@ def make(
         index_dtype=drawn.index_dtype,
     )
     spec.check()
-    recipe = spec.recipe(call.data_root)
-    if (same := _same(target, recipe)) and not drawn.force:
-        _said(same, call, reused=True)
-        return
-    with call.progress() as progress:
-        dataset = make_dataset(
-            target,
-            spec,
-            data_root=call.data_root,
-            max_memory=drawn.memory_bytes,
-            replace=drawn.force,
-            progress=progress.stage,
-        )
-    _said(dataset, call, reused=False)
+    same = _same(target, spec.recipe(call.data_root))
+    how: dict[str, Any] = {"data_root": call.data_root, "max_memory": drawn.memory_bytes, "replace": drawn.force}
+    _tell_made(same if not drawn.force else None, call, lambda stage: make_dataset(target, spec, progress=stage, **how))
 
 
 @app.verb
@@ -142,37 +132,27 @@ def import_(
     spec.check()
     if not path.exists():
         raise DatasetError(f"there is nothing at {path}", "check the path")
-    if not drawn.force and target.exists() and (same := _same(target, spec.recipe(path))):
-        _said(same, call, reused=True)
-        return
-    with call.progress() as progress:
-        dataset = import_dataset(
-            path, target, spec, max_memory=drawn.memory_bytes, replace=drawn.force, progress=progress.stage
-        )
-    _said(dataset, call, reused=False)
+    same = _same(target, spec.recipe(path)) if not drawn.force and target.exists() else None
+    how: dict[str, Any] = {"max_memory": drawn.memory_bytes, "replace": drawn.force}
+    _tell_made(same, call, lambda stage: import_dataset(path, target, spec, progress=stage, **how))
 
 
 @app.verb
 def list_(call: OnData) -> None:
     """List the datasets under the data root."""
     datasets = list_datasets(call.data_root)
-    if call.json:
-        print_json({"datasets": [dataset_as_dict(dataset) for dataset in datasets]})
-    elif datasets:
-        print_list(datasets)
-    else:
-        how = "outcore data make NAME --kind kronecker --nodes 2M --edges 40M"
-        print(f"no datasets under {call.data_root}; make one: {how}")
+    how = "outcore data make NAME --kind kronecker --nodes 2M --edges 40M"
+    none = [f"no datasets under {call.data_root}; make one: {how}"]
+    content = {"datasets": [dataset_as_dict(dataset) for dataset in datasets]}
+    call.tell(content, (lambda: print_list(datasets)) if datasets else none)
 
 
 @app.verb
 def info(name: Name, call: OnData) -> None:
     """Describe a dataset: counts, bytes, how it was made, and its skew beside that of its base graph."""
     dataset = find_dataset(name, call.data_root)
-    if call.json:
-        print_json({"dataset": dataset_as_dict(dataset, full=True)})
-    else:
-        print_dataset(dataset, verbose=call.verbose)
+    content = {"dataset": dataset_as_dict(dataset, full=True)}
+    call.tell(content, lambda: print_dataset(dataset, verbose=call.verbose))
 
 
 @app.verb
@@ -195,14 +175,12 @@ def verify(
             faults = _faults_of_unopenable(name, call.data_root) or [str(error)]
         results.append({"dataset": name, "ok": not faults, "faults": faults})
     good = all(result["ok"] for result in results)
-    if call.json:
-        print_json({"ok": good, "datasets": results})
-    else:
-        for result in results:
-            for fault in result["faults"]:
-                print(fault)
-            if result["ok"] and not call.quiet:
-                print(f"{result['dataset']}: every file is as it was written")
+    lines = []
+    for result in results:
+        lines += result["faults"]
+        if result["ok"] and not call.quiet:
+            lines.append(f"{result['dataset']}: every file is as it was written")
+    call.tell({"ok": good, "datasets": results}, lines)
     if not good:
         raise typer.Exit(1)
 
@@ -226,10 +204,8 @@ def rm(
         shutil.rmtree(doomed, ignore_errors=True)
         folder.rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)
-    if call.json:
-        print_json({"removed": [folder.name for folder in folders]})
-    elif not call.quiet:
-        print(f"removed {', '.join(folder.name for folder in folders)}")
+    gone = [folder.name for folder in folders]
+    call.tell({"removed": gone}, [] if call.quiet else [f"removed {', '.join(gone)}"])
 
 
 def _target(name: str, root: Path) -> Path:
@@ -250,22 +226,22 @@ def _same(target: Path, recipe: dict[str, Any]) -> Dataset | None:
     return dataset if dataset.manifest.recipe == json.loads(json.dumps(recipe)) else None
 
 
-def _said(dataset: Dataset, call: OnData, *, reused: bool) -> None:
-    if call.json:
-        print_json({"dataset": dataset_as_dict(dataset, full=True), "reused": reused})
-        return
-    if reused:
-        print(f"{dataset.name} is there already, made by the same recipe")
-    if not call.quiet:
-        print_dataset(dataset)
+def _tell_made(same: Dataset | None, call: OnData, make: Callable[[Callable[[str, float], None]], Dataset]) -> None:
+    """Print the dataset of the same recipe, or, without one, the dataset that `make` makes."""
+    with call.progress() as progress:
+        dataset = same or make(progress.stage)
+
+    def shown() -> None:
+        if same is not None:
+            print(f"{dataset.name} is there already, made by the same recipe")
+        if not call.quiet:
+            print_dataset(dataset)
+
+    call.tell({"dataset": dataset_as_dict(dataset, full=True), "reused": same is not None}, shown)
 
 
 def _folders(root: Path) -> list[str]:
-    if not root.is_dir():
-        return []
-    return sorted(
-        path.name for path in root.iterdir() if (path / MANIFEST_NAME).is_file() and not path.name.startswith(".")
-    )
+    return sorted(file.parent.name for file in root.glob(f"[!.]*/{MANIFEST_NAME}") if file.is_file())
 
 
 def _looks_like_dataset(name: str, root: Path) -> bool:

@@ -15,17 +15,12 @@ def dataset_as_dict(dataset: Dataset, full: bool = False) -> dict[str, Any]:
     content: dict[str, Any] = {
         "name": dataset.name,
         "path": str(dataset.path),
-        "fingerprint": dataset.fingerprint,
-        "num_nodes": dataset.num_nodes,
-        "num_edges": dataset.num_edges,
-        "dim": dataset.dim,
+        **{name: getattr(dataset, name) for name in ("fingerprint", "num_nodes", "num_edges", "dim")},
         "feature_dtype": dataset.feature_dtype.name,
         "index_dtype": dataset.index_dtype.name,
         "num_classes": dataset.num_classes,
         **{f"num_{part}": dataset.manifest.files[part].shape[0] for part in ("train", "valid", "test")},
-        "feature_bytes": dataset.feature_bytes,
-        "topology_bytes": dataset.topology_bytes,
-        "total_bytes": dataset.total_bytes,
+        **{name: getattr(dataset, name) for name in ("feature_bytes", "topology_bytes", "total_bytes")},
     }
     if full:
         manifest = dataset.manifest.model_dump(mode="json")
@@ -35,25 +30,25 @@ def dataset_as_dict(dataset: Dataset, full: bool = False) -> dict[str, Any]:
 
 def print_list(datasets: list[Dataset]) -> None:
     """Print a table with one line per dataset."""
-    rows = []
-    for dataset in datasets:
-        recipe = dataset.manifest.recipe
-        rows.append(
-            (
-                dataset.name,
-                format_count(dataset.num_nodes),
-                format_count(dataset.num_edges),
-                f"{dataset.dim} x {dataset.feature_dtype}",
-                format_bytes(dataset.total_bytes),
-                str(recipe.get("kind") or recipe.get("format") or recipe.get("source", "")),
-            )
+    rows = [
+        (
+            dataset.name,
+            format_count(dataset.num_nodes),
+            format_count(dataset.num_edges),
+            f"{dataset.dim} x {dataset.feature_dtype}",
+            format_bytes(dataset.total_bytes),
+            next((made[key] for key in ("kind", "format", "source") if made.get(key)), ""),
         )
+        for dataset in datasets
+        for made in [dataset.manifest.recipe]
+    ]
     print_table(("name", "nodes", "edges", "features", "size", "made by"), rows, box=None, pad_edge=False)
 
 
 def print_dataset(dataset: Dataset, verbose: bool = False) -> None:
     """Print counts, bytes, notes, and the statistics of base and result side by side."""
     manifest = dataset.manifest
+    generator = [f"{key.replace('_', ' ')} {_number(one)}" for key, one in manifest.stats.get("generator", {}).items()]
     train, valid, test = (manifest.files[part].shape[0] for part in ("train", "valid", "test"))
     rows = [
         ("path", str(dataset.path)),
@@ -65,7 +60,7 @@ def print_dataset(dataset: Dataset, verbose: bool = False) -> None:
         ("classes", str(dataset.num_classes)),
         ("train / valid / test", f"{train:,} / {valid:,} / {test:,}"),
         ("on disk", format_bytes(dataset.total_bytes)),
-        *(("generator", _generator(stats)) for name, stats in manifest.stats.items() if name == "generator"),
+        *([("generator", ", ".join(generator))] if "generator" in manifest.stats else []),
         *(("note", note) for note in manifest.notes),
     ]
     if verbose:
@@ -77,10 +72,6 @@ def print_dataset(dataset: Dataset, verbose: bool = False) -> None:
         kept = [manifest.stats[name] for name in names]
         stats = [(key.replace("_", " "), *(_number(one.get(key)) for one in kept)) for key in kept[-1]]
         print_table(("", *names), stats, box=None, pad_edge=False)
-
-
-def _generator(details: dict[str, float | int | None]) -> str:
-    return ", ".join(f"{key.replace('_', ' ')} {_number(value)}" for key, value in details.items())
 
 
 def _number(value: float | int | None) -> str:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import OnResults, Verbs, print_json, unwind_on_signals
+from harness.cli.common import OnResults, Verbs, unwind_on_signals
+from harness.cli.ssd_view import print_checks, print_comparison, print_drive, print_forecasts, print_list
+from workloads.errors import HostError, InputError
+from workloads.units import format_bytes, parse_bytes
+
+Also = Annotated[list[Path] | None, typer.Option("--from", help="another results root with runs")]
+OnDataset = Annotated[str | None, typer.Option(help="only epochs on this dataset")]
 
 app = Verbs(help="Profile SSDs, emulate classes of them, compare drives, predict epochs.", no_args_is_help=True)
 
@@ -30,7 +37,6 @@ def profile(
     """Measure the drive under a folder with fio: 512 B to 64 KiB, depths, threads, buffered, sequential, mixed."""
     from harness.ssd.classes import parse_disk_class
     from harness.ssd.measure import Wanted, measure, precondition_bytes
-    from workloads.units import format_bytes, parse_bytes
 
     wanted = Wanted(
         folder=path,
@@ -50,15 +56,9 @@ def profile(
         if not yes and sys.stdin.isatty():
             typer.confirm("go on?", abort=True, err=True)
     unwind_on_signals()
-    progress = call.progress()
-    drive, where = measure(wanted, call.results_root, progress)
-    progress.done()
-    if call.json:
-        print_json(drive.to_json())
-        return
-    from harness.cli.ssd_view import print_drive
-
-    print_drive(drive, where)
+    with call.progress() as progress:
+        drive, where = measure(wanted, call.results_root, progress)
+    call.tell(drive.to_json(), lambda: print_drive(drive, where))
 
 
 @app.verb
@@ -71,18 +71,12 @@ def list_(call: OnResults) -> None:
     drives, bad = saved_drives(call.results_root)
     for line in bad:
         print(f"outcore: {line}", file=sys.stderr)
-    if call.json:
-        print_json(
-            {
-                "classes": [entry.model_dump(mode="json", exclude={"divided_by"}) for entry in classes.values()],
-                "profiles": [drive.to_json() for drive in drives],
-                "unreadable": bad,
-            }
-        )
-        return
-    from harness.cli.ssd_view import print_list
-
-    print_list(list(classes.values()), drives)
+    content = {
+        "classes": [entry.model_dump(mode="json", exclude={"divided_by"}) for entry in classes.values()],
+        "profiles": [drive.to_json() for drive in drives],
+        "unreadable": bad,
+    }
+    call.tell(content, lambda: print_list(list(classes.values()), drives))
 
 
 @app.verb
@@ -96,12 +90,9 @@ def emulate(
     check: Annotated[bool, typer.Option("--check/--no-check", help="hold the limits to fio before running")] = True,
 ) -> None:
     """Run a command with the device's IOPS and bandwidth limited to a class: `emulate aws-nvme/16 -- COMMAND`."""
-    from dataclasses import asdict
-
     from harness.ssd import emulate as emulation
     from harness.ssd.measure import limiting
     from harness.ssd.testfile import check_folder, one_at_a_time
-    from workloads.errors import HostError, InputError
 
     if not command and not verify:
         raise InputError("there is no command to run", "write it after --, like `-- fio job.fio`, or give --verify")
@@ -128,12 +119,7 @@ def emulate(
             "measured": {entry.name: entry.measured for entry in checks},
             "error": {entry.name: entry.error for entry in checks},
         }
-        if call.json:
-            print_json(found)
-        else:
-            from harness.cli.ssd_view import print_checks
-
-            print_checks(chosen, checks)
+        call.tell(found, lambda: print_checks(chosen, checks))
         if said := emulation.problem(checks):
             raise HostError(f"{chosen.name} is more than 3 % from its limits: {said}", "divide it, like NAME/auto")
     if command:
@@ -146,9 +132,9 @@ def compare(
     call: OnResults,
     out: Annotated[Path | None, typer.Option(help="a folder for the page (HTML, PDF), its figures and tables")] = None,
     prices: Annotated[Path | None, typer.Option(help="YAML or CSV of prices; docs/ssd-prices.yaml is one")] = None,
-    dataset: Annotated[str | None, typer.Option(help="only epochs on this dataset")] = None,
+    dataset: OnDataset = None,
     memory: Annotated[str | None, typer.Option(help="only epochs under this memory setting")] = None,
-    also: Annotated[list[Path] | None, typer.Option("--from", help="another results root with runs")] = None,
+    also: Also = None,
 ) -> None:
     """Drives side by side: fio's figures, epochs measured or predicted, use of the drive, latency, price."""
     from harness.drives.compare import compare as side_by_side
@@ -165,15 +151,14 @@ def compare(
         from harness.drives.page import write_page
 
         written = write_page(found, out)
-    if call.json:
-        print_json({**as_dict(found), "files": [str(path) for path in written]})
-        return
-    from harness.cli.ssd_view import print_comparison
 
-    print_comparison(found)
-    for path in written:
-        if path.stem == "ssd-report" and path.suffix in (".html", ".pdf"):
-            print(path)
+    def shown() -> None:
+        print_comparison(found)
+        for path in written:
+            if path.stem == "ssd-report" and path.suffix in (".html", ".pdf"):
+                print(path)
+
+    call.tell({**as_dict(found), "files": [str(path) for path in written]}, shown)
 
 
 @app.verb
@@ -181,12 +166,11 @@ def predict(
     drive: Annotated[str, typer.Argument(help="name or file of a profile, or a class NAME/k")],
     call: OnResults,
     system: Annotated[list[str] | None, typer.Option(help="only this system")] = None,
-    dataset: Annotated[str | None, typer.Option(help="only epochs on this dataset")] = None,
-    also: Annotated[list[Path] | None, typer.Option("--from", help="another results root with runs")] = None,
+    dataset: OnDataset = None,
+    also: Also = None,
 ) -> None:
     """Epochs on a drive that one does not have, from the counters of runs made elsewhere: a prediction."""
     from harness.drives.whatif import behind, device_of, forecasts, left_out, read_records, usable
-    from workloads.errors import InputError
 
     all_records = read_records([call.results_root, *(also or [])])
     device = behind(device_of(drive, call.results_root), all_records)
@@ -201,17 +185,11 @@ def predict(
             "make one: `outcore run SYSTEM --memory 0.25x`",
         )
     found = forecasts(records, device)
-    if call.json:
-        print_json(
-            {
-                "drive": device.name,
-                "known_by": device.source,
-                "prediction": True,
-                "epochs": [{**vars(entry), "error": entry.error} for entry in found],
-                "left_out": left_out(records, device),
-            }
-        )
-        return
-    from harness.cli.ssd_view import print_forecasts
-
-    print_forecasts(device, found, left_out(records, device))
+    content = {
+        "drive": device.name,
+        "known_by": device.source,
+        "prediction": True,
+        "epochs": [{**vars(entry), "error": entry.error} for entry in found],
+        "left_out": left_out(records, device),
+    }
+    call.tell(content, lambda: print_forecasts(device, found, left_out(records, device)))

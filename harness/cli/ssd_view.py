@@ -56,10 +56,10 @@ def print_list(classes: Sequence[DiskClass], drives: Sequence[Drive]) -> None:
     rows: list[tuple[str, ...]] = [
         (
             entry.name,
-            _count(entry.read_iops),
-            _mega(entry.read_bytes_per_s),
-            _count(entry.write_iops),
-            _mega(entry.write_bytes_per_s),
+            number(entry.read_iops, ",.0f"),
+            _scaled(entry.read_bytes_per_s, 1e-6),
+            number(entry.write_iops, ",.0f"),
+            _scaled(entry.write_bytes_per_s, 1e-6),
             entry.source + (" (assumed)" if entry.assumed else ""),
         )
         for entry in classes
@@ -72,8 +72,8 @@ def print_list(classes: Sequence[DiskClass], drives: Sequence[Drive]) -> None:
     for drive in drives:
         smallest = drive.best(min((p.block_bytes for p in drive.points), default=512))
         long = drive.best(1 << 20, "sequential")
-        counts = [_count(p.iops if p else None) for p in (smallest, drive.best(4096))]
-        rate = _mega(long.bytes_per_s if long else None)
+        counts = [number(p.iops if p else None, ",.0f") for p in (smallest, drive.best(4096))]
+        rate = _scaled(long.bytes_per_s if long else None, 1e-6)
         rows.append((drive.name, drive.identity.model, drive.mode, drive.measured_at[:16], *counts, rate))
     print_table(("profile", "drive", "mode", "measured", "512 B reads/s", "4 KiB reads/s", "1 MiB MB/s"), rows)
 
@@ -95,8 +95,7 @@ def _row(point: Point) -> list[str]:
         f"{how}, {'direct' if point.direct else 'buffered'}",
         f"{point.iops:,.0f}",
         f"{point.bytes_per_s / 1e6:,.1f}",
-        number(point.mean_latency_s * 1e6 or None, ",.0f"),
-        *(number(value * 1e6 if value is not None else None, ",.0f") for value in late),
+        *(_scaled(value, 1e6) for value in (point.mean_latency_s or None, *late)),
         f"{point.cpu_s_per_request * 1e6:.1f}",
     ]
 
@@ -108,12 +107,8 @@ def _health(drive: Drive) -> str:
     return "health by " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in found.items())
 
 
-def _count(value: float | None) -> str:
-    return number(value, ",.0f")
-
-
-def _mega(value: float | None) -> str:
-    return number(value / 1e6 if value is not None else None, ",.0f")
+def _scaled(value: float | None, factor: float) -> str:
+    return number(None if value is None else value * factor, ",.0f")
 
 
 def print_comparison(comparison: DriveComparison) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -127,7 +128,5 @@ def _epoch_s(group: Sequence[Record]) -> float:
 
 
 def _median(values: Sequence[float | None]) -> float | None:
-    import statistics
-
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
