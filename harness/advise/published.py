@@ -46,11 +46,7 @@ GRAPHS = {
 
 
 def published(name: str) -> PublishedGraph:
-    """Return a graph by its name.
-
-    Raises:
-        InputError: no statistics of the graph are known.
-    """
+    """Return a graph by its name; raise InputError if no statistics of the graph are known."""
     if name.lower() not in GRAPHS:
         raise InputError(f"no statistics of {name!r} are carried here", f"known: {', '.join(GRAPHS)}")
     return GRAPHS[name.lower()]

@@ -85,11 +85,7 @@ class Sampler(Protocol):
 def _fill(
     trace: Trace, sampler: Sampler, indptr: Any, accelerator: Accelerator, progress: Callable[[str], None]
 ) -> None:
-    """Sample the mini-batches of a trace.
-
-    Raises:
-        InputError: they make more accesses than `MOST_ACCESSES`.
-    """
+    """Sample the mini-batches of a trace; raise InputError if they make more accesses than `MOST_ACCESSES`."""
     from systems.engine.cache.split_tuner import touched_pages
     from workloads.errors import InputError
     from workloads.sampling.make import make_seed_plan

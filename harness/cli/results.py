@@ -48,11 +48,7 @@ _PLACES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted(Options):
-    """Filter of runs; None accepts any value.
-
-    Raises:
-        InputError: unknown status or verdict.
-    """
+    """Filter of runs; None accepts any value. Raises InputError if a status or verdict is unknown."""
 
     system: Annotated[str | None, typer.Option(help="only this system")] = None
     status: Annotated[str | None, typer.Option(help="only this status: ok, oom, timeout, unsupported, failed")] = None

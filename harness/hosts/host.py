@@ -20,6 +20,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from harness.plan.experiment import parse_experiment
+from harness.progress import Progress
 from harness.records.environment import HOST_LABEL
 from workloads.errors import OutcoreError
 
@@ -103,13 +105,8 @@ def roots() -> tuple[Path, Path]:
 
 
 def obey(order: Order) -> dict[str, Any]:
-    """Execute an order in this process.
-
-    Raises:
-        OutcoreError: the order cannot be executed.
-    """
+    """Execute an order in this process; raise OutcoreError if the order cannot be executed."""
     from harness.isolation.select import select
-    from harness.plan.experiment import parse_experiment
     from harness.records import environment
     from harness.results import store as results
     from harness.results.archive import pack
@@ -123,7 +120,8 @@ def obey(order: Order) -> dict[str, Any]:
     data_root, results_root = roots()
     data_root.mkdir(parents=True, exist_ok=True)
     experiments = [parse_experiment(content) for content in order.experiments]
-    sweep = Sweep(experiments, results_root, data_root, _Silent(), fresh=order.fresh, isolation=order.isolation)
+    quiet = Progress(quiet=True)  # the driver reports the cells
+    sweep = Sweep(experiments, results_root, data_root, quiet, fresh=order.fresh, isolation=order.isolation)
     try:
         sweep.make_datasets()
         if order.task == "prepare":
@@ -136,16 +134,6 @@ def obey(order: Order) -> dict[str, Any]:
         record = sweep.run(series, only=order.number).records[0]
     pack(results_root, [results.runs_folder(results_root) / record.run_id], [], Path(order.out))
     return {"run": record.run_id}
-
-
-class _Silent:
-    """Progress without output: the driver reports the cells."""
-
-    def title(self, text: str) -> None:
-        """Ignore the text."""
-
-    def __call__(self, text: str) -> None:
-        """Ignore the text."""
 
 
 def main(argv: list[str]) -> int:

@@ -10,7 +10,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from harness.records.record import Record, RunConfig
 from harness.results import store as results
 from harness.results.incoming import merge
 from harness.run.orchestrator import new_run_id
+from harness.run.sweep import Outcome
 from workloads.errors import HostError, InputError
 
 TRIES = 3
@@ -59,23 +60,6 @@ class Fleet(ABC):
         """Withdraw the orders of a label."""
 
 
-@dataclass
-class FleetOutcome:
-    """The result of a sweep over hosts.
-
-    Attributes:
-        records: records made by this call, or found on their hosts.
-        skipped: number of runs with a record here already.
-        lost: number of `records` for runs that no host of their label completed.
-        problems: label -> reason why no run of it could be recorded.
-    """
-
-    records: list[Record] = field(default_factory=list)
-    skipped: int = 0
-    lost: int = 0
-    problems: dict[str, str] = field(default_factory=dict)
-
-
 class FleetSweep:
     """Orders for a sweep's cells, and collection of their records.
 
@@ -110,10 +94,10 @@ class FleetSweep:
         self._open: dict[str, set[Task]] = {}
         self._configs: dict[str, list[RunConfig]] = {}
         self._alone_since: dict[str, float] = {}
-        self._outcome = FleetOutcome()
+        self._outcome = Outcome()
 
-    def run(self) -> FleetOutcome:
-        """Run all cells of each label until each has a record.
+    def run(self) -> Outcome:
+        """Run all cells of each label until each has a record; a run that no host completed gets one that failed.
 
         Raises:
             InputError: no host has the label `outcore-host`, or a host runs other code than this process.
@@ -154,8 +138,8 @@ class FleetSweep:
         for task in sorted(task for task in self._open[label] if task is not None):
             self._record_lost(label, task, f"no host of label {label} was left for {self._wait_s:.0f} s")
         if label not in self._configs:
-            said = f"no host of label {label} could make its datasets or came at all"
-            self._outcome.problems.setdefault(label, said)
+            none = f"no host of label {label} could make its datasets or came at all"
+            self._outcome.problems.setdefault(label, none)
         self._open[label].clear()
 
     def _order(self, label: str, task: Task) -> None:
@@ -178,13 +162,11 @@ class FleetSweep:
         elif error and task is None:
             self._outcome.problems[label] = error
             self._progress(error)
-        elif error:
-            assert task is not None
-            self._record_lost(label, task, error)
         elif task is None:
-            self._begin(
-                label, [RunConfig.model_validate(config) for config in content["configs"]], content["fingerprint"]
-            )
+            configs = [RunConfig.model_validate(config) for config in content["configs"]]
+            self._begin(label, configs, content["fingerprint"])
+        elif error:
+            self._record_lost(label, task, error)
         else:
             record = self._merge(content["archive"])
             self._outcome.records.append(record)
@@ -226,7 +208,6 @@ class FleetSweep:
         )
         results.write_run(self._root, record, {})
         self._outcome.records.append(record)
-        self._outcome.lost += 1
         self._progress(f"{label}: {config.system} {config.memory}: failed ({reason})")
 
     def _merge(self, archive: bytes) -> Record:

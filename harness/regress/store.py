@@ -25,11 +25,7 @@ class Store(Protocol):
         """Return every name that matches NAME, sorted."""
 
     def read(self, name: str) -> bytes:
-        """Return the content of an entry.
-
-        Raises:
-            InputError: the entry cannot be read.
-        """
+        """Return the content of an entry; raise InputError if the entry cannot be read."""
 
     def write(self, name: str, text: str) -> str:
         """Write an entry, whole or not at all; return its location."""

@@ -93,11 +93,7 @@ class StudyContext:
     progress: Callable[[str], None] = lambda text: None
 
     def dataset(self, name: str) -> Dataset:
-        """Open a dataset under the data root.
-
-        Raises:
-            InputError: no dataset has this name.
-        """
+        """Open a dataset under the data root; raise InputError if no dataset has this name."""
         from workloads.dataset import find_dataset
 
         return find_dataset(name, self.data_root)
