@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from pydantic import AfterValidator, Field
 
@@ -126,12 +126,12 @@ _STUDIES: dict[str, Study] = {}
 
 
 def study(
-    id_: str, title: str, params: type[Strict], seconds: Callable[[Any], float] = lambda params: 10.0, version: int = 1
+    id_: str, title: str, seconds: Callable[[Any], float] = lambda params: 10.0, version: int = 1
 ) -> Callable[[Run], Run]:
-    """Register the decorated function as a study; see `Study` for the arguments."""
+    """Register the decorated function as a study; the model of its parameters is that of the annotation of `params`."""
 
     def keep(run: Run) -> Run:
-        _STUDIES[id_] = Study(id_, title, version, params, run, seconds)
+        _STUDIES[id_] = Study(id_, title, version, get_type_hints(run)["params"], run, seconds)
         return run
 
     return keep

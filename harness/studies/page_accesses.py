@@ -19,7 +19,6 @@ PAGE_BYTES = 4096
 @study(
     "page-accesses",
     "Pages of features and topology that each mini-batch asks for",
-    WorkloadParams,
     lambda params: 3.0 + 0.02 * params.epochs * (params.max_batches or 400),
 )
 def run(params: WorkloadParams, context: StudyContext) -> Plain:
