@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from harness.records.code import Made, of_one_code
@@ -29,7 +30,7 @@ def compare_folders(base: Path, head: Path, rules: Rules | None = None) -> Compa
     if why:
         notes.append(f"times are not compared: the runs were {why}; exact counters do not depend on the machine")
     found = compare(cells_of(before), cells_of(after), rules, paired=False, exact_only=why)
-    return Comparison(found.metrics, str(base), str(head), notes)
+    return replace(found, base=str(base), head=str(head), notes=notes)
 
 
 def compare_history(head: Path, history: History, rules: Rules | None = None) -> Comparison:
@@ -50,7 +51,7 @@ def compare_history(head: Path, history: History, rules: Rules | None = None) ->
     if found.cells and len(known) < len(cells):
         notes.append(f"{len(cells) - len(known)} of {len(cells)} cells have no baseline yet")
     made = compare(found.cells, known, rules, paired=False, exact_only=found.exact_only)
-    return Comparison(made.metrics, found.name, str(head), [*notes, *found.notes])
+    return replace(made, base=found.name, head=str(head), notes=[*notes, *found.notes])
 
 
 def _of_one_code(root: Path, records: list[Record], notes: list[str]) -> list[Record]:

@@ -169,12 +169,10 @@ def baseline(history: History, host: str, keys: Sequence[str], commit: str = "")
     if not own and others:
         chosen = [entry for entry in others if entry.host == others[-1].host]
         why = "no baseline of this machine: only exact facts, which do not depend on it"
-    notes = list(history.notes)
+    notes = [*history.notes, *([why] if why else [])]
     if not chosen:
         notes.append("there is no baseline yet: keep one with `outcore regress record`")
         return Baseline({}, "no baseline", notes=notes)
-    if why:
-        notes.append(why)
     cells = {key: cell for key in keys if (cell := _merged(chosen, key)) is not None}
     newest = chosen[-1]
     return Baseline(cells, f"{newest.commit[:12]} and before, on {newest.host}", why, notes)
