@@ -17,8 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.advise import Advice, RankedSystem
-from harness.advise.full_size import advise_published
-from harness.advise.published import GRAPHS
+from harness.advise.published import GRAPHS, advise_published
 from harness.drives.whatif import device_of
 from harness.plan.experiment import RunSettings
 

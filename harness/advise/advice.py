@@ -1,4 +1,4 @@
-"""The advice: every system's forecast at the given memory, ranked by the time of the whole training."""
+"""The advice: every system's forecast in the budget for data, ranked by the time of the whole training."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.advise.trace import take_trace
+from harness.settings import MemorySetting, parse_memory
+from workloads.errors import InputError, OutcoreError
 
 if TYPE_CHECKING:
     from harness.advise.implied import ImpliedGraph
+    from harness.records.record import RunConfig
+    from harness.run.series import Series
     from systems.forecast import Reads, Trace
     from systems.interface import DiskProfile
     from workloads.accelerator import Accelerator
+    from workloads.dataset import Dataset
     from workloads.workload import Workload
 
 _UNFAITHFUL = "trains on other mini-batches than the rest, so its time does not compare"
@@ -155,7 +160,6 @@ def _one(
     """Predict one system's time by its plan and its own forecast; nothing is allocated and nothing written."""
     from systems.interface import MemoryBudget, Runtime, StageClock, reserve_bytes
     from systems.registry import load
-    from workloads.errors import OutcoreError
 
     found = load(name)
     options = found.info.options.model_validate(setting.options.get(name, {}))
@@ -195,3 +199,38 @@ def _faster(profile: DiskProfile, factor: float) -> DiskProfile:
         replace(point, iops=factor * point.iops, bytes_per_s=factor * point.bytes_per_s) for point in profile.points
     )
     return replace(profile, points=points)
+
+
+def limit_of(memory: str, dataset: Dataset) -> MemorySetting:
+    """Return a memory setting for which advice is possible: a cap or a budget.
+
+    Raises:
+        InputError: the memory is `none`, or is not a setting of memory.
+    """
+    wanted = parse_memory(memory, dataset.feature_bytes)
+    if wanted.budget_bytes is None and wanted.cap_bytes is None:
+        raise InputError("advice needs a limit of memory", "give --memory, like 8GiB (all of it), +64MiB or 0.25x")
+    return wanted
+
+
+def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> int:
+    """Return the host budget in bytes under `config.memory`: a budget itself, or a cap less interpreter, torch, a step.
+
+    Raises:
+        InputError: the memory is `none`, or below the memory of an empty run.
+        HostError: an empty run could not be measured.
+    """
+    from harness.run import calibrate
+    from harness.run.spec import worker_spec
+
+    wanted = limit_of(config.memory, dataset)
+    if wanted.budget_bytes is not None:
+        return wanted.budget_bytes
+    prefix, root = series.scratch_prefix, series.scratch_root
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=root, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        with worker_spec(series, config, dataset, folder, folder.name) as (spec, _):
+            measured = calibrate.calibrate(config, spec, series.isolation, folder, series.cache)
+        budget = calibrate.memory_of(config, dataset, measured)[1]
+        assert budget is not None
+        return budget

@@ -16,7 +16,7 @@ class Case:
 
     Attributes:
         name: the varied property.
-        kind: `run` drives two epochs; `drive.py` and `faults.py` describe the others.
+        kind: `run` drives two epochs; `drive.py` describes the others.
         train: number of training nodes.
         device: `cpu`, `emulated:instant` (a device tier without its speed), or `emulated:null`, which keeps no rows.
         sampler: one whose layers share a subgraph runs three layers.

@@ -14,11 +14,11 @@ from typing import cast
 
 import numpy as np
 
-from harness.check import faults
 from harness.check.case import Case, Observation
 from harness.check.oracle import make_trainer
 from harness.check.stage import Stage, make_workload, note_error, run_epoch
 from systems.interface import Batch, MemoryBudget, System
+from workloads.dataset import Dataset
 from workloads.errors import BudgetError
 
 _GRACE_S = 3.0
@@ -36,9 +36,9 @@ def drive(folder: Path, case: Case, system: type[System]) -> Observation:
         "abandon": _abandon,
         "close": _close,
         "artefacts": _artefacts,
-        "cut": faults.cut,
-        "cut-late": faults.cut_late,
-        "gone": faults.gone,
+        "cut": _cut,
+        "cut-late": _cut_late,
+        "gone": _gone,
     }
     _warm_up(system)
     # Exclude earlier objects (libraries, a test session) from every garbage collection, and never ask whether some are
@@ -151,6 +151,55 @@ def _artefacts(stage: Stage, seen: Observation) -> None:
                 seen.epochs.append(run_epoch(other, system, 0))
     if not any(path.is_file() for path in stage.artefacts.rglob("*")):
         seen.reused = []
+
+
+def _own_copy(stage: Stage) -> Stage:
+    """Return the stage over a copy of the dataset, which may be damaged."""
+    path = stage.dataset.path.with_name(stage.dataset.name + "-damaged")
+    shutil.rmtree(path, ignore_errors=True)
+    shutil.copytree(stage.dataset.path, path)
+    return Stage(stage.artefacts.parent, stage.case, stage.system, dataset=Dataset.open(path))
+
+
+def _cut(stage: Stage, seen: Observation) -> None:
+    """Run an epoch on a feature file that was truncated to half before the start."""
+    stage = _own_copy(stage)
+    seen.expected_failure = True
+    features = stage.dataset.file("features")
+    os.truncate(features, features.stat().st_size // 2)
+    _run_damaged(stage, seen)
+
+
+def _cut_late(stage: Stage, seen: Observation) -> None:
+    """Truncate the feature file to 100 bytes of rows in mid-epoch; a system with all rows in memory may continue."""
+    stage = _own_copy(stage)
+    features = stage.dataset.file("features")
+    try:
+        with stage.ready() as system:
+            next(batches := system.epoch(0)).release()
+            os.truncate(features, stage.dataset.data_offset("features") + 100)
+            for batch in batches:
+                batch.release()
+            seen.epochs.append(run_epoch(stage, system, 1))
+    except Exception as error:
+        seen.expected_failure = True
+        note_error(seen, error, stage.dataset)
+
+
+def _gone(stage: Stage, seen: Observation) -> None:
+    """Run an epoch after the feature file was removed."""
+    stage = _own_copy(stage)
+    seen.expected_failure = True
+    stage.dataset.file("features").unlink()
+    _run_damaged(stage, seen)
+
+
+def _run_damaged(stage: Stage, seen: Observation) -> None:
+    try:
+        with stage.ready() as system:
+            seen.epochs.append(run_epoch(stage, system, 0))
+    except Exception as error:
+        note_error(seen, error, stage.dataset)
 
 
 def open_things() -> tuple[set[int | None], list[str]]:

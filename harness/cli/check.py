@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import Call, print_table
-from harness.cli.settings import OptionPairs, parse_options
+from harness.cli.common import Call, OptionPairs, parse_options, print_table
 from harness.plan.experiment import check_options
 from harness.progress import Progress
 

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import OnBoth, print_lines, unwind_on_signals
-from harness.cli.settings import takes_settings
+from harness.cli.common import OnBoth, print_lines, takes_settings, unwind_on_signals
 from harness.cli.table import epoch_table, summary_lines
 from harness.plan.experiment import PlannedRun, check_options, check_settings, resolve
 from harness.settings import RunSettings

@@ -10,10 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.advise.full_size import advise_published
-from harness.advise.holes import make_holes
 from harness.advise.implied import ImpliedGraph, skew
-from harness.advise.published import GRAPHS, published
+from harness.advise.published import GRAPHS, advise_published, make_holes, published
 from harness.drives.whatif import device_of
 from harness.plan.experiment import RunSettings
 from tests.harness.run_tools import outcore
