@@ -35,9 +35,10 @@ def check_memory(name: str, folder: Path, options: dict[str, Any]) -> CheckResul
 
     On a host that cannot prove a cap the check passes, with `skipped` and the reason as its detail.
     """
-    from harness.plan.experiment import PlannedRun, RunSettings, resolve, strict
+    from harness.plan.experiment import PlannedRun, resolve
     from harness.run.orchestrator import execute
     from harness.run.series import Series
+    from harness.settings import RunSettings, strict
 
     device = "cpu" if "cpu" in load(name).info.devices else "emulated:instant"
     settings = {**_SETTINGS, "device": device, "options": options}

@@ -14,9 +14,9 @@ from harness.advise.advice import budget_of, limit_of
 from harness.advise.published import advise_published
 from harness.advise.published import published as published_graph
 from harness.cli.common import OnBoth, print_lines, print_table, takes_settings, unwind_on_signals
-from harness.plan.experiment import PlannedRun, check_settings, resolve
+from harness.plan.experiment import PlannedRun, resolve
 from harness.progress import Progress
-from harness.settings import RunSettings
+from harness.settings import RunSettings, check_settings
 from workloads.dataset import find_dataset
 from workloads.errors import HostError, InputError
 from workloads.units import format_bytes

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from harness.cli.common import Call, OptionPairs, parse_options, print_table
-from harness.plan.experiment import check_options
 from harness.progress import Progress
+from harness.settings import check_options
 
 
 def check(

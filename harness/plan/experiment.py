@@ -25,22 +25,6 @@ from harness.settings import (
 from workloads.errors import InputError, OutcoreError
 from workloads.units import parse_bytes
 
-__all__ = [
-    "PROFILES",
-    "Experiment",
-    "PlannedRun",
-    "RunSettings",
-    "SystemEntry",
-    "cells",
-    "check_options",
-    "check_settings",
-    "load_experiment",
-    "parse_experiment",
-    "resolve",
-    "strict",
-    "unknown_name",
-]
-
 PROFILES = Path(__file__).resolve().parent / "profiles"
 
 

@@ -13,7 +13,7 @@ import pytest
 from harness.advise.implied import ImpliedGraph, skew
 from harness.advise.published import GRAPHS, advise_published, make_holes, published
 from harness.drives.whatif import device_of
-from harness.plan.experiment import RunSettings
+from harness.settings import RunSettings
 from tests.harness.run_tools import outcore
 from workloads.errors import InputError
 
