@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,13 +49,13 @@ def take_trace(
     cut = replace(workload, sampler=replace(workload.sampler, max_batches=min(batches, num_batches)))
     trace = Trace(cut, workload, num_batches)
     if graph is not None:
-        _fill(trace, graph, graph.indptr, accelerator, progress)
+        _fill(trace, graph.sample, graph.indptr, accelerator, progress)
         trace.sample_s, trace.hot = 0.0, graph.hottest
         _keep_bounds(trace, _SCRATCH_OF_BATCH * max(trace.nbytes))
         return trace
     indptr = workload.dataset.load("indptr")
     sampler = mapped_sampler(cut, indptr=indptr)
-    _fill(trace, sampler, indptr, accelerator, progress)
+    _fill(trace, sampler.sample, indptr, accelerator, progress)
     if trace.sampled < num_batches:
         _keep_bounds(trace, sampler.scratch_bytes)
     return trace
@@ -75,15 +75,12 @@ def _keep_bounds(trace: Trace, scratch_bytes: int) -> None:
     keep_bounds(trace.whole, bounds)
 
 
-class Sampler(Protocol):
-    """Interface of samplers of mini-batches."""
-
-    def sample(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:
-        """Sample one mini-batch."""
-
-
 def _fill(
-    trace: Trace, sampler: Sampler, indptr: Any, accelerator: Accelerator, progress: Callable[[str], None]
+    trace: Trace,
+    sample: Callable[[int, int, Ids], SampledBatch],
+    indptr: Any,
+    accelerator: Accelerator,
+    progress: Callable[[str], None],
 ) -> None:
     """Sample the mini-batches of a trace; raise InputError if they make more accesses than `MOST_ACCESSES`."""
     from systems.engine.cache.split_tuner import touched_pages
@@ -99,7 +96,7 @@ def _fill(
         for index, seeds in enumerate(plan.batches(epoch)):
             progress(f"sampling mini-batch {epoch * count + index + 1} of {2 * count}")
             started = time.thread_time()
-            batch = sampler.sample(epoch, index, seeds)
+            batch = sample(epoch, index, seeds)
             spent += time.thread_time() - started
             hops = [touched_pages(cut, replace(batch, blocks=(block,)), indptr)[1] for block in batch.blocks]
             trace.nodes.append(batch.nodes.astype(np.uint32))

@@ -47,7 +47,7 @@ class Call(Options):
         """End the progress display and print the result: `content` with `--json`, else what `shown` prints or holds."""
         Progress.end_all()
         if self.json:
-            print_json(content)
+            print(json.dumps(content, allow_nan=False))
         elif callable(shown):
             shown()
         else:
@@ -189,11 +189,6 @@ class Verbs(typer.Typer):
     def verb(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Add a verb, called like its function without trailing underscores."""
         return self.command(function.__name__.rstrip("_"))(expanded(function))
-
-
-def print_json(content: Any) -> None:
-    """Print the one JSON object of `--json`."""
-    print(json.dumps(content, allow_nan=False))
 
 
 def print_table(

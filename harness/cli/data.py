@@ -159,19 +159,21 @@ def verify(
     call: OnData, names: Annotated[list[str] | None, typer.Argument(help="datasets (default: all)")] = None
 ) -> None:
     """Read every byte and name each truncated, swapped or corrupted file; exit code 1 if there is one."""
-    chosen = names or _folders(call.data_root)
+    root = call.data_root
+    there = (file.parent.name for file in root.glob(f"[!.]*/{MANIFEST_NAME}") if file.is_file())
     results: list[dict[str, Any]] = []
-    for name in chosen:
+    for name in names or sorted(there):
         try:
-            dataset = find_dataset(name, call.data_root)
+            dataset = find_dataset(name, root)
             with call.progress() as progress:
                 faults = dataset.verify(
                     lambda part, share, name=dataset.name: progress.stage(f"verifying {name}", share)  # type: ignore[misc]
                 )
         except DatasetError as error:
-            if names is not None and not _looks_like_dataset(name, call.data_root):
+            folder = root / name if (root / name / MANIFEST_NAME).is_file() else Path(name)
+            if names is not None and not (folder / MANIFEST_NAME).is_file():
                 raise
-            faults = _faults_of_unopenable(name, call.data_root) or [str(error)]
+            faults = _faults_of_unopenable(folder) or [str(error)]
         results.append({"dataset": name, "ok": not faults, "faults": faults})
     good = all(result["ok"] for result in results)
     lines = []
@@ -239,17 +241,8 @@ def _tell_made(same: Dataset | None, call: OnData, make: Callable[[Callable[[str
     call.tell({"dataset": _dataset_as_dict(dataset, full=True), "reused": same is not None}, shown)
 
 
-def _folders(root: Path) -> list[str]:
-    return sorted(file.parent.name for file in root.glob(f"[!.]*/{MANIFEST_NAME}") if file.is_file())
-
-
-def _looks_like_dataset(name: str, root: Path) -> bool:
-    return any((folder / MANIFEST_NAME).is_file() for folder in (root / name, Path(name)))
-
-
-def _faults_of_unopenable(name: str, root: Path) -> list[str]:
+def _faults_of_unopenable(folder: Path) -> list[str]:
     """Return all faults of a dataset that cannot be opened; empty if its manifest cannot be read."""
-    folder = root / name if (root / name / MANIFEST_NAME).is_file() else Path(name)
     try:
         return Dataset(folder, Manifest.read(folder)).verify()
     except DatasetError:

@@ -295,12 +295,10 @@ def _texts(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the table without the records, and with lists and mappings as JSON: no format has to store objects."""
     text = frame.drop(columns=["record"], errors="ignore").copy()
     for column in [name for name in text.columns if text[name].dtype.kind == "O"]:
-        text[column] = text[column].map(_text)
+        text[column] = text[column].map(
+            lambda value: value if value is None or isinstance(value, str | float) else json.dumps(value)
+        )
     return text
-
-
-def _text(value: object) -> object:
-    return value if value is None or isinstance(value, str | float) else json.dumps(value)
 
 
 def _write(frame: pd.DataFrame, out: Path) -> None:

@@ -17,11 +17,9 @@ from workloads.errors import HostError, InputError
 from workloads.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
-    from harness.drives.sides import DriveComparison
     from harness.drives.whatif import Device, EpochForecast
     from harness.ssd.classes import DiskClass
     from harness.ssd.drive import Drive, Point
-    from harness.ssd.emulate import Check
 
 Also = Annotated[list[Path] | None, typer.Option("--from", help="another results root with runs")]
 OnDataset = Annotated[str | None, typer.Option(help="only epochs on this dataset")]
@@ -128,7 +126,9 @@ def emulate(
             "measured": {entry.name: entry.measured for entry in checks},
             "error": {entry.name: entry.error for entry in checks},
         }
-        call.tell(found, lambda: _print_checks(chosen, checks))
+        rows = [(one.name, f"{one.measured:,.0f}", f"{one.allowed:,.0f}", f"{one.error:+.2%}") for one in checks]
+        heads = ("by fio inside the limits", "measured", "allowed", "off by")
+        call.tell(found, lambda: print_table(heads, rows, chosen.name))
         if said := emulation.problem(checks):
             raise HostError(f"{chosen.name} is more than 3 % from its limits: {said}", "divide it, like NAME/auto")
     if command:
@@ -146,6 +146,7 @@ def compare(
     also: Also = None,
 ) -> None:
     """Drives side by side: fio's figures, epochs measured or predicted, use of the drive, latency, price."""
+    from harness.drives import page
     from harness.drives.compare import compare as side_by_side
     from harness.drives.prices import load_prices
     from harness.drives.sides import as_dict
@@ -155,14 +156,14 @@ def compare(
     records = read_records([call.results_root, *(also or [])])
     devices = [behind(device_of(name, call.results_root), records) for name in drives]
     found = side_by_side(devices, records, costs, dataset=dataset, memory=memory)
-    written: list[Path] = []
-    if out is not None:
-        from harness.drives.page import write_page
-
-        written = write_page(found, out)
+    written = [] if out is None else page.write_page(found, out)
 
     def shown() -> None:
-        _print_comparison(found)
+        if found.workload:
+            print_lines(f"workload: {found.workload}")
+        for part in page.tables(found):
+            print_table(part.heads, part.rows, part.title)
+        print_lines(*page.sentences(found), *(f"note: {note}" for note in found.notes))
         for path in written:
             if path.stem == "ssd-report" and path.suffix in (".html", ".pdf"):
                 print(path)
@@ -263,12 +264,6 @@ def _print_list(classes: Sequence[DiskClass], drives: Sequence[Drive]) -> None:
     print_table(("profile", "drive", "mode", "measured", "512 B reads/s", "4 KiB reads/s", "1 MiB MB/s"), rows)
 
 
-def _print_checks(disk_class: DiskClass, checks: Sequence[Check]) -> None:
-    """Print the measured rates beside the limits."""
-    rows = [(one.name, f"{one.measured:,.0f}", f"{one.allowed:,.0f}", f"{one.error:+.2%}") for one in checks]
-    print_table(("by fio inside the limits", "measured", "allowed", "off by"), rows, disk_class.name)
-
-
 def _row(point: Point) -> list[str]:
     size = f"{point.block_bytes} B" if point.block_bytes < 1024 else f"{point.block_bytes // 1024} KiB"
     mixed = f", {point.write_percent} % writes" if point.write_percent else ""
@@ -294,17 +289,6 @@ def _health(drive: Drive) -> str:
 
 def _scaled(value: float | None, factor: float) -> str:
     return number(None if value is None else value * factor, ",.0f")
-
-
-def _print_comparison(comparison: DriveComparison) -> None:
-    """Print the tables, sentences and notes of a comparison."""
-    from harness.drives.page import sentences, tables
-
-    if comparison.workload:
-        print_lines(f"workload: {comparison.workload}")
-    for part in tables(comparison):
-        print_table(part.heads, part.rows, part.title)
-    print_lines(*sentences(comparison), *(f"note: {note}" for note in comparison.notes))
 
 
 def _print_forecasts(device: Device, found: Sequence[EpochForecast], left_out: Sequence[str] = ()) -> None:

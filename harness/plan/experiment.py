@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -162,16 +162,15 @@ def cells(experiment: Experiment) -> Iterator[PlannedRun]:
 
 
 def _axis(grid: Mapping[str, list[Any]], where: str) -> list[dict[str, Any]]:
+    _check_keys((key for key in grid if not key.startswith("options.")), where)
     for key, values in grid.items():
-        if not key.startswith("options.") and key not in RunSettings.model_fields:
-            raise unknown_name("setting", f"{where}.{key}", key, list(RunSettings.model_fields))
         if not values:
             raise InputError(f"{where}.{key}: the list is empty", "give it at least one value")
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
-def _check_keys(content: Mapping[str, Any], where: str) -> None:
-    for key in content:
+def _check_keys(keys: Iterable[str], where: str) -> None:
+    for key in keys:
         if key not in RunSettings.model_fields:
             raise unknown_name("setting", f"{where}.{key}", key, list(RunSettings.model_fields))
 

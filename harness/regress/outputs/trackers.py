@@ -61,15 +61,11 @@ def bencher(found: Comparison) -> str:
     content: dict[str, dict[str, dict[str, float]]] = {}
     for metric in found.metrics:
         if isinstance(metric.head, int | float):
-            content.setdefault(metric.cell, {})[_measure(metric)] = {"value": float(metric.head)}
+            unit = {"s": "seconds"}.get(metric.unit, metric.unit)
+            words = metric.name if unit in metric.name else f"{metric.name} {unit}"
+            slug = re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+            content.setdefault(metric.cell, {})[slug] = {"value": float(metric.head)}
     return _as_text(content)
-
-
-def _measure(metric: MetricResult) -> str:
-    """Return a metric's slug in Bencher's form, with the unit unless the name contains it."""
-    unit = {"s": "seconds"}.get(metric.unit, metric.unit)
-    words = metric.name if unit in metric.name else f"{metric.name} {unit}"
-    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
 
 
 def asv(found: Comparison) -> dict[str, str]:
@@ -83,12 +79,17 @@ def asv(found: Comparison) -> dict[str, str]:
         raise InputError("asv's results are kept by commit, and this comparison is of folders", "use `regress check`")
     machine = str(found.details.get("host") or "unknown")
     host = {"machine": machine, **dict.fromkeys(("arch", "cpu", "num_cpu", "os", "ram"), "")}
-    numbers = [
-        metric
+    numbers = {
+        _name(metric): metric
         for metric in found.metrics
         if isinstance(metric.base, int | float) and isinstance(metric.head, int | float)
-    ]
-    benchmarks: dict[str, Any] = {_name(metric): _benchmark(metric) for metric in numbers}
+    }
+    shared = {"param_names": [], "params": [], "timeout": 0.0, "type": "track", "version": "1"}
+    benchmarks: dict[str, Any] = {
+        name: {"code": metric.metric, "name": name, "unit": metric.unit or "count", **shared}
+        for name, metric in numbers.items()
+    }
+    unknown = [None] * (len(_COLUMNS) - 5)
     made = {"benchmarks.json": {**benchmarks, "version": 2}, f"{machine}/machine.json": {**host, "version": 1}}
     for side in ("base", "head"):
         commit = commits[side]
@@ -101,7 +102,10 @@ def asv(found: Comparison) -> dict[str, str]:
             "requirements": {},
             "env_vars": {},
             "result_columns": _COLUMNS,
-            "results": {_name(metric): _result(metric, side) for metric in numbers},
+            "results": {
+                name: [[getattr(metric, side)], [], "1", int(time.time() * 1000), None, *unknown]
+                for name, metric in numbers.items()
+            },
             "durations": {},
             "version": 2,
         }
@@ -111,21 +115,3 @@ def asv(found: Comparison) -> dict[str, str]:
 def _name(metric: MetricResult) -> str:
     words = re.sub(r"[^A-Za-z0-9]+", "_", f"{metric.cell} {metric.name}".replace("+", " plus ")).strip("_")
     return f"outcore.track_{words}"
-
-
-def _benchmark(metric: MetricResult) -> dict[str, Any]:
-    return {
-        "code": metric.metric,
-        "name": _name(metric),
-        "param_names": [],
-        "params": [],
-        "timeout": 0.0,
-        "type": "track",
-        "unit": metric.unit or "count",
-        "version": "1",
-    }
-
-
-def _result(metric: MetricResult, side: str) -> list[Any]:
-    number = metric.base if side == "base" else metric.head
-    return [[number], [], "1", int(time.time() * 1000), None, *[None] * (len(_COLUMNS) - 5)]
