@@ -29,11 +29,7 @@ def extra_of(module: str) -> str | None:
 
 @contextmanager
 def named() -> Iterator[None]:
-    """Turn the import error of an optional package into a sentence that says how to install it.
-
-    Raises:
-        HostError: a package of one of Outcore's extras is not installed.
-    """
+    """Turn the import error of a package of an extra into a HostError that says how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:

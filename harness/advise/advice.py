@@ -202,11 +202,7 @@ def _faster(profile: DiskProfile, factor: float) -> DiskProfile:
 
 
 def limit_of(memory: str, dataset: Dataset) -> MemorySetting:
-    """Return a memory setting for which advice is possible: a cap or a budget.
-
-    Raises:
-        InputError: the memory is `none`, or is not a setting of memory.
-    """
+    """Return a memory setting with a cap or a budget; raise InputError for `none` and for what is no such setting."""
     wanted = parse_memory(memory, dataset.feature_bytes)
     if wanted.budget_bytes is None and wanted.cap_bytes is None:
         raise InputError("advice needs a limit of memory", "give --memory, like 8GiB (all of it), +64MiB or 0.25x")

@@ -75,11 +75,7 @@ def published(name: str) -> PublishedGraph:
 
 
 def make_holes(folder: Path, graph: PublishedGraph, seeds: np.ndarray) -> Dataset:
-    """Make a dataset of holes with the training nodes `seeds` (int64 [T]) at `folder`, of use for its sizes alone.
-
-    Raises:
-        DataIOError: the file system cannot hold files of that size, even of holes.
-    """
+    """Make a dataset of holes, training nodes (int64 [T]) apart; raise DataIOError if files cannot be of that size."""
     index = "int32" if graph.num_nodes < 2**31 else "int64"
     shapes: dict[Part, tuple[str, tuple[int, ...]]] = {
         "indptr": ("int64", (graph.num_nodes + 1,)),

@@ -51,7 +51,6 @@ class CheckedEpoch:
         late: digest of the feature rows just before each release, when the system had time to overwrite them.
         indices: positions of the mini-batches in the seed plan, in the order of arrival.
         seeds_once: whether the seed nodes of all mini-batches are the training nodes, each once.
-        counters: the system's counters.
         rows: number of feature rows of all mini-batches.
         own_features: digest of the dataset's feature rows of the mini-batches' nodes, for unfaithful systems.
         strangers: number of edges whose source is no in-neighbour of their destination, for unfaithful systems.

@@ -94,12 +94,7 @@ def make_workload(dataset: Dataset, case: Case, *, seed: int = 0) -> Workload:
 
 
 def run_epoch(stage: Stage, system: System, number: int, trainer: Any = None) -> CheckedEpoch:
-    """Run one epoch as the worker does; check each mini-batch on arrival and again before its release.
-
-    Args:
-        number: number of the epoch.
-        trainer: trains on each mini-batch and records its loss; None: no training.
-    """
+    """Run one epoch as the worker does, trained if there is a trainer; check each mini-batch on arrival and release."""
     accelerator = system.runtime.accelerator
     if isinstance(accelerator, EmulatedAccelerator) and not accelerator.keeps_rows:
         accelerator.pool.overwrite()

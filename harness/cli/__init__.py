@@ -21,10 +21,9 @@ _CLICK_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def build_app(only: str = "") -> typer.Typer:
-    """Build the command from this folder's modules: a verb is the function of its module's name, a group is `app`.
+    """Build the command from this folder's modules: all, or that of one verb, so that no other's are loaded.
 
-    Args:
-        only: the verb that is called, so that no other's modules are loaded; all verbs if there is none of this name.
+    A verb is the function of its module's name, a group of verbs its module's `app`.
     """
     app = Verbs(
         name="outcore",

@@ -164,11 +164,7 @@ def _option(name: str, required: bool, text: str) -> inspect.Parameter:
 
 
 def parse_options(pairs: list[str]) -> dict[str, Any]:
-    """Parse `key=value` pairs into options; values are YAML: numbers, true/false, lists, else text.
-
-    Raises:
-        InputError: a pair has no key or no `=`.
-    """
+    """Parse `key=value` pairs, whose values are YAML, else text; raise InputError for a pair without a key or `=`."""
     import yaml
 
     options: dict[str, Any] = {}

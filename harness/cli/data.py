@@ -250,11 +250,7 @@ def _faults_of_unopenable(folder: Path) -> list[str]:
 
 
 def _removable(name: str, root: Path) -> Path:
-    """Return the folder of a dataset, complete or broken.
-
-    Raises:
-        DatasetError: there is no dataset, or the folder is a link or holds other files.
-    """
+    """Return a dataset's folder, complete or broken; raise DatasetError if it is none, a link, or holds other files."""
     folder = root / name if (root / name).is_dir() else Path(name)
     try:
         content = json.loads((folder / MANIFEST_NAME).read_text(encoding="utf-8"))

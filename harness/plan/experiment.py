@@ -90,11 +90,7 @@ class PlannedRun:
 
 
 def load_experiment(source: Path | str) -> Experiment:
-    """Read an experiment from a YAML file, or a bench profile by name (`quick`).
-
-    Raises:
-        InputError: the file is missing, is not YAML, or has an invalid key, which the message names.
-    """
+    """Read a YAML file, or a bench profile by name (`quick`); raise InputError if it is missing, no YAML or invalid."""
     path = Path(source)
     if path.suffix not in (".yaml", ".yml"):
         path = PROFILES / f"{source}.yaml"
@@ -115,11 +111,7 @@ def load_experiment(source: Path | str) -> Experiment:
 
 
 def parse_experiment(content: Mapping[str, Any]) -> Experiment:
-    """Return an experiment from plain data; check every cell of its grid.
-
-    Raises:
-        InputError: a key is invalid; the message gives its path.
-    """
+    """Return an experiment from plain data, every cell checked; raise InputError with the path of an invalid key."""
     experiment = strict(Experiment, {"systems": [], **content}, "")
     if not experiment.systems:
         raise InputError("systems: the list is empty", "name at least one system")
@@ -176,11 +168,7 @@ def _check_keys(keys: Iterable[str], where: str) -> None:
 
 
 def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
-    """Return a run's configuration with all defaults filled in, and `isolation` for `auto`; opens the dataset.
-
-    Raises:
-        InputError, DatasetError: the run is impossible; the message gives the reason.
-    """
+    """Return a run's configuration with every default; raise InputError or DatasetError if the run is impossible."""
     from workloads.dataset import find_dataset
 
     settings = run.settings

@@ -17,11 +17,7 @@ from workloads.errors import InputError
 
 
 def compare_folders(base: Path, head: Path, rules: Rules | None = None) -> Comparison:
-    """Compare the runs of two results roots cell by cell, unpaired since they were not interleaved.
-
-    Raises:
-        InputError: a root has no readable run.
-    """
+    """Compare the runs of two results roots cell by cell, unpaired; raise InputError if a root has no readable run."""
     notes: list[str] = []
     before, after = (_of_one_code(root, read_runs(root, notes), notes) for root in (base, head))
     hosts = [fingerprints(side) for side in (before, after)]
@@ -34,11 +30,7 @@ def compare_folders(base: Path, head: Path, rules: Rules | None = None) -> Compa
 
 
 def compare_history(head: Path, history: History, rules: Rules | None = None) -> Comparison:
-    """Compare the runs of a results root with the baselines of their machine; undecided without a baseline.
-
-    Raises:
-        InputError: there are no runs, or they are of several machines.
-    """
+    """Compare runs with the baselines of their machine, if any; raise InputError for no runs or several machines."""
     notes: list[str] = []
     after = _of_one_code(head, read_runs(head, notes), notes)
     hosts = fingerprints(after)
@@ -66,11 +58,7 @@ def _of_one_code(root: Path, records: list[Record], notes: list[str]) -> list[Re
 
 
 def read_runs(root: Path, notes: list[str]) -> list[Record]:
-    """Return every readable run of a results root; add a note that counts the unreadable ones.
-
-    Raises:
-        InputError: there is no readable run.
-    """
+    """Return the readable runs of a results root, with a note on the others; raise InputError if there are none."""
     bad: list[results.BadRecord] = []
     found = list(results.records(root, bad))
     if bad:

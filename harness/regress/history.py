@@ -52,11 +52,7 @@ class History:
 
 
 def record(records: Sequence[Record], store: Store, repository: Repository) -> list[str]:
-    """Write runs as baselines, one entry per commit and machine; return the entries' locations.
-
-    Raises:
-        InputError: a run has uncommitted changes, no commit or no machine; no entry is written.
-    """
+    """Write runs as baselines, an entry per commit and machine; raise InputError, before any, if a run lacks either."""
     kept = []
     for (commit, host), runs in _by_commit(records).items():
         entry = _entry(commit, host, runs, repository)

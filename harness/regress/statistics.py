@@ -23,11 +23,9 @@ class Ratio:
     """Ratio of head's median to base's median.
 
     Attributes:
-        value: ratio of the two medians.
         low, high: ends of the 95 % interval; below five samples, smallest and largest ratio of two single values.
         p: two-sided p-value of the hypothesis that the ratio is 1; None below five samples.
         samples: number of samples of the smaller side.
-        kind: kind of the interval.
     """
 
     value: float

@@ -43,11 +43,7 @@ class Promise:
 
 
 def keep_own(results_root: Path, repository: Repository | None) -> None:
-    """Write the trend of a results root's runs and baselines for the machine with most runs, if it changed.
-
-    Raises:
-        DataIOError: the record cannot be written.
-    """
+    """Write the trend of runs and baselines of the machine with most runs, if it changed; may raise DataIOError."""
     began = time.monotonic()
     records = list(results.records(results_root, []))
     history = with_runs(load(FolderStore(results_root / "baselines"), repository), records, repository)

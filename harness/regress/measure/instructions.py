@@ -27,11 +27,7 @@ def is_there() -> bool:
 
 
 def count(python: Path) -> dict[str, int]:
-    """Return part -> instructions of one call, with the native modules that `python` imports.
-
-    Raises:
-        HostError: valgrind is missing, or the parts fail or exceed 300 s under it.
-    """
+    """Return part -> instructions of one call by the native modules of `python`; raise HostError if valgrind fails."""
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         raise HostError("instructions cannot be counted without valgrind", "apt-get install valgrind")

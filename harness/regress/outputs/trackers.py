@@ -69,11 +69,7 @@ def bencher(found: Comparison) -> str:
 
 
 def asv(found: Comparison) -> dict[str, str]:
-    """Return file name -> content for a `results` folder of asv.
-
-    Raises:
-        InputError: the sides are folders, while asv keys its files by commit.
-    """
+    """Return file name -> content for asv's `results` folder; raise InputError for folders, as asv keeps commits."""
     commits = found.details.get("commits")
     if not commits:
         raise InputError("asv's results are kept by commit, and this comparison is of folders", "use `regress check`")
