@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from harness.advise.implied import ImpliedGraph
 from harness.advise.trace import take_trace
+from harness.records.record import RunConfig
+from harness.run import calibrate
+from harness.run.series import Series
+from harness.run.spec import worker_spec
 from harness.settings import MemorySetting, parse_memory
+from systems.forecast import Reads, Trace
+from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, reserve_bytes
+from systems.registry import load, names
+from workloads.accelerator import Accelerator
+from workloads.accelerators.make import make_accelerator
+from workloads.dataset import Dataset
 from workloads.errors import InputError, OutcoreError
-
-if TYPE_CHECKING:
-    from harness.advise.implied import ImpliedGraph
-    from harness.records.record import RunConfig
-    from harness.run.series import Series
-    from systems.forecast import Reads, Trace
-    from systems.interface import DiskProfile
-    from workloads.accelerator import Accelerator
-    from workloads.dataset import Dataset
-    from workloads.workload import Workload
+from workloads.workload import Workload
 
 _UNFAITHFUL = "trains on other mini-batches than the rest, so its time does not compare"
 _NO_FORECAST = "has no forecast of its reads (System.forecast), so its time is not predicted"
@@ -125,12 +128,8 @@ def advise(
         systems: names of the systems to rank; None: all installed systems.
         graph: implied graph to sample where the setting's dataset is only outlines.
     """
-    from systems.registry import names
-    from workloads.accelerators.make import make_accelerator
-
     # The planned device may have more memory than this host has free: none of it is used.
-    accelerator = make_accelerator(setting.device, memory_bytes=setting.device_memory, touch=False)
-    try:
+    with closing(make_accelerator(setting.device, memory_bytes=setting.device_memory, touch=False)) as accelerator:
         trace = take_trace(setting.workload, accelerator, batches, progress, graph)
         chosen = list(names() if systems is None else systems)
 
@@ -150,17 +149,12 @@ def advise(
         firsts = {text: next((entry for entry in found if not entry.refused), None) for text, found in others.items()}
         changes = {text: first for text, first in firsts.items() if first is not None}
         return Advice(able, [entry for entry in now if entry.refused], trace, changes)
-    finally:
-        accelerator.close()
 
 
 def _one(
     name: str, setting: AdviceSetting, profile: DiskProfile, trace: Trace, accelerator: Accelerator
 ) -> RankedSystem:
     """Predict one system's time by its plan and its own forecast; nothing is allocated and nothing written."""
-    from systems.interface import MemoryBudget, Runtime, StageClock, reserve_bytes
-    from systems.registry import load
-
     found = load(name)
     options = found.info.options.model_validate(setting.options.get(name, {}))
     if not found.is_faithful(options):
@@ -216,9 +210,6 @@ def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> int:
         InputError: the memory is `none`, or below the memory of an empty run.
         HostError: an empty run could not be measured.
     """
-    from harness.run import calibrate
-    from harness.run.spec import worker_spec
-
     wanted = limit_of(config.memory, dataset)
     if wanted.budget_bytes is not None:
         return wanted.budget_bytes

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xxhash
@@ -18,13 +18,12 @@ from harness.advise.advice import Advice, AdviceSetting, advise
 from harness.advise.implied import ImpliedGraph
 from harness.plan.experiment import PlannedRun, resolve
 from harness.settings import RunSettings, parse_memory
+from harness.worker.build import workload_of
+from systems.interface import DiskProfile
 from workloads.dataset import Dataset
 from workloads.errors import DataIOError, InputError
 from workloads.manifest import ALIGNMENT, PARTS, FileEntry, Manifest, Part
 from workloads.npyfile import padded_header
-
-if TYPE_CHECKING:
-    from systems.interface import DiskProfile
 
 _CLASSES = 64
 _NOTE = "nothing but holes: a graph known by its statistics alone"
@@ -144,8 +143,6 @@ def advise_published(
     Raises:
         InputError: the memory is no budget, or statistics cannot imply the sampler's mini-batches.
     """
-    from harness.worker.build import workload_of
-
     if settings.sampler != "neighbor" or settings.replace:
         raise InputError(
             "only neighbour sampling without replacement is predicted from statistics", "use --sampler neighbor"

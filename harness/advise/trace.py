@@ -5,18 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from harness.advise.implied import ImpliedGraph
+from systems.engine.cache.split_tuner import touched_pages
+from systems.engine.io.topology import mapped_sampler
 from systems.forecast import Trace
-
-if TYPE_CHECKING:
-    from harness.advise.implied import ImpliedGraph
-    from workloads.accelerator import Accelerator
-    from workloads.sampling.batch import SampledBatch
-    from workloads.workload import Workload
+from workloads.accelerator import Accelerator
+from workloads.errors import InputError
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.make import BatchBounds, keep_bounds, make_seed_plan
+from workloads.training import Trainer
+from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
 
@@ -42,9 +45,6 @@ def take_trace(
     Raises:
         InputError: the mini-batches make more accesses than `MOST_ACCESSES`.
     """
-    from systems.engine.io.topology import mapped_sampler
-    from workloads.sampling.make import make_seed_plan
-
     num_batches = make_seed_plan(workload).num_batches
     cut = replace(workload, sampler=replace(workload.sampler, max_batches=min(batches, num_batches)))
     trace = Trace(cut, workload, num_batches)
@@ -63,8 +63,6 @@ def take_trace(
 
 def _keep_bounds(trace: Trace, scratch_bytes: int) -> None:
     """Keep bounds for the whole epoch, on which systems plan, by repeating the sampled mini-batches."""
-    from workloads.sampling.make import BatchBounds, keep_bounds
-
     times = -(-trace.num_batches // trace.sampled)
     nodes, edges = (
         np.tile(np.array(sizes, dtype=np.int64).reshape(2, -1), times)[:, : trace.num_batches]
@@ -83,10 +81,6 @@ def _fill(
     progress: Callable[[str], None],
 ) -> None:
     """Sample the mini-batches of a trace; raise InputError if they make more accesses than `MOST_ACCESSES`."""
-    from systems.engine.cache.split_tuner import touched_pages
-    from workloads.errors import InputError
-    from workloads.sampling.make import make_seed_plan
-
     cut = trace.workload
     plan, count = make_seed_plan(cut), cut.sampler.max_batches
     steps = _Steps(cut, accelerator)
@@ -122,8 +116,6 @@ class _Steps:
     _MEASURED = 3
 
     def __init__(self, workload: Workload, accelerator: Accelerator) -> None:
-        from workloads.training import Trainer
-
         dataset = workload.dataset
         self._accelerator = accelerator
         self._trainer = Trainer(workload.model, dataset.dim, dataset.num_classes, accelerator, workload.seed)

@@ -10,8 +10,7 @@ from typing import Any
 
 from harness.check.case import Case, CheckedEpoch, Observation
 from harness.check.data import make_dataset
-from harness.check.oracle import Oracle
-from harness.check.own import OwnBatches
+from harness.check.oracle import Oracle, OwnBatches
 from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, StagesWanted, System
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.accelerators.make import make_accelerator

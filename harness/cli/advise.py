@@ -8,11 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.advise import Advice, AdviceSetting, RankedSystem
-from harness.advise import advise as predicted
-from harness.advise.advice import budget_of, limit_of
-from harness.advise.published import advise_published
-from harness.advise.published import published as published_graph
 from harness.cli.common import OnBoth, print_lines, print_table, takes_settings, unwind_on_signals
 from harness.plan.experiment import PlannedRun, resolve
 from harness.progress import Progress
@@ -22,6 +17,7 @@ from workloads.errors import HostError, InputError
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:
+    from harness.advise import Advice, AdviceSetting, RankedSystem
     from systems.interface import DiskProfile
 
 
@@ -53,6 +49,9 @@ def advise(
     A share of an epoch is sampled and every system's reads are simulated on the disk's profile. Nothing is trained, and
     what is printed is a prediction.
     """
+    from harness.advise import advise as predicted
+    from harness.advise.published import advise_published
+    from harness.advise.published import published as published_graph
     from harness.drives.whatif import device_of
 
     if batches < 1 or epochs < 1:
@@ -94,6 +93,7 @@ def _measured(
     settings: RunSettings, epochs: int, batches: int, drive: str | None, call: OnBoth, progress: Progress
 ) -> tuple[AdviceSetting, DiskProfile]:
     """Return the conditions for a stored dataset on this host, and the profile of its disk or of the drive named."""
+    from harness.advise.advice import AdviceSetting, budget_of, limit_of
     from harness.drives.whatif import device_of
     from harness.run.series import Series
 

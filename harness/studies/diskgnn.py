@@ -14,6 +14,7 @@ from pydantic import Field
 
 from harness.studies.base import Plain, StudyContext, WorkloadParams, sample_all, study
 from workloads.errors import BudgetError, InputError
+from workloads.sampling.make import make_seed_plan
 
 if TYPE_CHECKING:
     from systems.diskgnn.layout import ColdSamples
@@ -88,8 +89,6 @@ def sampled(params: WorkloadParams, context: StudyContext) -> Sampled:
     Raises:
         InputError: the mini-batches make more than `MAX_ACCESSES` accesses.
     """
-    from workloads.sampling.make import make_seed_plan
-
     workload, epochs = context.workload(params), params.epochs
     dataset = workload.dataset
     key = (dataset.fingerprint, workload.sampler, workload.model.layers, workload.seed, epochs)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.plan.datasets import Recipe, ensure
+from harness.records.study import StudyRecord
+from harness.settings import strict
 from harness.studies.base import StudyNeed, find_record, make_study, resolve_study, union_of
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
-    from harness.plan.datasets import Recipe
-    from harness.records.study import StudyRecord
     from harness.run.sweep import Progress
 
 
@@ -61,9 +62,6 @@ class StudySweep:
 
     def datasets(self) -> dict[str, Recipe]:
         """Return the recipes of the datasets that the studies read, by name."""
-        from harness.plan.datasets import Recipe
-        from harness.settings import strict
-
         found: dict[str, Recipe] = {}
         for need in self.needs:
             name = getattr(resolve_study(need)[1], "dataset", None)
@@ -86,8 +84,6 @@ class StudySweep:
 
     def run(self) -> Studied:
         """Make every study that has no record."""
-        from harness.plan.datasets import ensure
-
         known = [self._known(need) for need in self.needs]
         studied = Studied([record for record in known if record is not None])
         todo = [need for need, record in zip(self.needs, known, strict=True) if record is None]
