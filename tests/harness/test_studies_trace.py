@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from harness.records.study import StudyRecord
-from harness.studies.accesses import MEASURED, POLICIES, SCORES, covered, read_ratios
+from harness.studies.accesses import MEASURED, PAGE_BYTES, POLICIES, SCORES, covered, list_pages, read_ratios, row_pages
 from harness.studies.base import StudyNeed, make_study
-from harness.studies.page_accesses import PAGE_BYTES, list_pages, row_pages
 from workloads.dataset import Dataset
 from workloads.errors import InputError
 from workloads.making.make import MakeSpec, make_dataset
