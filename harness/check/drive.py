@@ -56,23 +56,19 @@ def drive(folder: Path, case: Case, system: type[System]) -> Observation:
     return observation
 
 
-def _run(stage: Stage, seen: Observation) -> None:
-    budget = MemoryBudget(None, stage.device_bytes)
+def _run(stage: Stage, seen: Observation, budget: MemoryBudget | None = None, epochs: int = 2) -> None:
+    budget = budget or MemoryBudget(None, stage.device_bytes)
+    trainer = make_trainer(stage.workload) if stage.case.kind == "loss" else None
     with stage.make(budget) as system:
-        _note_plan(seen, system, budget)
+        plan = system.plan()
+        seen.plan_bytes = {"host": plan.total("host"), "device": plan.total("device"), "disk": plan.total("disk")}
+        seen.budget_bytes = {"host": budget.host, "device": budget.device, "disk": budget.disk}
         system.prepare()
-        trainer = make_trainer(stage.workload) if stage.case.kind == "loss" else None
-        for number in range(2):
+        for number in range(epochs):
             seen.epochs.append(run_epoch(stage, system, number, trainer))
     if trainer is not None:
-        for epoch, losses in zip(seen.epochs, stage.oracle.losses(2), strict=True):
+        for epoch, losses in zip(seen.epochs, stage.oracle.losses(epochs), strict=True):
             epoch.expected_losses = losses
-
-
-def _note_plan(seen: Observation, system: System, budget: MemoryBudget) -> None:
-    plan = system.plan()
-    seen.plan_bytes = {"host": plan.total("host"), "device": plan.total("device"), "disk": plan.total("disk")}
-    seen.budget_bytes = {"host": budget.host, "device": budget.device, "disk": budget.disk}
 
 
 def _smallest(stage: Stage, seen: Observation) -> None:
@@ -92,12 +88,7 @@ def _smallest(stage: Stage, seen: Observation) -> None:
     while high - low > 4096:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)
-    budget = MemoryBudget(high, stage.device_bytes)
-    with stage.make(budget) as system:
-        _note_plan(seen, system, budget)
-        system.prepare()
-        for number in range(3):
-            seen.epochs.append(run_epoch(stage, system, number))
+    _run(stage, seen, MemoryBudget(high, stage.device_bytes), epochs=3)
 
 
 def _sample_only(stage: Stage, seen: Observation) -> None:

@@ -96,7 +96,7 @@ class FleetSweep:
         Raises:
             InputError: no host has the label `outcore-host`, or a host runs other code than this process.
         """
-        for label in sorted(self.labels):
+        for label in sorted(set(self.labels)):
             self._order(label, None)
         self._look()
         if not self._open:
