@@ -15,6 +15,7 @@ import typer
 
 from harness.progress import Progress as Progress
 from harness.settings import RunSettings, strict
+from harness.table import cell, console
 from workloads.errors import InputError
 
 
@@ -204,8 +205,6 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    from harness.table import cell, console
-
     table = Table(title=None if title is None else cell(title), **options)
     for head in heads:
         table.add_column(cell(head), overflow="fold")
@@ -216,8 +215,6 @@ def print_table(
 
 def print_lines(*lines: Any) -> None:
     """Print lines of plain text, which are neither wrapped nor coloured."""
-    from harness.table import console
-
     out = console()
     for line in lines:
         out.print(line, markup=False, highlight=False, soft_wrap=True)

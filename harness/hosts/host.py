@@ -20,9 +20,15 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from harness.isolation.select import select
 from harness.plan.experiment import parse_experiment
 from harness.progress import Progress
-from harness.records.environment import HOST_LABEL
+from harness.records.environment import HOST_LABEL, code, this_host
+from harness.results.archive import pack
+from harness.results.store import runs_folder
+from harness.run.series import Series
+from harness.run.sweep import Sweep
+from harness.worker.main import die_with_parent
 from workloads.errors import OutcoreError
 
 # Variables that Ray sets for its workers.
@@ -106,14 +112,7 @@ def roots() -> tuple[Path, Path]:
 
 def obey(order: Order) -> dict[str, Any]:
     """Execute an order in this process; raise OutcoreError if the order cannot be executed."""
-    from harness.isolation.select import select
-    from harness.records import environment
-    from harness.results import store as results
-    from harness.results.archive import pack
-    from harness.run.series import Series
-    from harness.run.sweep import Sweep
-
-    own = environment.code()["commit"]
+    own = code()["commit"]
     if own and order.commit and own != order.commit:
         said = f"host {order.label} runs commit {own[:12]}, this process {order.commit[:12]}"
         return {"error": said, "fix": "install the same commit on every host", "kind": "code"}
@@ -127,19 +126,17 @@ def obey(order: Order) -> dict[str, Any]:
         if order.task == "prepare":
             configs = sweep.configs(select(sweep.isolation).backend.name)
             plain = [config.model_dump(mode="json") for config in configs]
-            return {"configs": plain, "fingerprint": environment.this_host(data_root)}
+            return {"configs": plain, "fingerprint": this_host(data_root)}
     except OutcoreError as error:
         return {"error": f"host {order.label}: {error.message}", "fix": error.fix, "kind": "datasets"}
     with Series(results_root, data_root, isolation=sweep.isolation) as series:
         record = sweep.run(series, only=order.number).records[0]
-    pack(results_root, [results.runs_folder(results_root) / record.run_id], [], Path(order.out))
+    pack(results_root, [runs_folder(results_root) / record.run_id], [], Path(order.out))
     return {"run": record.run_id}
 
 
 def main(argv: list[str]) -> int:
     """Execute the order in the file `argv[0]`; print the answer as JSON on the last line of standard output."""
-    from harness.worker.main import die_with_parent
-
     die_with_parent(int(argv[1]))
     try:
         answer = obey(Order.model_validate_json(Path(argv[0]).read_text(encoding="utf-8")))
