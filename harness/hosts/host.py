@@ -7,19 +7,18 @@ started it, so a lost host leaves no run behind.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from harness.atomic import locked
 from harness.isolation.select import select
 from harness.plan.experiment import parse_experiment
 from harness.progress import Progress
@@ -66,7 +65,9 @@ def perform(order: Order) -> dict[str, Any]:
         as a `.tar.gz` in `archive`; else `error`, `fix` and `kind` (`code` for other code than the driver's, `datasets`
         where the host cannot make them, or empty).
     """
-    with _machine(), tempfile.TemporaryDirectory(prefix="outcore-order-") as folder:
+    # One machine may be several nodes of a cluster.
+    machine = locked(Path(tempfile.gettempdir(), "outcore-hosts.lock"))
+    with machine, tempfile.TemporaryDirectory(prefix="outcore-order-") as folder:
         file, out = Path(folder, "order.json"), Path(folder, "run.tar.gz")
         file.write_text(order.model_copy(update={"out": str(out)}).model_dump_json(), encoding="utf-8")
         done = subprocess.run(
@@ -82,18 +83,6 @@ def perform(order: Order) -> dict[str, Any]:
             said = f"{order.task} ended with exit code {done.returncode}: {' '.join(last)}"
             answer = {"error": said, "fix": "run `outcore doctor` there", "kind": ""}
         return answer | ({"archive": out.read_bytes()} if out.exists() else {})
-
-
-@contextmanager
-def _machine() -> Iterator[None]:
-    """Wait until no other order runs on this machine, which may be several nodes of a cluster."""
-    path = Path(tempfile.gettempdir(), "outcore-hosts.lock")
-    lock = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
 
 
 def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
