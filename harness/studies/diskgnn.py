@@ -109,13 +109,7 @@ def sampled(params: WorkloadParams, context: StudyContext) -> Sampled:
 
 
 def searching(
-    samples: Sampled,
-    cold: ColdSamples,
-    params: PlanningParams,
-    row_bytes: int,
-    *,
-    limit: int | None = None,
-    hashes: int | None = None,
+    samples: Sampled, cold: ColdSamples, params: PlanningParams, *, limit: int | None = None, hashes: int | None = None
 ) -> Search:
     """Return DiskGNN's search over these mini-batches; the limit is on bytes of feature rows alone (Eq. 2).
 
@@ -128,6 +122,8 @@ def searching(
     from systems.diskgnn.ranking import by_node
     from systems.diskgnn.search import Search, Space
     from systems.engine.io.reader import ReadStats
+
+    row_bytes = params.row_bytes or samples.row_bytes
 
     def simulate(rows: Ids) -> ReadStats:
         return simulate_reads(rows, row_bytes=row_bytes, num_rows=1 << 40, logical_bytes=params.granularity)
@@ -215,15 +211,12 @@ def amplification(params: AmplificationParams, context: StudyContext) -> Plain:
     lengths = [count, *sorted({min(length, count) for length in params.segments} - {count})]
     layouts: list[Plain] = []
     plain = np.zeros(0)
-    for length in lengths:
-        for reordered in (False, True):
-            context.progress(f"segments of {length}, {'reordered' if reordered else 'by id'}")
-            found, read = _layout(samples, cold, params, row, length, reordered)
-            if not len(plain):
-                plain = read
-            saved = 1.0 - read / np.maximum(1, plain)
-            shares = np.linspace(0, 1, _QUANTILES + 1)
-            layouts.append({**found, "reduction": [float(value) for value in np.quantile(saved, shares)]})
+    for length, reordered in itertools.product(lengths, (False, True)):
+        context.progress(f"segments of {length}, {'reordered' if reordered else 'by id'}")
+        found, read = _layout(samples, cold, params, row, length, reordered)
+        plain = plain if len(plain) else read
+        saved = np.quantile(1.0 - read / np.maximum(1, plain), np.linspace(0, 1, _QUANTILES + 1))
+        layouts.append({**found, "reduction": saved.tolist()})
     packed = packed_rows(samples, cold, [1])[1]
     return {
         "layouts": layouts,
@@ -240,7 +233,7 @@ def _layout(
     from systems.diskgnn.layout import Shape
     from systems.diskgnn.search import rows_of
 
-    search = searching(samples, cold, params, row, hashes=params.hashes if reordered else 0)
+    search = searching(samples, cold, params, hashes=params.hashes if reordered else 0)
     shape = Shape(length, params.threshold)
     reads = list(search.reads(shape))
     totals = {
@@ -343,7 +336,7 @@ def packing_search(params: PackingSearchParams, context: StudyContext) -> Plain:
         }
         for name in ("heuristic", "brute_force"):
             context.progress(f"{name.replace('_', ' ')}, limit {limit:g} of packing alone")
-            search = searching(samples, cold, params, row, limit=case["limit_bytes"])
+            search = searching(samples, cold, params, limit=case["limit_bytes"])
             try:
                 found = search.heuristic() if name == "heuristic" else search.brute_force(params.search_points)
             except BudgetError:
