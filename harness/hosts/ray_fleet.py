@@ -37,11 +37,11 @@ class RayFleet(Fleet):
 
     def __init__(self, address: str) -> None:
         try:
-            import ray
+            import ray as installed
         except ImportError as error:
             fix = "install outcore[hosts] on every host"
             raise InputError("--hosts needs Ray, which is not installed", fix) from error
-        self._ray = ray
+        self._ray: Any = installed
         self._orders: dict[Any, tuple[str, Task]] = {}
         if not _listens(address):
             # Ray itself would wait half a minute before it reported this.
@@ -51,11 +51,11 @@ class RayFleet(Fleet):
             )
         for left in reversed(range(_CONNECTS)):
             try:
-                ray.init(address=address, log_to_driver=False, logging_level="error")
+                self._ray.init(address=address, log_to_driver=False, logging_level="error")
                 break
             except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
                 # The process that Ray starts for a client sometimes hangs before it listens: ask for a new one.
-                ray.shutdown()
+                self._ray.shutdown()
                 if left and _listens(address):
                     continue
                 said = str(error).splitlines()
