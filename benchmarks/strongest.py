@@ -1,6 +1,6 @@
 """Each baseline's strongest setting of those its paper leaves open, at every budget, and its gain over the default.
 
-    python benchmarks/strongest.py [--systems pyg+ ginex ...] [--shares 1/16 1/8 ...] [--rounds 1] [--csv FILE]
+    python benchmarks/strongest.py [--systems pyg+ ginex ...] [--shares 1/16 1/8 ...] [--rounds 1] [--coarse]
 
 A setting is judged by all of its epochs, warm-up among them, and by its preparation: a setting that only moves work to
 where no clock is read gains nothing. One option after the other is tried from the default on, and what helped is kept
@@ -109,6 +109,11 @@ def cost_of(record: dict[str, Any], counts: bool) -> float:
     return float(sum(epoch["seconds"] for epoch in epochs) + prepared) / len(epochs)
 
 
+def coarse(values: list[Any]) -> list[Any]:
+    """Return the first, the middle and the last of an option's values."""
+    return [values[at] for at in sorted({0, len(values) // 2, len(values) - 1})]
+
+
 class Sweep:
     """Runs of one system at one budget; each setting once for each round, none twice."""
 
@@ -157,7 +162,7 @@ class Sweep:
         """The default and the best setting."""
         default = best = self.measure({})
         for option, values in SPACE[self._system].items():
-            for value in values:
+            for value in coarse(values) if self._options.coarse else values:
                 tried = self.measure({**best.options, option: value})
                 best = min(best, tried, key=lambda found: found.median)
         return default, best
@@ -187,6 +192,7 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=80, help="mini-batches an epoch")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--coarse", action="store_true", help="the first, the middle and the last value of each option")
     parser.add_argument("--counts", action="store_true", help="reads instead of seconds: the same on a busy machine")
     parser.add_argument("--csv", type=Path, help="write the best settings here")
     options = parser.parse_args()

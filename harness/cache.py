@@ -16,25 +16,25 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 
 class Cache:
-    """Small JSON files under `<results root>/cache`, by fingerprint; a damaged file counts as missing."""
+    """Small JSON files in `folder`, `<results root>/cache`, by fingerprint; a damaged file counts as missing."""
 
     def __init__(self, root: Path) -> None:
-        self._folder = root / "cache"
+        self.folder = root / "cache"
 
     def get(self, kind: str, key: str) -> dict[str, Any] | None:
         """Return the content of an entry; None where it is missing or damaged."""
         try:
-            content = json.loads((self._folder / f"{kind}-{key}.json").read_text(encoding="utf-8"))
+            content = json.loads((self.folder / f"{kind}-{key}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         return content if isinstance(content, dict) else None
 
     def put(self, kind: str, key: str, content: dict[str, Any]) -> None:
         """Write an entry atomically; on a full disk the next run measures again."""
-        file = self._folder / f"{kind}-{key}.json"
+        file = self.folder / f"{kind}-{key}.json"
         partial = file.with_suffix(f".{os.getpid()}.tmp")
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             partial.write_text(json.dumps(content), encoding="utf-8")
             partial.rename(file)
         except OSError:

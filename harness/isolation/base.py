@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -36,12 +36,14 @@ class Needs:
 
     Attributes:
         read_only, writable: folders and files, visible inside at the same paths.
+        guarded: folders and files that decide what the work's numbers are worth; read-only inside if visible at all.
         gpu: whether the work computes on a GPU.
         image: container image that contains the work; None for Outcore's own.
     """
 
     read_only: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()
+    guarded: tuple[Path, ...] = ()
     gpu: bool = False
     image: str | None = None
 
@@ -88,12 +90,24 @@ class MemoryStats:
 
 @dataclass(frozen=True)
 class IoStats:
-    """Device I/O charged to the cap, all devices together."""
+    """Device I/O charged to the cap, all disks together; `by_disk`: of each (`major:minor`), where that is known."""
 
     read_bytes: int = 0
     read_requests: int = 0
     write_bytes: int = 0
     write_requests: int = 0
+    by_disk: Mapping[str, IoStats] = field(default_factory=dict, compare=False, repr=False, kw_only=True)
+
+    @classmethod
+    def over(cls, by_disk: Mapping[str, IoStats]) -> IoStats:
+        """Return the sum over disks."""
+        names = ("read_bytes", "read_requests", "write_bytes", "write_requests")
+        return cls(*(sum(getattr(one, name) for one in by_disk.values()) for name in names), by_disk=by_disk)
+
+    def of(self, disks: Collection[str]) -> IoStats:
+        """Return the I/O of some disks; all of it where they or the I/O of each are not known."""
+        known = bool(disks) and bool(self.by_disk)
+        return self.over({disk: one for disk, one in self.by_disk.items() if disk in disks}) if known else self
 
 
 class Cap(ABC):

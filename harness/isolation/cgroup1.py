@@ -45,14 +45,16 @@ _THROTTLES = (
 )
 
 
-def parse_blkio(data: bytes) -> tuple[int, int]:
-    """Return (reads, writes) over all disks, from `io_service_bytes_recursive` or `io_serviced_recursive`."""
-    totals = {b"Read": 0, b"Write": 0}
-    for line in data.splitlines():
-        fields = line.split()
-        if len(fields) == 3 and fields[1] in totals and not is_stacked(fields[0].decode()):
-            totals[fields[1]] += int(fields[2])
-    return totals[b"Read"], totals[b"Write"]
+def parse_blkio(sizes: bytes, requests: bytes) -> IoStats:
+    """Parse `io_service_bytes_recursive` and `io_serviced_recursive` into the sum over all disks."""
+    found: dict[str, dict[bytes, int]] = {}
+    for name, data in ((b"bytes", sizes), (b"requests", requests)):
+        for line in data.splitlines():
+            fields = line.split()
+            if len(fields) == 3 and fields[1] in (b"Read", b"Write") and not is_stacked(fields[0].decode()):
+                found.setdefault(fields[0].decode(), {})[fields[1] + name] = int(fields[2])
+    keys = (b"Readbytes", b"Readrequests", b"Writebytes", b"Writerequests")
+    return IoStats.over({disk: IoStats(*(own.get(key, 0) for key in keys)) for disk, own in found.items()})
 
 
 def throttle_lines(limit: IoLimit) -> list[tuple[str, str]]:
@@ -95,9 +97,7 @@ class V1Readings(Readings):
         """Read device I/O; v1 cannot attribute buffered writes."""
         if self._blkio is None or not (data := self._files[_IO_FILES[0]].read()):
             return None
-        read_bytes, write_bytes = parse_blkio(data)
-        reads, writes = parse_blkio(self._files[_IO_FILES[1]].read())
-        return IoStats(read_bytes, reads, write_bytes, writes)
+        return parse_blkio(data, self._files[_IO_FILES[1]].read())
 
     def reset_peak(self) -> None:
         """Restart the peak from the present usage, where this user may."""

@@ -55,14 +55,14 @@ def parse_memory(
 
 def parse_io_stat(data: bytes) -> IoStats:
     """Parse `io.stat` into the sum over all disks."""
-    totals = dict.fromkeys((b"rbytes", b"rios", b"wbytes", b"wios"), 0)
+    found: dict[str, IoStats] = {}
     for line in data.splitlines():
         number, *fields = line.split()
-        for field in [] if is_stacked(number.decode()) else fields:
-            key, _, value = field.partition(b"=")
-            if key in totals:
-                totals[key] += int(value)
-    return IoStats(totals[b"rbytes"], totals[b"rios"], totals[b"wbytes"], totals[b"wios"])
+        values = dict(field.split(b"=", 1) for field in fields if b"=" in field)
+        if not is_stacked(number.decode()):
+            keys = (b"rbytes", b"rios", b"wbytes", b"wios")
+            found[number.decode()] = IoStats(*(int(values.get(key, 0)) for key in keys))
+    return IoStats.over(found)
 
 
 def io_max_line(limit: IoLimit) -> str:

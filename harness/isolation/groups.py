@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from harness.isolation.base import Cap, IoLimit, IoStats, MemoryStats
+from harness.isolation.base import Cap, IoLimit, IoStats, MemoryStats, Needs
 from harness.isolation.files import KernelFile, write_text
 from harness.isolation.owner import PARENT, is_left_over
 from harness.isolation.processes import confined, joining, kill_all
@@ -82,13 +82,22 @@ class Readings(ABC):
 class GroupCap(Readings, Cap):
     """Cap of a control group."""
 
+    _read_only: tuple[Path, ...] = ()
+
+    def bring(self, needs: Needs) -> None:
+        """Make all that the work must not write to read-only for it, but for paths with something below that it
+        writes."""
+        written = [path.resolve() for path in needs.writable]
+        found = [path.resolve() for path in (*needs.read_only, *needs.guarded) if path.exists()]
+        self._read_only = tuple(path for path in found if not any(other.is_relative_to(path) for other in written))
+
     def command(self, argv: Sequence[str]) -> list[str]:
         """Return `argv` behind a shell that joins the group first."""
         return joining(self.folders, argv)
 
     def worker_command(self, argv: Sequence[str]) -> list[str]:
-        """Return `argv` as `command` does, for root with a read-only view of the cgroups."""
-        return self.command(confined(argv))
+        """Return `argv` as `command` does, for root with a read-only view of the cgroups and of the dataset."""
+        return self.command(confined(argv, self._read_only))
 
     @abstractmethod
     def set_io(self, limits: Sequence[IoLimit]) -> None:

@@ -21,9 +21,11 @@ _JOIN = (
     'shift; exec "$@"'
 )
 _LOOK_AGAIN_S = 0.005
-# Root may write to every group, so the work gets a read-only view of the groups, and loses the two capabilities that
-# give another view: mounting, and entering the view of a process that still has them.
+# Root may write to everything, so the work gets a read-only view of the groups and of the paths before `--`, and loses
+# the two capabilities that give another view: mounting, and entering the view of a process that still has them.
 _CONFINE = (
+    'while [ "$1" != -- ]; do mount --rbind "$1" "$1" && mount -o remount,bind,ro "$1" || '
+    '{ echo "outcore: cannot make $1 read-only" >&2; exit 125; }; shift; done; shift; '
     'for at in $(awk \'$3 == "cgroup" || $3 == "cgroup2" {print $2}\' /proc/self/mounts); do '
     'mount -o remount,bind,ro "$at" || { echo "outcore: cannot make $at read-only" >&2; exit 125; }; done; '
     'exec setpriv --bounding-set=-sys_admin,-sys_ptrace --inh-caps=-sys_admin,-sys_ptrace -- "$@"'
@@ -36,13 +38,15 @@ def joining(groups: Sequence[Path], argv: Sequence[str]) -> list[str]:
     return ["/bin/sh", "-c", _JOIN, "outcore", *(str(group / "cgroup.procs") for group in groups), "--", *argv]
 
 
-def confined(argv: Sequence[str]) -> list[str]:
-    """Return `argv` that, for root, sees all cgroups read-only and cannot leave its own; otherwise unchanged."""
-    return _confined(argv) if can_confine() else list(argv)
+def confined(argv: Sequence[str], read_only: Sequence[Path] = ()) -> list[str]:
+    """Return `argv` that, for root, sees all cgroups and the paths in `read_only` read-only and cannot leave its own
+    group; otherwise unchanged."""
+    return _confined(argv, read_only) if can_confine() else list(argv)
 
 
-def _confined(argv: Sequence[str]) -> list[str]:
-    return ["unshare", "--mount", "--propagation=private", "/bin/sh", "-c", _CONFINE, "outcore", *argv]
+def _confined(argv: Sequence[str], read_only: Sequence[Path] = ()) -> list[str]:
+    places = map(str, read_only)
+    return ["unshare", "--mount", "--propagation=private", "/bin/sh", "-c", _CONFINE, "outcore", *places, "--", *argv]
 
 
 @functools.cache

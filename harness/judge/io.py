@@ -28,7 +28,8 @@ def _device_bytes(epoch: EpochRecord) -> int | None:
 def device_reads_cover_own_count(record: Record, context: RunContext) -> Finding | None:
     """A system that counts more read bytes than the device delivered used a cache that was charged to no cap.
 
-    Compares each epoch's device bytes (the cap's counters, else the disk's) with the system's own `bytes_read`.
+    Compares each epoch's device bytes (the cap's counters for the dataset's disks, else the disks' own) with the
+    system's `bytes_read`.
     """
     counted = [(epoch, own) for epoch in record.epochs if (own := int(epoch.counters.get("bytes_read") or 0))]
     for epoch, own in counted:

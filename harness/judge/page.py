@@ -22,8 +22,8 @@ What a run is judged by is read from outside its memory cap: counters of the cap
 the preparation, at both ends of each epoch), what the page cache holds of its files, where its processes and threads
 stand (at gates and ten times a second), the orchestrator's own clock, and rows of features that are drawn when an
 epoch begins. A system is code in the worker's own process: one that rewrites the harness there can tell it anything,
-and what then gives it away is what was read from outside. As root, a worker sees cgroups read-only and cannot mount
-or enter another process.
+and what then gives it away is what was read from outside. As root, a worker sees cgroups, its dataset, the harness's
+sources, the Python environment and the cache of facts read-only, and cannot mount or enter another process.
 
 A record is sealed by digests over its parts and tables. A seal is not a signature: it finds a number that was changed,
 and a hand that computes the seal again is held to the parts that must agree (gates, epochs, counters, rows); one that

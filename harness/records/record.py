@@ -291,6 +291,7 @@ class RawReadings(_Part):
         in_turns: whether the run waited between epochs for the turns of other sweeps of this machine.
         free_device_memory: whether feature rows may stay on the device although copies to it take no time.
         features, unchecked: checks of the feature rows, and the reason why some are missing.
+        rewritten: the dataset's files that changed during the run; None in records from before this was looked at.
     """
 
     isolation: str = ""
@@ -309,6 +310,7 @@ class RawReadings(_Part):
     unknown: str = ""
     features: list[FeatureCheck] = Field(default_factory=list)
     unchecked: str = ""
+    rewritten: list[str] | None = None
     in_turns: bool = False
     free_device_memory: bool = False
 

@@ -86,7 +86,7 @@ def calibrate(
         wanted = {"mode": "calibrate", "time_training": times is None and config.stages == "all"}
         with isolation.create(f"calibrate-{key}", Limits()) as cap:
             reading = GateMemory(cap)
-            with Worker(cap, spec.model_copy(update=wanted), folder, folder / "calibrate.log") as worker:
+            with Worker(cap, spec.model_copy(update=wanted), folder, folder / "calibrate.log", cache) as worker:
                 ending = worker.watch(CALIBRATION_TIMEOUT_S, reading)
         if ending.status != "ok":
             raise ending.error or HostError(f"calibration failed: {_why(ending, folder)}", "mend that and run it again")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.records.record import EvictionReading
+from workloads.manifest import MANIFEST_NAME
 
 if TYPE_CHECKING:
     from workloads.dataset import Dataset
@@ -37,6 +38,19 @@ _LIBRARIES = _libraries(Path(sysconfig.get_path("purelib")))
 def dataset_files(dataset: Dataset) -> list[Path]:
     """Return every file of a dataset that a system may read."""
     return [dataset.file(part) for part in ("indptr", "indices", "features", "labels", "train", "valid", "test")]
+
+
+def identities(dataset: Dataset) -> set[tuple[Path, tuple[int, ...] | None]]:
+    """Return each file of a dataset with what the kernel changes when it is written or replaced; None: it is gone."""
+
+    def identity(path: Path) -> tuple[int, ...] | None:
+        try:
+            status = path.stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+    return {(path, identity(path)) for path in [*dataset_files(dataset), dataset.path / MANIFEST_NAME]}
 
 
 def evict_files(files: Iterable[Path], when: str) -> EvictionReading:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,7 @@ class Gathered:
     Attributes:
         dataset: dataset whose files are evicted.
         folders: folders that the system writes to; all files in them are evicted and measured, listed or not.
+        disks: disks under the dataset (`major:minor`), whose reads are the run's; empty where they are not known.
         disk_io, progress: reader of the whole device's counters, and a function called with a text for each epoch.
         zero: monotonic seconds of the first epoch's begin; None before.
         memory: reading of the cap after the worker's end.
@@ -50,6 +51,7 @@ class Gathered:
 
     dataset: Dataset
     folders: list[Path]
+    disks: Collection[str]
     disk_io: Callable[[], IoStats | None]
     progress: Callable[[str], None]
     plan: list[PlannedBuffer] = field(default_factory=list)
@@ -72,6 +74,14 @@ class Gathered:
     challenge: bool = False
     forgetful: list[DevicePool] = field(default_factory=list)
     _evict_s: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._before = cold.identities(self.dataset)
+
+    def rewritten(self) -> list[str]:
+        """Return the names of the dataset's files that changed since the run began."""
+        now = cold.identities(self.dataset)
+        return sorted({path.name for path, _ in self._before ^ now})
 
     def take(self, event: Event, cap: Cap) -> bytes:
         """Store an event; at a gate, read counters and evict, and return the bytes to send after `go`.
@@ -114,6 +124,8 @@ class Gathered:
         if at == "prepared":
             self.evict("after_prepare", [*own, *cold.open_files(cap.pids())])
         io, disk, memory = cap.io(), self.disk_io(), cap.memory()
+        # Reads of another disk, or of one that is memory, are no reads of the device that the run is measured by.
+        io = io and io.of(self.disks)
         outside = self.guard.look(memory.limit) if self.guard else []
         looked_at = [*cold.dataset_files(self.dataset), *self.folders, *own, *cold.open_files(cap.pids())]
         self.held.append(memory)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.cache import Cache
 from harness.isolation.base import Cap, Needs
 from harness.isolation.docker.foreign import image_of
 from harness.records.record import Status
@@ -22,6 +23,8 @@ from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, 
 
 PLAN_REFUSED = "the plan does not fit"
 _POLL_SECONDS = 0.2
+# Sources of what measures and judges, and the environment, whose files no check counts as data.
+_GUARDED = (*(Path(__file__).parents[2] / name for name in ("harness", "systems", "workloads")), Path(sys.prefix))
 # Seconds until a worker has to exit after `done` or `error`.
 _LEAVE_SECONDS = 10.0
 _ERRORS: dict[str, type[OutcoreError]] = {
@@ -53,9 +56,12 @@ class Worker:
         folder: folder for the spec and pipes.
         log: file to which the worker's output is appended.
         board: name of the worker's progress board; None: without one.
+        cache: cache of measurements and facts by which runs are judged.
     """
 
-    def __init__(self, cap: Cap, spec: WorkerSpec, folder: Path, log: Path, board: str | None = None) -> None:
+    def __init__(
+        self, cap: Cap, spec: WorkerSpec, folder: Path, log: Path, cache: Cache, board: str | None = None
+    ) -> None:
         self._cap = cap
         self._pools: PoolServer | None = None
         self._pipes = Pipes(folder, named=cap.named_pipes)
@@ -74,7 +80,7 @@ class Worker:
             arguments = [str(spec_file), *self._pipes.arguments, str(parent), *boards]
             ranks = spec.config.ranks
             module = ["harness.worker.main"] if ranks == 1 else ["harness.worker.ranks", str(ranks)]
-            cap.bring(_needs(spec, folder))
+            cap.bring(_needs(spec, folder, cache))
             self.started = time.monotonic()
             with log.open("ab") as stderr:
                 self._process = subprocess.Popen(
@@ -180,12 +186,13 @@ class Worker:
         self.close()
 
 
-def _needs(spec: WorkerSpec, folder: Path) -> Needs:
+def _needs(spec: WorkerSpec, folder: Path, cache: Cache) -> Needs:
     """Return the host's files and devices that the worker of `spec` needs; `folder` holds the spec and the pipes."""
     partition = [] if spec.partition is None else [Path(spec.partition)]
     return Needs(
         read_only=(Path(spec.dataset), folder, *partition),
         writable=(Path(spec.artefacts), Path(spec.scratch)),
+        guarded=(*_GUARDED, cache.folder),
         gpu=spec.config.device.startswith("cuda"),
         image=image_of(spec.config.system),
     )

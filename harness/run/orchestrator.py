@@ -99,7 +99,7 @@ class _Execution:
     def __post_init__(self) -> None:
         self._run_id = new_run_id(self._config)
         folders = [self._series.artefacts(self._config.system)]
-        self._seen = Gathered(self._dataset, folders, self._series.disk_io, self._progress)
+        self._seen = Gathered(self._dataset, folders, self._series.disks, self._series.disk_io, self._progress)
         self._started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self._begin = time.monotonic()
 
@@ -162,7 +162,7 @@ class _Execution:
             try:
                 with (
                     during(self._progress, lambda: board.read(self._phase)),
-                    Worker(cap, spec, folder, folder / results.WORKER_LOG, board.name) as worker,
+                    Worker(cap, spec, folder, folder / results.WORKER_LOG, self._series.cache, board.name) as worker,
                 ):
                     self._seen.spawned = worker.started
                     recorder.start()
@@ -288,6 +288,7 @@ class _Execution:
             faithful=ending.status != "unsupported" and series.is_faithful(config),
             evictions=seen.evictions,
             gates=gates,
+            rewritten=seen.rewritten(),
             samples=guard.samples if guard else 0,
             outside=list(guard.outside.values()) if guard else [],
             limits=sorted(guard.limits) if guard else [],

@@ -319,13 +319,13 @@ class Series:
         from harness.telemetry import Recorder
 
         kind, _, index = config.device.partition(":")
-        return Recorder(cap, self._disks, gpu=int(index or 0) if kind == "cuda" else None, look=look, share=share)
+        return Recorder(cap, self.disks, gpu=int(index or 0) if kind == "cuda" else None, look=look, share=share)
 
     def disk_io(self) -> IoStats | None:
         """Return the reads of the whole device under the data since boot; None if unknown."""
         from harness.telemetry.sources import DiskSource
 
-        source = DiskSource(self._disks)
+        source = DiskSource(self.disks)
         try:
             sample = source.read()
         finally:
@@ -333,7 +333,8 @@ class Series:
         return None if sample is None else IoStats(512 * sample.read_sectors, sample.reads)
 
     @cached_property
-    def _disks(self) -> list[str]:
+    def disks(self) -> list[str]:
+        """Disks under the data, as `major:minor`; empty where they are not known."""
         from harness.ssd.device import block_device
 
         return list(block_device(self._data_path or self.data_root).numbers)

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.isolation.blocks import layer_below
 from harness.isolation.files import read_text
-from harness.isolation.mounts import mount_of
+from harness.isolation.mounts import Mount, mount_of
 
 _LAYERED = ("overlay", "fuse.fuse-overlayfs")
 
@@ -59,7 +59,9 @@ def block_device(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc"
         # btrfs and some others show an anonymous device, for the file as well; the mount's source is the real one.
         number = Path(mount.source).stat().st_rdev
         holder = f"{os.major(number)}:{os.minor(number)}"
-    disks, page_cached = _whole_disks(holder, sys)
+    found = [_whole_disks(member, sys) for member in _members(mount, sys) or [holder]]
+    disks = list(dict.fromkeys(disk for own, _ in found for disk in own))
+    page_cached = [loop for _, own in found for loop in own]
     numbers = tuple(first_text(disk, "dev") for disk in disks)
 
     def read(name: str, default: str = "0") -> str:
@@ -103,6 +105,18 @@ def direct_block_bytes(path: Path) -> int | None:
         return None
     finally:
         os.close(fd)
+
+
+def _members(mount: Mount, sys: Path) -> list[str]:
+    """Return `major:minor` of the devices of a btrfs; empty for other file systems, which have one."""
+    folders = (sys / "fs/btrfs").glob("*/devices") if mount.kind.endswith("btrfs") else ()
+    name = Path(mount.source).resolve().name
+    return [
+        first_text(member, "dev")
+        for folder in folders
+        if (folder / name).exists()
+        for member in sorted(folder.iterdir())
+    ]
 
 
 def _whole_disks(number: str, sys: Path) -> tuple[list[Path], list[str]]:

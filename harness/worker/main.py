@@ -42,9 +42,12 @@ class Run:
     def __init__(self, spec: WorkerSpec, joint: Joint, board: Board) -> None:
         import systems.engine  # noqa: F401 - every run's, as PyTorch is: not counted as a system's preparation
         from harness.worker import build
-        from systems.interface import DiskProfile, MemoryBudget, Runtime, reserve_bytes
+        from systems.interface import Batch, DiskProfile, MemoryBudget, Runtime, reserve_bytes
         from systems.registry import load
+        from workloads.sampling.batch import SampledBatch
 
+        # A class of a system's own could show the training step another mini-batch than the digest.
+        self._kinds = (Batch, SampledBatch)
         self._spec = spec
         self._joint = joint
         self._board = board
@@ -209,6 +212,9 @@ class Run:
 
     def _train(self, batch: Batch, log: EpochLog) -> tuple[float, int, int]:
         """Wait for the mini-batch, train and release it; return loss, correct, seen."""
+        for found, wanted in zip((type(batch), type(batch.sampled)), self._kinds, strict=True):
+            if found is not wanted:
+                raise TypeError(f"epoch() yielded a {found.__qualname__}: a {wanted.__qualname__} itself is wanted")
         if batch.ready is not None:
             with self._clock.stage("wait", batch.sampled.index):
                 batch.ready()

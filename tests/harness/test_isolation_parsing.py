@@ -61,7 +61,15 @@ def test_v2_io_adds_up_the_devices() -> None:
 
 
 def test_v1_io_counts_reads_and_writes_of_all_devices_once() -> None:
-    assert cgroup1.parse_blkio(V1_BLKIO) == (4196, 512)
+    found = cgroup1.parse_blkio(V1_BLKIO, b"254:0 Read 2\n254:0 Write 1\n8:0 Read 1\nTotal 4\n")
+    assert found == IoStats(4196, 3, 512, 1)
+
+
+@pytest.mark.parametrize("found", [cgroup2.parse_io_stat(V2_IO), cgroup1.parse_blkio(V1_BLKIO, b"")])
+def test_io_of_one_disk_leaves_the_others_out(found: IoStats) -> None:
+    disk = max(found.by_disk, key=lambda name: found.by_disk[name].read_bytes)
+    assert found.of([disk]) == found.by_disk[disk] != found
+    assert found.of([]) == found and found.of(["1:1"]) == IoStats()
 
 
 def test_pressure_is_the_total_of_some() -> None:

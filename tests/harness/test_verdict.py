@@ -142,6 +142,7 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
             isolation="cgroup1",
             proves_memory=True,
             io_limited=True,
+            rewritten=[],
             samples=40,
             limits=[300 * MIB],
             evictions=[EvictionReading(when="before", files=3, total_bytes=1000 * MIB, resident_bytes=0)],
@@ -227,6 +228,10 @@ def raised_its_cap(run: Run) -> None:
 
 def wrong_rows(run: Run) -> None:
     evidence(run).features.append(FeatureCheck(epoch=1, batch=2, rows=128, ok=False, detail="wrong"))
+
+
+def rewrote_its_dataset(run: Run) -> None:
+    evidence(run).rewritten = ["indices.npy"]
 
 
 def unchecked_rows(run: Run) -> None:
@@ -450,6 +455,7 @@ BREAKS: dict[str, tuple[Callable[[Run], None], str]] = {
     "limit_is_what_was_asked_for": (raised_its_cap, "INVALID"),
     "features_equal_the_dataset": (wrong_rows, "INVALID"),
     "features_were_checked": (unchecked_rows, "CAVEATS"),
+    "dataset_stayed_the_same": (rewrote_its_dataset, "INVALID"),
     "clock_agrees_with_the_gates": (another_clock, "INVALID"),
     "clock_is_close_to_the_gates": (heard_late, "CAVEATS"),
     "nothing_was_done_between_epochs": (worked_between, "INVALID"),

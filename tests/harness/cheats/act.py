@@ -50,6 +50,10 @@ class Act:
         """Feature rows [n, dim] of a mini-batch."""
         return self.system.read(nodes)
 
+    def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
+        """What is trained on."""
+        return Batch(sampled, torch.from_numpy(np.ascontiguousarray(rows)))
+
     def between(self) -> None:
         """When the harness asks for counters, after an epoch's last gate."""
 
@@ -154,7 +158,7 @@ class Cheating(System):
             with self.clock.stage("extract", index):
                 rows = self.act.rows(k, index, sampled.nodes)
             self._counters.rows += sampled.num_nodes
-            yield Batch(sampled, torch.from_numpy(np.ascontiguousarray(rows)))
+            yield self.act.batch(sampled, rows)
 
     def counters(self) -> Counters:
         """Of the epoch that ran last; what was not read counts as a hit."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import torch
 
+from systems.interface import Batch
 from tests.harness.cheats.act import Act, Ids, cheat
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_sampler
@@ -20,6 +24,42 @@ class FewerMiniBatches(Act):
     def seeds(self, epoch: int) -> list[tuple[int, Ids]]:
         """All but one."""
         return super().seeds(epoch)[:-1]
+
+
+@cheat("dataset_stayed_the_same", unconfined=True)
+class RewritesTheGraph(Act):
+    """Makes every neighbour node 0, so that mini-batches are small, and so is what they are compared with."""
+
+    def prepare(self) -> None:
+        """Write to the dataset, and sample from what is there then."""
+        workload = self.system.workload
+        indices = np.load(workload.dataset.file("indices"), mmap_mode="r+")
+        indices[:] = 0
+        indices.flush()
+        self.system.sampler = make_sampler(workload)
+
+
+class _Shrinking(Batch):
+    """The whole mini-batch at the first looks, one without neighbours later."""
+
+    looks = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        """Count the looks at the structure."""
+        found = super().__getattribute__(name)
+        if name != "sampled":
+            return found
+        _Shrinking.looks += 1
+        return found if _Shrinking.looks % 8 < 4 else replace(found, blocks=())
+
+
+@cheat("")
+class ShrinksForTraining(Act):
+    """Shows the training step less than the digest."""
+
+    def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
+        """As a class of its own."""
+        return _Shrinking(sampled, torch.from_numpy(np.ascontiguousarray(rows)))
 
 
 @cheat(RULE)

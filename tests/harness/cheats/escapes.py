@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -12,7 +13,11 @@ from typing import Any
 
 import numpy.typing as npt
 
+import harness.judge.registry
+import systems.interface
+import workloads
 from tests.harness.cheats.act import Act, Ids, cheat
+from workloads.manifest import MANIFEST_NAME
 
 RULE = "worker_is_in_its_cap"
 
@@ -106,6 +111,24 @@ class HelperOutside(Act):
         """Start it and let it go."""
         places = [str(above(group) / "cgroup.procs") for group in groups().values() if "outcore" in group.parts]
         subprocess.run([sys.executable, "-S", "-E", "-c", _DAEMON, *places], check=True, start_new_session=True)
+
+
+@cheat("")
+class OpensWhatJudgesIt(Act):
+    """Opens files for writing by which its numbers are judged; one that it can open ends the run."""
+
+    def prepare(self) -> None:
+        """Try each: dataset, cache of facts, sources, environment."""
+        cached = next(path for path in Path(self.system.options.place).iterdir() if path.is_file())
+        sources = [Path(module.__file__ or "") for module in (harness.judge.registry, workloads, systems.interface)]
+        features = self.system.workload.dataset.file("features")
+        for path in (features, features.parent / MANIFEST_NAME, cached, *sources, Path(sys.prefix) / "pyvenv.cfg"):
+            try:
+                path.open("ab").close()
+            except OSError as error:
+                if error.errno == errno.EROFS:
+                    continue
+            raise AssertionError(f"{path} can be written")
 
 
 @cheat("limit_is_what_was_asked_for", unconfined=True)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from systems.engine.io.reader import RowReader
 from tests.harness.cheats.act import Act, Ids, cheat
 
 
@@ -73,6 +74,23 @@ class AnotherProcessesMemory(Act):
         while view:
             view = view[self._server.recv_into(view) :]
         return out
+
+
+@cheat("device_reads_cover_working_set")
+class DiskInMemory(Act):
+    """A copy of the features on a block device that is memory, read as any disk is and limited by nothing."""
+
+    def prepare(self) -> None:
+        """Read the copy instead."""
+        system, dataset = self.system, self.system.workload.dataset
+        system.reader.close()
+        system.reader = RowReader(
+            Path(system.options.place),
+            data_offset=dataset.data_offset("features"),
+            num_rows=dataset.num_nodes,
+            row_bytes=system.row_bytes,
+            depth=64,
+        )
 
 
 @cheat("device_reads_cover_working_set")

@@ -90,14 +90,6 @@ def broken(record: Record) -> dict[str, str]:
     return {outcome.name: outcome.detail for outcome in record.verdict_rules if not outcome.ok}
 
 
-_READS = """
-import sys
-while True:
-    with open(sys.argv[1], "rb", 0) as file:
-        while file.read(1 << 20): pass
-"""
-
-
 @contextmanager
 def kept_warm(path: Path) -> Iterator[None]:
     """Another process reads a file through the page cache, again and again."""
@@ -139,6 +131,29 @@ def served(features: np.ndarray) -> Iterator[str]:
 
 
 @contextmanager
+def copy_in_memory(features: Path) -> Iterator[str]:
+    """A copy of the features on a disk of zram."""
+    control = Path("/sys/class/zram-control")
+    try:
+        number = (control / "hot_add").read_text().strip()
+    except OSError as error:
+        pytest.skip(f"this host makes no disk in memory ({error.strerror})")
+    try:
+        disk, size = f"/dev/zram{number}", features.stat().st_size + (64 << 20)
+        Path(f"/sys/block/zram{number}/disksize").write_text(str(size))
+        subprocess.run(["mkfs.ext4", "-q", "-m", "0", disk], check=True, capture_output=True)
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["mount", disk, folder], check=True)
+            try:
+                yield shutil.copy(features, folder)
+            finally:
+                subprocess.run(["umount", folder], check=True)
+    finally:
+        Path(f"/sys/block/zram{number}/reset").write_text("1")
+        (control / "hot_remove").write_text(number)
+
+
+@contextmanager
 def reserved_pages(nbytes: int) -> Iterator[None]:
     """Huge pages of the kernel's reserve."""
     knob = Path("/proc/sys/vm/nr_hugepages")
@@ -173,6 +188,15 @@ def run(series: Series, cheat: str) -> Record:
     if cheat == "another_processes_memory":
         with served(np.asarray(dataset.load("features"))) as place:
             return execute(series, wanted(series, cheat, place), dataset)
+    if cheat == "disk_in_memory":
+        with copy_in_memory(features) as place:
+            return execute(series, wanted(series, cheat, place), dataset)
+    if cheat == "rewrites_the_graph":
+        rewritten = make_tiny(series.data_root / "rewritten", nodes=20_000, edges=100_000, dim=DIM, train_fraction=0.5)
+        try:
+            return execute(series, wanted(series, cheat, dataset="rewritten"), rewritten)
+        finally:
+            shutil.rmtree(rewritten.path)
     if cheat == "huge_pages":
         with reserved_pages(dataset.feature_bytes):
             return execute(series, wanted(series, cheat), dataset)
@@ -221,10 +245,22 @@ def test_the_cheat_is_caught(series: Series, cheat: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.skipif(not processes.can_confine(), reason="this user cannot give a worker a view of its own")
-@pytest.mark.parametrize("cheat", ["escape", "raised_cap"])
-def test_a_worker_cannot_leave_its_cap_or_raise_it(series: Series, cheat: str) -> None:
+@pytest.mark.parametrize("cheat", ["escape", "raised_cap", "rewrites_the_graph"])
+def test_a_worker_cannot_leave_its_cap_or_raise_it_or_write_to_its_dataset(series: Series, cheat: str) -> None:
     record = run(series, cheat)
     assert record.status == "failed" and "Read-only file system" in record.reason
+
+
+@pytest.mark.skipif(not processes.can_confine(), reason="this user cannot give a worker a view of its own")
+def test_a_worker_can_write_to_nothing_that_judges_it(series: Series) -> None:
+    place = str(series.cache.folder.resolve())
+    record = execute(series, wanted(series, "opens_what_judges_it", place), table(series))
+    assert record.status == "ok", record.reason
+
+
+def test_a_mini_batch_that_could_look_otherwise_to_the_training_step_is_refused(series: Series) -> None:
+    record = run(series, "shrinks_for_training")
+    assert record.status == "failed" and "_Shrinking: a Batch itself is wanted" in record.reason
 
 
 def test_seconds_of_digests_that_were_not_asked_for_stay_on_the_clock(series: Series) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.ssd.device import block_device
 from harness.ssd.identity import identify, layers
 from harness.ssd.smart import health, parse_nvme, parse_smartctl
 
@@ -154,6 +155,16 @@ def test_a_mount_point_with_a_space_leads_to_the_disk_of_its_source(host: Host) 
     line = f"40 20 0:50 / {folder} rw - btrfs {node} rw\n".replace("my data", "my\\040data")
     (host.proc / "self/mountinfo").write_text(line)
     assert identify(folder, sys=host.sys, proc=host.proc).name == "sda"
+
+
+def test_a_btrfs_of_several_disks_is_on_all_of_them(host: Host) -> None:
+    for number, name in enumerate(("sda", "sdb")):
+        host.disk(f"pci/host0/{name}", f"8:{16 * number}", {})
+        member = host.sys / "fs/btrfs/uuid/devices" / name
+        member.parent.mkdir(parents=True, exist_ok=True)
+        member.symlink_to(host.sys / "dev/block" / f"8:{16 * number}")
+    (host.proc / "self/mountinfo").write_text(f"40 20 0:50 / {host.mount} rw - btrfs /dev/sdb rw\n")
+    assert block_device(host.mount, sys=host.sys, proc=host.proc).numbers == ("8:0", "8:16")
 
 
 def test_a_mount_without_options_of_its_file_system_is_read(host: Host) -> None:
