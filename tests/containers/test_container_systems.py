@@ -70,6 +70,7 @@ def run(series: Series, system: str, **changes: object) -> Record:
     return record
 
 
+@pytest.mark.slow("containers", "harness/isolation/docker", "harness/run/launch.py", "harness/worker/main.py")
 def test_the_example_equals_the_system_that_it_wraps(series: Series, example: str) -> None:
     theirs = run(series, example, options={"extractors": 2}, keep_order=True)
     ours = run(series, "gnndrive", options={"extractors": 2}, keep_order=True)
@@ -84,6 +85,7 @@ def test_the_example_equals_the_system_that_it_wraps(series: Series, example: st
     assert rules["digests_equal_the_workload"]
 
 
+@pytest.mark.slow("containers", "harness/isolation/docker", "harness/run/launch.py", "harness/worker/main.py")
 def test_training_times_of_an_image_are_never_taken_for_ours(series: Series, example: str) -> None:
     run(series, example)
     kept = {file.name for file in (series.results_root / "cache").glob("training-*.json")}

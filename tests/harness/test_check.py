@@ -37,6 +37,7 @@ def test_a_crash_is_told_and_the_other_cases_still_run() -> None:
     assert "dim 127" not in faults["runs"]
 
 
+@pytest.mark.slow("harness/check")
 def test_a_hang_is_told_and_ended() -> None:
     assert "hung for 8 s" in broken("Hangs", case_limit_s=8.0)["runs"]
 
@@ -99,7 +100,13 @@ def test_the_capped_check_reads_the_verdict() -> None:
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-@pytest.mark.parametrize(("system", "ok"), [("gnndrive", True), ("tests.systems.broken_systems:HoldsTooMuch", False)])
+@pytest.mark.parametrize(
+    ("system", "ok"),
+    [
+        pytest.param("gnndrive", True, marks=pytest.mark.slow("harness/check", "systems/gnndrive")),
+        ("tests.systems.broken_systems:HoldsTooMuch", False),
+    ],
+)
 def test_memory_is_judged_by_a_real_run_under_a_cap(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, system: str, ok: bool
 ) -> None:

@@ -129,6 +129,7 @@ def test_it_is_checked(home: Path) -> None:
     assert done.returncode == 0 and found["ok"], found
 
 
+@pytest.mark.slow("harness/advise", "systems/forecast.py", "systems/registry.py", "systems/interface.py")
 def test_it_is_advised_on_and_without_a_forecast_that_is_said(home: Path) -> None:
     systems = ("--system", NAME, "--system", "mine.rows:WithoutForecast", "--system", "pyg+")
     memory = ("--memory", "+64MiB", "--isolation", "none", "--epochs", "2", "--batches", "4")

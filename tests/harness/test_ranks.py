@@ -70,6 +70,7 @@ def test_two_ranks_learn_what_one_process_with_their_seed_nodes_does(series: Ser
     assert together.notes["ranks"] == "2, one feature buffer"
 
 
+@pytest.mark.slow(*SOURCES, "systems/gnndrive")
 def test_ranks_on_devices_have_a_feature_buffer_each(series: Series) -> None:
     record = run(series, "gnndrive", batch_size=20, ranks=2, memory="+48MiB", options={"extractors": 1, "samplers": 1})
     assert record.status == "ok", record.reason
@@ -149,6 +150,7 @@ def test_a_rank_killed_while_others_wait_for_staging_ends_all(series: Series) ->
         assert not workers_of(series.results_root)
 
 
+@pytest.mark.slow(*SOURCES, "harness/run/launch.py")
 def test_when_a_rank_is_killed_all_end_and_one_sentence_says_so(series: Series) -> None:
     record = run(series, MISBEHAVING, ranks=3, options={"behaviour": "sigkill", "rank": 1})
     assert record.status == "failed"

@@ -73,6 +73,7 @@ SAMPLER = SamplerKind("wider", lambda workload, **others: WiderSampler(**others)
 '''
 
 
+@pytest.mark.slow("workloads/sampling", "harness/settings.py", "harness/worker/build.py", "harness/records/code.py")
 def test_a_sampler_is_one_file(
     data: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,7 @@ class SlowerClock(Act):
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
         """Slowly."""
-        time.sleep(0.1)
+        time.sleep(0.06)
         return self.system.read(nodes)
 
 
@@ -92,7 +92,7 @@ class SpendsTimeOnChecks(Act):
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
         """Slowly, so that the second is there."""
-        time.sleep(0.03)
+        time.sleep(0.05)
         return self.system.read(nodes)
 
 

@@ -46,7 +46,7 @@ SETTINGS: dict[str, Any] = {
     "dataset": "table",
     "fanout": [4, 4],
     "batch_size": 75,
-    "max_batches": 50,
+    "max_batches": 30,
     "epochs": 2,
     "warmup": 1,
     "hidden": 16,
@@ -224,8 +224,8 @@ def test_the_honest_system_beside_them_is_not_called_invalid(honest: Record) -> 
 @pytest.mark.parametrize("cheat", sorted(name for name, act in CHEATS.items() if act.rule))
 def test_the_cheat_is_caught(series: Series, cheat: str, monkeypatch: pytest.MonkeyPatch) -> None:
     act = CHEATS[cheat]
-    # A profile that a run has beaten is measured again once here, not three times.
-    monkeypatch.setattr(orchestrator, "_DOUBTS_S", (0.0,))
+    # The test of the profile that is measured again is another one.
+    monkeypatch.setattr(orchestrator, "_DOUBTS_S", ())
     if act.unconfined:
         if os.geteuid() != 0:
             pytest.skip("only root can leave a cap")
@@ -267,7 +267,7 @@ def test_seconds_of_digests_that_were_not_asked_for_stay_on_the_clock(series: Se
     record = run(series, "spends_time_on_checks")
     assert record.status == "ok", record.reason
     for epoch in record.measured:
-        assert epoch.checking_s == 0.0 and epoch.seconds > 50 * 0.03
+        assert epoch.checking_s == 0.0 and epoch.seconds > 30 * 0.05
     assert "clock_agrees_with_the_gates" not in broken(record)
 
 

@@ -173,6 +173,7 @@ def test_a_container_killed_from_outside_fails_its_run_and_says_so(series: Serie
     assert record.status == "failed" and "container was ended from outside" in record.reason
 
 
+@pytest.mark.slow("harness/isolation", "harness/worker/ranks.py", "containers")
 def test_ranks_share_one_container(series: Series) -> None:
     record = run(series, ranks=2, device="cpu", device_memory=None)
     assert record.status == "ok", record.reason

@@ -156,6 +156,7 @@ def test_what_a_killed_emulation_left_behind_is_cleaned_at_the_next_start(disk: 
 @needs_io
 @needs_root
 @needs_fio
+@pytest.mark.slow("harness/ssd", "harness/isolation")
 def test_fio_finds_the_limits_and_buffered_reads_are_limited_too(disk: Path, slow: str) -> None:
     chosen = resolve_class("slow", disk)
     limits = chosen.limits(block_device(disk))

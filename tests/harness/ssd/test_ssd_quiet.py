@@ -156,6 +156,7 @@ def test_the_search_has_the_best_first_and_the_profile_records_it(file: Path) ->
 
 
 @needs_fio
+@pytest.mark.slow("harness/ssd")
 def test_a_profile_beside_others_says_so_and_is_kept_for_minutes_alone(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,6 +231,7 @@ def test_slack_is_bounded_and_none_for_a_quiet_profile(points: list[DiskPoint]) 
 
 
 @needs_fio
+@pytest.mark.slow("harness/ssd")
 def test_a_cache_below_the_kernel_is_seen_and_the_profile_is_of_blocks_read_before() -> None:
     """A loop device that reads through the page cache is a disk whose second readings come from memory."""
     with mounted_loop(96 * MIB, direct=False) as (folder, image):
