@@ -242,16 +242,8 @@ def judge(root: Path, results: Path, budget_s: float, pairs: int) -> int:
         table = csv.DictWriter(out, ["pairs", "slowed", "regressed", "same", "undecided", "improved"], restval=0.0)
         table.writeheader()
         table.writerows(rows)
-    keep_proof(
-        results,
-        host=host_fingerprint(describe(root)),
-        systems=systems,
-        blocks=len(blocks),
-        trials=TRIALS,
-        budget_s=budget_s,
-        curve=rows,
-        promises=promises,
-    )
+    params = {"systems": systems, "blocks": len(blocks), "trials": TRIALS, "budget_s": budget_s}
+    keep_proof(results, host_fingerprint(describe(root)), params, rows, promises)
     (figure,) = render(chosen("outcore-gate"), load_evidence(results), results / "figures")
     print(f"\n{root / 'gate-proof.csv'}, {figure.files[0] if figure.files else figure.reason}")
     return 0 if all(promise.kept for promise in promises) else 1

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.plan.datasets import Recipe, ensure
-from harness.plan.experiment import PlannedRun, RunSettings, resolve
+from harness.plan.experiment import PlannedRun, resolve
 from harness.run.orchestrator import execute
 from harness.run.series import Series
+from harness.settings import RunSettings
 from workloads.dataset import Dataset
 
 SEEDS = 5

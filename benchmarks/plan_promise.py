@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from harness.plan.experiment import PlannedRun, RunSettings, resolve, strict
+from harness.plan.experiment import PlannedRun, resolve
 from harness.records.record import Record, RunConfig
 from harness.run import calibrate
 from harness.run.orchestrator import execute
 from harness.run.series import Series
 from harness.run.spec import workload_of_run
+from harness.settings import RunSettings, strict
 from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, System, reserve_bytes
 from systems.registry import load, names
 from workloads.accelerators.make import make_accelerator

@@ -17,10 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.advise import Advice, RankedSystem
-from harness.advise.full_size import advise_published
-from harness.advise.published import GRAPHS
+from harness.advise.published import GRAPHS, advise_published
 from harness.drives.whatif import device_of
-from harness.plan.experiment import RunSettings
+from harness.settings import RunSettings
 
 # DiskGNN, Table 1: gigabytes that an epoch of papers100M reads, and its seconds.
 PUBLISHED_GB = {"ginex": 484.0, "diskgnn": 73.9}

@@ -1,7 +1,8 @@
-"""Atomic writes of files: under a temporary name in the same folder, then renamed."""
+"""Atomic writes of files, under a temporary name in the same folder, then renamed; locks between processes."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,3 +26,15 @@ def whole_file(out: Path, what: str) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             partial.unlink()
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Wait until no other process holds the lock of a file, which is made, and hold it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(file, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

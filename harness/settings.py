@@ -127,11 +127,7 @@ class MemorySetting:
 
 
 def strict(model: type[M], content: object, where: str) -> M:
-    """Validate `content` as `model`; `where` is the path of its key.
-
-    Raises:
-        InputError: a key is unknown, or a value has the wrong type or is out of range; names the key's path.
-    """
+    """Validate `content`, found at key `where`, as `model`; raise InputError with the path of a key at fault."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -160,11 +156,7 @@ def unknown_name(what: str, path: str, name: str, valid: Sequence[str]) -> Input
 
 
 def parse_memory(text: str, feature_bytes: int) -> MemorySetting:
-    """Parse `768MiB` (cap), `0.25x` (budget, share of the feature table), `+64MiB` (budget) or `none`.
-
-    Raises:
-        InputError: `text` has none of these forms.
-    """
+    """Parse `768MiB` (cap), `0.25x` or `+64MiB` (budgets) or `none`; raise InputError for any other form."""
     text = text.strip()
     if text.lower() == "none":
         return MemorySetting()
@@ -182,11 +174,7 @@ def parse_memory(text: str, feature_bytes: int) -> MemorySetting:
 
 
 def parse_seconds(value: float | str, what: str = "timeout") -> float:
-    """Parse `600`, `600s`, `10min` or `2h` to seconds; `what` names the value in messages.
-
-    Raises:
-        InputError: the value has none of these forms, or is not positive.
-    """
+    """Parse `600`, `600s`, `10min` or `2h`; raise InputError, in which `what` names the value, for any other form."""
     text = str(value).strip().lower()
     for suffix, factor in (("min", 60.0), ("h", 3600.0), ("s", 1.0), ("", 1.0)):
         if text.endswith(suffix):
@@ -200,11 +188,7 @@ def parse_seconds(value: float | str, what: str = "timeout") -> float:
 
 
 def check_settings(settings: RunSettings) -> None:
-    """Check a run's settings before it starts, without opening the dataset.
-
-    Raises:
-        InputError: a combination is impossible, or a value is invalid.
-    """
+    """Check settings without opening the dataset; raise InputError if a value or a combination is impossible."""
     parse_memory(settings.memory, 1)
     parse_seconds(settings.timeout)
     sampler = listing.find(settings.sampler)
@@ -250,11 +234,7 @@ def check_settings(settings: RunSettings) -> None:
 
 
 def check_options(system: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate a system's options and fill in the defaults.
-
-    Raises:
-        InputError: the system or an option does not exist, or a value is invalid.
-    """
+    """Return a system's options with the defaults filled in; raise InputError for an unknown system, name or value."""
     from harness.isolation.docker.foreign import system_info
 
     info = system_info(system)
@@ -274,11 +254,7 @@ def check_options(system: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def canonical_memory(text: str) -> str:
-    """Return the canonical form of a memory setting, so that `+67108864` and `+64MiB` are the same run.
-
-    Raises:
-        InputError: the size is invalid.
-    """
+    """Return one form for `+67108864` and `+64MiB`, which are the same run; raise InputError if the size is invalid."""
     text = text.strip()
     if text.lower() == "none" or text.endswith(("x", "X")):
         return text.lower()

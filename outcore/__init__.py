@@ -94,7 +94,7 @@ def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _PLACES[name]
-    from outcore.extras import named
+    from outcore.command import named
 
     with named():
         return getattr(importlib.import_module(module), attribute)

@@ -1,21 +1,29 @@
-"""The advice: every system's forecast at the given memory, ranked by the time of the whole training."""
+"""The advice: every system's forecast in the budget for data, ranked by the time of the whole training."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from harness.advise.implied import ImpliedGraph
 from harness.advise.trace import take_trace
-
-if TYPE_CHECKING:
-    from harness.advise.implied import ImpliedGraph
-    from systems.forecast import Reads, Trace
-    from systems.interface import DiskProfile
-    from workloads.accelerator import Accelerator
-    from workloads.workload import Workload
+from harness.records.record import RunConfig
+from harness.run import calibrate
+from harness.run.series import Series
+from harness.run.spec import worker_spec
+from harness.settings import MemorySetting, parse_memory
+from systems.forecast import Reads, Trace
+from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, reserve_bytes
+from systems.registry import load, names
+from workloads.accelerator import Accelerator
+from workloads.accelerators.make import make_accelerator
+from workloads.dataset import Dataset
+from workloads.errors import InputError, OutcoreError
+from workloads.workload import Workload
 
 _UNFAITHFUL = "trains on other mini-batches than the rest, so its time does not compare"
 _NO_FORECAST = "has no forecast of its reads (System.forecast), so its time is not predicted"
@@ -120,12 +128,8 @@ def advise(
         systems: names of the systems to rank; None: all installed systems.
         graph: implied graph to sample where the setting's dataset is only outlines.
     """
-    from systems.registry import names
-    from workloads.accelerators.make import make_accelerator
-
     # The planned device may have more memory than this host has free: none of it is used.
-    accelerator = make_accelerator(setting.device, memory_bytes=setting.device_memory, touch=False)
-    try:
+    with closing(make_accelerator(setting.device, memory_bytes=setting.device_memory, touch=False)) as accelerator:
         trace = take_trace(setting.workload, accelerator, batches, progress, graph)
         chosen = list(names() if systems is None else systems)
 
@@ -145,18 +149,12 @@ def advise(
         firsts = {text: next((entry for entry in found if not entry.refused), None) for text, found in others.items()}
         changes = {text: first for text, first in firsts.items() if first is not None}
         return Advice(able, [entry for entry in now if entry.refused], trace, changes)
-    finally:
-        accelerator.close()
 
 
 def _one(
     name: str, setting: AdviceSetting, profile: DiskProfile, trace: Trace, accelerator: Accelerator
 ) -> RankedSystem:
     """Predict one system's time by its plan and its own forecast; nothing is allocated and nothing written."""
-    from systems.interface import MemoryBudget, Runtime, StageClock, reserve_bytes
-    from systems.registry import load
-    from workloads.errors import OutcoreError
-
     found = load(name)
     options = found.info.options.model_validate(setting.options.get(name, {}))
     if not found.is_faithful(options):
@@ -195,3 +193,29 @@ def _faster(profile: DiskProfile, factor: float) -> DiskProfile:
         replace(point, iops=factor * point.iops, bytes_per_s=factor * point.bytes_per_s) for point in profile.points
     )
     return replace(profile, points=points)
+
+
+def limit_of(memory: str, dataset: Dataset) -> MemorySetting:
+    """Return a memory setting with a cap or a budget; raise InputError for `none` and for what is no such setting."""
+    wanted = parse_memory(memory, dataset.feature_bytes)
+    if wanted.budget_bytes is None and wanted.cap_bytes is None:
+        raise InputError("advice needs a limit of memory", "give --memory, like 8GiB (all of it), +64MiB or 0.25x")
+    return wanted
+
+
+def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> int:
+    """Return the host budget in bytes under `config.memory`: a budget itself, or a cap less interpreter, torch, a step.
+
+    Raises:
+        InputError: the memory is `none`, or below the memory of an empty run.
+        HostError: an empty run could not be measured.
+    """
+    wanted = limit_of(config.memory, dataset)
+    if wanted.budget_bytes is not None:
+        return wanted.budget_bytes
+    with series.scratch() as folder:
+        with worker_spec(series, config, dataset, folder, folder.name) as (spec, _):
+            measured = calibrate.calibrate(series, spec, folder)
+        budget = calibrate.memory_of(config, dataset, measured)[1]
+        assert budget is not None
+        return budget

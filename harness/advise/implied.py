@@ -149,15 +149,6 @@ class ImpliedGraph:
         return SampledBatch(epoch, index, nodes, len(seeds), tuple(reversed(blocks)), labels)
 
 
-def skew(nodes: Sequence[npt.NDArray[Any]], num_nodes: int, ranks: Sequence[float]) -> list[tuple[float, float]]:
-    """Return (share of nodes, share of accesses) at `ranks` over mini-batches' unique nodes, as DiskGNN's Table 3."""
-    counts = np.zeros(num_nodes, dtype=np.int64)
-    for part in nodes:
-        counts[part] += 1
-    cumulative = np.cumsum(np.sort(counts)[::-1])
-    return [(rank, float(cumulative[max(1, round(rank * num_nodes)) - 1] / cumulative[-1])) for rank in ranks]
-
-
 def _coprime(count: int) -> int:
     """Return a step that visits all of `count` positions in a scattered order."""
     step = max(1, round(count * 0.6180339887498949))

@@ -5,18 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from harness.advise.implied import ImpliedGraph
+from systems.engine.cache.split_tuner import touched_pages
+from systems.engine.io.topology import mapped_sampler
 from systems.forecast import Trace
-
-if TYPE_CHECKING:
-    from harness.advise.implied import ImpliedGraph
-    from workloads.accelerator import Accelerator
-    from workloads.sampling.batch import SampledBatch
-    from workloads.workload import Workload
+from workloads.accelerator import Accelerator
+from workloads.errors import InputError
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.bounds import BatchBounds, keep_bounds
+from workloads.sampling.make import make_seed_plan
+from workloads.training import Trainer
+from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
 
@@ -42,20 +46,17 @@ def take_trace(
     Raises:
         InputError: the mini-batches make more accesses than `MOST_ACCESSES`.
     """
-    from systems.engine.io.topology import mapped_sampler
-    from workloads.sampling.make import make_seed_plan
-
     num_batches = make_seed_plan(workload).num_batches
     cut = replace(workload, sampler=replace(workload.sampler, max_batches=min(batches, num_batches)))
     trace = Trace(cut, workload, num_batches)
     if graph is not None:
-        _fill(trace, graph, graph.indptr, accelerator, progress)
+        _fill(trace, graph.sample, graph.indptr, accelerator, progress)
         trace.sample_s, trace.hot = 0.0, graph.hottest
         _keep_bounds(trace, _SCRATCH_OF_BATCH * max(trace.nbytes))
         return trace
     indptr = workload.dataset.load("indptr")
     sampler = mapped_sampler(cut, indptr=indptr)
-    _fill(trace, sampler, indptr, accelerator, progress)
+    _fill(trace, sampler.sample, indptr, accelerator, progress)
     if trace.sampled < num_batches:
         _keep_bounds(trace, sampler.scratch_bytes)
     return trace
@@ -63,8 +64,6 @@ def take_trace(
 
 def _keep_bounds(trace: Trace, scratch_bytes: int) -> None:
     """Keep bounds for the whole epoch, on which systems plan, by repeating the sampled mini-batches."""
-    from workloads.sampling.bounds import BatchBounds, keep_bounds
-
     times = -(-trace.num_batches // trace.sampled)
     nodes, edges = (
         np.tile(np.array(sizes, dtype=np.int64).reshape(2, -1), times)[:, : trace.num_batches]
@@ -75,25 +74,14 @@ def _keep_bounds(trace: Trace, scratch_bytes: int) -> None:
     keep_bounds(trace.whole, bounds)
 
 
-class Sampler(Protocol):
-    """Interface of samplers of mini-batches."""
-
-    def sample(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:
-        """Sample one mini-batch."""
-
-
 def _fill(
-    trace: Trace, sampler: Sampler, indptr: Any, accelerator: Accelerator, progress: Callable[[str], None]
+    trace: Trace,
+    sample: Callable[[int, int, Ids], SampledBatch],
+    indptr: Any,
+    accelerator: Accelerator,
+    progress: Callable[[str], None],
 ) -> None:
-    """Sample the mini-batches of a trace.
-
-    Raises:
-        InputError: they make more accesses than `MOST_ACCESSES`.
-    """
-    from systems.engine.cache.split_tuner import touched_pages
-    from workloads.errors import InputError
-    from workloads.sampling.make import make_seed_plan
-
+    """Sample the mini-batches of a trace; raise InputError if they make more accesses than `MOST_ACCESSES`."""
     cut = trace.workload
     plan, count = make_seed_plan(cut), cut.sampler.max_batches
     steps = _Steps(cut, accelerator)
@@ -103,7 +91,7 @@ def _fill(
         for index, seeds in enumerate(plan.batches(epoch)):
             progress(f"sampling mini-batch {epoch * count + index + 1} of {2 * count}")
             started = time.thread_time()
-            batch = sampler.sample(epoch, index, seeds)
+            batch = sample(epoch, index, seeds)
             spent += time.thread_time() - started
             hops = [touched_pages(cut, replace(batch, blocks=(block,)), indptr)[1] for block in batch.blocks]
             trace.nodes.append(batch.nodes.astype(np.uint32))
@@ -129,8 +117,6 @@ class _Steps:
     _MEASURED = 3
 
     def __init__(self, workload: Workload, accelerator: Accelerator) -> None:
-        from workloads.training import Trainer
-
         dataset = workload.dataset
         self._accelerator = accelerator
         self._trainer = Trainer(workload.model, dataset.dim, dataset.num_classes, accelerator, workload.seed)

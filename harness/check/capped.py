@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.check.case import Case
 from harness.check.data import make_dataset
 from harness.check.rules import CheckResult
+from harness.plan.experiment import PlannedRun, resolve
+from harness.records.record import Record
 from harness.run.launch import PLAN_REFUSED
+from harness.run.orchestrator import execute
+from harness.run.series import Series
+from harness.settings import RunSettings, strict
 from systems.registry import load
 from workloads.errors import HostError, OutcoreError
-
-if TYPE_CHECKING:
-    from harness.records.record import Record
 
 TITLE = "memory as rule 4 says"
 # The feature table is several times the slack of rule 4, so that a system that holds it in memory fails.
@@ -35,10 +37,6 @@ def check_memory(name: str, folder: Path, options: dict[str, Any]) -> CheckResul
 
     On a host that cannot prove a cap the check passes, with `skipped` and the reason as its detail.
     """
-    from harness.plan.experiment import PlannedRun, RunSettings, resolve, strict
-    from harness.run.orchestrator import execute
-    from harness.run.series import Series
-
     device = "cpu" if "cpu" in load(name).info.devices else "emulated:instant"
     settings = {**_SETTINGS, "device": device, "options": options}
     if device != "cpu":

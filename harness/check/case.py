@@ -16,7 +16,7 @@ class Case:
 
     Attributes:
         name: the varied property.
-        kind: `run` drives two epochs; `drive.py` and `faults.py` describe the others.
+        kind: `run` drives two epochs; `drive.py` describes the others.
         train: number of training nodes.
         device: `cpu`, `emulated:instant` (a device tier without its speed), or `emulated:null`, which keeps no rows.
         sampler: one whose layers share a subgraph runs three layers.
@@ -51,7 +51,6 @@ class CheckedEpoch:
         late: digest of the feature rows just before each release, when the system had time to overwrite them.
         indices: positions of the mini-batches in the seed plan, in the order of arrival.
         seeds_once: whether the seed nodes of all mini-batches are the training nodes, each once.
-        counters: the system's counters.
         rows: number of feature rows of all mini-batches.
         own_features: digest of the dataset's feature rows of the mini-batches' nodes, for unfaithful systems.
         strangers: number of edges whose source is no in-neighbour of their destination, for unfaithful systems.

@@ -14,11 +14,11 @@ from typing import cast
 
 import numpy as np
 
-from harness.check import faults
 from harness.check.case import Case, Observation
 from harness.check.oracle import make_trainer
 from harness.check.stage import Stage, make_workload, note_error, run_epoch
 from systems.interface import Batch, MemoryBudget, System
+from workloads.dataset import Dataset
 from workloads.errors import BudgetError
 
 _GRACE_S = 3.0
@@ -36,9 +36,9 @@ def drive(folder: Path, case: Case, system: type[System]) -> Observation:
         "abandon": _abandon,
         "close": _close,
         "artefacts": _artefacts,
-        "cut": faults.cut,
-        "cut-late": faults.cut_late,
-        "gone": faults.gone,
+        "cut": _cut,
+        "cut-late": _cut_late,
+        "gone": _gone,
     }
     _warm_up(system)
     # Exclude earlier objects (libraries, a test session) from every garbage collection, and never ask whether some are
@@ -56,23 +56,19 @@ def drive(folder: Path, case: Case, system: type[System]) -> Observation:
     return observation
 
 
-def _run(stage: Stage, seen: Observation) -> None:
-    budget = MemoryBudget(None, stage.device_bytes)
+def _run(stage: Stage, seen: Observation, budget: MemoryBudget | None = None, epochs: int = 2) -> None:
+    budget = budget or MemoryBudget(None, stage.device_bytes)
+    trainer = make_trainer(stage.workload) if stage.case.kind == "loss" else None
     with stage.make(budget) as system:
-        _note_plan(seen, system, budget)
+        plan = system.plan()
+        seen.plan_bytes = {"host": plan.total("host"), "device": plan.total("device"), "disk": plan.total("disk")}
+        seen.budget_bytes = {"host": budget.host, "device": budget.device, "disk": budget.disk}
         system.prepare()
-        trainer = make_trainer(stage.workload) if stage.case.kind == "loss" else None
-        for number in range(2):
+        for number in range(epochs):
             seen.epochs.append(run_epoch(stage, system, number, trainer))
     if trainer is not None:
-        for epoch, losses in zip(seen.epochs, stage.oracle.losses(2), strict=True):
+        for epoch, losses in zip(seen.epochs, stage.oracle.losses(epochs), strict=True):
             epoch.expected_losses = losses
-
-
-def _note_plan(seen: Observation, system: System, budget: MemoryBudget) -> None:
-    plan = system.plan()
-    seen.plan_bytes = {"host": plan.total("host"), "device": plan.total("device"), "disk": plan.total("disk")}
-    seen.budget_bytes = {"host": budget.host, "device": budget.device, "disk": budget.disk}
 
 
 def _smallest(stage: Stage, seen: Observation) -> None:
@@ -92,12 +88,7 @@ def _smallest(stage: Stage, seen: Observation) -> None:
     while high - low > 4096:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)
-    budget = MemoryBudget(high, stage.device_bytes)
-    with stage.make(budget) as system:
-        _note_plan(seen, system, budget)
-        system.prepare()
-        for number in range(3):
-            seen.epochs.append(run_epoch(stage, system, number))
+    _run(stage, seen, MemoryBudget(high, stage.device_bytes), epochs=3)
 
 
 def _sample_only(stage: Stage, seen: Observation) -> None:
@@ -151,6 +142,55 @@ def _artefacts(stage: Stage, seen: Observation) -> None:
                 seen.epochs.append(run_epoch(other, system, 0))
     if not any(path.is_file() for path in stage.artefacts.rglob("*")):
         seen.reused = []
+
+
+def _own_copy(stage: Stage) -> Stage:
+    """Return the stage over a copy of the dataset, which may be damaged."""
+    path = stage.dataset.path.with_name(stage.dataset.name + "-damaged")
+    shutil.rmtree(path, ignore_errors=True)
+    shutil.copytree(stage.dataset.path, path)
+    return Stage(stage.artefacts.parent, stage.case, stage.system, dataset=Dataset.open(path))
+
+
+def _cut(stage: Stage, seen: Observation) -> None:
+    """Run an epoch on a feature file that was truncated to half before the start."""
+    stage = _own_copy(stage)
+    seen.expected_failure = True
+    features = stage.dataset.file("features")
+    os.truncate(features, features.stat().st_size // 2)
+    _run_damaged(stage, seen)
+
+
+def _cut_late(stage: Stage, seen: Observation) -> None:
+    """Truncate the feature file to 100 bytes of rows in mid-epoch; a system with all rows in memory may continue."""
+    stage = _own_copy(stage)
+    features = stage.dataset.file("features")
+    try:
+        with stage.ready() as system:
+            next(batches := system.epoch(0)).release()
+            os.truncate(features, stage.dataset.data_offset("features") + 100)
+            for batch in batches:
+                batch.release()
+            seen.epochs.append(run_epoch(stage, system, 1))
+    except Exception as error:
+        seen.expected_failure = True
+        note_error(seen, error, stage.dataset)
+
+
+def _gone(stage: Stage, seen: Observation) -> None:
+    """Run an epoch after the feature file was removed."""
+    stage = _own_copy(stage)
+    seen.expected_failure = True
+    stage.dataset.file("features").unlink()
+    _run_damaged(stage, seen)
+
+
+def _run_damaged(stage: Stage, seen: Observation) -> None:
+    try:
+        with stage.ready() as system:
+            seen.epochs.append(run_epoch(stage, system, 0))
+    except Exception as error:
+        note_error(seen, error, stage.dataset)
 
 
 def open_things() -> tuple[set[int | None], list[str]]:

@@ -1,10 +1,13 @@
-"""Expected epochs of a workload, sampled and gathered by the simplest code, without any system."""
+"""Expected epochs, sampled and gathered by the simplest code, and the checks of mini-batches without an oracle."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from harness.check.case import CheckedEpoch
@@ -94,3 +97,39 @@ def make_trainer(workload: Workload) -> Trainer:
     """Make the harness's training step on the CPU."""
     dataset = workload.dataset
     return Trainer(workload.model, dataset.dim, dataset.num_classes, CpuAccelerator(), workload.seed)
+
+
+class OwnBatches:
+    """Checks of an unfaithful system's mini-batches: feature rows of their own nodes, and edges of the graph.
+
+    Args:
+        features: [N, D], the dataset's feature rows.
+        indptr: int64 [N + 1], offsets of the in-neighbours of each node in `indices`.
+        indices: [E], in-neighbours.
+
+    Attributes:
+        features: digest of the dataset's feature rows of the mini-batches' nodes.
+        strangers: number of block edges whose source is neither in-neighbour nor the destination itself.
+    """
+
+    def __init__(
+        self, features: npt.NDArray[Any], indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.integer[Any]]
+    ) -> None:
+        self._table = features
+        self._num_nodes = len(indptr) - 1
+        heads = np.repeat(np.arange(self._num_nodes, dtype=np.int64), np.diff(indptr))
+        # Sorted, with a sentinel larger than every edge, so that every search returns a valid index.
+        self._edges = np.append(np.sort(heads * self._num_nodes + indices), self._num_nodes**2)
+        self.features = EpochDigest()
+        self.strangers = 0
+
+    def add(self, sampled: SampledBatch, *, rows: bool) -> None:
+        """Check one mini-batch; `rows`: whether it has the feature rows of its nodes."""
+        if rows:
+            self.features.add(feature_digest(sampled, self._table, sampled.nodes))
+        for block in sampled.blocks:
+            heads = np.repeat(sampled.nodes[: block.num_dst], np.diff(block.indptr))
+            tails = sampled.nodes[block.indices]
+            edges = heads * self._num_nodes + tails
+            known = self._edges[np.searchsorted(self._edges, edges)] == edges
+            self.strangers += int((~known & (heads != tails)).sum())

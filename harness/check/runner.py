@@ -78,11 +78,7 @@ def check_system(
 def observe(
     name: str, folder: Path, chosen: Sequence[Case], progress: Progress, case_limit_s: float
 ) -> list[Observation]:
-    """Drive all cases; after a crash or a hang, continue with the next case in a new process.
-
-    Args:
-        case_limit_s: seconds after which a case counts as hung.
-    """
+    """Drive all cases; after a crash, or a hang of `case_limit_s`, continue with the next in a new process."""
     found: list[Observation] = []
     while left := chosen[len(found) :]:
         with _child(name, folder, left) as (process, messages, log):

@@ -10,8 +10,7 @@ from typing import Any
 
 from harness.check.case import Case, CheckedEpoch, Observation
 from harness.check.data import make_dataset
-from harness.check.oracle import Oracle
-from harness.check.own import OwnBatches
+from harness.check.oracle import Oracle, OwnBatches
 from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, StagesWanted, System
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.accelerators.make import make_accelerator
@@ -94,12 +93,7 @@ def make_workload(dataset: Dataset, case: Case, *, seed: int = 0) -> Workload:
 
 
 def run_epoch(stage: Stage, system: System, number: int, trainer: Any = None) -> CheckedEpoch:
-    """Run one epoch as the worker does; check each mini-batch on arrival and again before its release.
-
-    Args:
-        number: number of the epoch.
-        trainer: trains on each mini-batch and records its loss; None: no training.
-    """
+    """Run one epoch as the worker does, trained if there is a trainer; check each mini-batch on arrival and release."""
     accelerator = system.runtime.accelerator
     if isinstance(accelerator, EmulatedAccelerator) and not accelerator.keeps_rows:
         accelerator.pool.overwrite()

@@ -102,7 +102,7 @@ def hottest_share(studies: Studies) -> Measured:
 
 def reads_over(studies: Studies, policy: str, other: str) -> Measured:
     """Return the greatest ratio of two cache policies' reads, over graphs and cache sizes below all rows."""
-    from harness.studies.miss_ratios import read_ratios
+    from harness.studies.accesses import read_ratios
 
     lines, worst = [], 0.0
     for record in studies:

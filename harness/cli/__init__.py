@@ -20,8 +20,11 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 _CLICK_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
 
-def build_app() -> typer.Typer:
-    """Build the command from this folder's modules: a verb is the function of its module's name, a group is `app`."""
+def build_app(only: str = "") -> typer.Typer:
+    """Build the command from this folder's modules: all, or that of one verb, so that no other's are loaded.
+
+    A verb is the function of its module's name, a group of verbs its module's `app`.
+    """
     app = Verbs(
         name="outcore",
         help="Measure how fast graph neural networks train when their graph does not fit in memory.",
@@ -30,13 +33,15 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for found in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
-        module = importlib.import_module(f"{__name__}.{found.name}")
+    app.callback()(lambda: None)  # a command of one verb would leave out the verb's name
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    for name in [only] if only in names else names:
+        module = importlib.import_module(f"{__name__}.{name}")
         if hasattr(module, "app"):
-            app.add_typer(module.app, name=found.name)
-        elif hasattr(module, found.name):
-            app.verb(getattr(module, found.name))
-    return app
+            app.add_typer(module.app, name=name)
+        elif hasattr(module, name):
+            app.verb(getattr(module, name))
+    return app if app.registered_groups or app.registered_commands else build_app()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -49,7 +54,8 @@ def _run(arguments: list[str]) -> int:
     as_json = "--json" in arguments
     try:
         try:
-            code = build_app()(args=arguments, prog_name="outcore", standalone_mode=False)
+            verb = next((word for word in arguments if not word.startswith("-")), "")
+            code = build_app(verb)(args=arguments, prog_name="outcore", standalone_mode=False)
         finally:
             Progress.end_all()
         sys.stdout.flush()

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.common import OnBoth, print_json, print_lines, print_table, unwind_on_signals
-from harness.cli.settings import takes_settings
-from harness.settings import RunSettings
+from harness.cli.common import OnBoth, print_lines, print_table, takes_settings, unwind_on_signals
+from harness.plan.experiment import PlannedRun, resolve
+from harness.progress import Progress
+from harness.settings import RunSettings, check_settings
+from workloads.dataset import find_dataset
+from workloads.errors import HostError, InputError
+from workloads.units import format_bytes
 
 if TYPE_CHECKING:
-    from harness.advise import Advice, RankedSystem
-    from harness.progress import Progress
+    from harness.advise import Advice, AdviceSetting, RankedSystem
+    from systems.interface import DiskProfile
 
 
 @takes_settings(
@@ -44,15 +49,10 @@ def advise(
     A share of an epoch is sampled and every system's reads are simulated on the disk's profile. Nothing is trained, and
     what is printed is a prediction.
     """
-    from harness.advise import AdviceSetting
     from harness.advise import advise as predicted
-    from harness.advise.budget import budget_of, limit_of
+    from harness.advise.published import advise_published
+    from harness.advise.published import published as published_graph
     from harness.drives.whatif import device_of
-    from harness.plan.experiment import PlannedRun, check_settings, resolve
-    from harness.run.series import Series
-    from harness.run.spec import workload_of_run
-    from workloads.dataset import find_dataset
-    from workloads.errors import HostError, InputError
 
     if batches < 1 or epochs < 1:
         raise InputError("batches and epochs are 1 or more", "raise the one that is not")
@@ -61,11 +61,44 @@ def advise(
     if dim and not published:
         raise InputError("--dim is for --published; a dataset has its own", "leave it out")
     unwind_on_signals()
-    progress = call.progress()
-    if published:
-        _published(dataset, settings, system, drive, dim, epochs, batches, call, progress)
-        return
-    opened = find_dataset(dataset, call.data_root)
+    more = {}
+    with call.progress() as progress:
+        if published:
+            graph = published_graph(dataset)
+            if drive is None:
+                raise InputError(
+                    "a published graph is predicted for a drive that is named",
+                    "give --drive, like aws-nvme or a saved profile",
+                )
+            device = device_of(drive, call.results_root)
+            found, host = advise_published(
+                replace(graph, dim=dim) if dim else graph,
+                settings,
+                device.profile,
+                epochs=epochs,
+                batches=batches,
+                systems=system,
+                cores=len(os.sched_getaffinity(0)),
+                progress=progress.title,
+            )
+            more = {"statistics": graph.source, "drive": device.name}
+        else:
+            setting, profile = _measured(settings, epochs, batches, drive, call, progress)
+            host = setting.host
+            found = predicted(setting, profile, batches=batches, systems=system, progress=progress)
+    call.tell(_plain(found, host, epochs) | more, lambda: _print(found, host, epochs, more))
+
+
+def _measured(
+    settings: RunSettings, epochs: int, batches: int, drive: str | None, call: OnBoth, progress: Progress
+) -> tuple[AdviceSetting, DiskProfile]:
+    """Return the conditions for a stored dataset on this host, and the profile of its disk or of the drive named."""
+    from harness.advise.advice import AdviceSetting, budget_of, limit_of
+    from harness.drives.whatif import device_of
+    from harness.run.series import Series
+    from harness.run.spec import workload_of_run
+
+    opened = find_dataset(str(settings.dataset), call.data_root)
     limit_of(settings.memory, opened)
     with Series(call.results_root, call.data_root, isolation=settings.isolation, progress=progress) as series:
         config = resolve(PlannedRun("gnndrive", settings), call.data_root, series.isolation.name)
@@ -77,60 +110,8 @@ def advise(
         profile = series.profile(config) if drive is None else device_of(drive, call.results_root).profile
         if profile is None or not profile.points:
             raise HostError("the disk could not be profiled, so nothing can be predicted", "see `outcore doctor`")
-        host = budget_of(series, config, opened)
-        setting = AdviceSetting(
-            workload, config.device, config.device_memory_bytes, host, epochs, len(os.sched_getaffinity(0))
-        )
-        found = predicted(setting, profile, batches=batches, systems=system, progress=progress)
-    progress.done()
-    if call.json:
-        print_json(_plain(found, host, epochs))
-    else:
-        _print(found, host, epochs)
-
-
-def _published(
-    name: str,
-    settings: RunSettings,
-    systems: list[str] | None,
-    drive: str | None,
-    dim: int,
-    epochs: int,
-    batches: int,
-    call: OnBoth,
-    progress: Progress,
-) -> None:
-    """Advise on a published graph by its statistics."""
-    from dataclasses import replace
-
-    from harness.advise.full_size import advise_published
-    from harness.advise.published import published
-    from harness.drives.whatif import device_of
-    from workloads.errors import InputError
-
-    graph = published(name)
-    if drive is None:
-        raise InputError(
-            "a published graph is predicted for a drive that is named", "give --drive, like aws-nvme or a saved profile"
-        )
-    graph = replace(graph, dim=dim) if dim else graph
-    device = device_of(drive, call.results_root)
-    found, host = advise_published(
-        graph,
-        settings,
-        device.profile,
-        epochs=epochs,
-        batches=batches,
-        systems=systems,
-        cores=len(os.sched_getaffinity(0)),
-        progress=progress.title,
-    )
-    progress.done()
-    if call.json:
-        print_json({**_plain(found, host, epochs), "statistics": graph.source, "drive": device.name})
-        return
-    _print(found, host, epochs)
-    print(f"predicted for {device.name} from statistics ({graph.source}); sampling's processor time is not in it")
+        host, cores = budget_of(series, config, opened), len(os.sched_getaffinity(0))
+    return AdviceSetting(workload, config.device, config.device_memory_bytes, host, epochs, cores), profile
 
 
 def _plain(found: Advice, host: int, epochs: int) -> dict[str, Any]:
@@ -160,9 +141,7 @@ def _forecast(entry: RankedSystem, epochs: int) -> dict[str, Any]:
     }
 
 
-def _print(found: Advice, host: int, epochs: int) -> None:
-    from workloads.units import format_bytes
-
+def _print(found: Advice, host: int, epochs: int, more: dict[str, Any]) -> None:
     trace = found.trace
     title = (
         f"{trace.workload.dataset.name}, {format_bytes(host)} for data, {epochs} epochs of {trace.num_batches} "
@@ -186,3 +165,6 @@ def _print(found: Advice, host: int, epochs: int) -> None:
         raise typer.Exit(3)
     for text, entry in found.changes.items():
         print_lines(f"with {text}: {entry.system}, {entry.total_s(epochs):,.1f} s ({entry.epoch_s:,.2f} s an epoch)")
+    if more:
+        note = f"predicted for {more['drive']} from statistics ({more['statistics']})"
+        print(f"{note}; sampling's processor time is not in it")

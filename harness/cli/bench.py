@@ -8,16 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.common import OnBoth, print_json, print_lines, unwind_on_signals
+from harness.cli.common import OnBoth, print_lines, unwind_on_signals
+from harness.cli.table import headline_table
+from harness.compare.plan import keep
+from harness.figures.base import chosen
+from harness.plan.experiment import Experiment, load_experiment
+from harness.progress import Progress
+from harness.records.record import Record
+from harness.settings import parse_seconds
+from harness.studies.base import StudyNeed
+from harness.studies.sweep import Studied, StudySweep
+from harness.table import console
+from workloads.units import format_bytes
 
 if TYPE_CHECKING:
     from harness.figures.render import Rendered
-    from harness.plan.experiment import Experiment
-    from harness.progress import Progress
-    from harness.records.record import Record
     from harness.run.sweep import Outcome, Sweep
-    from harness.studies.base import StudyNeed
-    from harness.studies.sweep import StudySweep
 
 
 def bench(
@@ -38,11 +44,8 @@ def bench(
     wait_for_hosts: Annotated[str, typer.Option(help="how long a label without a host is waited for")] = "60s",
 ) -> None:
     """Compare systems: every run of the experiment that has no record yet, then figures and the headline table."""
-    from harness.compare.plan import keep
-    from harness.plan.experiment import load_experiment
     from harness.run.series import Series
     from harness.run.sweep import Sweep
-    from harness.studies.sweep import Studied, StudySweep
 
     base = load_experiment(experiment if experiment is not None else profile)
     results_root, progress = call.results_root, call.progress()
@@ -51,13 +54,22 @@ def bench(
     sweep = Sweep(everything, results_root, call.data_root, progress, fresh=fresh, retry=retry, isolation=isolation)
     studies = StudySweep(needs, results_root, call.data_root, progress, fresh=fresh)
     if dry_run:
-        _print_estimate(sweep, studies, json_=call.json)
+        _tell_estimate(sweep, studies, call)
         return
     unwind_on_signals()
     keep(results_root, base)
     if hosts is not None:
+        from harness.hosts.ray_fleet import RayFleet
+        from harness.hosts.sweep import FleetSweep
+
         labels = [label.strip() for label in (host_labels or "").split(",") if label.strip()]
-        outcome = _over_hosts(hosts, everything, sweep.isolation, labels, wait_for_hosts, results_root, progress, fresh)
+        told = {"experiments": [one.model_dump(mode="json") for one in everything], "isolation": sweep.isolation}
+        wait_s = parse_seconds(wait_for_hosts, "--wait-for-hosts")
+        with RayFleet(hosts) as fleet:
+            spread = FleetSweep(fleet, told, results_root, progress.title, labels=labels, wait_s=wait_s, fresh=fresh)
+            outcome = spread.run()
+        for label, problem in outcome.problems.items():
+            print(f"hosts {label}: {problem}", file=sys.stderr)
         studied = Studied()
     else:
         with Series(results_root, call.data_root, isolation=sweep.isolation, progress=progress) as series:
@@ -67,61 +79,32 @@ def bench(
         progress.title("drawing figures")
     drawn = _draw(base, figures, results_root)
     report = None if figures == "none" else _report(results_root, progress)
-    progress.done()
-    if call.json:
-        print_json(
-            {
-                "experiment": base.name,
-                "skipped": outcome.skipped,
-                "records": [record.to_json() for record in outcome.records],
-                "studies": [record.model_dump(mode="json") for record in studied.records],
-                "studies_failed": studied.failed,
-                "report": None if report is None else str(report),
-                "figures": [drawn_as_dict(entry) for entry in drawn],
-            }
-        )
-    else:
+    content = {
+        "experiment": base.name,
+        "skipped": outcome.skipped,
+        "records": [record.to_json() for record in outcome.records],
+        "studies": [record.model_dump(mode="json") for record in studied.records],
+        "studies_failed": studied.failed,
+        "report": None if report is None else str(report),
+        "figures": [drawn_as_dict(entry) for entry in drawn],
+    }
+
+    def shown() -> None:
         _print_outcome(base, outcome, drawn, results_root)
         if report is not None:
             print(f"report: {report}")
         for name, reason in studied.failed.items():
             print(f"study {name}: {reason}", file=sys.stderr)
+
+    call.tell(content, shown)
     if studied.failed or outcome.problems or any(record.status == "failed" for record in outcome.records):
         raise typer.Exit(1)
 
 
-def _over_hosts(
-    address: str,
-    experiments: list[Experiment],
-    isolation: str,
-    labels: list[str],
-    wait: str,
-    results_root: Path,
-    progress: Progress,
-    fresh: bool,
-) -> Outcome:
-    """Run the sweep on every labelled host of a cluster; print the labels that could not run."""
-    from harness.hosts.ray_fleet import RayFleet
-    from harness.hosts.sweep import FleetSweep
-    from harness.run.sweep import Outcome
-    from harness.settings import parse_seconds
-
-    told = {"experiments": [experiment.model_dump(mode="json") for experiment in experiments], "isolation": isolation}
-    wait_s = parse_seconds(wait, "--wait-for-hosts")
-    with RayFleet(address) as fleet:
-        sweep = FleetSweep(fleet, told, results_root, progress.title, labels=labels, wait_s=wait_s, fresh=fresh)
-        found = sweep.run()
-    for label, problem in found.problems.items():
-        print(f"hosts {label}: {problem}", file=sys.stderr)
-    return Outcome(records=found.records, skipped=found.skipped, problems=found.problems)
-
-
 def _print_outcome(base: Experiment, outcome: Outcome, drawn: list[Rendered], results_root: Path) -> None:
     """Print the headline table, the figures' files, and why other figures were not drawn."""
-    from harness.cli.table import headline_table
     from harness.judge.predict import inversions
     from harness.report.headline import who_is_ahead
-    from harness.table import console
 
     own = [record for record in outcome.records if record.config.experiment == base.name] or outcome.records
     console().print(headline_table(own, f"{base.name}: {base.description}" if base.description else base.name))
@@ -140,8 +123,6 @@ def _needed(base: Experiment, figures: str) -> tuple[list[Experiment], list[Stud
     """Return the experiments and studies that the figures need beyond the profile's own runs."""
     if figures in ("none", "headline"):
         return [], []
-    from harness.figures.base import chosen
-
     profile = base.model_dump()
     selected = chosen(figures)
     experiments = [experiment for figure in selected for experiment in figure.experiments(profile)]
@@ -157,7 +138,6 @@ def _draw(base: Experiment, figures: str, results_root: Path) -> list[Rendered]:
     if figures == "none":
         return []
     from harness.compare.evidence import load_evidence
-    from harness.figures.base import chosen
     from harness.figures.render import render
     from harness.regress.git import checkout
     from harness.regress.studies import keep_own
@@ -189,44 +169,39 @@ def _line(record: Record) -> str:
     return f"{record.system} {record.config.memory}: {record.status}{reason}, {record.verdict}{time}"
 
 
-def _print_estimate(sweep: Sweep, studies: StudySweep, *, json_: bool) -> None:
-    from workloads.units import format_bytes
-
+def _tell_estimate(sweep: Sweep, studies: StudySweep, call: OnBoth) -> None:
     estimate = sweep.estimate()
     wanted = studies.estimate()
     dataset_bytes = sweep.missing_bytes(studies.datasets())
-    if json_:
-        print_json(
-            {
-                "runs": estimate.runs,
-                "done": estimate.done,
-                "dataset_bytes": dataset_bytes,
-                "artefact_bytes": estimate.artefact_bytes,
-                "seconds": estimate.seconds + wanted.seconds,
-                "from_records": estimate.measured,
-                "studies": wanted.studies,
-                "studies_done": wanted.done,
-                "order": [
-                    {
-                        "system": run.system,
-                        "dataset": run.settings.dataset,
-                        "memory": run.settings.memory,
-                        "round": run.round,
-                        "figures": list(run.figure_tags),
-                    }
-                    for run in sweep.planned
-                ],
-            }
-        )
-        return
+    runs = [
+        {
+            "system": run.system,
+            "dataset": run.settings.dataset,
+            "memory": run.settings.memory,
+            "round": run.round,
+            "figures": list(run.figure_tags),
+        }
+        for run in sweep.planned
+    ]
+    content = {
+        "runs": estimate.runs,
+        "done": estimate.done,
+        "dataset_bytes": dataset_bytes,
+        "artefact_bytes": estimate.artefact_bytes,
+        "seconds": estimate.seconds + wanted.seconds,
+        "from_records": estimate.measured,
+        "studies": wanted.studies,
+        "studies_done": wanted.done,
+        "order": runs,
+    }
+    lines = []
     for run in sweep.planned:
         drawn = f" ({', '.join(run.figure_tags)})" if run.figure_tags != ("headline",) else ""
-        print(f"round {run.round}: {run.system} on {run.settings.dataset}, memory {run.settings.memory}{drawn}")
-    for line in studies.lines():
-        print(line)
+        lines.append(f"round {run.round}: {run.system} on {run.settings.dataset}, memory {run.settings.memory}{drawn}")
     how = "from earlier records" if estimate.measured else "a rough model"
-    print(
+    total = (
         f"{estimate.runs} runs ({estimate.done} done), {wanted.studies} studies ({wanted.done} done), "
         f"{format_bytes(dataset_bytes)} of datasets and about {format_bytes(estimate.artefact_bytes)} of artefacts to "
         f"make, about {(estimate.seconds + wanted.seconds) / 60:.1f} min ({how})"
     )
+    call.tell(content, [*lines, *studies.lines(), total])

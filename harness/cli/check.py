@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import Call, print_json, print_table
-from harness.cli.settings import OptionPairs, parse_options
+from harness.cli.common import Call, OptionPairs, parse_options, print_table
 from harness.progress import Progress
+from harness.settings import check_options
 
 
 def check(
@@ -18,24 +18,19 @@ def check(
     option: OptionPairs = None,
 ) -> None:
     """Check a system on small generated graphs; exit code 1 if a promise does not hold."""
+    from rich.text import Text
+
     from harness.check import check_system
-    from harness.plan.experiment import check_options
 
     options = parse_options(option or [])
     check_options(system, options)
     progress = Progress(quiet=call.quiet, verbose=call.verbose)
     progress.title(f"check {system}")
-    try:
-        results = check_system(system, quick=quick, options=options, progress=progress)
-    finally:
-        progress.done()
+    results = check_system(system, quick=quick, options=options, progress=progress)
     ok = all(result.ok for result in results)
-    if call.json:
-        print_json({"system": system, "ok": ok, "checks": [result.as_dict() for result in results]})
-    else:
-        from rich.text import Text
-
-        marks = {True: Text("ok", "green"), False: Text("broken", "red")}
-        print_table(("", "promise", "detail"), [(marks[one.ok], one.name, one.detail) for one in results])
+    marks = {True: Text("ok", "green"), False: Text("broken", "red")}
+    rows = [(marks[one.ok], one.name, one.detail) for one in results]
+    content = {"system": system, "ok": ok, "checks": [one.as_dict() for one in results]}
+    call.tell(content, lambda: print_table(("", "promise", "detail"), rows))
     if not ok:
         raise typer.Exit(1)

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.common import OnResults, print_json, print_lines, print_table
+from harness.cli.common import OnResults, print_lines, print_table
+from harness.cli.results import say_bad
+from harness.plan.experiment import load_experiment
+from harness.settings import unknown_name
 
 if TYPE_CHECKING:
     from harness.claims import Judged
@@ -22,44 +25,28 @@ def claims(
 ) -> None:
     """Hold the papers' numbers against our records: reproduced, direction only, not reproduced, emulated, not run."""
     from harness.claims import judge_all, judge_one
-    from harness.cli.results_filter import say_bad
+    from harness.claims.explain import explain as lines_of
+    from harness.claims.published import VERDICTS
+    from harness.claims.published import claims as published
     from harness.compare.evidence import load_evidence
-    from harness.plan.experiment import load_experiment
 
     plain = load_experiment(profile).model_dump()
     evidence = load_evidence(call.results_root)
     say_bad(evidence.frame.attrs.get("bad", []))
     if explain is not None:
-        from harness.claims.explain import explain as lines_of
-
         judged = judge_one(explain, evidence, plain)
-        if call.json:
-            print_json({**judged.to_json(), "explanation": lines_of(judged)})
-        else:
-            print("\n".join(lines_of(judged)))
+        call.tell({**judged.to_json(), "explanation": lines_of(judged)}, lines_of(judged))
         return
-    _check(paper, verdict)
+    papers = sorted({claim.paper for claim in published().values()})
+    for what, value, known in (("paper", paper, papers), ("verdict", verdict, VERDICTS)):
+        if value is not None and value not in known:
+            raise unknown_name(what, f"--{what} {value!r}", value, known)
     found = [
         judged
         for judged in judge_all(evidence, plain)
-        if (paper is None or judged.paper == paper) and (verdict is None or judged.verdict == verdict)
+        if paper in (None, judged.paper) and verdict in (None, judged.verdict)
     ]
-    if call.json:
-        print_json({"claims": [judged.to_json() for judged in found]})
-    else:
-        _print(found)
-
-
-def _check(paper: str | None, verdict: str | None) -> None:
-    from harness.claims.published import VERDICTS
-    from harness.claims.published import claims as published
-    from harness.settings import unknown_name
-
-    papers = sorted({claim.paper for claim in published().values()})
-    if paper is not None and paper not in papers:
-        raise unknown_name("paper", f"--paper {paper!r}", paper, papers)
-    if verdict is not None and verdict not in VERDICTS:
-        raise unknown_name("verdict", f"--verdict {verdict!r}", verdict, VERDICTS)
+    call.tell({"claims": [judged.to_json() for judged in found]}, lambda: _print(found))
 
 
 def _print(found: list[Judged]) -> None:

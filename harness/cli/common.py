@@ -14,6 +14,9 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from harness.progress import Progress as Progress
+from harness.settings import RunSettings, strict
+from harness.table import cell, console
+from workloads.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +43,17 @@ class Call(Options):
     def progress(self) -> Progress:
         """Return the progress display, silent with `--json`."""
         return Progress(quiet=self.quiet or self.json, verbose=self.verbose)
+
+    def tell(self, content: Any, shown: Callable[[], None] | Iterable[str]) -> None:
+        """End the progress display and print the result: `content` with `--json`, else what `shown` prints or holds."""
+        Progress.end_all()
+        if self.json:
+            print(json.dumps(content, allow_nan=False))
+        elif callable(shown):
+            shown()
+        else:
+            for line in shown:
+                print(line)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,17 +121,71 @@ def expanded(
     return call
 
 
+OptionPairs = Annotated[list[str] | None, typer.Option("-o", "--option", help="key=value of the system")]
+
+
+def takes_settings(
+    *names: str, required: tuple[str, ...] = (), pairs: bool = False, **instead: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator: the command gets an option for each setting, and all, checked, as `settings`.
+
+    Args:
+        names: names of the settings, in the order of `--help`.
+        required: names of the settings that have to be given.
+        pairs: whether `-o key=value` gives the settings' `options`.
+        instead: help texts, by setting, that replace the settings' own.
+    """
+
+    def make(given: dict[str, Any]) -> RunSettings:
+        if pairs:
+            given["options"] = parse_options(given.pop("option") or [])
+        return strict(RunSettings, given, "")
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        options = [_option(name, name in required, instead.get(name, "")) for name in names]
+        return expanded(
+            command, {"settings": ([*options, *([option("option", OptionPairs, None)] if pairs else [])], make)}
+        )
+
+    return decorate
+
+
+def _option(name: str, required: bool, text: str) -> inspect.Parameter:
+    field = RunSettings.model_fields[name]
+    default = field.get_default(call_default_factory=True)
+    kind: Any = type(default) if isinstance(default, bool | int | float) else str
+    if name == "timeout":
+        kind, default = str, f"{default:.0f}s"
+    elif isinstance(default, list):
+        default = ",".join(map(str, default))
+    elif default is None:
+        kind = (int if name == "layers" else str) if required else (int | None if name == "layers" else str | None)
+    annotation = Annotated[kind, typer.Option(f"--{name.replace('_', '-')}", help=text or field.description)]
+    return option(name, annotation, inspect.Parameter.empty if required else default)
+
+
+def parse_options(pairs: list[str]) -> dict[str, Any]:
+    """Parse `key=value` pairs, whose values are YAML, else text; raise InputError for a pair without a key or `=`."""
+    import yaml
+
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, sign, value = pair.partition("=")
+        if not sign or not key:
+            raise InputError(f"option {pair!r} has no value", "write it like -o key=value")
+        try:
+            options[key.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            options[key.strip()] = value
+    return options
+
+
 class Verbs(typer.Typer):
     """A group of verbs, whose parameters may be groups of options."""
 
     def verb(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Add a verb, called like its function without trailing underscores."""
         return self.command(function.__name__.rstrip("_"))(expanded(function))
-
-
-def print_json(content: Any) -> None:
-    """Print the one JSON object of `--json`."""
-    print(json.dumps(content, allow_nan=False))
 
 
 def print_table(
@@ -137,8 +205,6 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    from harness.table import cell, console
-
     table = Table(title=None if title is None else cell(title), **options)
     for head in heads:
         table.add_column(cell(head), overflow="fold")
@@ -149,8 +215,6 @@ def print_table(
 
 def print_lines(*lines: Any) -> None:
     """Print lines of plain text, which are neither wrapped nor coloured."""
-    from harness.table import console
-
     out = console()
     for line in lines:
         out.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -6,19 +6,19 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import OnData, Options, Verbs, print_json
+from harness.cli.common import OnData, Options, Verbs, print_table
 from harness.cli.data_trace import trace
-from harness.cli.data_view import dataset_as_dict, print_dataset, print_list
 from workloads.dataset import PARTS, Dataset, find_dataset, list_datasets
 from workloads.errors import DatasetError, InputError
 from workloads.manifest import MANIFEST_NAME, Manifest
-from workloads.units import parse_bytes, parse_count
+from workloads.units import format_bytes, format_count, parse_bytes, parse_count
 
 app = Verbs(help="Make, import, list, describe, trace, verify and remove datasets.", no_args_is_help=True)
 app.verb(trace)
@@ -85,20 +85,9 @@ def make(
         index_dtype=drawn.index_dtype,
     )
     spec.check()
-    recipe = spec.recipe(call.data_root)
-    if (same := _same(target, recipe)) and not drawn.force:
-        _said(same, call, reused=True)
-        return
-    with call.progress() as progress:
-        dataset = make_dataset(
-            target,
-            spec,
-            data_root=call.data_root,
-            max_memory=drawn.memory_bytes,
-            replace=drawn.force,
-            progress=progress.stage,
-        )
-    _said(dataset, call, reused=False)
+    same = _same(target, spec.recipe(call.data_root))
+    how: dict[str, Any] = {"data_root": call.data_root, "max_memory": drawn.memory_bytes, "replace": drawn.force}
+    _tell_made(same if not drawn.force else None, call, lambda stage: make_dataset(target, spec, progress=stage, **how))
 
 
 @app.verb
@@ -142,37 +131,27 @@ def import_(
     spec.check()
     if not path.exists():
         raise DatasetError(f"there is nothing at {path}", "check the path")
-    if not drawn.force and target.exists() and (same := _same(target, spec.recipe(path))):
-        _said(same, call, reused=True)
-        return
-    with call.progress() as progress:
-        dataset = import_dataset(
-            path, target, spec, max_memory=drawn.memory_bytes, replace=drawn.force, progress=progress.stage
-        )
-    _said(dataset, call, reused=False)
+    same = _same(target, spec.recipe(path)) if not drawn.force and target.exists() else None
+    how: dict[str, Any] = {"max_memory": drawn.memory_bytes, "replace": drawn.force}
+    _tell_made(same, call, lambda stage: import_dataset(path, target, spec, progress=stage, **how))
 
 
 @app.verb
 def list_(call: OnData) -> None:
     """List the datasets under the data root."""
     datasets = list_datasets(call.data_root)
-    if call.json:
-        print_json({"datasets": [dataset_as_dict(dataset) for dataset in datasets]})
-    elif datasets:
-        print_list(datasets)
-    else:
-        how = "outcore data make NAME --kind kronecker --nodes 2M --edges 40M"
-        print(f"no datasets under {call.data_root}; make one: {how}")
+    how = "outcore data make NAME --kind kronecker --nodes 2M --edges 40M"
+    none = [f"no datasets under {call.data_root}; make one: {how}"]
+    content = {"datasets": [_dataset_as_dict(dataset) for dataset in datasets]}
+    call.tell(content, (lambda: _print_list(datasets)) if datasets else none)
 
 
 @app.verb
 def info(name: Name, call: OnData) -> None:
     """Describe a dataset: counts, bytes, how it was made, and its skew beside that of its base graph."""
     dataset = find_dataset(name, call.data_root)
-    if call.json:
-        print_json({"dataset": dataset_as_dict(dataset, full=True)})
-    else:
-        print_dataset(dataset, verbose=call.verbose)
+    content = {"dataset": _dataset_as_dict(dataset, full=True)}
+    call.tell(content, lambda: _print_dataset(dataset, verbose=call.verbose))
 
 
 @app.verb
@@ -180,29 +159,29 @@ def verify(
     call: OnData, names: Annotated[list[str] | None, typer.Argument(help="datasets (default: all)")] = None
 ) -> None:
     """Read every byte and name each truncated, swapped or corrupted file; exit code 1 if there is one."""
-    chosen = names or _folders(call.data_root)
+    root = call.data_root
+    there = (file.parent.name for file in root.glob(f"[!.]*/{MANIFEST_NAME}") if file.is_file())
     results: list[dict[str, Any]] = []
-    for name in chosen:
+    for name in names or sorted(there):
         try:
-            dataset = find_dataset(name, call.data_root)
+            dataset = find_dataset(name, root)
             with call.progress() as progress:
                 faults = dataset.verify(
                     lambda part, share, name=dataset.name: progress.stage(f"verifying {name}", share)  # type: ignore[misc]
                 )
         except DatasetError as error:
-            if names is not None and not _looks_like_dataset(name, call.data_root):
+            folder = root / name if (root / name / MANIFEST_NAME).is_file() else Path(name)
+            if names is not None and not (folder / MANIFEST_NAME).is_file():
                 raise
-            faults = _faults_of_unopenable(name, call.data_root) or [str(error)]
+            faults = _faults_of_unopenable(folder) or [str(error)]
         results.append({"dataset": name, "ok": not faults, "faults": faults})
     good = all(result["ok"] for result in results)
-    if call.json:
-        print_json({"ok": good, "datasets": results})
-    else:
-        for result in results:
-            for fault in result["faults"]:
-                print(fault)
-            if result["ok"] and not call.quiet:
-                print(f"{result['dataset']}: every file is as it was written")
+    lines = []
+    for result in results:
+        lines += result["faults"]
+        if result["ok"] and not call.quiet:
+            lines.append(f"{result['dataset']}: every file is as it was written")
+    call.tell({"ok": good, "datasets": results}, lines)
     if not good:
         raise typer.Exit(1)
 
@@ -226,10 +205,8 @@ def rm(
         shutil.rmtree(doomed, ignore_errors=True)
         folder.rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)
-    if call.json:
-        print_json({"removed": [folder.name for folder in folders]})
-    elif not call.quiet:
-        print(f"removed {', '.join(folder.name for folder in folders)}")
+    gone = [folder.name for folder in folders]
+    call.tell({"removed": gone}, [] if call.quiet else [f"removed {', '.join(gone)}"])
 
 
 def _target(name: str, root: Path) -> Path:
@@ -250,31 +227,22 @@ def _same(target: Path, recipe: dict[str, Any]) -> Dataset | None:
     return dataset if dataset.manifest.recipe == json.loads(json.dumps(recipe)) else None
 
 
-def _said(dataset: Dataset, call: OnData, *, reused: bool) -> None:
-    if call.json:
-        print_json({"dataset": dataset_as_dict(dataset, full=True), "reused": reused})
-        return
-    if reused:
-        print(f"{dataset.name} is there already, made by the same recipe")
-    if not call.quiet:
-        print_dataset(dataset)
+def _tell_made(same: Dataset | None, call: OnData, make: Callable[[Callable[[str, float], None]], Dataset]) -> None:
+    """Print the dataset of the same recipe, or, without one, the dataset that `make` makes."""
+    with call.progress() as progress:
+        dataset = same or make(progress.stage)
+
+    def shown() -> None:
+        if same is not None:
+            print(f"{dataset.name} is there already, made by the same recipe")
+        if not call.quiet:
+            _print_dataset(dataset)
+
+    call.tell({"dataset": _dataset_as_dict(dataset, full=True), "reused": same is not None}, shown)
 
 
-def _folders(root: Path) -> list[str]:
-    if not root.is_dir():
-        return []
-    return sorted(
-        path.name for path in root.iterdir() if (path / MANIFEST_NAME).is_file() and not path.name.startswith(".")
-    )
-
-
-def _looks_like_dataset(name: str, root: Path) -> bool:
-    return any((folder / MANIFEST_NAME).is_file() for folder in (root / name, Path(name)))
-
-
-def _faults_of_unopenable(name: str, root: Path) -> list[str]:
+def _faults_of_unopenable(folder: Path) -> list[str]:
     """Return all faults of a dataset that cannot be opened; empty if its manifest cannot be read."""
-    folder = root / name if (root / name / MANIFEST_NAME).is_file() else Path(name)
     try:
         return Dataset(folder, Manifest.read(folder)).verify()
     except DatasetError:
@@ -282,11 +250,7 @@ def _faults_of_unopenable(name: str, root: Path) -> list[str]:
 
 
 def _removable(name: str, root: Path) -> Path:
-    """Return the folder of a dataset, complete or broken.
-
-    Raises:
-        DatasetError: there is no dataset, or the folder is a link or holds other files.
-    """
+    """Return a dataset's folder, complete or broken; raise DatasetError if it is none, a link, or holds other files."""
     folder = root / name if (root / name).is_dir() else Path(name)
     try:
         content = json.loads((folder / MANIFEST_NAME).read_text(encoding="utf-8"))
@@ -303,3 +267,73 @@ def _removable(name: str, root: Path) -> Path:
     if strange:
         raise DatasetError(f"{folder} holds other files too ({', '.join(strange[:3])})", "move them away first")
     return folder
+
+
+def _dataset_as_dict(dataset: Dataset, full: bool = False) -> dict[str, Any]:
+    """Return a dataset as plain data for `--json`; `full` adds files, recipe, notes and statistics."""
+    content: dict[str, Any] = {
+        "name": dataset.name,
+        "path": str(dataset.path),
+        **{name: getattr(dataset, name) for name in ("fingerprint", "num_nodes", "num_edges", "dim")},
+        "feature_dtype": dataset.feature_dtype.name,
+        "index_dtype": dataset.index_dtype.name,
+        "num_classes": dataset.num_classes,
+        **{f"num_{part}": dataset.manifest.files[part].shape[0] for part in ("train", "valid", "test")},
+        **{name: getattr(dataset, name) for name in ("feature_bytes", "topology_bytes", "total_bytes")},
+    }
+    if full:
+        manifest = dataset.manifest.model_dump(mode="json")
+        content |= {key: manifest[key] for key in ("files", "recipe", "notes", "stats", "created")}
+    return content
+
+
+def _print_list(datasets: list[Dataset]) -> None:
+    """Print a table with one line per dataset."""
+    rows = [
+        (
+            dataset.name,
+            format_count(dataset.num_nodes),
+            format_count(dataset.num_edges),
+            f"{dataset.dim} x {dataset.feature_dtype}",
+            format_bytes(dataset.total_bytes),
+            next((made[key] for key in ("kind", "format", "source") if made.get(key)), ""),
+        )
+        for dataset in datasets
+        for made in [dataset.manifest.recipe]
+    ]
+    print_table(("name", "nodes", "edges", "features", "size", "made by"), rows, box=None, pad_edge=False)
+
+
+def _print_dataset(dataset: Dataset, verbose: bool = False) -> None:
+    """Print counts, bytes, notes, and the statistics of base and result side by side."""
+    manifest = dataset.manifest
+    generator = [f"{key.replace('_', ' ')} {_number(one)}" for key, one in manifest.stats.get("generator", {}).items()]
+    train, valid, test = (manifest.files[part].shape[0] for part in ("train", "valid", "test"))
+    rows = [
+        ("path", str(dataset.path)),
+        ("fingerprint", dataset.fingerprint),
+        ("nodes", f"{dataset.num_nodes:,}"),
+        ("edges", f"{dataset.num_edges:,} ({dataset.index_dtype})"),
+        ("features", f"{dataset.dim} x {dataset.feature_dtype}, {format_bytes(dataset.feature_bytes)}"),
+        ("topology", format_bytes(dataset.topology_bytes)),
+        ("classes", str(dataset.num_classes)),
+        ("train / valid / test", f"{train:,} / {valid:,} / {test:,}"),
+        ("on disk", format_bytes(dataset.total_bytes)),
+        *([("generator", ", ".join(generator))] if "generator" in manifest.stats else []),
+        *(("note", note) for note in manifest.notes),
+    ]
+    if verbose:
+        rows += [("recipe", json.dumps(manifest.recipe)), ("created", manifest.created)]
+        rows += [(f"{part}.npy", manifest.files[part].xxh3) for part in PARTS]
+    print_table(("", ""), rows, dataset.name, title_justify="left", box=None, show_header=False, pad_edge=False)
+    names = [name for name in ("base", "result") if name in manifest.stats]
+    if names:
+        kept = [manifest.stats[name] for name in names]
+        stats = [(key.replace("_", " "), *(_number(one.get(key)) for one in kept)) for key in kept[-1]]
+        print_table(("", *names), stats, box=None, pad_edge=False)
+
+
+def _number(value: float | int | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from harness.cli.common import OnData, print_json, print_table
+from harness.cli.common import OnData, print_table
 from workloads.dataset import Dataset, find_dataset
 from workloads.errors import InputError
 from workloads.sampling.listing import choices
 from workloads.units import format_bytes, format_count, parse_bytes, parse_count
+from workloads.workload import ModelSpec, SamplerSpec, Workload
 
 DEFAULT_SIZES = "0.1%,0.5%,1%,2%,5%,10%,20%,50%"
 
@@ -42,7 +42,6 @@ def trace(
     beforehand: counted too, all are measured alike. Holds the trace in memory: 12 bytes an access.
     """
     from systems.engine.cache.policies import POLICIES, RowTrace, compare
-    from workloads.workload import ModelSpec, SamplerSpec, Workload
 
     dataset = find_dataset(name, call.data_root)
     chosen = list(POLICIES) if policies == "all" else [policy.strip() for policy in policies.split(",")]
@@ -64,57 +63,47 @@ def trace(
         start = time.monotonic()
         found += compare(workload, recorded, [policy], rows, threads=threads)
         took[policy] = time.monotonic() - start
-    progress.done()
-    if call.json:
-        print_json(
-            {
-                "dataset": dataset.name,
-                "fingerprint": dataset.fingerprint,
-                "sampler": {
-                    "name": sampler,
-                    "fanout": list(hops),
-                    "batch_size": batch_size,
-                    "max_batches": max_batches,
-                },
-                "epochs": epochs,
-                "seed": seed,
-                "batches": len(recorded.begins) - 1,
-                "accesses": recorded.accesses,
-                "unique_rows": recorded.num_rows,
-                "row_bytes": _row_bytes(dataset),
-                "sizes": rows,
-                "policies": [
-                    {
-                        "policy": entry.policy,
-                        "misses": entry.misses.tolist(),
-                        "fills": entry.fills.tolist(),
-                        "miss_ratio": entry.ratio.tolist(),
-                        "seconds": took[entry.policy],
-                    }
-                    for entry in found
-                ],
-            }
-        )
-        return
-    _print(dataset, recorded, rows, found, took if call.verbose else {}, fills)
-
-
-def _print(
-    dataset: Dataset, recorded: Any, rows: Sequence[int], found: Sequence[Any], took: dict[str, float], fills: bool
-) -> None:
-    counts = f"{format_count(recorded.accesses)} row accesses, {format_count(recorded.num_rows)} rows"
-    title = f"{dataset.name}: {counts}; miss ratio{', fills of static caches counted' if fills else ''}"
-    rows_ = [
-        (
-            format_bytes(size * _row_bytes(dataset)),
-            format_count(size),
-            *(f"{(entry.reads if fills else entry.misses)[index] / max(1, recorded.accesses):.4f}" for entry in found),
-        )
-        for index, size in enumerate(rows)
+    simulated = [
+        {
+            "policy": entry.policy,
+            "misses": entry.misses.tolist(),
+            "fills": entry.fills.tolist(),
+            "miss_ratio": entry.ratio.tolist(),
+            "seconds": took[entry.policy],
+        }
+        for entry in found
     ]
-    if took:
-        rows_.append(("seconds", "", *(f"{took[entry.policy]:.2f}" for entry in found)))
-    print_table(("cache", "rows", *(entry.policy for entry in found)), rows_, title)
+    content = {
+        "dataset": dataset.name,
+        "fingerprint": dataset.fingerprint,
+        "sampler": {"name": sampler, "fanout": list(hops), "batch_size": batch_size, "max_batches": max_batches},
+        "epochs": epochs,
+        "seed": seed,
+        "batches": len(recorded.begins) - 1,
+        "accesses": recorded.accesses,
+        "unique_rows": recorded.num_rows,
+        "row_bytes": _row_bytes(dataset),
+        "sizes": rows,
+        "policies": simulated,
+    }
+
+    def shown() -> None:
+        counts = f"{format_count(recorded.accesses)} row accesses, {format_count(recorded.num_rows)} rows"
+        title = f"{dataset.name}: {counts}; miss ratio{', fills of static caches counted' if fills else ''}"
+        reads = [(entry.reads if fills else entry.misses) / max(1, recorded.accesses) for entry in found]
+        texts = [
+            (
+                format_bytes(size * _row_bytes(dataset)),
+                format_count(size),
+                *(f"{ratios[index]:.4f}" for ratios in reads),
+            )
+            for index, size in enumerate(rows)
+        ]
+        if call.verbose:
+            texts.append(("seconds", "", *(f"{took[entry.policy]:.2f}" for entry in found)))
+        print_table(("cache", "rows", *(entry.policy for entry in found)), texts, title)
+
+    call.tell(content, shown)
 
 
 def _row_bytes(dataset: Dataset) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import Call, Verbs, print_json, print_table
+from harness.cli.common import Call, Verbs, print_table
+from workloads.errors import InputError
 
 app = Verbs(help="List accelerators and their coefficients, or measure a real one.", no_args_is_help=True)
 
@@ -23,20 +25,20 @@ def list_(call: Call) -> None:
 
     cuda = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     profiles = [load_profile(name) for name in profile_names()]
-    if call.json:
-        print_json({"devices": [_real("cpu", True), _real("cuda", bool(cuda)), *map(_emulated, profiles)]})
-        return
-    print("cpu             trains for real, host memory is the device")
-    print(f"cuda            {', '.join(cuda) if cuda else 'none on this host'}")
-    for profile in profiles:
-        print(f"\nemulated:{profile.name}  {profile.summary}")
-        print_table(
-            ("coefficient", "value", "unit", "assumed", "source"),
-            [
+
+    def shown() -> None:
+        print("cpu             trains for real, host memory is the device")
+        print(f"cuda            {', '.join(cuda) if cuda else 'none on this host'}")
+        for profile in profiles:
+            print(f"\nemulated:{profile.name}  {profile.summary}")
+            rows = [
                 (name, f"{one.value:.4g}", _UNITS.get(name, "bytes/s"), "assumed" if one.assumed else "", one.source)
                 for name, one in profile.coefficients().items()
-            ],
-        )
+            ]
+            print_table(("coefficient", "value", "unit", "assumed", "source"), rows)
+
+    real = [{"name": name, "kind": name, "present": there} for name, there in (("cpu", True), ("cuda", bool(cuda)))]
+    call.tell({"devices": [*real, *map(_emulated, profiles)]}, shown)
 
 
 @app.verb
@@ -50,27 +52,17 @@ def calibrate(
     from workloads.accelerators.calibrate import calibrate as measure
     from workloads.accelerators.calibrate import to_toml
     from workloads.accelerators.make import make_accelerator
-    from workloads.errors import InputError
 
     if not device.startswith("cuda"):
         raise InputError(f"device {device!r} cannot be calibrated", "give cuda or cuda:1")
     target = out or Path(f"{name}.toml")
     if target.exists():
         raise InputError(f"{target} exists already", "give another --out, or remove it")
-    accelerator = make_accelerator(device)
-    try:
+    with closing(make_accelerator(device)) as accelerator:
         profile = measure(accelerator, name)
-    finally:
-        accelerator.close()
     target.write_text(to_toml(profile))
-    if call.json:
-        print_json({"path": str(target), **_emulated(profile)})
-    else:
-        print(f"{target}: use it as --device emulated:{target}")
-
-
-def _real(name: str, present: bool) -> dict[str, Any]:
-    return {"name": name, "kind": name, "present": present}
+    content = {"path": str(target), **_emulated(profile)}
+    call.tell(content, [f"{target}: use it as --device emulated:{target}"])
 
 
 def _emulated(profile: Any) -> dict[str, Any]:

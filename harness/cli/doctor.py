@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from harness.cli.common import OnData, print_json, print_table
+from harness.cli.common import OnData, print_table
 
 
 def doctor(call: OnData) -> None:
@@ -12,17 +12,14 @@ def doctor(call: OnData) -> None:
 
     Exits with 3 where something is missing that no fallback replaces.
     """
+    from rich.text import Text
+
     from harness.doctor import as_dict, diagnose
 
     findings = diagnose(call.data_root)
     report = as_dict(findings)
-    if call.json:
-        print_json(report)
-    else:
-        from rich.text import Text
-
-        colours = {"ok": "green", "degraded": "yellow", "missing": "red"}
-        rows = [(found.name, Text(found.status, colours[found.status]), found.detail, found.fix) for found in findings]
-        print_table(("check", "state", "what", "fix"), rows, box=None, pad_edge=False)
+    colours = {"ok": "green", "degraded": "yellow", "missing": "red"}
+    rows = [(found.name, Text(found.status, colours[found.status]), found.detail, found.fix) for found in findings]
+    call.tell(report, lambda: print_table(("check", "state", "what", "fix"), rows, box=None, pad_edge=False))
     if report["status"] == "missing":
         raise typer.Exit(3)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.bench import drawn_as_dict
-from harness.cli.common import OnResults, print_json
-from harness.cli.results_filter import say_bad
+from harness.cli.common import OnResults
+from harness.cli.results import say_bad
+from harness.figures.base import chosen
+from harness.plan.experiment import Experiment, load_experiment
 
 if TYPE_CHECKING:
     from harness.compare.comparable import Index
-    from harness.plan.experiment import Experiment
 
 
 def figures(
@@ -27,9 +28,7 @@ def figures(
 ) -> None:
     """Draw the papers' figures and ours as PNG, SVG and CSV; a figure without runs says which are missing."""
     from harness.compare.evidence import load_evidence
-    from harness.figures.base import chosen
     from harness.figures.render import render
-    from harness.plan.experiment import load_experiment
 
     evidence = load_evidence(call.results_root)
     say_bad(evidence.frame.attrs.get("bad", []))
@@ -52,22 +51,22 @@ def figures(
             }
             for figure in selected
         ]
-        if call.json:
-            print_json({"figures": listed})
-            return
+        lines = []
         for entry in listed:
             runs = f"{entry['runs_present']:3}/{entry['runs_needed']:<3} runs"
             why = f" ({entry['reason']})" if entry["reason"] else ""
-            print(f"{entry['id']:18} {entry['status']:10} {runs} {entry['title']}{why}")
+            lines.append(f"{entry['id']:18} {entry['status']:10} {runs} {entry['title']}{why}")
+        call.tell({"figures": listed}, lines)
         return
-    if call.json:
-        print_json({"figures": [drawn_as_dict(entry) for entry in rendered.values()]})
-        return
-    for result in rendered.values():
-        if result.status == "drawn":
-            print(f"{result.id}: {result.files[0]}")
-        else:
-            print(f"{result.id}: not drawn: {result.reason}", file=sys.stderr)
+
+    def shown() -> None:
+        for result in rendered.values():
+            if result.status == "drawn":
+                print(f"{result.id}: {result.files[0]}")
+            else:
+                print(f"{result.id}: not drawn: {result.reason}", file=sys.stderr)
+
+    call.tell({"figures": [drawn_as_dict(entry) for entry in rendered.values()]}, shown)
 
 
 def _count(index: Index, experiments: list[Experiment]) -> tuple[int, int]:

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from harness.cli.common import Call, OnBoth, OnResults, Options, Verbs, print_json, unwind_on_signals
-
-if TYPE_CHECKING:
-    from harness.plan.experiment import Experiment
-    from harness.regress.decision import Comparison, Rules
-    from harness.regress.history import History
-    from harness.regress.store import Store
+from harness.cli.common import Call, OnBoth, OnResults, Options, Verbs, print_lines, print_table, unwind_on_signals
+from harness.plan.experiment import Experiment, load_experiment
+from harness.regress.decision import Comparison, Rules
+from harness.regress.folders import compare_folders, compare_history, read_runs
+from harness.regress.git import Repository, checkout
+from harness.regress.history import History, load
+from harness.regress.history import record as keep_runs
+from harness.regress.outputs import KINDS, write
+from harness.regress.outputs.words import HEADS, percent, row, shown_first
+from harness.regress.store import BranchStore, FolderStore, Store
+from harness.regress.trend import Series, trends
+from harness.settings import parse_seconds, unknown_name
+from workloads.errors import InputError
 
 app = Verbs(
     help="Epoch-time regressions: exit code 1 only for *regressed*, 3 where a side cannot be built.",
     no_args_is_help=True,
 )
 
+_STYLE = {"regressed": "bold red", "improved": "green", "same": "", "undecided": "yellow"}
 Checkout = Annotated[Path, typer.Option("--repository", help="the git checkout")]
 
 
@@ -41,18 +50,12 @@ class Judging(Options):
 
     def rules(self) -> Rules:
         """Return the parameters of the decisions; raise InputError for an unknown gate."""
-        from harness.regress.decision import Rules
-        from workloads.errors import InputError
-
         if self.gate not in ("all", "exact"):
             raise InputError(f"--gate is {self.gate!r}", "choose all or exact")
         return Rules(min_effect=self.min_effect, alpha=self.alpha, seed=self.seed, gate_times=self.gate == "all")
 
     def outputs(self) -> list[tuple[str, Path]]:
         """Return (kind, path) of each output; raise InputError for an unknown kind."""
-        from harness.regress.outputs import KINDS
-        from workloads.errors import InputError
-
         found = []
         for text in self.output or []:
             kind, sign, file = text.partition("=")
@@ -72,10 +75,6 @@ class OnBaselines(OnResults):
 
     def store(self) -> Store:
         """Return the store of baselines; raise InputError where two are given."""
-        from harness.regress.git import Repository
-        from harness.regress.store import BranchStore, FolderStore
-        from workloads.errors import InputError
-
         if self.branch and self.baselines is not None:
             raise InputError("--baselines and --branch are two places for one history", "give one of them")
         if self.branch:
@@ -84,9 +83,6 @@ class OnBaselines(OnResults):
 
     def history(self) -> History:
         """Return the baselines in the order of their commits; without a checkout, by date."""
-        from harness.regress.git import checkout
-        from harness.regress.history import load
-
         return load(self.store(), checkout(self.repository))
 
 
@@ -107,11 +103,8 @@ def check(
     allow_dirty: Annotated[bool, typer.Option("--allow-dirty", help="measure HEAD without the tree's changes")] = False,
 ) -> None:
     """Build two commits, run the same experiment on both in turns, and decide each metric."""
-    from harness.plan.experiment import load_experiment
     from harness.regress.check import CheckPlan
     from harness.regress.check import check as run_check
-    from harness.regress.git import Repository
-    from harness.settings import parse_seconds
 
     outputs = judging.outputs()
     path = Path(profile)
@@ -132,9 +125,8 @@ def check(
         allow_dirty=allow_dirty,
     )
     unwind_on_signals()
-    progress = call.progress()
-    found = run_check(plan, progress.keep)
-    progress.done()
+    with call.progress() as progress:
+        found = run_check(plan, progress.keep)
     _tell(found, outputs, call)
 
 
@@ -145,8 +137,6 @@ def compare(
     base: Annotated[Path | None, typer.Option(help="results root to hold it against; else the baselines")] = None,
 ) -> None:
     """Hold the runs of a results root against another root's, or against the baselines of this machine."""
-    from harness.regress.folders import compare_folders, compare_history
-
     outputs, rules = judging.outputs(), judging.rules()
     found = (
         compare_folders(base, call.results_root, rules)
@@ -159,18 +149,10 @@ def compare(
 @app.verb
 def record(call: OnBaselines) -> None:
     """Keep the runs of a results root as the baseline of their commit on this machine."""
-    from harness.regress import history
-    from harness.regress.folders import read_runs
-    from harness.regress.git import Repository
-
     notes: list[str] = []
     records = read_runs(call.results_root, notes)
-    kept = history.record(records, call.store(), Repository(call.repository))
-    if call.json:
-        print_json({"kept": kept, "runs": len(records), "notes": notes})
-        return
-    for line in [*notes, *(f"kept {place}" for place in kept)]:
-        print(line)
+    kept = keep_runs(records, call.store(), Repository(call.repository))
+    call.tell({"kept": kept, "runs": len(records), "notes": notes}, [*notes, *(f"kept {place}" for place in kept)])
 
 
 @app.verb
@@ -180,38 +162,32 @@ def trend(
     min_effect: Annotated[float, typer.Option(help="share by which a time has to move", min=0.0, max=10.0)] = 0.03,
 ) -> None:
     """Find steps in the baselines of one machine, name the commits they lie between, and draw `outcore-trend`."""
-    import time
-
-    from harness.cli.regress_view import print_trend
     from harness.compare.evidence import load_evidence
     from harness.figures.base import chosen
     from harness.figures.render import render
     from harness.regress.studies import keep
-    from harness.regress.trend import trends
-    from workloads.errors import InputError
 
     began = time.monotonic()
-    history = call.history()
-    counts = {entry.host: len(history.of(entry.host)) for entry in history.entries}
+    kept = call.history()
+    counts = {entry.host: len(kept.of(entry.host)) for entry in kept.entries}
     if not counts:
         raise InputError("there is no history", "keep baselines with `outcore regress record`")
     if host and host not in counts:
         raise InputError(f"there is no history of machine {host!r}", f"there is {', '.join(sorted(counts))}")
-    series = trends(history, min_effect=min_effect, hosts=[host or max(counts, key=lambda name: counts[name])])
+    series = trends(kept, min_effect=min_effect, hosts=[host or max(counts, key=lambda name: counts[name])])
     keep(call.results_root, series, min_effect, time.monotonic() - began)
     drawn = render(chosen("outcore-trend"), load_evidence(call.results_root), call.results_root / "figures")[0]
-    if call.json:
-        figure = {"status": drawn.status, "reason": drawn.reason, "files": list(map(str, drawn.files))}
-        print_json({"series": [one.to_json() for one in series], "notes": history.notes, "figure": figure})
-        return
-    print_trend(series, history.notes)
-    print(f"figure outcore-trend: {drawn.files[0] if drawn.files else drawn.reason}")
+    figure = {"status": drawn.status, "reason": drawn.reason, "files": list(map(str, drawn.files))}
+
+    def shown() -> None:
+        print_trend(series, kept.notes)
+        print(f"figure outcore-trend: {drawn.files[0] if drawn.files else drawn.reason}")
+
+    call.tell({"series": [one.to_json() for one in series], "notes": kept.notes, "figure": figure}, shown)
 
 
 def _only(experiment: Experiment, systems: str) -> Experiment:
     """Return the experiment with the named systems only; with all of its systems if none is named."""
-    from harness.settings import unknown_name
-
     wanted = [name.strip() for name in systems.split(",") if name.strip()]
     if not wanted:
         return experiment
@@ -224,14 +200,40 @@ def _only(experiment: Experiment, systems: str) -> Experiment:
 
 
 def _tell(found: Comparison, outputs: list[tuple[str, Path]], call: Call) -> None:
-    from harness.cli.regress_view import print_comparison
-    from harness.regress.outputs import write
-
     for kind, path in outputs:
         write(kind, path, found)
-    if call.json:
-        print_json(found.to_json())
-    else:
-        print_comparison(found)
+    call.tell(found.to_json(), lambda: print_comparison(found))
     if found.exit_code:
         raise typer.Exit(found.exit_code)
+
+
+def print_comparison(found: Comparison) -> None:
+    """Print the table of metrics, the notes and last the decision."""
+    from rich.text import Text
+
+    shown = shown_first(found.metrics)
+    styles = [_STYLE[metric.decision] if metric.gates else "dim" for metric in shown]
+    print_table(HEADS, map(row, shown), f"{found.base} → {found.head}", styles=styles)
+    hidden = len(found.metrics) - len(shown)
+    print_lines(*([f"{hidden} exact facts and statuses are the same"] if hidden else []), *found.notes)
+    print_lines(Text(f"decision: {found.decision}", _STYLE[found.decision]))
+
+
+def print_trend(series: Sequence[Series], notes: Sequence[str]) -> None:
+    """Print one line per step, oldest first within a series, and the number of series without a step."""
+    rows = [
+        (
+            f"{entry.cell} / {entry.name}",
+            step.commits,
+            f"{step.before_value:,.4g}",
+            f"{step.value:,.4g}",
+            percent(step.ratio),
+        )
+        for entry in series
+        for step in entry.steps
+    ]
+    if rows:
+        print_table(("metric", "commits", "before", "after", "change"), rows, f"machine {series[0].host}")
+    quiet = sum(not entry.steps for entry in series)
+    longest = max(len(entry.points) for entry in series)
+    print_lines(*notes, f"{quiet} of {len(series)} series have no step; the longest has {longest} entries")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import OnResults, print_json
+from harness.cli.common import OnResults
 
 
 def report(
@@ -19,21 +19,16 @@ def report(
     from harness.report import write_report
 
     begin = time.perf_counter()
-    progress = call.progress()
-    written = write_report(call.results_root, out, progress=progress)
-    progress.done()
-    if call.json:
-        print_json(
-            {
-                "report": str(written.path),
-                "bytes": written.size,
-                "seconds": time.perf_counter() - begin,
-                "runs": written.runs,
-                "unreadable": written.unreadable,
-                "figures": {"drawn": written.figures, "not_drawn": written.not_drawn},
-                "claims": written.claims,
-                "timelines": written.timelines,
-            }
-        )
-        return
-    print(f"report: {written.path}")
+    with call.progress() as progress:
+        written = write_report(call.results_root, out, progress=progress)
+    content = {
+        "report": str(written.path),
+        "bytes": written.size,
+        "seconds": time.perf_counter() - begin,
+        "runs": written.runs,
+        "unreadable": written.unreadable,
+        "figures": {"drawn": written.figures, "not_drawn": written.not_drawn},
+        "claims": written.claims,
+        "timelines": written.timelines,
+    }
+    call.tell(content, [f"report: {written.path}"])

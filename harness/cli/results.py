@@ -2,66 +2,123 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from harness.cli.common import OnResults, Verbs, print_json, print_table
-from harness.cli.results_filter import Wanted, say_bad, wanted_runs
-from harness.cli.results_gc import gc
-from harness.cli.results_show import show
-from harness.cli.results_transfer import export, import_
+from harness.atomic import whole_file
+from harness.cli.common import OnBoth, OnResults, Options, Verbs, print_lines, print_table
+from harness.cli.table import epoch_table, seconds, summary_lines
+from harness.records import record as records
+from harness.records.hosts import host_fingerprint, measured_on
+from harness.records.record import LABELS, Record
+from harness.records.study import STUDIES
+from harness.results.archive import STUDY_NAME, is_archive, pack
+from harness.results.incoming import merge
+from harness.results.store import BadRecord, find, load, read_record, scan
+from harness.settings import unknown_name
+from harness.table import console, number, size
+from workloads.errors import InputError
+from workloads.units import format_bytes, parse_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from harness.results.artefacts import ArtefactInfo
 
 app = Verbs(help="List, show, compare, export, import and tidy the run records.", no_args_is_help=True)
+
+
+#: Filter -> its place in a record, which is also its column in a table of records.
+_PLACES = {
+    "system": "system",
+    "status": "status",
+    "dataset": "config.dataset.name",
+    "verdict": "verdict",
+    "experiment": "config.experiment",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted(Options):
+    """Filter of runs; None accepts any value. Raises InputError if a status or verdict is unknown."""
+
+    system: Annotated[str | None, typer.Option(help="only this system")] = None
+    status: Annotated[str | None, typer.Option(help="only this status: ok, oom, timeout, unsupported, failed")] = None
+    dataset: Annotated[str | None, typer.Option(help="only runs on this dataset")] = None
+    verdict: Annotated[str | None, typer.Option(help="only this verdict: VALID, CAVEATS, SPOILT, INVALID")] = None
+    experiment: Annotated[str | None, typer.Option(help="only runs of this experiment or profile")] = None
+
+    def __post_init__(self) -> None:
+        for what, value, known in (("status", self.status, records.Status), ("verdict", self.verdict, records.Verdict)):
+            if value is not None and value not in get_args(known):
+                raise unknown_name(what, f"--{what} {value}", value, get_args(known))
+
+    def given(self) -> dict[str, str]:
+        """Return the place in a record of each given filter -> the accepted value."""
+        values = ((place, getattr(self, name)) for name, place in _PLACES.items())
+        return {place: value for place, value in values if value is not None}
+
+    def runs(self, root: Path, bad: list[BadRecord]) -> list[tuple[Path, Record]]:
+        """Return folders and records of the accepted runs, oldest first; add unreadable records to `bad`."""
+        given = self.given()
+        return [
+            (folder, record)
+            for folder, record in scan(root, bad)
+            if all(attrgetter(place)(record) == value for place, value in given.items())
+        ]
+
+
+def say_bad(bad: Sequence[BadRecord]) -> None:
+    """Print one line per unreadable record on stderr."""
+    for entry in bad:
+        print(f"outcore: not read: {entry.reason}", file=sys.stderr)
 
 
 @app.verb
 def list_(wanted: Wanted, call: OnResults) -> None:
     """List the runs, oldest first; what cannot be read is named on stderr."""
-    from harness.results.store import BadRecord
-
     bad: list[BadRecord] = []
-    found = [record for _, record in wanted_runs(call.results_root, wanted, bad)]
-    if call.json:
-        keys = ("run_id", "config_hash", "system", "status", "reason", "verdict", "started_at")
-        runs = [
-            {
-                **{key: getattr(record, key) for key in keys},
-                "class": record.class_,
-                "dataset": record.config.dataset.name,
-                "memory": record.config.memory,
-                "experiment": record.config.experiment,
-                "round": record.config.round,
-                "epoch_s": record.summary.epoch_s.model_dump(mode="json") if record.summary.epoch_s else None,
-            }
-            for record in found
-        ]
-        print_json({"runs": runs, "not_read": [entry._asdict() for entry in bad]})
-        return
-    from harness.cli.table import seconds
-
-    rows = [
-        (
-            record.run_id,
-            record.config.dataset.name,
-            record.config.memory,
-            record.status,
-            record.verdict,
-            record.class_label if record.class_ else "–",
-            seconds(record.summary.epoch_s),
-        )
+    found = [record for _, record in wanted.runs(call.results_root, bad)]
+    keys = ("run_id", "config_hash", "system", "status", "reason", "verdict", "started_at")
+    runs = [
+        {
+            **{key: getattr(record, key) for key in keys},
+            "class": record.class_,
+            "dataset": record.config.dataset.name,
+            "memory": record.config.memory,
+            "experiment": record.config.experiment,
+            "round": record.config.round,
+            "epoch_s": record.summary.epoch_s.model_dump(mode="json") if record.summary.epoch_s else None,
+        }
         for record in found
     ]
-    print_table(("run", "dataset", "memory", "status", "verdict", "class", "epoch s"), rows)
-    say_bad(bad)
+
+    def shown() -> None:
+        rows = [
+            (
+                *(run[key] for key in ("run_id", "dataset", "memory", "status", "verdict")),
+                record.class_label if record.class_ else "–",
+                seconds(record.summary.epoch_s),
+            )
+            for run, record in zip(runs, found, strict=True)
+        ]
+        print_table(("run", "dataset", "memory", "status", "verdict", "class", "epoch s"), rows)
+        say_bad(bad)
+
+    call.tell({"runs": runs, "not_read": [entry._asdict() for entry in bad]}, shown)
 
 
 @app.verb
 def compare(runs: Annotated[list[str], typer.Argument(help="two runs or more")], call: OnResults) -> None:
     """Put runs beside each other; the first is the measure of the others. Says what else differs than the system."""
-    from harness.records.hosts import measured_on
-    from harness.results.store import find, read_record
-
     found = [read_record(find(call.results_root, run)) for run in runs]
     first = found[0]
     base = first.summary.epoch_s.median if first.summary.epoch_s else None
@@ -86,16 +143,9 @@ def compare(runs: Annotated[list[str], typer.Argument(help="two runs or more")],
                 "differs_in": differences(one, other),
             }
         )
-    if call.json:
-        print_json({"runs": rows})
-        return
-    from harness.table import number
-
     shown = [
         (
-            row["run_id"],
-            row["status"],
-            row["verdict"],
+            *(row[key] for key in ("run_id", "status", "verdict")),
             number(row["epoch_s"], ".3g"),
             number(row["speedup"]),
             "yes" if row["same_batches"] else "no",
@@ -103,13 +153,12 @@ def compare(runs: Annotated[list[str], typer.Argument(help="two runs or more")],
         )
         for row in rows
     ]
-    print_table(("run", "status", "verdict", "epoch s", "times as fast", "same batches", "differs in"), shown)
+    heads = ("run", "status", "verdict", "epoch s", "times as fast", "same batches", "differs in")
+    call.tell({"runs": rows}, lambda: print_table(heads, shown))
 
 
 def differences(one: dict[str, Any], other: dict[str, Any], prefix: str = "") -> list[str]:
     """Return the dotted keys in which two configurations differ, except labels and round."""
-    from harness.records.record import LABELS
-
     found: list[str] = []
     for key in dict.fromkeys([*one, *other]):
         a, b = one.get(key), other.get(key)
@@ -122,7 +171,206 @@ def differences(one: dict[str, Any], other: dict[str, Any], prefix: str = "") ->
     return found
 
 
-app.verb(show)
-app.verb(export)
-app.verb(import_)
-app.verb(gc)
+@app.verb
+def show(
+    run: Annotated[str, typer.Argument(help="a run id, the beginning or end of one, or `latest`")], call: OnResults
+) -> None:
+    """Show one run: epochs, stages' shares, memory and its plan, verdict and the rules it bends."""
+    folder = find(call.results_root, run)
+    record = read_record(folder)
+
+    def shown() -> None:
+        if record.epochs:
+            console().print(epoch_table(record))
+        if record.measured:
+            _print_stages(record)
+        if record.memory.plan:
+            _print_plan(record)
+        lines = [*summary_lines(record), *_host_lines(record)]
+        lines += [f"caveat: {caveat}" for caveat in record.caveats]
+        lines += [f"{name}: {text}" for name, text in record.notes.items()]
+        for line in [*lines, f"folder {folder}"]:
+            print_lines("".join(letter if letter.isprintable() else "�" for letter in line))
+
+    call.tell(record.to_json(), shown)
+
+
+def _print_stages(record: Record) -> None:
+    """Print the table of stages: median seconds per measured epoch in which a stage was open, and their share of it.
+
+    Stages of different mini-batches overlap, so shares may add up to more than the epoch.
+    """
+    whole = statistics.median(epoch.seconds for epoch in record.measured)
+    rows = []
+    for stage in dict.fromkeys(stage for epoch in record.measured for stage in epoch.stages_s):
+        spent = statistics.median(epoch.stages_s.get(stage, 0.0) for epoch in record.measured)
+        share = spent / whole if whole else 0.0
+        rows.append((stage, f"{spent:.3f}", f"{100 * share:5.1f} % {'█' * round(20 * min(1.0, share))}"))
+    title = "where a measured epoch went (stages overlap)"
+    print_table(("stage", "s an epoch", "share of the epoch"), rows, title)
+
+
+def _print_plan(record: Record) -> None:
+    """Print the table of planned buffers, largest first in each tier, with their share of the tier."""
+    whole = {"host": record.memory.budget_bytes, "device": record.config.device_memory_bytes, "disk": None}
+    rows: list[tuple[str, ...]] = []
+    for buffer in sorted(record.memory.plan, key=lambda entry: (list(whole).index(entry.tier), -entry.bytes)):
+        limit = whole[buffer.tier]
+        rows.append((buffer.name, buffer.tier, size(buffer.bytes), _percent(buffer.bytes, limit)))
+    for tier, limit in whole.items():
+        planned = sum(buffer.bytes for buffer in record.memory.plan if buffer.tier == tier)
+        if planned and limit:
+            rows.append((f"all of {tier}", tier, f"{size(planned)} of {size(limit)}", _percent(planned, limit)))
+    print_table(("buffer", "tier", "planned", "share of the tier"), rows, "plan")
+
+
+def _percent(part: int, whole: int | None) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "–"
+
+
+def _host_lines(record: Record) -> list[str]:
+    """Return one line on the host, its disk and the commit; empty if the host is unknown."""
+    found = record.environment
+    cpu, disk, code = (found.get(key) or {} for key in ("cpu", "disk", "code"))
+    if not cpu:
+        return []
+    commit = str(code.get("commit") or "unknown")[:12] + (" with uncommitted changes" if code.get("dirty") else "")
+    return [
+        f"host {host_fingerprint(found)}: {cpu.get('model')} with {cpu.get('usable')} processors, "
+        f"disk {disk.get('model') or 'unknown'} ({disk.get('file_system') or 'unknown'}), commit {commit}"
+    ]
+
+
+@app.verb
+def export(
+    wanted: Wanted,
+    call: OnResults,
+    out: Annotated[
+        Path | None,
+        typer.Option(help=".csv, .parquet, .json; .tar.gz, .zip with --runs; standard output as CSV without it"),
+    ] = None,
+    runs: Annotated[bool, typer.Option("--runs", help="whole run folders, for `results import` elsewhere")] = False,
+) -> None:
+    """Write the records as one table, a row a run, or (--runs) whole run folders and studies as an archive."""
+    bad: list[BadRecord] = []
+    if runs or (out is not None and is_archive(out)):
+        if out is None:
+            raise InputError("--runs has no --out to write to", "name a .tar.gz or .zip")
+        said = _pack(call.results_root, wanted, out, bad)
+    else:
+        frame = load(call.results_root, bad=bad)
+        # Parquet would write the attributes to the file's metadata.
+        frame.attrs.clear()
+        for column, value in wanted.given().items():
+            frame = frame[frame[column] == value] if len(frame) else frame
+        if out is None and call.json:
+            call.tell({"runs": _contents(frame)}, ())
+            return
+        if out is None:
+            _texts(frame).to_csv(sys.stdout, index=False)
+            say_bad(bad)
+            return
+        _write(frame, out)
+        said = {"file": str(out), "runs": len(frame)}
+    counts = ", ".join(f"{key}: {value}" for key, value in said.items() if key != "file")
+    lines = [] if call.quiet else [f"{said['file']} ({counts})"]
+    call.tell({**said, "not_read": [entry._asdict() for entry in bad]}, lines)
+    say_bad([] if call.json else bad)
+
+
+def _pack(root: Path, wanted: Wanted, out: Path, bad: list[BadRecord]) -> dict[str, Any]:
+    """Write runs as an archive; without a filter also all studies, which belong to no run."""
+    folders = [folder for folder, _ in wanted.runs(root, bad)]
+    found = sorted((root / STUDIES).glob("*.json")) if not wanted.given() else []
+    studies = [path for path in found if STUDY_NAME.fullmatch(path.name)]
+    pack(root, folders, studies, out)
+    return {"file": str(out), "runs": len(folders), "studies": len(studies)}
+
+
+def _contents(frame: pd.DataFrame) -> list[Any]:
+    return list(frame["record"]) if len(frame) else []
+
+
+def _texts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the table without the records, and with lists and mappings as JSON: no format has to store objects."""
+    text = frame.drop(columns=["record"], errors="ignore").copy()
+    for column in [name for name in text.columns if text[name].dtype.kind == "O"]:
+        text[column] = text[column].map(
+            lambda value: value if value is None or isinstance(value, str | float) else json.dumps(value)
+        )
+    return text
+
+
+def _write(frame: pd.DataFrame, out: Path) -> None:
+    if out.suffix not in (".csv", ".parquet", ".json"):
+        raise InputError(f"--out is {out}, and its kind is not known", "end it in .csv, .parquet, .json or .tar.gz")
+    with whole_file(out, "the table") as partial:
+        if out.suffix == ".csv":
+            _texts(frame).to_csv(partial, index=False)
+        elif out.suffix == ".parquet":
+            _texts(frame).to_parquet(partial, index=False)
+        else:
+            partial.write_text(json.dumps(_contents(frame)), encoding="utf-8")
+
+
+@app.verb
+def import_(
+    sources: Annotated[list[Path], typer.Argument(help="results roots, run folders, or archives of `export --runs`")],
+    call: OnResults,
+) -> None:
+    """Merge runs and studies of other hosts into this results root: checked first, then all of them or none."""
+    merged = merge(sources, call.results_root)
+    took = f"took {len(merged.runs)} runs and {len(merged.studies)} studies; "
+    lines = [
+        f"{took}{len(merged.skipped)} stood here already with the same content",
+        *(f"study {name} stood here already with another result, which stays" for name in merged.kept),
+    ]
+    call.tell(asdict(merged), [] if call.quiet else lines)
+
+
+@app.verb
+def gc(
+    call: OnBoth,
+    failed: Annotated[bool, typer.Option("--failed", help="remove failed runs too")] = False,
+    damaged: Annotated[bool, typer.Option("--damaged", help="remove runs whose record cannot be read too")] = False,
+    artefacts: Annotated[bool, typer.Option("--artefacts", help="remove what systems prepared too, all of it")] = False,
+    keep: Annotated[str | None, typer.Option(help="with --artefacts: keep those used last, up to 4GiB")] = None,
+    unused_days: Annotated[float | None, typer.Option(help="with --artefacts: only those not used for as long")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would go")] = False,
+) -> None:
+    """Remove half-written and replaced runs and figure files of no figure; failed and damaged runs where asked."""
+    from harness.figures.base import catalogue
+    from harness.results.gc import doomed, remove
+
+    if not artefacts and (keep is not None or unused_days is not None):
+        raise InputError("--keep and --unused-days are about artefacts", "add --artefacts")
+    prepared = _artefacts(call.data_root, keep, unused_days, dry_run=dry_run) if artefacts else []
+    root = call.results_root
+    found = doomed(root, catalogue(), failed=failed, damaged=damaged)
+    if not dry_run:
+        remove(root, found)
+    did = "would remove" if dry_run else "removed"
+    paths = [entry.path.relative_to(root) if entry.path.is_relative_to(root) else entry.path for entry in found]
+    lines = [f"{did} {path}: {entry.why}" for path, entry in zip(paths, found, strict=True)]
+    lines += [f"{did} artefact {info.system}/{info.key}: {format_bytes(info.bytes)}" for info in prepared]
+    content = {
+        "removed": [entry.path.name for entry in found],
+        "why": [{"name": entry.path.name, "why": entry.why} for entry in found],
+        "artefacts": [{"system": info.system, "name": info.key, "bytes": info.bytes} for info in prepared],
+        "dry_run": dry_run,
+    }
+    call.tell(content, [] if call.quiet else lines)
+
+
+def _artefacts(data_root: Path, keep: str | None, days: float | None, *, dry_run: bool) -> list[ArtefactInfo]:
+    """Remove artefacts, except those of running systems, and return them; with `dry_run`, only list them."""
+    from harness.results.artefacts import list_artefacts, remove_artefacts, stale
+
+    found = list_artefacts(data_root)
+    if keep is not None or days is not None:
+        found = stale(
+            found,
+            keep_bytes=None if keep is None else parse_bytes(keep, "--keep"),
+            older_than_s=None if days is None else days * 86_400,
+        )
+    return found if dry_run else remove_artefacts(found)

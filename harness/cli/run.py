@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import OnBoth, print_json, print_lines, unwind_on_signals
-from harness.cli.settings import takes_settings
-from harness.settings import RunSettings
+from harness.cli.common import OnBoth, print_lines, takes_settings, unwind_on_signals
+from harness.cli.table import epoch_table, summary_lines
+from harness.plan.experiment import PlannedRun, resolve
+from harness.settings import RunSettings, check_options, check_settings
+from harness.table import console
+from workloads.dataset import find_dataset
 
 
 @takes_settings(
@@ -24,10 +27,8 @@ def run(
     call: OnBoth,
 ) -> None:
     """Run one system on one dataset under a memory cap; print its epochs, memory and verdict."""
-    from harness.plan.experiment import PlannedRun, check_options, check_settings, resolve
     from harness.run.orchestrator import execute
     from harness.run.series import Series
-    from workloads.dataset import find_dataset
 
     check_settings(settings)
     check_options(system, settings.options)
@@ -38,17 +39,13 @@ def run(
         opened = find_dataset(str(settings.dataset), call.data_root)
         series.prepare([config], opened)
         record = execute(series, config, opened, progress, refuse=True)
-    progress.done()
-    if call.json:
-        print_json(record.to_json())
-    else:
-        from harness.cli.table import epoch_table, summary_lines
-        from harness.table import console
 
+    def shown() -> None:
         if record.epochs:
             console().print(epoch_table(record))
         print_lines(*summary_lines(record))
+
+    call.tell(record.to_json(), shown)
     # `oom` and `timeout` are results; `failed` and `unsupported` are not.
-    code = {"failed": 1, "unsupported": 3}.get(record.status, 0)
-    if code:
+    if code := {"failed": 1, "unsupported": 3}.get(record.status, 0):
         raise typer.Exit(code)

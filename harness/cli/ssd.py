@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.common import OnResults, Verbs, print_json, unwind_on_signals
+from harness.cli.common import OnResults, Verbs, print_lines, print_table, unwind_on_signals
+from harness.table import number
+from workloads.errors import HostError, InputError
+from workloads.units import format_bytes, parse_bytes
+
+if TYPE_CHECKING:
+    from harness.drives.whatif import Device, EpochForecast
+    from harness.ssd.classes import DiskClass
+    from harness.ssd.drive import Drive, Point
+
+Also = Annotated[list[Path] | None, typer.Option("--from", help="another results root with runs")]
+OnDataset = Annotated[str | None, typer.Option(help="only epochs on this dataset")]
 
 app = Verbs(help="Profile SSDs, emulate classes of them, compare drives, predict epochs.", no_args_is_help=True)
 
@@ -30,7 +44,6 @@ def profile(
     """Measure the drive under a folder with fio: 512 B to 64 KiB, depths, threads, buffered, sequential, mixed."""
     from harness.ssd.classes import parse_disk_class
     from harness.ssd.measure import Wanted, measure
-    from workloads.units import format_bytes, parse_bytes
 
     wanted = Wanted(
         folder=path,
@@ -50,15 +63,9 @@ def profile(
         if not yes and sys.stdin.isatty():
             typer.confirm("go on?", abort=True, err=True)
     unwind_on_signals()
-    progress = call.progress()
-    drive, where = measure(wanted, call.results_root, progress)
-    progress.done()
-    if call.json:
-        print_json(drive.to_json())
-        return
-    from harness.cli.ssd_view import print_drive
-
-    print_drive(drive, where)
+    with call.progress() as progress:
+        drive, where = measure(wanted, call.results_root, progress)
+    call.tell(drive.to_json(), lambda: _print_drive(drive, where))
 
 
 @app.verb
@@ -71,18 +78,12 @@ def list_(call: OnResults) -> None:
     drives, bad = saved_drives(call.results_root)
     for line in bad:
         print(f"outcore: {line}", file=sys.stderr)
-    if call.json:
-        print_json(
-            {
-                "classes": [entry.model_dump(mode="json", exclude={"divided_by"}) for entry in classes.values()],
-                "profiles": [drive.to_json() for drive in drives],
-                "unreadable": bad,
-            }
-        )
-        return
-    from harness.cli.ssd_view import print_list
-
-    print_list(list(classes.values()), drives)
+    content = {
+        "classes": [entry.model_dump(mode="json", exclude={"divided_by"}) for entry in classes.values()],
+        "profiles": [drive.to_json() for drive in drives],
+        "unreadable": bad,
+    }
+    call.tell(content, lambda: _print_list(list(classes.values()), drives))
 
 
 @app.verb
@@ -96,12 +97,9 @@ def emulate(
     check: Annotated[bool, typer.Option("--check/--no-check", help="hold the limits to fio before running")] = True,
 ) -> None:
     """Run a command with the device's IOPS and bandwidth limited to a class: `emulate aws-nvme/16 -- COMMAND`."""
-    from dataclasses import asdict
-
     from harness.ssd import emulate as emulation
     from harness.ssd.measure import limiting
     from harness.ssd.testfile import check_folder, one_at_a_time
-    from workloads.errors import HostError, InputError
 
     if not command and not verify:
         raise InputError("there is no command to run", "write it after --, like `-- fio job.fio`, or give --verify")
@@ -128,12 +126,9 @@ def emulate(
             "measured": {entry.name: entry.measured for entry in checks},
             "error": {entry.name: entry.error for entry in checks},
         }
-        if call.json:
-            print_json(found)
-        else:
-            from harness.cli.ssd_view import print_checks
-
-            print_checks(chosen, checks)
+        rows = [(one.name, f"{one.measured:,.0f}", f"{one.allowed:,.0f}", f"{one.error:+.2%}") for one in checks]
+        heads = ("by fio inside the limits", "measured", "allowed", "off by")
+        call.tell(found, lambda: print_table(heads, rows, chosen.name))
         if said := emulation.problem(checks):
             raise HostError(f"{chosen.name} is more than 3 % from its limits: {said}", "divide it, like NAME/auto")
     if command:
@@ -146,11 +141,12 @@ def compare(
     call: OnResults,
     out: Annotated[Path | None, typer.Option(help="a folder for the page (HTML, PDF), its figures and tables")] = None,
     prices: Annotated[Path | None, typer.Option(help="YAML or CSV of prices; docs/ssd-prices.yaml is one")] = None,
-    dataset: Annotated[str | None, typer.Option(help="only epochs on this dataset")] = None,
+    dataset: OnDataset = None,
     memory: Annotated[str | None, typer.Option(help="only epochs under this memory setting")] = None,
-    also: Annotated[list[Path] | None, typer.Option("--from", help="another results root with runs")] = None,
+    also: Also = None,
 ) -> None:
     """Drives side by side: fio's figures, epochs measured or predicted, use of the drive, latency, price."""
+    from harness.drives import page
     from harness.drives.compare import as_dict
     from harness.drives.compare import compare as side_by_side
     from harness.drives.prices import load_prices
@@ -160,20 +156,19 @@ def compare(
     records = read_records([call.results_root, *(also or [])])
     devices = [behind(device_of(name, call.results_root), records) for name in drives]
     found = side_by_side(devices, records, costs, dataset=dataset, memory=memory)
-    written: list[Path] = []
-    if out is not None:
-        from harness.drives.page import write_page
+    written = [] if out is None else page.write_page(found, out)
 
-        written = write_page(found, out)
-    if call.json:
-        print_json({**as_dict(found), "files": [str(path) for path in written]})
-        return
-    from harness.cli.ssd_view import print_comparison
+    def shown() -> None:
+        if found.workload:
+            print_lines(f"workload: {found.workload}")
+        for part in page.tables(found):
+            print_table(part.heads, part.rows, part.title)
+        print_lines(*page.sentences(found), *(f"note: {note}" for note in found.notes))
+        for path in written:
+            if path.stem == "ssd-report" and path.suffix in (".html", ".pdf"):
+                print(path)
 
-    print_comparison(found)
-    for path in written:
-        if path.stem == "ssd-report" and path.suffix in (".html", ".pdf"):
-            print(path)
+    call.tell({**as_dict(found), "files": [str(path) for path in written]}, shown)
 
 
 @app.verb
@@ -181,12 +176,11 @@ def predict(
     drive: Annotated[str, typer.Argument(help="name or file of a profile, or a class NAME/k")],
     call: OnResults,
     system: Annotated[list[str] | None, typer.Option(help="only this system")] = None,
-    dataset: Annotated[str | None, typer.Option(help="only epochs on this dataset")] = None,
-    also: Annotated[list[Path] | None, typer.Option("--from", help="another results root with runs")] = None,
+    dataset: OnDataset = None,
+    also: Also = None,
 ) -> None:
     """Epochs on a drive that one does not have, from the counters of runs made elsewhere: a prediction."""
     from harness.drives.whatif import behind, device_of, forecasts, left_out, read_records, usable
-    from workloads.errors import InputError
 
     all_records = read_records([call.results_root, *(also or [])])
     device = behind(device_of(drive, call.results_root), all_records)
@@ -201,17 +195,126 @@ def predict(
             "make one: `outcore run SYSTEM --memory 0.25x`",
         )
     found = forecasts(records, device)
-    if call.json:
-        print_json(
-            {
-                "drive": device.name,
-                "known_by": device.source,
-                "prediction": True,
-                "epochs": [{**vars(entry), "error": entry.error} for entry in found],
-                "left_out": left_out(records, device),
-            }
-        )
-        return
-    from harness.cli.ssd_view import print_forecasts
+    content = {
+        "drive": device.name,
+        "known_by": device.source,
+        "prediction": True,
+        "epochs": [{**vars(entry), "error": entry.error} for entry in found],
+        "left_out": left_out(records, device),
+    }
+    call.tell(content, lambda: _print_forecasts(device, found, left_out(records, device)))
 
-    print_forecasts(device, found, left_out(records, device))
+
+def _print_drive(drive: Drive, where: Path) -> None:
+    """Print a profile: identity of the drive, condition, points."""
+    who, condition = drive.identity, drive.condition
+    facts = [
+        who.model or who.name,
+        who.firmware and f"firmware {who.firmware}",
+        format_bytes(who.capacity_bytes),
+        who.bus,
+        who.link,
+        who.file_system,
+        f"scheduler {who.scheduler}" if who.scheduler else "",
+        f"read-ahead {who.read_ahead_kib} KiB",
+    ]
+    steady = condition.steady
+    settled = (
+        "not looked at"
+        if steady is None
+        else f"{'settled' if steady.attained else 'did not settle'} within {steady.within:.0%} ({steady.deviation:.1%})"
+    )
+    print_lines(
+        f"{drive.name}: {', '.join(fact for fact in facts if fact)}",
+        *([f"inside the limits of {drive.disk_class}"] if drive.disk_class else []),
+        " > ".join(who.layers),
+        f"file system {condition.fill:.0%} full, file {format_bytes(condition.file_bytes)}, "
+        f"{'preconditioned' if condition.preconditioned else 'not preconditioned'}; 4 KiB reads {settled}",
+        _health(drive),
+    )
+    heads = ("reads", "in flight", "by", "IOPS", "MB/s", "mean µs", "p50", "p99", "p99.9", "CPU µs/IO")
+    print_table(heads, map(_row, drive.points))
+    print_lines(f"{drive.mode} profile, {drive.seconds:.0f} s: {where}")
+
+
+def _print_list(classes: Sequence[DiskClass], drives: Sequence[Drive]) -> None:
+    """Print a table of the classes, then one of the saved profiles."""
+    rows: list[tuple[str, ...]] = [
+        (
+            entry.name,
+            number(entry.read_iops, ",.0f"),
+            _scaled(entry.read_bytes_per_s, 1e-6),
+            number(entry.write_iops, ",.0f"),
+            _scaled(entry.write_bytes_per_s, 1e-6),
+            entry.source + (" (assumed)" if entry.assumed else ""),
+        )
+        for entry in classes
+    ]
+    print_table(("class", "reads/s", "read MB/s", "writes/s", "write MB/s", "source"), rows)
+    if not drives:
+        print_lines("no profile is saved here: `outcore ssd profile PATH` makes one")
+        return
+    rows = []
+    for drive in drives:
+        smallest = drive.best(min((p.block_bytes for p in drive.points), default=512))
+        long = drive.best(1 << 20, "sequential")
+        counts = [number(p.iops if p else None, ",.0f") for p in (smallest, drive.best(4096))]
+        rate = _scaled(long.bytes_per_s if long else None, 1e-6)
+        rows.append((drive.name, drive.identity.model, drive.mode, drive.measured_at[:16], *counts, rate))
+    print_table(("profile", "drive", "mode", "measured", "512 B reads/s", "4 KiB reads/s", "1 MiB MB/s"), rows)
+
+
+def _row(point: Point) -> list[str]:
+    size = f"{point.block_bytes} B" if point.block_bytes < 1024 else f"{point.block_bytes // 1024} KiB"
+    mixed = f", {point.write_percent} % writes" if point.write_percent else ""
+    how = "threads" if point.engine == "sync" else "queue"
+    late = [point.latency_s.get(name) for name in ("50", "99", "99.9")]
+    return [
+        f"{size} {point.pattern}{mixed}",
+        str(point.in_flight),
+        f"{how}, {'direct' if point.direct else 'buffered'}",
+        f"{point.iops:,.0f}",
+        f"{point.bytes_per_s / 1e6:,.1f}",
+        *(_scaled(value, 1e6) for value in (point.mean_latency_s or None, *late)),
+        f"{point.cpu_s_per_request * 1e6:.1f}",
+    ]
+
+
+def _health(drive: Drive) -> str:
+    found = drive.condition.health
+    if not found:
+        return f"health not known: {drive.condition.health_missing}"
+    return "health by " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in found.items())
+
+
+def _scaled(value: float | None, factor: float) -> str:
+    return number(None if value is None else value * factor, ",.0f")
+
+
+def _print_forecasts(device: Device, found: Sequence[EpochForecast], left_out: Sequence[str] = ()) -> None:
+    """Print the predictions by workload, and the systems without one."""
+    known = {
+        "profile": "its profile",
+        "limits": "its class's limits alone, so without latency",
+        "limits, runs": "its class's limits; few reads in flight are as slow as on the device that runs were made on",
+    }[device.source]
+    print_lines(f"PREDICTED for {device.name}, known by {known}; nothing of this was measured")
+    heads = ("system", "epoch s", "device s", "training s", "waits for", "counted on", "measured s", "off")
+    for workload, entries in itertools.groupby(found, key=lambda entry: entry.workload):
+        rows = [
+            (
+                entry.system,
+                f"{entry.seconds:.3g}",
+                f"{entry.device_s:.3g}",
+                f"{entry.train_s:.3g}",
+                entry.bound,
+                ", ".join(entry.counted_on),
+                number(entry.measured_s, ".3g"),
+                number(None if entry.error is None else 100 * entry.error, "+.1f") + (" %" if entry.error else ""),
+            )
+            for entry in entries
+        ]
+        print_table(heads, rows, workload)
+    if left_out:
+        why = "whose reads depend on the device; `outcore advise` simulates them on it"
+        print_lines(f"left out: {', '.join(left_out)}, {why}")

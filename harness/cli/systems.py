@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import Call, print_json, print_table
+from harness.cli.common import Call, print_table
 
 
 def systems(
@@ -16,20 +16,21 @@ def systems(
     from systems.registry import load, names
 
     described = [_describe(load(known)) for known in ([name] if name else names())]
-    if call.json:
-        print_json({"systems": described})
-        return
-    if name is None:
+
+    def listed() -> None:
         rows = [
             (one["name"], one["paper"], ", ".join(one["devices"]), "yes" if one["faithful"] else "no", one["summary"])
             for one in described
         ]
         print_table(("name", "paper", "devices", "faithful", "what it does"), rows)
-        return
-    entry = described[0]
-    print(f"{entry['name']} ({entry['paper']}): {entry['summary']}")
-    options = [option.values() for option in entry["options"]]
-    print_table(("option", "type", "default", "meaning"), map(list, options), f"-o key=value of {entry['name']}")
+
+    def one() -> None:
+        entry = described[0]
+        print(f"{entry['name']} ({entry['paper']}): {entry['summary']}")
+        options = [list(option.values()) for option in entry["options"]]
+        print_table(("option", "type", "default", "meaning"), options, f"-o key=value of {entry['name']}")
+
+    call.tell({"systems": described}, one if name else listed)
 
 
 def _describe(system: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -99,8 +100,10 @@ def headline_table(records: Sequence[Record], title: str) -> Table:
         first = group[0]
         times = _times(group)
         medians = {
-            metric.name: _median([getattr(record.summary, metric.name, None) for record in group])
+            metric.name: statistics.median(known) if known else None
             for metric in _shown()
+            for values in [[getattr(record.summary, metric.name, None) for record in group]]
+            for known in [[value for value in values if value is not None]]
         }
         start_up = medians["start_up_s"]
         share = None if start_up is None else start_up / first.config.epochs
@@ -124,10 +127,3 @@ def _times(group: Sequence[Record]) -> list[float]:
 def _epoch_s(group: Sequence[Record]) -> float:
     times = _times(group)
     return spread(times).median if times else float("inf")
-
-
-def _median(values: Sequence[float | None]) -> float | None:
-    import statistics
-
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None

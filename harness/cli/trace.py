@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import OnResults, print_json
+from harness.cli.common import OnResults
+from harness.results.store import find
 
 
 def trace(
@@ -19,13 +20,11 @@ def trace(
 ) -> None:
     """Write one run as a trace for ui.perfetto.dev: stages by thread, each batch's path, device lanes, counters."""
     from harness.results.perfetto import write_trace
-    from harness.results.store import find
 
     folder = find(call.results_root, run)
     file = out or call.results_root / "traces" / f"{folder.name}.json.gz"
     phases = write_trace(folder, file)
     spans, flows, counters = phases.get("X", 0), phases.get("s", 0), phases.get("C", 0)
-    if call.json:
-        print_json({"run_id": folder.name, "file": str(file), "spans": spans, "flows": flows, "counters": counters})
-    elif not call.quiet:
-        print(f"{file}: {spans} spans, {flows} batches followed, {counters} counter values; open it in ui.perfetto.dev")
+    content = {"run_id": folder.name, "file": str(file), "spans": spans, "flows": flows, "counters": counters}
+    line = f"{file}: {spans} spans, {flows} batches followed, {counters} counter values; open it in ui.perfetto.dev"
+    call.tell(content, [] if call.quiet else [line])

@@ -61,7 +61,7 @@ def differing_options(system: str, options: Mapping[str, Any]) -> int:
 
 def complete_options(system: str, options: Mapping[str, Any]) -> Plain:
     """Return options with every default filled in; those of a system that is not installed here as they are."""
-    from harness.plan.experiment import check_options
+    from harness.settings import check_options
 
     try:
         return dict(check_options(system, dict(options)))

@@ -20,7 +20,7 @@ from harness.figures.draw.panels import around, draw_line, legend_above, many_pa
 from harness.figures.draw.style import SERIES, Looks, look
 from harness.figures.grids import feature_bytes, gallery, study_of, systems_of, values
 from harness.records.study import StudyRecord
-from harness.studies.access_coverage import MEASURED
+from harness.studies.accesses import MEASURED
 from harness.studies.base import StudyNeed
 from workloads.units import format_bytes, parse_bytes
 

@@ -7,20 +7,27 @@ started it, so a lost host leaves no run behind.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from harness.records.environment import HOST_LABEL
+from harness.atomic import locked
+from harness.isolation.select import select
+from harness.plan.experiment import parse_experiment
+from harness.progress import Progress
+from harness.records.environment import HOST_LABEL, code, this_host
+from harness.results.archive import pack
+from harness.results.store import runs_folder
+from harness.run.series import Series
+from harness.run.sweep import Sweep
+from harness.worker.main import die_with_parent
 from workloads.errors import OutcoreError
 
 # Variables that Ray sets for its workers.
@@ -58,7 +65,9 @@ def perform(order: Order) -> dict[str, Any]:
         as a `.tar.gz` in `archive`; else `error`, `fix` and `kind` (`code` for other code than the driver's, `datasets`
         where the host cannot make them, or empty).
     """
-    with _machine(), tempfile.TemporaryDirectory(prefix="outcore-order-") as folder:
+    # One machine may be several nodes of a cluster.
+    machine = locked(Path(tempfile.gettempdir(), "outcore-hosts.lock"))
+    with machine, tempfile.TemporaryDirectory(prefix="outcore-order-") as folder:
         file, out = Path(folder, "order.json"), Path(folder, "run.tar.gz")
         file.write_text(order.model_copy(update={"out": str(out)}).model_dump_json(), encoding="utf-8")
         done = subprocess.run(
@@ -76,18 +85,6 @@ def perform(order: Order) -> dict[str, Any]:
         return answer | ({"archive": out.read_bytes()} if out.exists() else {})
 
 
-@contextmanager
-def _machine() -> Iterator[None]:
-    """Wait until no other order runs on this machine, which may be several nodes of a cluster."""
-    path = Path(tempfile.gettempdir(), "outcore-hosts.lock")
-    lock = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
-
-
 def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return a worker's environment without Ray's variables."""
     return {key: value for key, value in environment.items() if not key.startswith(_RAYS)}
@@ -103,55 +100,32 @@ def roots() -> tuple[Path, Path]:
 
 
 def obey(order: Order) -> dict[str, Any]:
-    """Execute an order in this process.
-
-    Raises:
-        OutcoreError: the order cannot be executed.
-    """
-    from harness.isolation.select import select
-    from harness.plan.experiment import parse_experiment
-    from harness.records import environment
-    from harness.results import store as results
-    from harness.results.archive import pack
-    from harness.run.series import Series
-    from harness.run.sweep import Sweep
-
-    own = environment.code()["commit"]
+    """Execute an order in this process; raise OutcoreError if the order cannot be executed."""
+    own = code()["commit"]
     if own and order.commit and own != order.commit:
         said = f"host {order.label} runs commit {own[:12]}, this process {order.commit[:12]}"
         return {"error": said, "fix": "install the same commit on every host", "kind": "code"}
     data_root, results_root = roots()
     data_root.mkdir(parents=True, exist_ok=True)
     experiments = [parse_experiment(content) for content in order.experiments]
-    sweep = Sweep(experiments, results_root, data_root, _Silent(), fresh=order.fresh, isolation=order.isolation)
+    quiet = Progress(quiet=True)  # the driver reports the cells
+    sweep = Sweep(experiments, results_root, data_root, quiet, fresh=order.fresh, isolation=order.isolation)
     try:
         sweep.make_datasets()
         if order.task == "prepare":
             configs = sweep.configs(select(sweep.isolation).backend.name)
             plain = [config.model_dump(mode="json") for config in configs]
-            return {"configs": plain, "fingerprint": environment.this_host(data_root)}
+            return {"configs": plain, "fingerprint": this_host(data_root)}
     except OutcoreError as error:
         return {"error": f"host {order.label}: {error.message}", "fix": error.fix, "kind": "datasets"}
     with Series(results_root, data_root, isolation=sweep.isolation) as series:
         record = sweep.run(series, only=order.number).records[0]
-    pack(results_root, [results.runs_folder(results_root) / record.run_id], [], Path(order.out))
+    pack(results_root, [runs_folder(results_root) / record.run_id], [], Path(order.out))
     return {"run": record.run_id}
-
-
-class _Silent:
-    """Progress without output: the driver reports the cells."""
-
-    def title(self, text: str) -> None:
-        """Ignore the text."""
-
-    def __call__(self, text: str) -> None:
-        """Ignore the text."""
 
 
 def main(argv: list[str]) -> int:
     """Execute the order in the file `argv[0]`; print the answer as JSON on the last line of standard output."""
-    from harness.wire.pipes import die_with_parent
-
     die_with_parent(int(argv[1]))
     try:
         answer = obey(Order.model_validate_json(Path(argv[0]).read_text(encoding="utf-8")))

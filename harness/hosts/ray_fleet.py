@@ -36,7 +36,12 @@ class RayFleet(Fleet):
     """
 
     def __init__(self, address: str) -> None:
-        self._ray = ray = _ray()
+        try:
+            import ray as installed
+        except ImportError as error:
+            fix = "install outcore[hosts] on every host"
+            raise InputError("--hosts needs Ray, which is not installed", fix) from error
+        self._ray: Any = installed
         self._orders: dict[Any, tuple[str, Task]] = {}
         if not _listens(address):
             # Ray itself would wait half a minute before it reported this.
@@ -44,14 +49,14 @@ class RayFleet(Fleet):
                 f"no Ray cluster answers at {address}: nothing listens there",
                 "start one with `ray start --head`, and see that its client port (10001) can be reached",
             )
-        for attempt in range(_CONNECTS):
+        for left in reversed(range(_CONNECTS)):
             try:
-                ray.init(address=address, log_to_driver=False, logging_level="error")
+                self._ray.init(address=address, log_to_driver=False, logging_level="error")
                 break
             except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
                 # The process that Ray starts for a client sometimes hangs before it listens: ask for a new one.
-                ray.shutdown()
-                if attempt + 1 < _CONNECTS and _listens(address):
+                self._ray.shutdown()
+                if left and _listens(address):
                     continue
                 said = str(error).splitlines()
                 raise HostError(
@@ -122,11 +127,3 @@ def _listens(address: str) -> bool:
             return True
     except (OSError, ValueError):
         return False
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise InputError("--hosts needs Ray, which is not installed", "install outcore[hosts] on every host") from error
-    return ray

@@ -10,7 +10,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from harness.records.record import Record, RunConfig
 from harness.results import store as results
 from harness.results.incoming import merge
 from harness.run.orchestrator import new_run_id
+from harness.run.sweep import Outcome
 from workloads.errors import HostError, InputError
 
 TRIES = 3
@@ -60,65 +61,42 @@ class Fleet(ABC):
 
 
 @dataclass
-class FleetOutcome:
-    """The result of a sweep over hosts.
-
-    Attributes:
-        records: records made by this call, or found on their hosts.
-        skipped: number of runs with a record here already.
-        lost: number of `records` for runs that no host of their label completed.
-        problems: label -> reason why no run of it could be recorded.
-    """
-
-    records: list[Record] = field(default_factory=list)
-    skipped: int = 0
-    lost: int = 0
-    problems: dict[str, str] = field(default_factory=dict)
-
-
 class FleetSweep:
     """Orders for a sweep's cells, and collection of their records.
 
-    Args:
-        order: content of every order beyond its label, task and number.
+    Attributes:
+        content: content of every order beyond its label, task and number.
         progress: called with each host that comes or goes, and each record.
         labels: labels to wait for; empty: those of all hosts.
         wait_s: seconds to wait for a label without a host, at the beginning and after a loss.
         fresh: whether to run cells again that have a record here.
     """
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        order: dict[str, Any],
-        results_root: Path,
-        progress: Callable[[str], None],
-        *,
-        labels: Collection[str] = (),
-        wait_s: float = 60.0,
-        fresh: bool = False,
-    ) -> None:
-        self._fleet = fleet
-        self._content = {**order, "fresh": fresh, "commit": code()["commit"]}
-        self._root = results_root
-        self._progress = progress
-        self._labels = frozenset(labels)
-        self._wait_s = wait_s
-        self._fresh = fresh
-        self._here: dict[str, str] = {}
-        self._unfit: set[str] = set()
-        self._open: dict[str, set[Task]] = {}
-        self._configs: dict[str, list[RunConfig]] = {}
-        self._alone_since: dict[str, float] = {}
-        self._outcome = FleetOutcome()
+    fleet: Fleet
+    content: dict[str, Any]
+    results_root: Path
+    progress: Callable[[str], None]
+    _: KW_ONLY
+    labels: Collection[str] = ()
+    wait_s: float = 60.0
+    fresh: bool = False
+    _here: dict[str, str] = field(default_factory=dict, init=False)
+    _unfit: set[str] = field(default_factory=set, init=False)
+    _open: dict[str, set[Task]] = field(default_factory=dict, init=False)
+    _configs: dict[str, list[RunConfig]] = field(default_factory=dict, init=False)
+    _alone_since: dict[str, float] = field(default_factory=dict, init=False)
+    _outcome: Outcome = field(default_factory=Outcome, init=False)
 
-    def run(self) -> FleetOutcome:
-        """Run all cells of each label until each has a record.
+    def __post_init__(self) -> None:
+        self.content = {**self.content, "fresh": self.fresh, "commit": code()["commit"]}
+
+    def run(self) -> Outcome:
+        """Run all cells of each label until each has a record; a run that no host completed gets one that failed.
 
         Raises:
             InputError: no host has the label `outcore-host`, or a host runs other code than this process.
         """
-        for label in sorted(self._labels):
+        for label in sorted(set(self.labels)):
             self._order(label, None)
         self._look()
         if not self._open:
@@ -127,18 +105,18 @@ class FleetSweep:
                 "start each with `ray start --address … --labels outcore-host=NAME`",
             )
         while any(self._open.values()):
-            for answer in self._fleet.answers(POLL_S):
+            for answer in self.fleet.answers(POLL_S):
                 self._take(answer)
             self._look()
         return self._outcome
 
     def _look(self) -> None:
         """Note hosts that came or went, begin with their labels, and give labels up that were alone for too long."""
-        here = {name: label for name, label in self._fleet.hosts().items() if not self._labels or label in self._labels}
+        here = {name: label for name, label in self.fleet.hosts().items() if not self.labels or label in self.labels}
         for name in here.keys() ^ self._here.keys():
             came = name in here
             label = here[name] if came else self._here[name]
-            self._progress(f"host {label}/{name[:6]} {'is here' if came else 'was lost'}")
+            self.progress(f"host {label}/{name[:6]} {'is here' if came else 'was lost'}")
         self._here = here
         for label in sorted(set(here.values()) - self._open.keys()):
             self._order(label, None)
@@ -146,22 +124,22 @@ class FleetSweep:
         for label in [label for label, tasks in self._open.items() if tasks]:
             if label in usable:
                 self._alone_since.pop(label, None)
-            elif time.monotonic() - self._alone_since.setdefault(label, time.monotonic()) > self._wait_s:
+            elif time.monotonic() - self._alone_since.setdefault(label, time.monotonic()) > self.wait_s:
                 self._give_up(label)
 
     def _give_up(self, label: str) -> None:
-        self._fleet.cancel(label)
+        self.fleet.cancel(label)
         for task in sorted(task for task in self._open[label] if task is not None):
-            self._record_lost(label, task, f"no host of label {label} was left for {self._wait_s:.0f} s")
+            self._record_lost(label, task, f"no host of label {label} was left for {self.wait_s:.0f} s")
         if label not in self._configs:
-            said = f"no host of label {label} could make its datasets or came at all"
-            self._outcome.problems.setdefault(label, said)
+            none = f"no host of label {label} could make its datasets or came at all"
+            self._outcome.problems.setdefault(label, none)
         self._open[label].clear()
 
     def _order(self, label: str, task: Task) -> None:
         self._open.setdefault(label, set()).add(task)
         what = {"task": "prepare"} if task is None else {"task": "run", "number": task}
-        self._fleet.order(Order.model_validate({**self._content, "label": label, **what}), self._unfit)
+        self.fleet.order(Order.model_validate({**self.content, "label": label, **what}), self._unfit)
 
     def _take(self, answer: Answer) -> None:
         label, task, content = answer.label, answer.task, answer.content
@@ -173,31 +151,29 @@ class FleetSweep:
             # A host that cannot make the datasets gets no runs.
             self._unfit.add(content["node"])
             self._outcome.problems[label] = error
-            self._progress(error)
+            self.progress(error)
             self._order(label, task)
         elif error and task is None:
             self._outcome.problems[label] = error
-            self._progress(error)
-        elif error:
-            assert task is not None
-            self._record_lost(label, task, error)
+            self.progress(error)
         elif task is None:
-            self._begin(
-                label, [RunConfig.model_validate(config) for config in content["configs"]], content["fingerprint"]
-            )
+            configs = [RunConfig.model_validate(config) for config in content["configs"]]
+            self._begin(label, configs, content["fingerprint"])
+        elif error:
+            self._record_lost(label, task, error)
         else:
             record = self._merge(content["archive"])
             self._outcome.records.append(record)
             done = f"run {task + 1}/{len(self._configs[label])} {record.system} {record.config.memory}"
-            self._progress(f"{label}: {done}: {record.status}, {record.verdict}")
+            self.progress(f"{label}: {done}: {record.status}, {record.verdict}")
 
     def _begin(self, label: str, configs: list[RunConfig], fingerprint: str) -> None:
         """Order a label's runs without a record here, once a host of it has the datasets."""
         self._configs[label] = configs
-        done = set() if self._fresh else self._done(fingerprint)
+        done = set() if self.fresh else self._done(fingerprint)
         todo = [number for number, config in enumerate(configs) if (config.config_hash, config.round) not in done]
         self._outcome.skipped += len(configs) - len(todo)
-        self._progress(f"{label}: {len(todo)} runs, {len(configs) - len(todo)} done before")
+        self.progress(f"{label}: {len(todo)} runs, {len(configs) - len(todo)} done before")
         for number in todo:
             self._order(label, number)
 
@@ -205,7 +181,7 @@ class FleetSweep:
         bad: list[results.BadRecord] = []
         return {
             (record.config_hash, record.config.round)
-            for record in results.records(self._root, bad)
+            for record in results.records(self.results_root, bad)
             if record.status != "failed"
             and host_fingerprint(record.environment) == fingerprint
             and is_current(record.code, record.system, record.config.sampler)
@@ -224,17 +200,16 @@ class FleetSweep:
             config=config,
             environment={"host_label": label},
         )
-        results.write_run(self._root, record, {})
+        results.write_run(self.results_root, record, {})
         self._outcome.records.append(record)
-        self._outcome.lost += 1
-        self._progress(f"{label}: {config.system} {config.memory}: failed ({reason})")
+        self.progress(f"{label}: {config.system} {config.memory}: failed ({reason})")
 
     def _merge(self, archive: bytes) -> Record:
         with tempfile.TemporaryDirectory(prefix="outcore-collect-") as folder:
             path = Path(folder, "run.tar.gz")
             path.write_bytes(archive)
-            merged = merge([path], self._root)
+            merged = merge([path], self.results_root)
         names = [*merged.runs, *merged.skipped]
         if len(names) != 1:
             raise HostError(f"a host sent {len(names)} runs where one was asked for", "install the same commit there")
-        return results.read_record(results.runs_folder(self._root) / names[0])
+        return results.read_record(results.runs_folder(self.results_root) / names[0])

@@ -50,11 +50,7 @@ class Recipe(Strict):
 
 
 def recipes_of(experiments: Sequence[Experiment]) -> dict[str, Recipe]:
-    """Return the recipes of all experiments by name.
-
-    Raises:
-        InputError: a recipe is invalid, or two different recipes share a name.
-    """
+    """Return all experiments' recipes by name; raise InputError if one is invalid, or two that differ share a name."""
     found: dict[str, Recipe] = {}
     for experiment in experiments:
         for name, content in experiment.datasets.items():

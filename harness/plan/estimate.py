@@ -23,12 +23,7 @@ DISTINCT = 0.5
 
 
 def modelled_s(settings: SharedSettings, train_nodes: float, num_nodes: int) -> float:
-    """Return a run's seconds without regard to the system: rows of all epochs over a rate, plus a fixed cost.
-
-    Args:
-        settings: settings of the run.
-        train_nodes, num_nodes: training nodes, and all nodes of the graph.
-    """
+    """Return a run's seconds without regard to the system: rows of all epochs over a rate, plus a fixed cost."""
     batches = settings.max_batches or max(1, round(train_nodes / settings.batch_size))
     expansion, rows = 1, 1
     for count in settings.fanout:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,22 +24,6 @@ from harness.settings import (
 )
 from workloads.errors import InputError, OutcoreError
 from workloads.units import parse_bytes
-
-__all__ = [
-    "PROFILES",
-    "Experiment",
-    "PlannedRun",
-    "RunSettings",
-    "SystemEntry",
-    "cells",
-    "check_options",
-    "check_settings",
-    "load_experiment",
-    "parse_experiment",
-    "resolve",
-    "strict",
-    "unknown_name",
-]
 
 PROFILES = Path(__file__).resolve().parent / "profiles"
 
@@ -106,11 +90,7 @@ class PlannedRun:
 
 
 def load_experiment(source: Path | str) -> Experiment:
-    """Read an experiment from a YAML file, or a bench profile by name (`quick`).
-
-    Raises:
-        InputError: the file is missing, is not YAML, or has an invalid key, which the message names.
-    """
+    """Read a YAML file, or a bench profile by name (`quick`); raise InputError if it is missing, no YAML or invalid."""
     path = Path(source)
     if path.suffix not in (".yaml", ".yml"):
         path = PROFILES / f"{source}.yaml"
@@ -131,11 +111,7 @@ def load_experiment(source: Path | str) -> Experiment:
 
 
 def parse_experiment(content: Mapping[str, Any]) -> Experiment:
-    """Return an experiment from plain data; check every cell of its grid.
-
-    Raises:
-        InputError: a key is invalid; the message gives its path.
-    """
+    """Return an experiment from plain data, every cell checked; raise InputError with the path of an invalid key."""
     experiment = strict(Experiment, {"systems": [], **content}, "")
     if not experiment.systems:
         raise InputError("systems: the list is empty", "name at least one system")
@@ -178,26 +154,21 @@ def cells(experiment: Experiment) -> Iterator[PlannedRun]:
 
 
 def _axis(grid: Mapping[str, list[Any]], where: str) -> list[dict[str, Any]]:
+    _check_keys((key for key in grid if not key.startswith("options.")), where)
     for key, values in grid.items():
-        if not key.startswith("options.") and key not in RunSettings.model_fields:
-            raise unknown_name("setting", f"{where}.{key}", key, list(RunSettings.model_fields))
         if not values:
             raise InputError(f"{where}.{key}: the list is empty", "give it at least one value")
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
-def _check_keys(content: Mapping[str, Any], where: str) -> None:
-    for key in content:
+def _check_keys(keys: Iterable[str], where: str) -> None:
+    for key in keys:
         if key not in RunSettings.model_fields:
             raise unknown_name("setting", f"{where}.{key}", key, list(RunSettings.model_fields))
 
 
 def resolve(run: PlannedRun, data_root: Path, isolation: str) -> RunConfig:
-    """Return a run's configuration with all defaults filled in, and `isolation` for `auto`; opens the dataset.
-
-    Raises:
-        InputError, DatasetError: the run is impossible; the message gives the reason.
-    """
+    """Return a run's configuration with every default; raise InputError or DatasetError if the run is impossible."""
     from workloads.dataset import find_dataset
 
     settings = run.settings

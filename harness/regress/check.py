@@ -14,15 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from harness.atomic import whole_file
+from harness.plan.datasets import ensure, recipes_of
 from harness.plan.experiment import Experiment, PlannedRun, cells
 from harness.regress.decision import Comparison, MetricResult, Rules
 from harness.regress.git import Repository
 from harness.regress.judge import compare
+from harness.regress.measure import instructions
 from harness.regress.measure.build import Built, build
 from harness.regress.measure.schedule import Budget, Pairs, Together, interleave
 from harness.regress.measure.side import Side
 from harness.regress.samples import ConfigSamples, RunSample, cell_label, distinct, fingerprints, is_deterministic
 from harness.run.turns import Turns
+from workloads.dataset import find_dataset
 from workloads.errors import HostError, InputError
 
 Progress = Callable[[str], None]
@@ -69,15 +72,14 @@ def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison
     if base == head:
         notes.append("both sides are the same commit: whatever differs is noise")
     planned = list(cells(plan.experiment))
-    _make_datasets(plan, progress)
-    built = {
-        "base": build(repository, base, plan.cache, "base", progress),
-        "head": build(repository, head, plan.cache, "head", progress),
-    }
+    for name, recipe in recipes_of([plan.experiment]).items():
+        ensure(name, recipe, plan.data_root, progress)  # for both sides, by the running commit's generator
+    commits = {"base": base, "head": head}
+    built = {side: build(repository, commit, plan.cache, side, progress) for side, commit in commits.items()}
     shutil.rmtree(plan.work, ignore_errors=True)
     data = plan.data_root.resolve() / ".outcore" / "regress"
     work = plan.work.resolve()
-    sides = {name: Side(name, built[name], work, data, plan.environment.get(name)) for name in ("base", "head")}
+    sides = {name: Side(name, built[name], work, data, plan.environment.get(name)) for name in commits}
     began, budget = time.time(), Budget(plan.time_budget_s)
     try:
         in_turns = plan.pairs > 1 and _can_take_turns(sides, planned, plan.data_root, notes)
@@ -86,7 +88,7 @@ def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison
             progress("copying the datasets, one for each side")
             planned = _copied(planned, plan.data_root, tables)
         else:
-            planned = [_at_its_path(cell, plan.data_root) for cell in planned]
+            planned = [_on(cell, str(_dataset_path(cell, plan.data_root))) for cell in planned]
 
         def run(side: str, part: Any, pair: int = 0, turns: str | None = None) -> list[RunSample]:
             if in_turns:  # alternate the copies: one may be placed better on the disk
@@ -110,15 +112,17 @@ def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison
     if abs(jump) > 1.0:
         notes.append(f"the clock was set by {jump:+.0f} s during the check; times are of the monotonic clock")
     declared = repository.declared(base, head) if base != head else None
-    found = compare(_cells(planned, pairs, 0), _cells(planned, pairs, 1), plan.rules, paired=True, declared=declared)
+    before, after = (_cells(planned, pairs, side) for side in commits)
+    found = compare(before, after, plan.rules, paired=True, declared=declared)
     found = replace(found, metrics=[*found.metrics, *_instructions(built, notes, progress)])
     notes += [f"the time budget of {plan.time_budget_s:.0f} s was spent"] if not budget.allows(0) else []
+    hosts = sorted(fingerprints(sides["head"].records()))
     result = replace(
         found,
         base=repository.line(base),
         head=repository.line(head),
         notes=notes,
-        details=_details(plan, repository, {"base": base, "head": head}, pairs, budget) | _host(sides),
+        details=_details(plan, repository, commits, pairs, budget) | {"host": hosts[0] if hosts else ""},
     )
     with whole_file(plan.work / REPORT, "the comparison") as partial:
         partial.write_text(json.dumps(result.to_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -127,8 +131,6 @@ def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison
 
 def _instructions(built: Mapping[str, Built], notes: list[str], progress: Progress) -> list[MetricResult]:
     """Count instructions of the native parts if their sources differ and valgrind is installed."""
-    from harness.regress.measure import instructions
-
     if built["base"].native == built["head"].native:
         return []
     if not instructions.is_there():
@@ -157,23 +159,12 @@ def _dirty(repository: Repository, plan: CheckPlan) -> list[str]:
     return [f"{len(changed)} changed files were left out: HEAD was measured without them"]
 
 
-def _make_datasets(plan: CheckPlan, progress: Progress) -> None:
-    """Make missing datasets of the experiment, for both sides, by the running commit's generator."""
-    from harness.plan.datasets import ensure, recipes_of
-
-    for name, recipe in recipes_of([plan.experiment]).items():
-        ensure(name, recipe, plan.data_root, progress)
-
-
 def _dataset_path(cell: PlannedRun, data_root: Path) -> Path:
-    from workloads.dataset import find_dataset
-
     return find_dataset(str(cell.settings.dataset), data_root).path.resolve()
 
 
-def _at_its_path(cell: PlannedRun, data_root: Path) -> PlannedRun:
-    path = str(_dataset_path(cell, data_root))
-    return replace(cell, settings=cell.settings.model_copy(update={"dataset": path}))
+def _on(cell: PlannedRun, dataset: str) -> PlannedRun:
+    return replace(cell, settings=cell.settings.model_copy(update={"dataset": dataset}))
 
 
 def _can_take_turns(sides: Mapping[str, Side], planned: list[PlannedRun], data_root: Path, notes: list[str]) -> bool:
@@ -203,7 +194,7 @@ def _copied(planned: list[PlannedRun], data_root: Path, folders: list[Path]) -> 
             if not (folder / path.name).exists():
                 folder.mkdir(parents=True, exist_ok=True)
                 shutil.copytree(path, folder / path.name)
-        found.append(replace(cell, settings=cell.settings.model_copy(update={"dataset": path.name})))
+        found.append(_on(cell, path.name))
     return found
 
 
@@ -229,13 +220,12 @@ def _together(sides: Mapping[str, Side], run: Callable[..., list[RunSample]]) ->
     return together
 
 
-def _cells(planned: list[PlannedRun], pairs: list[Pairs], side: int) -> dict[str, ConfigSamples]:
+def _cells(planned: list[PlannedRun], pairs: list[Pairs], side: str) -> dict[str, ConfigSamples]:
     """Return cells by their index in the experiment, which is equal on both sides even if setting names differ."""
     found = {}
     for index, (cell, pair) in enumerate(zip(planned, pairs, strict=True)):
-        label = cell_label(cell.system, cell.settings.memory)
-        runs = pair.head if side else pair.base
-        found[f"{index:06d}"] = ConfigSamples(f"{index:06d}", label, cell.system, is_deterministic(cell.system), runs)
+        key, label, system = f"{index:06d}", cell_label(cell.system, cell.settings.memory), cell.system
+        found[key] = ConfigSamples(key, label, system, is_deterministic(system), getattr(pair, side))
     return distinct(found)
 
 
@@ -254,11 +244,6 @@ def _details(
         "rules": asdict(plan.rules),
         "runs": {side: [run.run_id for pair in pairs for run in getattr(pair, side)] for side in commits},
     }
-
-
-def _host(sides: Mapping[str, Side]) -> dict[str, Any]:
-    hosts = sorted(fingerprints(sides["head"].records()))
-    return {"host": hosts[0] if hosts else ""}
 
 
 def links(repository: Repository, commits: Mapping[str, str]) -> dict[str, str]:

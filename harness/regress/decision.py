@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -82,8 +81,9 @@ class Comparison:
 
     @property
     def decision(self) -> Decision:
-        """Worst decision of the gating metrics, in the order regressed, undecided, improved, same."""
-        return overall([metric for metric in self.metrics if metric.gates])
+        """Worst decision of the gating metrics, by `WORST_FIRST`; *undecided* if there are none."""
+        found = {metric.decision for metric in self.metrics if metric.gates}
+        return next((decision for decision in WORST_FIRST if decision in found), "undecided")
 
     @property
     def exit_code(self) -> int:
@@ -100,9 +100,3 @@ class Comparison:
             "notes": self.notes,
             **self.details,
         }
-
-
-def overall(metrics: Sequence[MetricResult]) -> Decision:
-    """Return the worst decision of the metrics; *undecided* if there are none."""
-    found = {metric.decision for metric in metrics}
-    return next((decision for decision in WORST_FIRST if decision in found), "undecided")

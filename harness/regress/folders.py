@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from harness.records.code import Made, of_one_code
@@ -16,11 +17,7 @@ from workloads.errors import InputError
 
 
 def compare_folders(base: Path, head: Path, rules: Rules | None = None) -> Comparison:
-    """Compare the runs of two results roots cell by cell, unpaired since they were not interleaved.
-
-    Raises:
-        InputError: a root has no readable run.
-    """
+    """Compare the runs of two results roots cell by cell, unpaired; raise InputError if a root has no readable run."""
     notes: list[str] = []
     before, after = (_of_one_code(root, read_runs(root, notes), notes) for root in (base, head))
     hosts = [fingerprints(side) for side in (before, after)]
@@ -29,15 +26,11 @@ def compare_folders(base: Path, head: Path, rules: Rules | None = None) -> Compa
     if why:
         notes.append(f"times are not compared: the runs were {why}; exact counters do not depend on the machine")
     found = compare(cells_of(before), cells_of(after), rules, paired=False, exact_only=why)
-    return Comparison(found.metrics, str(base), str(head), notes)
+    return replace(found, base=str(base), head=str(head), notes=notes)
 
 
 def compare_history(head: Path, history: History, rules: Rules | None = None) -> Comparison:
-    """Compare the runs of a results root with the baselines of their machine; undecided without a baseline.
-
-    Raises:
-        InputError: there are no runs, or they are of several machines.
-    """
+    """Compare runs with the baselines of their machine, if any; raise InputError for no runs or several machines."""
     notes: list[str] = []
     after = _of_one_code(head, read_runs(head, notes), notes)
     hosts = fingerprints(after)
@@ -50,7 +43,7 @@ def compare_history(head: Path, history: History, rules: Rules | None = None) ->
     if found.cells and len(known) < len(cells):
         notes.append(f"{len(cells) - len(known)} of {len(cells)} cells have no baseline yet")
     made = compare(found.cells, known, rules, paired=False, exact_only=found.exact_only)
-    return Comparison(made.metrics, found.name, str(head), [*notes, *found.notes])
+    return replace(made, base=found.name, head=str(head), notes=[*notes, *found.notes])
 
 
 def _of_one_code(root: Path, records: list[Record], notes: list[str]) -> list[Record]:
@@ -65,11 +58,7 @@ def _of_one_code(root: Path, records: list[Record], notes: list[str]) -> list[Re
 
 
 def read_runs(root: Path, notes: list[str]) -> list[Record]:
-    """Return every readable run of a results root; add a note that counts the unreadable ones.
-
-    Raises:
-        InputError: there is no readable run.
-    """
+    """Return the readable runs of a results root, with a note on the others; raise InputError if there are none."""
     bad: list[results.BadRecord] = []
     found = list(results.records(root, bad))
     if bad:

@@ -15,15 +15,7 @@ TRAILER = "Outcore-Baseline"
 
 
 class Repository:
-    """A git checkout.
-
-    Args:
-        path: a folder inside the checkout.
-
-    Raises:
-        InputError: the folder is in no checkout.
-        HostError: git is not installed.
-    """
+    """A git checkout, by a folder inside it; raises InputError if there is none, HostError if git is not installed."""
 
     def __init__(self, path: Path) -> None:
         self._at = path
@@ -33,11 +25,7 @@ class Repository:
         self.path = self._at = Path(top)
 
     def commit(self, ref: str) -> str:
-        """Return the full hash of a commit.
-
-        Raises:
-            InputError: there is no such commit; in a shallow clone the message names that as the likely reason.
-        """
+        """Return the full hash of a commit; raise InputError if there is none, perhaps since the clone is shallow."""
         if ref.startswith("-"):
             raise InputError(f"{ref!r} is not a commit", "give a branch, a tag or a hash")
         found = self.maybe("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
@@ -80,11 +68,7 @@ class Repository:
         return Declared("all" in names, tuple(name for name in names if name != "all"))
 
     def add_worktree(self, folder: Path, commit: str) -> None:
-        """Check `commit` out in `folder`, as a worktree of this checkout.
-
-        Raises:
-            HostError: git cannot make the worktree.
-        """
+        """Check `commit` out in `folder`, as a worktree of this checkout; raise HostError if git cannot."""
         self.maybe("worktree", "prune")
         done = self._git("worktree", "add", "--force", "--detach", "--quiet", str(folder), commit)
         if done.returncode:
@@ -101,11 +85,7 @@ class Repository:
         return done.stdout.strip() if done.returncode == 0 else None
 
     def text(self, *arguments: str, given: str | None = None, environment: Mapping[str, str] | None = None) -> str:
-        """Return the output of a git command; `given` is its standard input, `environment` adds variables.
-
-        Raises:
-            HostError: the command failed.
-        """
+        """Return the output of git, given standard input and further variables; raise HostError if it failed."""
         done = self._git(*arguments, given=given, environment=environment)
         if done.returncode:
             raise HostError(f"git {arguments[0]} failed: {_last(done.stderr)}", "mend the git checkout")

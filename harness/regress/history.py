@@ -52,11 +52,7 @@ class History:
 
 
 def record(records: Sequence[Record], store: Store, repository: Repository) -> list[str]:
-    """Write runs as baselines, one entry per commit and machine; return the entries' locations.
-
-    Raises:
-        InputError: a run has uncommitted changes, no commit or no machine; no entry is written.
-    """
+    """Write runs as baselines, an entry per commit and machine; raise InputError, before any, if a run lacks either."""
     kept = []
     for (commit, host), runs in _by_commit(records).items():
         entry = _entry(commit, host, runs, repository)
@@ -169,12 +165,10 @@ def baseline(history: History, host: str, keys: Sequence[str], commit: str = "")
     if not own and others:
         chosen = [entry for entry in others if entry.host == others[-1].host]
         why = "no baseline of this machine: only exact facts, which do not depend on it"
-    notes = list(history.notes)
+    notes = [*history.notes, *([why] if why else [])]
     if not chosen:
         notes.append("there is no baseline yet: keep one with `outcore regress record`")
         return Baseline({}, "no baseline", notes=notes)
-    if why:
-        notes.append(why)
     cells = {key: cell for key in keys if (cell := _merged(chosen, key)) is not None}
     newest = chosen[-1]
     return Baseline(cells, f"{newest.commit[:12]} and before, on {newest.host}", why, notes)

@@ -23,6 +23,10 @@ _NOISY: dict[str, tuple[Kind, str]] = {
 _KERNEL_COUNTS = ("device bytes", "device requests")
 
 
+# Runs with status `ok` of base and of head.
+Sides = Sequence[Sequence[RunSample]]
+
+
 @dataclass(frozen=True)
 class Declared:
     """Systems whose changed exact facts commits declare as a new baseline: all systems, or by name."""
@@ -59,13 +63,10 @@ def compare(
         if key in base and key in head:
             found += _cell(base[key], head[key], rules, paired, declared, exact_only)
         else:
-            found.append(_one_sided(base.get(key) or head[key], "head" if key in base else "base"))
+            cell, lacking = base.get(key) or head[key], "head" if key in base else "base"
+            status = MetricResult(cell.label, "status", "status", "", None, None, "undecided")
+            found.append(replace(status, note=f"{lacking} has no run of it"))
     return Comparison(_corrected(found, rules))
-
-
-def _one_sided(cell: ConfigSamples, lacking: str) -> MetricResult:
-    note = f"{lacking} has no run of it"
-    return MetricResult(cell.label, "status", "status", "", None, None, "undecided", note=note)
 
 
 def _cell(
@@ -78,13 +79,14 @@ def _cell(
     if paired:
         both = [pair for pair in zip(base.runs, head.runs, strict=False) if all(run.status == "ok" for run in pair)]
         good = [[pair[0] for pair in both], [pair[1] for pair in both]] if both else good
-    metrics, varying = _exact(base, head, good[0], good[1], declared)
+    counted = base.deterministic and head.deterministic
+    metrics, varying = _exact(head, good, counted, declared)
     for name, (kind, unit) in _NOISY.items():
-        if name in _KERNEL_COUNTS and not varying and base.deterministic and head.deterministic:
+        if name in _KERNEL_COUNTS and not varying and counted:
             continue
-        result = _noisy(head.label, name, kind, unit, good[0], good[1], rules, paired, exact_only)
-        if result is not None:
-            metrics.append(_with_stage(result, good[0], good[1]) if name == "epoch" else result)
+        result = MetricResult(head.label, name, kind, unit, None, None, "undecided", gates=rules.gate_times)
+        if (measured := _noisy(result, good, rules, paired, exact_only)) is not None:
+            metrics.append(_with_stage(measured, good) if name == "epoch" else measured)
     return [status, *metrics]
 
 
@@ -111,20 +113,11 @@ def _worst(runs: Sequence[RunSample]) -> RunSample:
     return max(runs, key=lambda run: order.index(run.status) if run.status in order else len(order))
 
 
-def _exact(
-    base: ConfigSamples,
-    head: ConfigSamples,
-    before: Sequence[RunSample],
-    after: Sequence[RunSample],
-    declared: Declared,
-) -> tuple[list[MetricResult], bool]:
-    """Compare exact facts by equality; also return whether a fact varied within one side."""
+def _exact(head: ConfigSamples, good: Sides, counted: bool, declared: Declared) -> tuple[list[MetricResult], bool]:
+    """Compare exact facts by equality, costs where they are `counted`; also return whether one varied on one side."""
     results, varying = [], False
-    counted = base.deterministic and head.deterministic
-    for name in (*IDENTITY, *COSTS):
-        if name in COSTS and not counted:
-            continue
-        sides = [[run.exact[name] for run in runs if name in run.exact] for runs in (before, after)]
+    for name in (*IDENTITY, *COSTS) if counted else IDENTITY:
+        sides = [[run.exact[name] for run in runs if name in run.exact] for runs in good]
         if not sides[0] and not sides[1]:
             continue
         unit = "bytes" if name.startswith("bytes") else ""
@@ -178,28 +171,19 @@ def _shown(side: Sequence[list[Any]]) -> float | int | str | None:
     return " ".join(str(value).removeprefix("xxh3:")[:8] for value in total) if isinstance(total, tuple) else total
 
 
-def _noisy(
-    label: str,
-    name: str,
-    kind: Kind,
-    unit: str,
-    before: Sequence[RunSample],
-    after: Sequence[RunSample],
-    rules: Rules,
-    paired: bool,
-    exact_only: str,
-) -> MetricResult | None:
+def _noisy(result: MetricResult, good: Sides, rules: Rules, paired: bool, exact_only: str) -> MetricResult | None:
+    """Return a metric with its medians and the interval of their ratio; None where neither side has it."""
+    name = result.name
     if paired:
-        both = samples.paired(before, after, name)
+        both = samples.paired(good[0], good[1], name)
         sides = [[pair[0] for pair in both], [pair[1] for pair in both]]
-    each = [[run.noisy[name] for run in runs if name in run.noisy] for runs in (before, after)]
+    each = [[run.noisy[name] for run in runs if name in run.noisy] for runs in good]
     if not paired or not sides[0]:
         sides, paired = each, False
     if not sides[0] and not sides[1]:
         return None
     medians = [median(side) if side else None for side in each]
-    gates = rules.gate_times
-    result = MetricResult(label, name, kind, unit, medians[0], medians[1], "undecided", gates=gates)
+    result = replace(result, base=medians[0], head=medians[1])
     if name == "preprocess" and max(value or 0.0 for value in medians) < LEAST_PREPARE_S:
         return None
     if exact_only:
@@ -207,13 +191,9 @@ def _noisy(
     if not sides[0] or not sides[1]:
         return replace(result, note=f"{'head' if sides[0] else 'base'} does not say")
     found = ratio_of_medians(sides[0], sides[1], paired=paired, seed=rules.seed)
+    interval = (found.low, found.high)
     return replace(
-        result,
-        ratio=found.value,
-        interval=(found.low, found.high),
-        interval_kind=found.kind,
-        p=found.p,
-        samples=found.samples,
+        result, ratio=found.value, interval=interval, interval_kind=found.kind, p=found.p, samples=found.samples
     )
 
 
@@ -221,17 +201,15 @@ def _corrected(metrics: list[MetricResult], rules: Rules) -> list[MetricResult]:
     """Decide all noisy metrics, with p-values corrected for their number (Holm)."""
     open_ = [index for index, metric in enumerate(metrics) if metric.p is not None]
     adjusted = dict(zip(open_, holm([metrics[index].p or 0.0 for index in open_]), strict=True))
-    return [
-        decided(metric, adjusted[index], rules) if index in adjusted else _too_few(metric)
-        for index, metric in enumerate(metrics)
-    ]
-
-
-def _too_few(metric: MetricResult) -> MetricResult:
-    if metric.interval_kind == "range" and not metric.note:
-        count = f"{metric.samples} {'sample' if metric.samples == 1 else 'samples'}"
-        return replace(metric, stage="", note=f"{count} a side, too few to decide")
-    return metric
+    found = []
+    for index, metric in enumerate(metrics):
+        if index in adjusted:
+            metric = decided(metric, adjusted[index], rules)
+        elif metric.interval_kind == "range" and not metric.note:
+            count = f"{metric.samples} {'sample' if metric.samples == 1 else 'samples'}"
+            metric = replace(metric, stage="", note=f"{count} a side, too few to decide")
+        found.append(metric)
+    return found
 
 
 def decided(metric: MetricResult, p: float, rules: Rules) -> MetricResult:
@@ -252,16 +230,16 @@ def decided(metric: MetricResult, p: float, rules: Rules) -> MetricResult:
     return replace(metric, decision=decision, p=p, stage=metric.stage if decision in ("regressed", "improved") else "")
 
 
-def _with_stage(metric: MetricResult, before: Sequence[RunSample], after: Sequence[RunSample]) -> MetricResult:
+def _with_stage(metric: MetricResult, good: Sides) -> MetricResult:
     """Add the stage whose seconds changed most in the epoch's direction."""
     if metric.ratio is None:
         return metric
-    names = dict.fromkeys(name for run in (*before, *after) for name in run.stages)
+    names = dict.fromkeys(name for runs in good for run in runs for name in run.stages)
     sign = 1.0 if metric.ratio >= 1 else -1.0
 
     def change(name: str) -> float:
-        sides = [[run.stages.get(name, 0.0) for run in runs] for runs in (before, after)]
-        return sign * (median(sides[1]) - median(sides[0]))
+        before, after = (median(run.stages.get(name, 0.0) for run in runs) for runs in good)
+        return sign * (after - before)
 
     # `wait` only reflects the delay of another stage.
     likely = max((name for name in names if name != "wait"), key=change, default="")

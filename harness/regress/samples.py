@@ -67,6 +67,8 @@ class ConfigSamples:
 
 def sample_of(record: Record, *, in_turns: bool = False) -> RunSample:
     """Return the compared values of a record; `in_turns`: whether its epochs alternated with the other side's."""
+    measured = record.measured
+    stages = dict.fromkeys(stage for epoch in measured for stage in epoch.stages_s)
     return RunSample(
         run_id=record.run_id,
         status=record.status,
@@ -74,8 +76,8 @@ def sample_of(record: Record, *, in_turns: bool = False) -> RunSample:
         verdict=record.verdict,
         exact=_exact(record.epochs) if record.status == "ok" else {},
         noisy=_noisy(record) if record.status == "ok" else {},
-        stages=_stages(record.measured),
-        epochs_s=[epoch.seconds for epoch in record.measured] if in_turns and record.status == "ok" else [],
+        stages={name: float(median(epoch.stages_s.get(name, 0.0) for epoch in measured)) for name in stages},
+        epochs_s=[epoch.seconds for epoch in measured] if in_turns and record.status == "ok" else [],
     )
 
 
@@ -106,11 +108,6 @@ def _noisy(record: Record) -> dict[str, float]:
         "device requests": middle(epoch.device_requests for epoch in measured),
     }
     return {name: value for name, value in found.items() if value > 0}
-
-
-def _stages(epochs: list[EpochRecord]) -> dict[str, float]:
-    names = dict.fromkeys(stage for epoch in epochs for stage in epoch.stages_s)
-    return {name: float(median(epoch.stages_s.get(name, 0.0) for epoch in epochs)) for name in names}
 
 
 def paired(base: Sequence[RunSample], head: Sequence[RunSample], name: str) -> list[tuple[float, float]]:

@@ -23,11 +23,9 @@ class Ratio:
     """Ratio of head's median to base's median.
 
     Attributes:
-        value: ratio of the two medians.
         low, high: ends of the 95 % interval; below five samples, smallest and largest ratio of two single values.
         p: two-sided p-value of the hypothesis that the ratio is 1; None below five samples.
         samples: number of samples of the smaller side.
-        kind: kind of the interval.
     """
 
     value: float
@@ -56,6 +54,7 @@ def ratio_of_medians(base: Sequence[float], head: Sequence[float], *, paired: bo
         ValueError: a side has no samples, a value is not positive, or paired sides differ in length.
     """
     import numpy as np
+    from scipy import stats
 
     a, b = np.asarray(base, dtype=np.float64), np.asarray(head, dtype=np.float64)
     if not len(a) or not len(b) or (a <= 0).any() or (b <= 0).any():
@@ -71,33 +70,10 @@ def ratio_of_medians(base: Sequence[float], head: Sequence[float], *, paired: bo
     under = over if paired else rng.integers(0, len(a), size=(DRAWS, len(a)))
     logs = np.log(np.median(b[over], axis=1)) - np.log(np.median(a[under], axis=1))
     error = float(logs.std(ddof=1)) * math.sqrt(count / (count - 1))
-    low, high = interval(value, error, count, 0.95)
-    return Ratio(value, low, high, p_value(value, error, count), count, "bootstrap95")
-
-
-def interval(value: float, error: float, count: int, level: float) -> tuple[float, float]:
-    """Return the interval of a ratio, by Student's distribution of its logarithm.
-
-    Args:
-        value: the ratio.
-        error: standard error of the ratio's logarithm.
-        count: number of samples.
-        level: confidence level, like 0.95.
-    """
-    from scipy import stats
-
-    reach = float(stats.t.ppf(0.5 + level / 2, count - 1)) * error
-    return value * math.exp(-reach), value * math.exp(reach)
-
-
-def p_value(value: float, error: float, count: int) -> float:
-    """Return the two-sided p-value of a ratio of 1, by Student's distribution of its logarithm (see `interval`)."""
-    from scipy import stats
-
-    distance = abs(math.log(value))
-    if error == 0.0:
-        return 1.0 if distance == 0.0 else 0.0
-    return float(2 * stats.t.sf(distance / error, count - 1))
+    # Of the ratio's logarithm, by Student's distribution.
+    reach, distance = float(stats.t.ppf(0.975, count - 1)) * error, abs(math.log(value))
+    p = float(2 * stats.t.sf(distance / error, count - 1)) if error else float(distance == 0.0)
+    return Ratio(value, value * math.exp(-reach), value * math.exp(reach), p, count, "bootstrap95")
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -6,7 +6,6 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import Protocol
 
 from harness.atomic import whole_file
 from harness.regress.git import Repository
@@ -18,25 +17,8 @@ _MOST_BYTES = 64 << 20
 _NONE = "0" * 40
 
 
-class Store(Protocol):
-    """A store of small JSON files by name."""
-
-    def names(self) -> list[str]:
-        """Return every name that matches NAME, sorted."""
-
-    def read(self, name: str) -> bytes:
-        """Return the content of an entry.
-
-        Raises:
-            InputError: the entry cannot be read.
-        """
-
-    def write(self, name: str, text: str) -> str:
-        """Write an entry, whole or not at all; return its location."""
-
-
 class FolderStore:
-    """A store in a plain folder; links are refused."""
+    """A store of small JSON files by name, those that match NAME, in a plain folder; links are refused."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -66,7 +48,7 @@ class FolderStore:
 
 
 class BranchStore:
-    """A store in a git branch of its own, made on the first write; the caller pushes it."""
+    """The same store in a git branch of its own, made on the first write; the caller pushes it."""
 
     def __init__(self, repository: Repository, branch: str) -> None:
         if repository.maybe("check-ref-format", "--branch", branch) is None or branch.startswith("-"):
@@ -91,11 +73,8 @@ class BranchStore:
         """Commit an entry to the branch; retry after a concurrent write and raise HostError after five."""
         git = self._repository
         blob = git.text("hash-object", "-w", "--stdin", given=text)
-        who = (
-            []
-            if git.maybe("config", "user.email")
-            else ["-c", "user.name=outcore", "-c", "user.email=outcore@localhost"]
-        )
+        own = [] if git.maybe("config", "user.email") else ["user.name=outcore", "user.email=outcore@localhost"]
+        who = [part for setting in own for part in ("-c", setting)]
         for _ in range(5):
             parent = git.maybe("rev-parse", "--verify", "--quiet", self._ref)
             tree = self._tree(parent, name, blob)
@@ -113,3 +92,6 @@ class BranchStore:
             git.text("read-tree", *([parent] if parent else ["--empty"]), environment=index)
             git.text("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}", environment=index)
             return git.text("write-tree", environment=index)
+
+
+Store = FolderStore | BranchStore

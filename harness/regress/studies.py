@@ -43,11 +43,7 @@ class Promise:
 
 
 def keep_own(results_root: Path, repository: Repository | None) -> None:
-    """Write the trend of a results root's runs and baselines for the machine with most runs, if it changed.
-
-    Raises:
-        DataIOError: the record cannot be written.
-    """
+    """Write the trend of runs and baselines of the machine with most runs, if it changed; may raise DataIOError."""
     began = time.monotonic()
     records = list(results.records(results_root, []))
     history = with_runs(load(FolderStore(results_root / "baselines"), repository), records, repository)
@@ -88,24 +84,20 @@ def keep(results_root: Path, series: Sequence[Series], min_effect: float, second
 
 def keep_proof(
     results_root: Path,
-    *,
     host: str,
-    systems: Sequence[str],
-    blocks: int,
-    trials: int,
-    budget_s: float,
+    params: dict[str, Any],
     curve: Sequence[dict[str, float]],
     promises: Sequence[Promise],
 ) -> Path:
     """Write the results of the proof, replacing the machine's previous record; return the file.
 
     Args:
+        params: conditions of the proof beside the machine.
         curve: rows of `pairs`, `slowed` (share of the epoch) and `regressed` (share of comparisons decided so).
 
     Raises:
         DataIOError: the record cannot be written.
     """
-    params = {"systems": list(systems), "blocks": blocks, "trials": trials, "budget_s": budget_s}
     result = {"curve": list(curve), "promises": [asdict(promise) for promise in promises]}
     return _write(results_root, PROOF, host, params, result, 0.0)
 

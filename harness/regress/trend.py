@@ -134,7 +134,9 @@ def steps_of(points: Sequence[Point], min_effect: float) -> list[Step]:
     logs = np.log(values)
     # A median of three neighbours keeps the position of steps and removes single outliers.
     smooth = median_filter(logs, size=3, mode="nearest")
-    signal = (smooth / max(_noise(logs), LEAST_NOISE)).reshape(-1, 1)
+    # The noise's standard deviation by differences of neighbours, which steps hardly affect.
+    noise = float(np.median(np.abs(np.diff(logs)))) / (0.6745 * math.sqrt(2))
+    signal = (smooth / max(noise, LEAST_NOISE)).reshape(-1, 1)
     found = ruptures.Pelt(model="l2", min_size=2, jump=1).fit(signal).predict(pen=PENALTY * math.log(len(values)))
     bounds = [0, *found]
     steps = []
@@ -143,14 +145,6 @@ def steps_of(points: Sequence[Point], min_effect: float) -> list[Step]:
         if max(before, after) / min(before, after) >= 1 + min_effect:
             steps.append(Step(at, points[at - 1].commit, points[at].commit, before, after))
     return steps
-
-
-def _noise(logs: Any) -> float:
-    """Estimate the noise's standard deviation from differences of neighbours, which steps hardly affect."""
-    import numpy as np
-
-    moves = np.abs(np.diff(logs))
-    return float(np.median(moves)) / (0.6745 * math.sqrt(2))
 
 
 def exact_steps(points: Sequence[Point]) -> list[Step]:

@@ -11,7 +11,7 @@ from typing import Protocol
 from harness.judge import spoilt
 from harness.plan.datasets import Recipe, ensure, recipes_of
 from harness.plan.estimate import CostModel
-from harness.plan.experiment import Experiment, PlannedRun, cells, check_options, check_settings, resolve
+from harness.plan.experiment import Experiment, PlannedRun, cells, resolve
 from harness.records.code import is_current
 from harness.records.environment import this_host
 from harness.records.hosts import host_fingerprint
@@ -19,6 +19,7 @@ from harness.records.record import Record, RunConfig
 from harness.results import store as results
 from harness.run.orchestrator import execute
 from harness.run.series import Series
+from harness.settings import check_options, check_settings
 from workloads.dataset import find_dataset
 from workloads.errors import InputError
 from workloads.units import parse_bytes

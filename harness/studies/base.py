@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 from pydantic import AfterValidator, Field
 
-from harness.records.record import DatasetConfig
+from harness.records.record import DatasetConfig, RunConfig
 from harness.records.study import StudyRecord, read_study, study_path, write_study
 from harness.settings import Strict, strict, unknown_name
-
-if TYPE_CHECKING:
-    from workloads.dataset import Dataset
-    from workloads.sampling.batch import SampledBatch
-    from workloads.workload import Workload
+from harness.worker.build import workload_of
+from workloads.dataset import Dataset, find_dataset
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.make import make_sampler, make_seed_plan
+from workloads.workload import Workload
 
 Plain = dict[str, Any]
 Run = Callable[[Any, "StudyContext"], Plain]
@@ -93,20 +93,11 @@ class StudyContext:
     progress: Callable[[str], None] = lambda text: None
 
     def dataset(self, name: str) -> Dataset:
-        """Open a dataset under the data root.
-
-        Raises:
-            InputError: no dataset has this name.
-        """
-        from workloads.dataset import find_dataset
-
+        """Open a dataset under the data root; raise InputError if no dataset has this name."""
         return find_dataset(name, self.data_root)
 
     def workload(self, params: WorkloadParams) -> Workload:
         """Return the workload of the parameters, equal to a run's with the same settings."""
-        from harness.records.record import RunConfig
-        from harness.worker.build import workload_of
-
         dataset = self.dataset(params.dataset)
         # A study of mini-batches has further parameters beside the workload's.
         settings = params.model_dump(include=set(WorkloadParams.model_fields) - {"dataset"})
@@ -118,8 +109,6 @@ class StudyContext:
 
 def sample_all(workload: Workload, epochs: int, **options: Any) -> Iterator[tuple[int, int, SampledBatch]]:
     """Yield (epoch, index, mini-batch) in training order; `options` are those of `make_sampler`."""
-    from workloads.sampling.make import make_sampler, make_seed_plan
-
     sampler, plan = make_sampler(workload, **options), make_seed_plan(workload)
     for epoch in range(epochs):
         for index, seeds in enumerate(plan.batches(epoch)):
@@ -130,12 +119,12 @@ _STUDIES: dict[str, Study] = {}
 
 
 def study(
-    id_: str, title: str, params: type[Strict], seconds: Callable[[Any], float] = lambda params: 10.0, version: int = 1
+    id_: str, title: str, seconds: Callable[[Any], float] = lambda params: 10.0, version: int = 1
 ) -> Callable[[Run], Run]:
-    """Register the decorated function as a study; see `Study` for the arguments."""
+    """Register the decorated function as a study; the model of its parameters is that of the annotation of `params`."""
 
     def keep(run: Run) -> Run:
-        _STUDIES[id_] = Study(id_, title, version, params, run, seconds)
+        _STUDIES[id_] = Study(id_, title, version, get_type_hints(run)["params"], run, seconds)
         return run
 
     return keep
@@ -185,8 +174,6 @@ def find_record(need: StudyNeed, data_root: Path, results_root: Path) -> StudyRe
     if name is not None:
         if not (data_root / name / "dataset.json").is_file():
             return None
-        from workloads.dataset import find_dataset
-
         fingerprint = find_dataset(name, data_root).fingerprint
     return read_study(study_path(results_root, study.id, study_key(study, params, fingerprint)))
 

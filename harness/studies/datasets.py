@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.studies.base import DatasetParams, Plain, StudyContext, study
 
 
-@study("dataset-facts", "Sizes, split and skew of a dataset", DatasetParams, lambda params: 0.1)
+@study("dataset-facts", "Sizes, split and skew of a dataset", lambda params: 0.1)
 def facts(params: DatasetParams, context: StudyContext) -> Plain:
     """Read counts, bytes and shares of one dataset; `stats` by its generator or importer, where it has them.
 
@@ -31,7 +31,7 @@ def facts(params: DatasetParams, context: StudyContext) -> Plain:
     }
 
 
-@study("expansion", "What the generator made of its base graph", DatasetParams, lambda params: 1.0)
+@study("expansion", "What the generator made of its base graph", lambda params: 1.0)
 def expansion(params: DatasetParams, context: StudyContext) -> Plain:
     """Read counts, bytes and measures of base and result.
 

@@ -40,7 +40,7 @@ def _seconds(params: FioGridParams) -> float:
     return count * (params.seconds * 1.25 + _SETUP_S) + params.file_bytes / 200e6
 
 
-@study("fio-grid", "Bandwidth and latency of sync threads and async depths", FioGridParams, _seconds)
+@study("fio-grid", "Bandwidth and latency of sync threads and async depths", _seconds)
 def run(params: FioGridParams, context: StudyContext) -> Plain:
     """Write the file, then run one fio job for each point.
 

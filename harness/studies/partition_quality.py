@@ -56,7 +56,6 @@ def hit_ratio(workload: Workload, epochs: int, world: int, ranking: Ids, rows: i
 @study(
     "partition-quality",
     "Cost, replicas and hit ratio of self-reliant partitions",
-    PartitionParams,
     lambda params: 12.0 * len(params.partitions),
 )
 def run(params: PartitionParams, context: StudyContext) -> Plain:

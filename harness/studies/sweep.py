@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.plan.datasets import Recipe, ensure
+from harness.records.study import StudyRecord
+from harness.settings import strict
 from harness.studies.base import StudyNeed, find_record, make_study, resolve_study, union_of
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
-    from harness.plan.datasets import Recipe
-    from harness.records.study import StudyRecord
     from harness.run.sweep import Progress
 
 
@@ -33,10 +34,11 @@ class StudyEstimate:
     seconds: float
 
 
+@dataclass
 class StudySweep:
     """The union of the studies that one bench's figures need.
 
-    Args:
+    Attributes:
         needs: studies with their parameters; equal ones are made once.
         fresh: whether to make studies again that have a record.
 
@@ -44,26 +46,18 @@ class StudySweep:
         InputError: a study is unknown or a parameter invalid.
     """
 
-    def __init__(
-        self,
-        needs: Sequence[StudyNeed],
-        results_root: Path,
-        data_root: Path,
-        progress: Progress,
-        *,
-        fresh: bool = False,
-    ) -> None:
-        self.needs = union_of(needs)
-        self._results_root = results_root
-        self._data_root = data_root
-        self._progress = progress
-        self._fresh = fresh
+    needs: Sequence[StudyNeed]
+    results_root: Path
+    data_root: Path
+    progress: Progress
+    _: KW_ONLY
+    fresh: bool = False
+
+    def __post_init__(self) -> None:
+        self.needs = union_of(self.needs)
 
     def datasets(self) -> dict[str, Recipe]:
         """Return the recipes of the datasets that the studies read, by name."""
-        from harness.plan.datasets import Recipe
-        from harness.settings import strict
-
         found: dict[str, Recipe] = {}
         for need in self.needs:
             name = getattr(resolve_study(need)[1], "dataset", None)
@@ -86,24 +80,22 @@ class StudySweep:
 
     def run(self) -> Studied:
         """Make every study that has no record."""
-        from harness.plan.datasets import ensure
-
         known = [self._known(need) for need in self.needs]
         studied = Studied([record for record in known if record is not None])
         todo = [need for need, record in zip(self.needs, known, strict=True) if record is None]
         recipes = self.datasets()
         for number, need in enumerate(todo, start=1):
             study, params = resolve_study(need)
-            self._progress.title(f"study {number}/{len(todo)} {study.id}")
+            self.progress.title(f"study {number}/{len(todo)} {study.id}")
             try:
                 name = getattr(params, "dataset", None)
                 if name in recipes:
-                    ensure(str(name), recipes[str(name)], self._data_root, self._progress)
-                studied.records.append(make_study(need, self._data_root, self._results_root, self._progress))
+                    ensure(str(name), recipes[str(name)], self.data_root, self.progress)
+                studied.records.append(make_study(need, self.data_root, self.results_root, self.progress))
             except OutcoreError as error:
                 studied.failed[study.id] = str(error)
-                self._progress.title(f"study {study.id}: {error}")
+                self.progress.title(f"study {study.id}: {error}")
         return studied
 
     def _known(self, need: StudyNeed) -> StudyRecord | None:
-        return None if self._fresh else find_record(need, self._data_root, self._results_root)
+        return None if self.fresh else find_record(need, self.data_root, self.results_root)

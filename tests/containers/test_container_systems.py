@@ -12,10 +12,11 @@ import pytest
 from harness.isolation.docker.engine import connect
 from harness.isolation.docker.foreign import _of_image, image_of, system_info
 from harness.isolation.docker.image import HOST_IMAGE, find
-from harness.plan.experiment import PlannedRun, RunSettings, resolve
+from harness.plan.experiment import PlannedRun, resolve
 from harness.records.record import Record
 from harness.run.orchestrator import execute
 from harness.run.series import Series
+from harness.settings import RunSettings
 from tests.harness.isolation.docker_tools import containers, needs_docker
 from tests.harness.run_tools import left_behind, outcore, share_cache
 from tests.support import make_tiny

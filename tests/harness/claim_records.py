@@ -12,10 +12,10 @@ from harness.claims.records import DeclaredRuns
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.figures.base import catalogue
-from harness.plan.experiment import PlannedRun, check_options, load_experiment
+from harness.plan.experiment import PlannedRun, load_experiment
 from harness.records.record import RunConfig
 from harness.records.study import StudyRecord
-from harness.settings import parse_memory
+from harness.settings import check_options, parse_memory
 from harness.studies.base import studies
 from tests.harness.study_records import made_study
 from workloads.units import parse_bytes

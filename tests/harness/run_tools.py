@@ -16,9 +16,10 @@ from unittest.mock import patch
 import pytest
 
 from harness.isolation import mounts
-from harness.plan.experiment import PlannedRun, RunSettings, resolve
+from harness.plan.experiment import PlannedRun, resolve
 from harness.records.record import RunConfig
 from harness.run.series import Series
+from harness.settings import RunSettings
 from harness.ssd.profile import quick_profile
 from workloads.errors import HostError
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.plan.experiment import RunSettings, check_settings
+from harness.settings import RunSettings, check_settings
 from harness.worker.accuracy import TEST_EPOCH, Snapshots
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset

@@ -22,7 +22,8 @@ from harness.claims.query import queries
 from harness.cli import build_app
 from harness.compare.evidence import load_evidence
 from harness.figures.base import catalogue
-from harness.plan.experiment import check_options, load_experiment
+from harness.plan.experiment import load_experiment
+from harness.settings import check_options
 from tests.harness.records import make_record, save
 from workloads.errors import InputError
 

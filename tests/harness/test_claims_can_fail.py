@@ -16,7 +16,7 @@ from harness.claims.query import Compared, queries
 from harness.claims.records import QuerySide
 from harness.compare.evidence import load_evidence
 from harness.compare.plan import Plain
-from harness.plan.experiment import check_options
+from harness.settings import check_options
 from tests.harness.claim_records import Change, MadeUp, profile, scale
 
 RUNNABLE = [claim.id for claim in claims().values() if not claim.not_run]

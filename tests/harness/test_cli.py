@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness import cli
-from harness.cli.settings import parse_options
+from harness.cli.common import parse_options
 from harness.records.record import SCHEMA
 from tests.harness.run_tools import MISBEHAVING, REPOSITORY, outcore, share_cache
 from tests.support import make_tiny

@@ -10,18 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.plan.experiment import (
-    PROFILES,
-    RunSettings,
-    cells,
-    check_options,
-    check_settings,
-    load_experiment,
-    parse_experiment,
-)
+from harness.plan.experiment import PROFILES, cells, load_experiment, parse_experiment
 from harness.records.record import DatasetConfig, RunConfig
 from harness.run.sweep import order, union
-from harness.settings import parse_memory, parse_seconds
+from harness.settings import RunSettings, check_options, check_settings, parse_memory, parse_seconds
 from workloads.errors import InputError
 
 BASE: dict[str, Any] = {"name": "e", "run": {"dataset": "d"}, "systems": ["pyg+", "gnndrive"]}
@@ -190,7 +182,7 @@ def test_every_setting_reaches_the_configuration() -> None:
 
 
 def test_a_choice_that_looks_like_a_number_may_be_given_as_one() -> None:
-    from harness.plan.experiment import check_options
+    from harness.settings import check_options
 
     assert check_options("gnndrive", {"io_granularity": 4096})["io_granularity"] == "4096"
     assert check_options("gnndrive", {"io_granularity": "4096"})["io_granularity"] == "4096"

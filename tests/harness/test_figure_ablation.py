@@ -13,8 +13,9 @@ from harness.compare.evidence import load_evidence
 from harness.compare.points import NotDrawn
 from harness.figures.base import catalogue
 from harness.figures.outcore.runs import VARIANTS, ablation
-from harness.plan.experiment import PROFILES, check_options
+from harness.plan.experiment import PROFILES
 from harness.run.sweep import union
+from harness.settings import check_options
 from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
 

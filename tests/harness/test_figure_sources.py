@@ -46,7 +46,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("ginex-fig14", "harness/figures/draw/breakdown.py"),
         ("ginex-fig14", "harness/published/ginex-fig14.csv"),
         ("tiering-fig8", "harness/published/tiering-fig8.csv"),
-        ("ginex-fig5", "harness/studies/miss_ratios.py"),
+        ("ginex-fig5", "harness/studies/accesses.py"),
     ],
 )
 def test_a_change_of_whatever_draws_a_figure_draws_it_again(tree: Path, tmp_path: Path, figure: str, file: str) -> None:

@@ -15,10 +15,11 @@ from harness.figures.base import catalogue, chosen
 from harness.figures.datasets_table import TABLES
 from harness.figures.outcore.runs import fastest, leaders, pareto
 from harness.figures.render import render
-from harness.plan.experiment import PROFILES, check_options, load_experiment
+from harness.plan.experiment import PROFILES, load_experiment
 from harness.records.record import DatasetConfig, Record
 from harness.records.study import StudyRecord, write_study
 from harness.run.sweep import union
+from harness.settings import check_options
 from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
 

@@ -19,11 +19,12 @@ from harness.figures.pagraph.devices import STEPS, seeds_per_s
 from harness.figures.pagraph.epochs import COMPUTE, EXPOSED, HIDDEN_LOADING, OTHER, epoch_parts
 from harness.figures.pagraph.grid import HIDDEN, LAYER_NODES, PARTITION_SCALE, SPLIT, device_bytes, setting, small_study
 from harness.figures.render import render
-from harness.plan.experiment import PROFILES, check_options, load_experiment
+from harness.plan.experiment import PROFILES, load_experiment
 from harness.records.record import DatasetConfig, PlannedBuffer, Record
 from harness.records.study import StudyRecord, write_study
 from harness.results.store import write_run
 from harness.run.sweep import union
+from harness.settings import check_options
 from harness.studies.base import resolve_study
 from systems.facts import Facts
 from tests.harness.figure_profile import nothing_published

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from harness.check.case import cases
-from harness.plan.experiment import PlannedRun, RunSettings, check_settings, resolve
-from harness.settings import strict
+from harness.plan.experiment import PlannedRun, resolve
+from harness.settings import RunSettings, check_settings, strict
 from harness.worker.build import workload_of
 from systems.loading.loader import Loader
 from tests.harness.run_tools import REPOSITORY, command, environment, outcore, share_cache

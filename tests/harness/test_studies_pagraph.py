@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.settings import strict
-from harness.studies.access_frequency import cumulative
+from harness.studies.accesses import cumulative
 from harness.studies.base import StudyContext, StudyNeed, resolve_study
 from harness.studies.partition_quality import hit_ratio
 from tests.support import make_tiny

@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from harness.records.study import StudyRecord
-from harness.studies.access_coverage import MEASURED, SCORES, covered
+from harness.studies.accesses import MEASURED, PAGE_BYTES, POLICIES, SCORES, covered, list_pages, read_ratios, row_pages
 from harness.studies.base import StudyNeed, make_study
-from harness.studies.miss_ratios import POLICIES, read_ratios
-from harness.studies.page_accesses import PAGE_BYTES, list_pages, row_pages
 from workloads.dataset import Dataset
 from workloads.errors import InputError
 from workloads.making.make import MakeSpec, make_dataset

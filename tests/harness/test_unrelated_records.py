@@ -167,7 +167,7 @@ def test_a_related_record_does_move_its_claim() -> None:
 def test_the_option_set_with_the_fewest_differing_options_stands_for_a_system(system: str) -> None:
     """However often an ablation was run, and whatever options runs of other settings have."""
     from harness.compare.comparable import differing_options
-    from harness.plan.experiment import check_options
+    from harness.settings import check_options
 
     whole = next(record for record in planned() if record["system"] == system)
     options = dict(check_options(system, {}))

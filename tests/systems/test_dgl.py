@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.check.own import OwnBatches
+from harness.check.oracle import OwnBatches
 from systems.engine.dgl.bridge import dgl_graph, from_dgl_blocks, require_dgl, to_dgl_blocks
 from systems.interface import Counters, MemoryBudget, System
 from systems.registry import load

@@ -23,8 +23,8 @@ from harness.figures.draw.style import SERIES
 from harness.figures.grids import dataset_of, gallery, study_of, systems_of
 from harness.records.study import StudyRecord
 from harness.results import store as results
+from harness.studies.accesses import read_ratios
 from harness.studies.base import StudyNeed
-from harness.studies.miss_ratios import read_ratios
 from workloads.errors import OutcoreError
 from workloads.units import parse_count
 

@@ -6,18 +6,17 @@ is ready in a second. The running installation stays unchanged.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.atomic import locked
 from harness.regress.git import Repository
 from workloads.errors import HostError
 
@@ -59,7 +58,7 @@ def build(repository: Repository, commit: str, cache: Path, side: str, progress:
     """
     cache = cache.resolve()
     folder = cache / "commits" / commit[:16]
-    with _alone(cache / "build.lock"):
+    with locked(cache / "build.lock"):
         tree, python = folder / "tree", folder / "env" / "bin" / "python"
         if not (folder / "built").is_file():
             if tree.exists():
@@ -83,14 +82,6 @@ def remove(repository: Repository, cache: Path) -> None:
     for tree in sorted((cache.resolve() / "commits").glob("*/tree")):
         repository.remove_worktree(tree)
     shutil.rmtree(cache, ignore_errors=True)
-
-
-@contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,7 @@ def is_there() -> bool:
 
 
 def count(python: Path) -> dict[str, int]:
-    """Return part -> instructions of one call, with the native modules that `python` imports.
-
-    Raises:
-        HostError: valgrind is missing, or the parts fail or exceed 300 s under it.
-    """
+    """Return part -> instructions of one call by the native modules of `python`; raise HostError if valgrind fails."""
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         raise HostError("instructions cannot be counted without valgrind", "apt-get install valgrind")
@@ -54,12 +50,8 @@ def count(python: Path) -> dict[str, int]:
         if done.returncode or not names:
             said = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
             raise HostError(f"the native parts do not run under valgrind: {said}", "see benchmarks/native_counts.py")
-        return _by_part(Path(folder), names)
-
-
-def _by_part(folder: Path, names: list[str]) -> dict[str, int]:
-    """Read the totals of dumps 2, 4, …, one per part; dumps 1, 3, … cover the code before each part."""
-    return {name: _total(folder / f"out.{2 * (index + 1)}") for index, name in enumerate(names)}
+        # Dumps 1, 3, … cover the code before each part.
+        return {name: _total(Path(folder, f"out.{2 * number}")) for number, name in enumerate(names, start=1)}
 
 
 def _total(file: Path) -> int:
@@ -78,12 +70,8 @@ def compare_counts(base: Mapping[str, int], head: Mapping[str, int]) -> list[Met
         if before is None or after is None:
             results.append(made)
             continue
-        ratio = after / before
-        decision: Decision = "same"
-        if ratio > 1 + LEAST_CHANGE:
-            decision = "regressed"
-        elif ratio < 1 / (1 + LEAST_CHANGE):
-            decision = "improved"
+        ratio, most = after / before, 1 + LEAST_CHANGE
+        decision: Decision = "regressed" if ratio > most else "improved" if ratio < 1 / most else "same"
         note = "by callgrind" if decision != "same" else ""
         results.append(replace(made, decision=decision, ratio=ratio, samples=1, note=note))
     return results

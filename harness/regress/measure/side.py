@@ -10,13 +10,14 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from harness.atomic import whole_file
 from harness.plan.experiment import PlannedRun
 from harness.records.record import Record
 from harness.regress.measure.build import Built, clean_environment
 from harness.regress.samples import RunSample, sample_of
 from harness.results.store import read_record, run_folders
 from harness.run.turns import VARIABLE
-from workloads.errors import DataIOError, OutcoreError
+from workloads.errors import OutcoreError
 
 _MAIN = "import sys; from harness.cli import main; main(sys.argv[1:])"
 
@@ -90,8 +91,7 @@ class Side:
 
     def stop(self) -> None:
         """Terminate the command that another thread runs."""
-        process = self._process
-        if process is not None:
+        if (process := self._process) is not None:
             _end(process)
 
     def _call(self, arguments: Sequence[str], turns: str | None) -> str:
@@ -137,14 +137,9 @@ def _write_experiment(path: Path, cells: Sequence[PlannedRun]) -> None:
     for cell in cells:
         run = cell.settings.model_dump(mode="json", exclude_defaults=True, exclude={"options"})
         systems.append({"name": cell.system, "run": run, "options": dict(cell.settings.options)})
-    content = {"name": "regress", "systems": systems, "rounds": 1}
-    try:
+    with whole_file(path, "the experiment") as partial:
         # JSON is YAML.
-        path.write_text(json.dumps(content), encoding="utf-8")
-    except OSError as error:
-        raise DataIOError(
-            f"{path} cannot be written: {error.strerror}", path=str(path), errno=error.errno or 0, fix="free some space"
-        ) from error
+        partial.write_text(json.dumps({"name": "regress", "systems": systems, "rounds": 1}), encoding="utf-8")
 
 
 def _copy_profiles(of: Path, to: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.atomic import whole_file
 from harness.regress.decision import Comparison
-from harness.regress.outputs import asv, junit, markdown, trackers
+from harness.regress.outputs import junit, markdown, trackers
 from workloads.errors import InputError
 
 KINDS: dict[str, Callable[[Comparison], str | dict[str, str]]] = {
@@ -16,7 +16,7 @@ KINDS: dict[str, Callable[[Comparison], str | dict[str, str]]] = {
     "json": trackers.plain,
     "github-benchmark": trackers.github_benchmark,
     "bmf": trackers.bencher,
-    "asv": asv.files,
+    "asv": trackers.asv,
 }
 
 

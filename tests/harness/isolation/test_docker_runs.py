@@ -16,10 +16,11 @@ from harness.isolation.base import Limits
 from harness.isolation.docker import seccomp as docker_seccomp
 from harness.isolation.docker.backend import Docker, _trial
 from harness.isolation.select import select
-from harness.plan.experiment import PlannedRun, RunSettings, resolve
+from harness.plan.experiment import PlannedRun, resolve
 from harness.records.record import Record
 from harness.run.orchestrator import execute
 from harness.run.series import Series
+from harness.settings import RunSettings
 from tests.harness.isolation.docker_tools import allows, containers, needs_docker
 from tests.harness.run_tools import config, left_behind, share_cache
 from tests.support import make_tiny

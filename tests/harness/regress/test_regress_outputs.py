@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.regress_view import print_comparison
+from harness.cli.regress import print_comparison
 from harness.regress.decision import Comparison
 from harness.regress.judge import compare
 from harness.regress.outputs import KINDS, write
