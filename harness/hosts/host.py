@@ -27,7 +27,7 @@ from harness.results.archive import pack
 from harness.results.store import runs_folder
 from harness.run.series import Series
 from harness.run.sweep import Sweep
-from harness.worker.main import die_with_parent
+from harness.wire.pipes import die_with_parent
 from workloads.errors import OutcoreError
 
 # Variables that Ray sets for its workers.
