@@ -41,27 +41,35 @@ class PartWriter:
         self._file = open_direct(self._path, os.O_WRONLY)
         self._writers, self._hasher = ThreadPoolExecutor(_WRITERS), ThreadPoolExecutor(1)
         memory = aligned_empty(DEPTH * BUFFER_BYTES).reshape(DEPTH, BUFFER_BYTES)
-        # In the order of their next use, each with what has to end before it.
+        # In the order of their last use, each with what has to end before the next.
         self._buffers: deque[tuple[npt.NDArray[np.uint8], tuple[Future[None], ...]]] = deque(
             (row, ()) for row in memory
         )
+        self._current: npt.NDArray[np.uint8] | None = None
         self._used = 0
 
     def buffer(self) -> npt.NDArray[Any]:
         """Return a view of the free part of the current buffer, never empty, to fill with the next elements."""
-        memory, under_way = self._buffers[0]
-        for work in under_way:
-            work.result()
-        return memory[self._used :].view(self._dtype)
+        if self._current is None:
+            # The last used of those that are free, so that memory that the disk's speed does not need stays untouched.
+            free = (at for at, (_, work) in reversed([*enumerate(self._buffers)]) if all(one.done() for one in work))
+            at = next(free, 0)
+            self._current, under_way = self._buffers[at]
+            del self._buffers[at]
+            for work in under_way:
+                work.result()
+        return self._current[self._used :].view(self._dtype)
 
     def commit(self, count: int) -> None:
         """Accept the first `count` elements of `buffer()`."""
         if count > self._left:
             raise ValueError(f"{self._part} gets {count - self._left} elements more than announced")
+        memory = self._current
+        assert memory is not None, "commit() follows buffer()"
         self._left -= count
         self._used += count * self._dtype.itemsize
         if self._used == BUFFER_BYTES or self._left == 0:
-            memory, _ = self._buffers.popleft()
+            self._current = None
             whole = memory[: padded(self._used)]
             whole[self._used :] = 0  # the last buffer: direct I/O takes whole blocks, and the sink cuts the file
             hashed = self._hasher.submit(self._hash.update, memory[: self._used].data)
