@@ -115,23 +115,20 @@ class Work:
     WRAPPED = "gnndrive"
 
     def __init__(self, spec: dict[str, Any]) -> None:
-        from systems.registry import load
-
         self._spec, self._config = spec, spec["config"]
-        self._class = load(self.WRAPPED)
-        self._class.load_libraries()
         self._build()
 
     def _build(self) -> None:
-        from harness.wire.protocol import WorkerSpec
+        from harness.wire.protocol import Channel, Joint, WorkerSpec
         from harness.worker import build
 
         inner = {**self._spec, "config": {**self._config, "system": self.WRAPPED}}
         self._inner = WorkerSpec.model_validate(inner)
-        self._workload = build.build_workload(self._inner)
+        # One rank, which talks to the harness itself.
+        made = build.parts(self._inner, Joint(Channel(-1, -1), None))
+        self._class, self._workload, self._cores = made.system_class, made.workload, made.cores
+        self._accelerator, self._trainer = made.accelerator, made.trainer
         build.hand_over_bounds(self._inner, self._workload)
-        self._accelerator = build.build_accelerator(self._inner)
-        self._trainer = build.build_trainer(self._inner, self._workload, self._accelerator)
 
     def largest_step(self) -> Any:
         """A function that trains the largest mini-batch once, with its features in memory."""
@@ -156,7 +153,6 @@ class Work:
 
     def plan(self) -> list[dict[str, Any]]:
         """Every buffer, before it is allocated."""
-        from harness.worker import build
         from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock
 
         self._clock = StageClock()
@@ -165,7 +161,7 @@ class Work:
             disk=DiskProfile.from_plain(self._spec["disk"]),
             artefacts=Path(self._spec["artefacts"]),
             scratch=Path(self._spec["scratch"]),
-            cores=build.cores_of(self._inner),
+            cores=self._cores,
             keep_order=self._config["keep_order"],
             epochs=self._config["epochs"],
         )

@@ -186,16 +186,36 @@ def main(argv: list[str]) -> int:
     share_one_heap()
     channel = Channel(_opened(argv[1], os.O_WRONLY), _opened(argv[2], os.O_RDONLY))
     spec = WorkerSpec.model_validate_json(Path(argv[0]).read_text(encoding="utf-8"))
+    groups: list[RankGroup] = []
+    try:
+        code = _work(spec, channel, argv[4] if len(argv) > 4 else None, groups)
+    except SystemExit as ended:  # SIGTERM, also while another error is told, or the system's own
+        if not groups:
+            raise
+        code = ended.code if isinstance(ended.code, int) else 1
+    if code and groups:
+        # Closing the group needs all ranks. An interpreter that ends while gloo's threads hold its tensors may be ended
+        # by SIGABRT, which would be reported instead of the reason.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _work(spec: WorkerSpec, channel: Channel, board_name: str | None, groups: list[RankGroup]) -> int:
+    """Execute the spec and return 0; after an error send its reason and return 1. The group that a rank joins is added
+    to `groups`, and closed after success."""
     run: Run | None = None
-    group: RankGroup | None = None
     try:
         group = RankGroup.from_environment(cuda=spec.config.device.startswith("cuda"))
+        groups += [] if group is None else [group]
         joint = Joint(channel, group)
         if spec.mode == "calibrate":
             calibrate(spec, joint)
         else:
             # Ranks step together, so rank 0 reports progress for all.
-            board = Board.attach(argv[4] if len(argv) > 4 and joint.rank == 0 else None)
+            board = Board.attach(board_name if joint.rank == 0 else None)
             with in_use(Path(spec.artefacts)):
                 run = Run(spec, joint, board)
                 run.execute()
@@ -204,11 +224,7 @@ def main(argv: list[str]) -> int:
         return 0
     except PeerLost:
         traceback.print_exc()
-        return _leave(group, 1)  # the lost rank, or torchrun for it, reports the reason
-    except SystemExit as ended:  # SIGTERM, or the system's own
-        if group is None:
-            raise
-        return _leave(group, ended.code if isinstance(ended.code, int) else 1)
+        return 1  # the lost rank, or torchrun for it, reports the reason
     except OutcoreError as error:
         traceback.print_exc()
         failed = Failed(kind=error.kind, message=error.message, fix=error.fix)
@@ -217,20 +233,7 @@ def main(argv: list[str]) -> int:
         kind = "memory" if _is_memory(error) else "bug"
         failed = Failed(kind=kind, message=f"{type(error).__name__}: {error}"[:4000])
     channel.send(failed if run is None else run.failed(failed))
-    return _leave(group, 1)
-
-
-def _leave(group: RankGroup | None, code: int) -> int:
-    """Return the exit code of an incomplete run; a rank of several exits with it at once.
-
-    Closing the group needs all ranks. An interpreter that ends while gloo's threads hold its tensors may be ended by
-    SIGABRT, which would be reported instead of the reason.
-    """
-    if group is not None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    return code
+    return 1
 
 
 def _opened(place: str, mode: int) -> int:
