@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
+import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,16 @@ def concerns(places: tuple[str, ...], item: pytest.Item, files: list[str]) -> bo
 def tiny_dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     """2,000 nodes, 20,000 edges, 16 float32 columns; read-only, shared by the session."""
     return make_tiny(tmp_path_factory.mktemp("data") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def engine_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Hold the container engine: tests count its containers, and make and remove images of one name."""
+    base = tmp_path_factory.getbasetemp()
+    beside_others = "PYTEST_XDIST_WORKER" in os.environ
+    with ((base.parent if beside_others else base) / "engine").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def pytest_collection_finish() -> None:

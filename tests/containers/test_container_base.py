@@ -25,6 +25,7 @@ FULL = "outcore-test-full:1"
 SCRIPT = Path(__file__).resolve().parents[2] / "containers" / "base"
 pytestmark = [
     needs_docker,
+    pytest.mark.usefixtures("engine_alone"),
     needs_root,
     pytest.mark.slow("containers", "harness/isolation", "scripts/setup"),
     pytest.mark.skipif(shutil.which("debootstrap") is None, reason="debootstrap is not installed"),

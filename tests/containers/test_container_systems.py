@@ -23,7 +23,7 @@ from tests.support import make_tiny
 from workloads.dataset import Dataset
 from workloads.errors import InputError
 
-pytestmark = needs_docker
+pytestmark = [needs_docker, pytest.mark.usefixtures("engine_alone")]
 EXAMPLE = Path(__file__).resolve().parents[2] / "containers" / "example"
 NAME = "outcore-test-example:1"
 

@@ -25,7 +25,7 @@ from tests.harness.cap_tools import MIB, REPOSITORY, alive, cold_file, on_disk, 
 from tests.harness.isolation.docker_tools import containers, needs_docker
 from workloads.errors import HostError, InputError
 
-pytestmark = needs_docker
+pytestmark = [needs_docker, pytest.mark.usefixtures("engine_alone")]
 HOLD = "import sys,time; x=bytearray(int(sys.argv[1])); print('held', flush=True); time.sleep(60)"
 
 

@@ -26,7 +26,7 @@ from tests.harness.run_tools import config, left_behind, share_cache
 from tests.support import make_tiny
 from workloads.dataset import Dataset
 
-pytestmark = needs_docker
+pytestmark = [needs_docker, pytest.mark.usefixtures("engine_alone")]
 SMALL: dict[str, Any] = {
     "dataset": "tiny",
     "fanout": [5, 5],
