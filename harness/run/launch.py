@@ -24,8 +24,11 @@ from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, 
 
 PLAN_REFUSED = "the plan does not fit"
 _POLL_SECONDS = 0.2
-# Sources of what measures and judges, and the environment, whose files no check counts as data.
-_GUARDED = (*(Path(__file__).parents[2] / name for name in ("harness", "systems", "workloads")), Path(sys.prefix))
+# Sources of what measures and judges, and the libraries, whose files no check counts as data (`harness/run/cold.py`).
+_GUARDED = (
+    *(Path(__file__).parents[2] / name for name in ("harness", "systems", "workloads")),
+    *map(Path, dict.fromkeys(("/usr", sys.base_prefix, sys.prefix))),
+)
 # Seconds until a worker has to exit after `done` or `error`.
 _LEAVE_SECONDS = 10.0
 _ERRORS: dict[str, type[OutcoreError]] = {
@@ -77,6 +80,7 @@ class Worker:
             arguments = [str(spec_file), *self._pipes.arguments, str(parent), *boards]
             ranks = spec.config.ranks
             module = ["harness.worker.main"] if ranks == 1 else ["harness.worker.ranks", str(ranks)]
+            cache.folder.mkdir(parents=True, exist_ok=True)  # else the work could make it
             partition = [] if spec.partition is None else [Path(spec.partition)]
             needs = Needs(
                 read_only=(Path(spec.dataset), folder, *partition),

@@ -122,7 +122,14 @@ class OpensWhatJudgesIt(Act):
         cached = next(path for path in Path(self.system.options.place).iterdir() if path.is_file())
         sources = [Path(module.__file__ or "") for module in (harness.judge.registry, workloads, systems.interface)]
         features = self.system.workload.dataset.file("features")
-        for path in (features, features.parent / MANIFEST_NAME, cached, *sources, Path(sys.prefix) / "pyvenv.cfg"):
+        for path in (
+            features,
+            features.parent / MANIFEST_NAME,
+            cached,
+            *sources,
+            Path(sys.prefix) / "pyvenv.cfg",
+            Path(os.__file__),
+        ):
             try:
                 path.open("ab").close()
             except OSError as error:
