@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from harness.judge.memory import WARM_BYTES, WARM_SHARE
 from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import Record, spread
+from workloads.units import format_bytes
 
 # Delay from a worker's clock to the orchestrator's: a pipe and a wake-up, longer on a busy machine.
 AGREES_S, AGREES_SHARE = 0.1, 0.05
@@ -69,6 +71,23 @@ def preparation_took_what_it_says(record: Record, context: RunContext) -> Findin
     return Finding(
         apart <= PREPARING_S + PREPARING_SHARE * gate_s, f"{told:.2f} s told, {gate_s:.2f} s between plan and gate"
     )
+
+
+@rule("14", "nothing_was_prepared_before", of=["ok"], evidence=True)
+def nothing_was_prepared_before(record: Record, context: RunContext) -> Finding | None:
+    """Data that was prepared before the run is missing from its preparation.
+
+    Adds up the data files that the run's processes have open at the gates, are older than the run, and lie neither in
+    the dataset nor in the folders that the harness gave the run: at most 0.5 % of the features or 1 MiB, whichever is
+    more. Artefacts that earlier runs kept by `systems.engine.store.artefacts` count with the seconds of their making;
+    anything else in the folder of artefacts is removed before a run.
+    """
+    found = record.readings.from_before
+    if found is None:
+        return None
+    allowed = max(WARM_BYTES, int(WARM_SHARE * record.config.dataset.feature_bytes))
+    names = ", ".join(f"{path} ({format_bytes(nbytes)})" for path, nbytes in found.items())
+    return Finding(sum(found.values()) <= allowed, f"older than the run: {names}" if found else "every file is its own")
 
 
 @rule("29", "numbers_follow_from_their_parts", of=["ok"], evidence=True)

@@ -102,6 +102,23 @@ def device_memory_is_not_free(record: Record, context: RunContext) -> Finding | 
     return Finding(not free, f"{record.config.device}{' keeps rows, and copies take no time' if free else ''}")
 
 
+@rule("20", "rows_crossed_the_bus", of=["ok"], evidence=True, faithful=True)
+def rows_crossed_the_bus(record: Record, context: RunContext) -> Finding | None:
+    """Rows that are written into an emulated device's memory as if it were the host's take no time on its bus.
+
+    Compares the busy seconds of the copy lane in each epoch with the least that any system with this device memory
+    needs for the epoch's rows at the bus's rate (docs/frontier.md), less a fiftieth.
+    """
+    least = record.readings.least_bus_s
+    if not any(least.values()):
+        return None
+    if any(epoch.bus_s is None for epoch in record.epochs):
+        return unknown("the copies were not timed")
+    epoch = min(record.epochs, key=lambda epoch: (epoch.bus_s or 0.0) - least.get(epoch.epoch, 0.0))
+    wanted, busy = least.get(epoch.epoch, 0.0), epoch.bus_s or 0.0
+    return Finding(busy >= 0.98 * wanted, f"epoch {epoch.epoch}: bus busy {busy:.3f} s, at least {wanted:.3f} s")
+
+
 @rule("26", "features_equal_the_dataset", of=["ok"], reads=True)
 def features_equal_the_dataset(record: Record, context: RunContext) -> Finding | None:
     """A system that reads no feature rows, or wrong ones, is the fastest of all.

@@ -182,6 +182,24 @@ def limit_is_what_was_asked_for(record: Record, context: RunContext) -> Finding 
     return Finding(not wrong, f"limit {said} of {format_bytes(cap)}" if wrong else format_bytes(cap))
 
 
+@rule("27", "processors_are_what_was_asked_for", of=["ok"], evidence=True)
+def processors_are_what_was_asked_for(record: Record, context: RunContext) -> Finding | None:
+    """A worker that takes more processors than the run was given (`cores`) is not comparable with those that do not.
+
+    Divides the processor seconds in user mode of all processes in the cap, read from outside, by the seconds between
+    the gates of each epoch: at most `cores`, with a twentieth and 0.1 s of slack for the kernel's accounting.
+    """
+    cores = record.config.cores
+    if not cores:
+        return None
+    used = [(epoch.user_s, epoch.gate_s) for epoch in record.epochs if epoch.user_s is not None and epoch.gate_s]
+    if len(used) < len(record.epochs):
+        return unknown("the processors' time was not counted")
+    over = max((user - 1.05 * cores * seconds - 0.1 for user, seconds in used), default=0.0)
+    most = max((user / seconds for user, seconds in used), default=0.0)
+    return Finding(over <= 0.0, f"{most:.2f} processors busy, {cores} asked for")
+
+
 @rule("7", "topology_is_told", "CAVEATS", of=["ok", "oom"])
 def topology_is_told(record: Record, context: RunContext) -> Finding | None:
     """The papers' settings hold the topology, not the features, in memory; a budget for neither is another experiment.

@@ -13,6 +13,7 @@ from harness.judge.predict import device_seconds, predicted_seconds
 from harness.judge.registry import RunContext
 from harness.records.record import EpochRecord, Record, StorageClass, Summary, spread
 from systems.readings import DiskProfile, StageSpan, wall_seconds
+from workloads.accelerators.profile import profile_of
 
 STORAGE_BOUND = 2.0
 CACHED = 1.0
@@ -48,6 +49,19 @@ def least_device_bytes(record: Record, context: RunContext, epoch: int) -> int |
     if memory is None or record.config.stages == "sample":
         return 0
     return context.trace.epoch(epoch).least_bytes(record.config.dataset.row_bytes, memory)
+
+
+def least_bus_seconds(record: Record, context: RunContext, epoch: int) -> float | None:
+    """Return the lower bound of the seconds for which feature rows cross the bus of an emulated device in an epoch.
+
+    The bound on device reads (docs/frontier.md), with the device's memory alone as the memory that holds rows and the
+    bus as the device that brings them. None: the workload is unknown, or the bus is not modelled.
+    """
+    device = profile_of(record.config.device)
+    rate = device.bus_bytes_per_s.value if device else 0.0
+    if context.trace is None or not rate or not record.readings.faithful or record.config.stages != "all":
+        return None
+    return context.trace.epoch(epoch).least_bytes(record.config.dataset.row_bytes, _device_memory(record)) / rate
 
 
 def best_rate(context: RunContext) -> float:

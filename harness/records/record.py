@@ -195,9 +195,11 @@ class EpochRecord(_Part):
     checking_s: float = 0.0
     # Seconds with reads in progress: those of the stage in which the system reads, else of sampling or extraction.
     reading_s: float | None = None
-    # Processor seconds in user mode, of the worker and of the whole host.
+    # Processor seconds in user mode, of the processes in the cap and of the whole host.
     user_s: float | None = None
     host_user_s: float | None = None
+    # Seconds for which the copy lane of an emulated device was busy, over all ranks.
+    bus_s: float | None = None
     counters: dict[str, Any] = Field(default_factory=dict)
 
     @property
@@ -234,6 +236,7 @@ class GateReading(_Part):
         swap_bytes: swapped-out bytes of the cap.
         limit_bytes: memory limit in force.
         outside: processes and threads of the run outside its cap.
+        user_s: processor seconds in user mode of the processes in the cap and of their ended children.
         host_user_s: processor seconds of the host in user mode since boot.
     """
 
@@ -250,6 +253,7 @@ class GateReading(_Part):
     swap_bytes: int = 0
     limit_bytes: int | None = None
     outside: list[str] = Field(default_factory=list)
+    user_s: float = 0.0
     host_user_s: float = 0.0
 
     def since(self, earlier: GateReading, counter: str) -> int | None:
@@ -287,11 +291,13 @@ class RawReadings(_Part):
         batches: number of mini-batches of an epoch by the seed plan, over all ranks.
         digests: structure digest of the workload's own mini-batches, by epoch.
         least_bytes: lower bound of the bytes that a system with this memory reads (docs/frontier.md), by epoch.
+        least_bus_s: lower bound of the seconds for which rows cross an emulated device's bus, by epoch.
         unknown: reason why `batches`, `digests` or `least_bytes` are missing.
         in_turns: whether the run waited between epochs for the turns of other sweeps of this machine.
         free_device_memory: whether feature rows may stay on the device although copies to it take no time.
         features, unchecked: checks of the feature rows, and the reason why some are missing.
         rewritten: the dataset's files that changed during the run; None in records from before this was looked at.
+        from_before: bytes of open data files older than the run and in none of its folders, by path; None as above.
     """
 
     isolation: str = ""
@@ -307,10 +313,12 @@ class RawReadings(_Part):
     batches: int | None = None
     digests: dict[int, str] = Field(default_factory=dict)
     least_bytes: dict[int, int] = Field(default_factory=dict)
+    least_bus_s: dict[int, float] = Field(default_factory=dict)
     unknown: str = ""
     features: list[FeatureCheck] = Field(default_factory=list)
     unchecked: str = ""
     rewritten: list[str] | None = None
+    from_before: dict[str, int] | None = None
     in_turns: bool = False
     free_device_memory: bool = False
 

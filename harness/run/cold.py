@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import stat
+import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
@@ -76,8 +78,10 @@ def resident(files: Iterable[Path]) -> int:
 
 
 def open_files(pids: Iterable[int]) -> list[Path]:
-    """Return the files of a mebibyte or more that processes have open or mapped, except libraries."""
+    """Return the files of a mebibyte or more that processes have open or mapped, except libraries: those of Python, of
+    the system, and other ELF files mapped as code."""
     found: set[str] = set()
+    code: set[str] = set()
     for pid in pids:
         # The process may end, or close a file, meanwhile, or belong to another user: what is left counts.
         with suppress(OSError):
@@ -85,15 +89,29 @@ def open_files(pids: Iterable[int]) -> list[Path]:
                 with suppress(OSError):
                     found.add(str(link.readlink()))
         with suppress(OSError), open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
-            found |= {line.split(maxsplit=5)[5].rstrip("\n") for line in maps if "/" in line and " r-x" not in line}
+            for line in maps:
+                if "/" in line:
+                    (code if " r-x" in line else found).add(line.split(maxsplit=5)[5].rstrip("\n"))
     names = (name for name in found if name.startswith("/") and not name.startswith(_LIBRARIES))
-    return sorted(path for path in map(Path, names) if _is_data(path))
+    return sorted(path for path in map(Path, names) if _is_data(path, mapped_as_code=str(path) in code))
 
 
-def _is_data(path: Path) -> bool:
+def born(path: Path) -> float:
+    """Return the Unix seconds of a file's creation, or of its last change where the file system does not keep them."""
+    with suppress(OSError, subprocess.SubprocessError, ValueError):
+        told = subprocess.run(["stat", "-c", "%W", path], capture_output=True, text=True, check=True, timeout=10)
+        if (seconds := float(told.stdout)) > 0:
+            return seconds
+    with suppress(OSError):
+        return path.stat().st_mtime
+    return math.inf
+
+
+def _is_data(path: Path, *, mapped_as_code: bool) -> bool:
     with suppress(OSError):
         status = path.stat()
-        return stat.S_ISREG(status.st_mode) and status.st_size >= _LEAST_BYTES
+        if stat.S_ISREG(status.st_mode) and status.st_size >= _LEAST_BYTES:
+            return not mapped_as_code or path.open("rb").read(4) != b"\x7fELF"
     return False
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,9 @@ class Gathered:
         memory: reading of the cap after the worker's end.
         nonces: number drawn for the spot checks of each epoch, by epoch.
         guard, planned: watcher of the cap, and monotonic seconds of the plan's arrival; None before.
+        born: Unix seconds of the run's begin.
+        given: other files that the harness made for the run.
+        from_before: size of each open data file that is older than the run and of no folder of the run's, by path.
         forgetful: memory of emulated devices that keep no rows; overwritten before each epoch.
     """
 
@@ -70,10 +74,13 @@ class Gathered:
     calibrate_s: float = 0.0
     challenge: bool = False
     forgetful: list[DevicePool] = field(default_factory=list)
+    given: list[Path] = field(default_factory=list)
+    from_before: dict[str, int] = field(default_factory=dict)
     _evict_s: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._before = cold.identities(self.dataset)
+        self.born = int(time.time())  # whole seconds, as of files
 
     def rewritten(self) -> list[str]:
         """Return the names of the dataset's files that changed since the run began."""
@@ -104,6 +111,14 @@ class Gathered:
             return self._at_gate(event.at, cap, time.monotonic())
         return b""
 
+    def _find_older(self, opened: list[Path]) -> None:
+        """Store the size of each file that was there before the run, neither in the dataset nor in its folders."""
+        known = [self.dataset.path, *self.folders, *self.given]
+        given = {path.resolve() for path in [*known, *cold.dataset_files(self.dataset)]}
+        for path in opened:
+            if not given & {path, *path.parents} and cold.born(path) < self.born:
+                self.from_before[str(path)] = path.stat().st_size
+
     def evict(self, when: str, own: list[Path]) -> None:
         """Evict the files of the dataset and the system (`own`) and store the reading."""
         began = time.monotonic()
@@ -115,13 +130,15 @@ class Gathered:
         if at != "prepared" and not match:
             raise ProtocolError(f"the worker stands at a gate that does not exist: {at!r}")
         own = [Path(file) for file in self.prepared.files] if self.prepared else []
+        opened = cold.open_files(cap.pids())
+        self._find_older(opened)
         if at == "prepared":
-            self.evict("after_prepare", [*own, *cold.open_files(cap.pids())])
+            self.evict("after_prepare", [*own, *opened])
         io, disk, memory = cap.io(), self.disk_io(), cap.memory()
         # Reads of another disk, or of one that is memory, are no reads of the device that the run is measured by.
         io = io and io.of(self.disks)
         outside = self.guard.look(memory.limit) if self.guard else []
-        looked_at = [*cold.dataset_files(self.dataset), *self.folders, *own, *cold.open_files(cap.pids())]
+        looked_at = [*cold.dataset_files(self.dataset), *self.folders, *own, *opened]
         self.held.append(memory)
         reading = GateReading(
             at=at,
@@ -137,6 +154,7 @@ class Gathered:
             swap_bytes=memory.swap,
             limit_bytes=memory.limit,
             outside=outside,
+            user_s=_user_seconds(cap.pids()),
             host_user_s=float(sum(psutil.cpu_times()[:2])),  # in user mode, at any priority
         )
         self.gates.append(reading)
@@ -177,6 +195,11 @@ class Gathered:
             tables["telemetry"] = table
         return tables
 
+    def bus_seconds(self, epoch: int) -> float | None:
+        """Return the seconds for which the copy lanes were busy in an epoch; None on a device without lanes."""
+        spans = [span for of, span in self.lanes if of == epoch and span.stage == "copy"]
+        return sum(span.end - span.start for span in spans) if self.lanes else None
+
     def preparing_s(self) -> float | None:
         """Return the seconds from the plan to the gate `prepared`; None if the run did not reach it."""
         reached = self.gate("prepared")
@@ -200,3 +223,13 @@ class Gathered:
     def demand(self) -> MemoryStats:
         """Return the reading with the most anonymous, shared and kernel memory, among gates and the run's end."""
         return max([*self.held, self.memory], key=lambda stats: stats.anon + stats.shmem + stats.kernel)
+
+
+def _user_seconds(pids: Collection[int]) -> float:
+    """Return the processor seconds in user mode of processes and their ended children; ended processes have none."""
+    found = 0.0
+    for pid in pids:
+        with suppress(psutil.Error):
+            times = psutil.Process(pid).cpu_times()
+            found += times.user + times.children_user
+    return found

@@ -15,7 +15,7 @@ from harness.isolation.docker.foreign import is_faithful
 from harness.judge import judge
 from harness.judge.features_checked import check_features
 from harness.judge.io import BEATEN
-from harness.judge.metrics import least_device_bytes, reading_seconds, summarise
+from harness.judge.metrics import least_bus_seconds, least_device_bytes, reading_seconds, summarise
 from harness.judge.registry import Calibration, context_of
 from harness.judge.trace import TraceFacts
 from harness.progress import during
@@ -31,6 +31,7 @@ from harness.run.spec import MadePartition, partition, worker_spec, workload_of_
 from harness.run.turns import Turn
 from harness.wire.board import Board
 from harness.wire.protocol import EpochDone, Event, Gate, Planned, Prepared, WorkerSpec
+from systems.engine.store.artefacts import remove_unfinished
 from workloads.accelerators.profile import profile_of
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError, HostError, InputError, OutcoreError
@@ -119,12 +120,14 @@ class _Execution:
     def _measure(self, folder: Path) -> Ending:
         series, config = self._series, self._config
         self._partition = partition(series, config, self._dataset)
+        self._seen.given += [self._partition.path] if self._partition else []
         with worker_spec(series, config, self._dataset, folder, self._run_id, self._progress) as (spec, pools):
             self._seen.challenge, self._test_clock = spec.challenge, spec.test_clock
             device = profile_of(config.device)
             if device is not None and not device.keeps_rows:
                 self._seen.forgetful = pools
             self._seen.folders.append(Path(spec.scratch))
+            remove_unfinished(Path(spec.artefacts))
             began = time.monotonic()
             held = self._calibration = calibrate.calibrate(series, spec, folder, self._progress)
             asked = self._asked = Memory(floor_bytes=held.floor_bytes, training_bytes=held.training_bytes)
@@ -262,6 +265,7 @@ class _Execution:
             evictions=seen.evictions,
             gates=gates,
             rewritten=seen.rewritten(),
+            from_before=seen.from_before,
             samples=guard.samples if guard else 0,
             outside=list(guard.outside.values()) if guard else [],
             limits=sorted(guard.limits) if guard else [],
@@ -295,6 +299,9 @@ class _Execution:
                 least = least_device_bytes(record, context, epoch.epoch)
                 if least is not None:
                     evidence.least_bytes[epoch.epoch] = least
+                seconds = least_bus_seconds(record, context, epoch.epoch)
+                if seconds is not None:
+                    evidence.least_bus_s[epoch.epoch] = seconds
         except (OutcoreError, MemoryError) as error:
             evidence.unknown = str(error)
 
@@ -339,7 +346,9 @@ class _Execution:
             device_written_bytes=spent("io_written_bytes"),
             diskstats_bytes=disk_bytes,
             diskstats_requests=disk_requests,
+            user_s=end.user_s - start.user_s if start and end else None,
             host_user_s=end.host_user_s - start.host_user_s if start and end else None,
+            bus_s=self._seen.bus_seconds(epoch.epoch),
             gate_s=end.reached_s - start.opened_s if start and end else None,
             checking_s=checking_s,
         )

@@ -135,8 +135,6 @@ class EpochDone(_Event):
     accuracy: float | None
     counters: dict[str, Any]
     stages_s: dict[str, float]
-    # Processor seconds of the worker in user mode, summed over ranks; None: not reported.
-    user_s: float | None = None
     checking_s: float = 0.0
 
 

@@ -67,7 +67,6 @@ class EpochReport:
     spans: list[StageSpan]
     lanes: list[LaneSpan]
     counters: dict[str, Any]
-    user_s: float = 0.0
 
 
 def events(epoch: int, parts: list[EpochReport]) -> Iterator[Event]:
@@ -115,7 +114,6 @@ def events(epoch: int, parts: list[EpochReport]) -> Iterator[Event]:
         accuracy=sum(correct for _, _, correct in trained) / seen if seen else None,
         counters=_finite(summed([part.counters for part in parts])),
         stages_s=wall_seconds([span for _, span in spans]),
-        user_s=sum(part.user_s for part in parts),
         checking_s=max(part.log.checking_s for part in parts),
     )
 

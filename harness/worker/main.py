@@ -27,7 +27,7 @@ from harness.worker.accuracy import Snapshots
 from harness.worker.calibrate import calibrate
 from harness.worker.epoch_report import EpochLog, EpochReport, events
 from systems.engine.io.memory import share_one_heap
-from systems.engine.store.artefacts import in_use, making_seconds
+from systems.engine.store import artefacts
 from systems.interface import Batch, DiskProfile, MemoryBudget, Runtime, System, reserve_bytes
 from workloads.errors import OutcoreError
 from workloads.ranks import PeerLost, RankGroup
@@ -120,14 +120,14 @@ class Run:
         read_before, written_before = self._io_before
         read, written = build.process_io()
         files = self._system.files()
-        reused = self._system.facts().prepared_reused is True
+        reused = artefacts.reused()
         own = Prepared(
             seconds=seconds,
             planning_s=planning_s,
-            made_s=making_seconds(files) if reused else 0.0,
+            made_s=sum(reused.values()),
             bytes_read=read - read_before,
             bytes_written=written - written_before,
-            reused=reused,
+            reused=bool(reused),
             files=[str(path) for path in files],
         )
         self._joint.send(Prepared.joined(self._joint.gather(own)))
@@ -142,18 +142,16 @@ class Run:
         nonce = self._joint.gate(f"epoch {epoch} start", NONCE_BYTES if self._spec.challenge else 0)
         looked_at = chosen(nonce, epoch, self._num_batches) if nonce and self._num_batches else frozenset()
         log = EpochLog(with_features=with_features, nonce=nonce, looked_at=looked_at)
-        user = os.times().user
         start = time.monotonic()
         for number, batch in enumerate(self._system.epoch(epoch), start=1):
             log.add(batch, *self._train(batch, log))
             count(number)
         self._accelerator.synchronize()
         end = time.monotonic()
-        user = os.times().user - user
         self._joint.gate(f"epoch {epoch} end")
         self._board.begin(0)
         counters = self._system.counters().as_dict()
-        own = EpochReport(start, end, log, self._clock.drain(), self._accelerator.lanes(), counters, user)
+        own = EpochReport(start, end, log, self._clock.drain(), self._accelerator.lanes(), counters)
         for event in events(epoch, self._joint.gather(own)):
             self._joint.send(event)
 
@@ -216,7 +214,7 @@ def _work(spec: WorkerSpec, channel: Channel, board_name: str | None, groups: li
         else:
             # Ranks step together, so rank 0 reports progress for all.
             board = Board.attach(board_name if joint.rank == 0 else None)
-            with in_use(Path(spec.artefacts)):
+            with artefacts.in_use(Path(spec.artefacts)):
                 run = Run(spec, joint, board)
                 run.execute()
         if group is not None:

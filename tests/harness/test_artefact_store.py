@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.results.artefacts import ARTEFACTS, list_artefacts, remove_artefacts, stale
-from systems.engine.store.artefacts import in_use, prepare
+from systems.engine.store.artefacts import in_use, prepare, remove_unfinished
 
 
 def make(nbytes: int) -> Callable[[Path], None]:
@@ -47,6 +49,33 @@ def test_artefacts_are_listed_by_last_use(data: Path) -> None:
     last = list_artefacts(data)[-1]
     assert last.path == again.path and time.time() - last.last_used < 10, "using it again is noted"
     assert list_artefacts(data / "nowhere") == []
+
+
+def test_what_was_left_beside_finished_artefacts_is_removed_unless_a_run_may_be_making_it(data: Path) -> None:
+    root = root_of(data)
+    finished = sorted(root.glob("packed-*"))
+    (root / "mine.bin").write_bytes(b"x")
+    (root / "half" / "made").mkdir(parents=True)
+    (root / "elsewhere").symlink_to(data)
+    with in_use(root):
+        remove_unfinished(root)
+        assert (root / "mine.bin").exists()
+    remove_unfinished(root)
+    assert sorted(path for path in root.iterdir() if not path.name.startswith(".")) == finished
+    assert data.exists()
+
+
+def test_a_process_tells_what_it_took_over_from_an_earlier_one_and_not_what_it_made(data: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from systems.engine.store.artefacts import prepare, reused\n"
+        "root, make = Path(sys.argv[1]), lambda folder: None\n"
+        "for n in (0, 1, 1): prepare(root, 'packed', {'n': n}, make)\n"
+        "print([path.name for path in reused()], all(seconds > 0 for seconds in reused().values()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(root_of(data))], capture_output=True, text=True, check=True
+    ).stdout
+    assert done.strip() == f"{[prepare(root_of(data), 'packed', {'n': 0}, make(1)).path.name]} True"
 
 
 def test_the_oldest_go_by_age_or_by_size(data: Path) -> None:

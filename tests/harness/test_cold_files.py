@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from harness.run import cold
+from systems import _native
 
 
 def test_data_beside_a_linked_package_is_seen_and_the_package_is_not(
@@ -24,3 +28,21 @@ def test_data_beside_a_linked_package_is_seen_and_the_package_is_not(
     with library.open("rb"), data.open("rb"):
         found = cold.open_files([os.getpid()])
     assert data in found and library not in found
+
+
+def test_a_library_of_ones_own_is_no_data_and_data_mapped_as_code_is(tmp_path: Path) -> None:
+    library, data = tmp_path / "own.so", tmp_path / "features.bin"
+    library.write_bytes(Path(_native.__file__).read_bytes() + bytes(1 << 20))
+    data.write_bytes(bytes(1 << 20))
+    ctypes.CDLL(str(library))
+    with data.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ | mmap.PROT_EXEC):
+        found = cold.open_files([os.getpid()])
+    assert data in found and library not in found
+
+
+def test_a_file_is_as_old_as_it_is_whatever_its_times_say(tmp_path: Path) -> None:
+    file = tmp_path / "features.bin"
+    before = int(time.time())
+    file.touch()
+    os.utime(file, (2e9, 2e9))
+    assert before <= cold.born(file) <= time.time() or cold.born(file) == 2e9, "no birth time on this file system"

@@ -40,6 +40,8 @@ def holds(now: Any, then: Any, where: str = "") -> list[str]:
     """Return the places in which `now` lacks or changes a part of `then`."""
     if isinstance(then, dict) and isinstance(now, dict):
         return [place for key in then for place in holds(now.get(key, "missing"), then[key], f"{where}.{key}")]
+    if isinstance(then, list) and isinstance(now, list) and len(now) == len(then):
+        return [place for at, part in enumerate(then) for place in holds(now[at], part, f"{where}.{at}")]
     return [] if now == then else [where]
 
 

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +27,9 @@ from workloads.workload import Workload
 
 _SEAL = "artefact.json"
 _IN_USE = ".in-use"
+# Folders that `prepare` made, and folders of earlier runs that it returned, in this process.
+_MADE: set[Path] = set()
+_REUSED: set[Path] = set()
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,7 @@ def prepare(
     if found is not None:
         with suppress(OSError):  # another user's folder is reused without the time stamp
             os.utime(wanted / _SEAL)
+        _REUSED.update({wanted} - _MADE)
         return Prepared(wanted, True, found)
     try:
         with TemporaryFolder(root, wanted.name) as folder:
@@ -115,6 +119,7 @@ def prepare(
                 shutil.rmtree(wanted)  # incomplete, damaged, or made by another process meanwhile
             folder.rename(wanted)
             sync(root)
+            _MADE.add(wanted)
     except OSError as error:
         # numpy reports a short write without an errno.
         code = errno.ENOSPC if error.errno is None else error.errno
@@ -194,13 +199,23 @@ def _within(folder: Path, name: str, budget: int | None) -> None:
         )
 
 
-def making_seconds(files: Iterable[Path]) -> float:
-    """Sum the seconds that making the artefact folders of these files took, in whichever run."""
-    total = 0.0
-    for folder in {folder for file in files for folder in file.parents}:
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            total += float(json.loads((folder / _SEAL).read_text(encoding="utf-8"))["seconds"])
-    return total
+def reused() -> dict[Path, float]:
+    """Return the folders of earlier runs that `prepare` returned in this process, with the seconds of their making."""
+    return {path: float(json.loads((path / _SEAL).read_text(encoding="utf-8"))["seconds"]) for path in sorted(_REUSED)}
+
+
+def remove_unfinished(root: Path) -> None:
+    """Remove everything under `root` (`Runtime.artefacts`) but finished artefacts, unless a process uses `root`.
+
+    What a system left there by other means than `prepare` would be prepared work that no later run counts.
+    """
+    with unused(root) as free:
+        for path in list(root.iterdir()) if free else ():
+            if path.is_dir() and not path.is_symlink():
+                if not (path / _SEAL).is_file():
+                    shutil.rmtree(path, ignore_errors=True)
+            elif path.name != _IN_USE:
+                path.unlink(missing_ok=True)
 
 
 def _seal(folder: Path, text: str, facts: Mapping[str, Any], began: float) -> None:

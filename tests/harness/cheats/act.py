@@ -30,8 +30,8 @@ class Act:
     rule: ClassVar[str] = ""
     #: whether it needs a worker that may write to cgroups, which no worker of ours may.
     unconfined: ClassVar[bool] = False
-    #: told before the run: how many bytes it plans.
-    plan_bytes: ClassVar[int | None] = None
+    #: what its run asks for otherwise than the others.
+    settings: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, system: Cheating) -> None:
         self.system = system

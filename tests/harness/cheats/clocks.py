@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from harness.worker.epoch_report import EpochLog
-from systems.interface import Counters
+from systems.interface import Batch, Counters
 from tests.harness.cheats.act import Act, Cheating, Ids, cheat
+from workloads.sampling.batch import SampledBatch
 
 
 @cheat("clock_agrees_with_the_gates")
@@ -47,6 +49,20 @@ class PreparesUnseen(Act):
         """None, after a while."""
         time.sleep(1.5)
         return []
+
+
+@cheat("rows_crossed_the_bus")
+class FillsDeviceMemory(Act):
+    """Writes rows into the emulated device's memory as if it were its own."""
+
+    settings: ClassVar[dict[str, Any]] = {"device": "emulated:a10g"}
+
+    def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
+        """No copy that the bus is charged for."""
+        accelerator = self.system.runtime.accelerator
+        table = accelerator.allocate(*rows.shape, torch.float32)
+        table.numpy()[:] = rows
+        return Batch(sampled, table, on_release=lambda: accelerator.free(table))
 
 
 @cheat("device_reads_cover_own_count")
@@ -103,6 +119,18 @@ class PreparesInPlan(Act):
     def __init__(self, system: Cheating) -> None:
         super().__init__(system)
         time.sleep(1.5)
+
+
+@cheat("")
+class KeepsWhatItPrepared(Act):
+    """Leaves its work to the next run, and says nothing of it."""
+
+    def prepare(self) -> None:
+        """Be done at once where an earlier run was here."""
+        kept = self.system.runtime.artefacts / "mine.bin"
+        if not kept.exists():
+            time.sleep(1.5)
+            kept.touch()
 
 
 @cheat("preparation_took_what_it_says")

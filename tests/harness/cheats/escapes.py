@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy.typing as npt
 
@@ -151,3 +153,25 @@ class RaisedCap(Act):
                     (found["memory"] / name).write_text(str(1 << 30))
         else:
             (found[""] / "memory.max").write_text(str(1 << 30))
+
+
+@cheat("processors_are_what_was_asked_for")
+class TakesEveryProcessor(Act):
+    """Was given one processor, and computes on all of them."""
+
+    settings: ClassVar[dict[str, Any]] = {"cores": 1, "max_batches": 10}
+
+    def prepare(self) -> None:
+        """Undo the affinity, and have a thread for each processor."""
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+        self._threads = ThreadPoolExecutor()
+
+    def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
+        """Beside some work that lets go of the interpreter."""
+        processors = range(os.cpu_count() or 1)
+        wait([self._threads.submit(hashlib.pbkdf2_hmac, "sha256", b"", b"", 200_000) for _ in processors])
+        return self.system.read(nodes)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.shutdown()

@@ -76,9 +76,8 @@ class AnotherProcessesMemory(Act):
         return out
 
 
-@cheat("device_reads_cover_working_set")
-class DiskInMemory(Act):
-    """A copy of the features on a block device that is memory, read as any disk is and limited by nothing."""
+class _ReadsTheCopy(Act):
+    """A copy of the features at `place`, read as the dataset's file is."""
 
     def prepare(self) -> None:
         """Read the copy instead."""
@@ -91,6 +90,16 @@ class DiskInMemory(Act):
             row_bytes=system.row_bytes,
             depth=64,
         )
+
+
+@cheat("device_reads_cover_working_set")
+class DiskInMemory(_ReadsTheCopy):
+    """A copy of the features on a block device that is memory, limited by nothing."""
+
+
+@cheat("nothing_was_prepared_before")
+class PreparedBefore(_ReadsTheCopy):
+    """A copy of the features in whatever layout an earlier run wanted, whose making no run tells."""
 
 
 @cheat("device_reads_cover_working_set")
