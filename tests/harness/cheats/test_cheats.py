@@ -241,6 +241,8 @@ def test_the_cheat_is_caught(series: Series, cheat: str, monkeypatch: pytest.Mon
     record = run(series, cheat)
     if cheat == "huge_pages" and "Cannot allocate memory" in record.reason:
         pytest.skip("this kernel gives no huge pages of the reserve to what is in a cap")
+    if cheat == "takes_every_processor" and "processors_were_quiet" in broken(record):
+        pytest.skip("other programs take the processors that this would take")
     assert record.verdict == "INVALID", broken(record)
     if cheat == "holds_more_than_planned" and record.status == "oom":
         # How near the cap it comes depends on what the interpreter holds.
