@@ -131,7 +131,7 @@ def make(root: Path, shape: Shape) -> Dataset:
         writer.write("train", np.sort(order[:train]))
         writer.write("valid", np.sort(order[train : train + 10]))
         writer.write("test", np.sort(order[train + 10 : train + 20]))
-        writer.describe(num_classes=4)
+        writer.num_classes = 4
     return Dataset.open(path)
 
 

@@ -57,7 +57,7 @@ def make_tiny(
         writer.write("train", np.sort(order[:first]).astype(np.int64))
         writer.write("valid", np.sort(order[first:second]).astype(np.int64))
         writer.write("test", np.sort(order[second:third]).astype(np.int64))
-        writer.describe(num_classes=classes)
+        writer.num_classes = classes
     return Dataset.open(path)
 
 

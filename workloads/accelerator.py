@@ -10,9 +10,10 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from workloads.direct_files import aligned_empty
 from workloads.feature_table import SplitTable, Table
-from workloads.mapped import aligned_empty
 
 Kind = Literal["cpu", "cuda", "emulated"]
 PAGE_BYTES = 4096
@@ -46,51 +47,38 @@ class Event:
 
 
 class Accelerator(ABC):
-    """A device that holds feature tables and trains.
+    """A device that holds feature tables and trains."""
 
-    Attributes:
-        name: device name as a user writes it: `cpu`, `cuda`, `emulated:a10g`.
-        kind: `cpu`, `cuda` or `emulated`.
-        torch_device: torch's device of the tables; the processor for an emulated accelerator.
-        memory_bytes: capacity of the device tier; None where host memory is the device.
-        keeps_rows: whether feature rows may stay in device memory after their mini-batch; if not, device memory is lost
-            between epochs and systems cache no rows on the device.
-        bus_bytes_per_s: modelled bytes a second of copies to the device; 0: there is no bus, or it is not modelled.
-    """
-
-    name: str
+    name: str  # as a user writes it: `cpu`, `cuda`, `emulated:a10g`
     kind: Kind
-    torch_device: torch.device
-    memory_bytes: int | None
+    torch_device: torch.device  # of the tables; the processor for an emulated accelerator
+    memory_bytes: int | None  # capacity of the device tier; None where host memory is the device
+    # Whether feature rows may stay in device memory after their mini-batch; if not, device memory is lost between
+    # epochs and systems cache no rows on the device.
     keeps_rows: bool = True
-    bus_bytes_per_s: float = 0.0
+    bus_bytes_per_s: float = 0.0  # modelled bytes a second of copies to the device; 0: no bus, or it is not modelled
 
     @abstractmethod
-    def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> torch.Tensor:
-        """Allocate a table [rows, dim] in the device tier, uninitialised, its first row aligned to 4096 bytes.
+    def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> Tensor:
+        """Allocate a table [rows, dim] in the device tier, uninitialised, its first row aligned to 4096 bytes; raises
+        BudgetError where too little is free."""
 
-        Raises:
-            BudgetError: the device tier has too little free space.
-        """
-
-    def free(self, table: torch.Tensor) -> None:  # noqa: B027 - only some tiers count their tables
+    def free(self, table: Tensor) -> None:  # noqa: B027 - only some tiers count their tables
         """Release a table of `allocate`, which is invalid afterwards."""
 
-    def host_buffer(self, nbytes: int) -> torch.Tensor:
+    def host_buffer(self, nbytes: int) -> Tensor:
         """Allocate page-aligned staging memory, uint8 [nbytes], pinned where that speeds up the device's copies."""
         return aligned_host_tensor(nbytes)
 
-    def pin(self, buffer: torch.Tensor) -> None:  # noqa: B027 - only some devices gain by it
+    def pin(self, buffer: Tensor) -> None:  # noqa: B027 - only some devices gain by it
         """Pin existing page-aligned host memory as `host_buffer` would; does nothing where pinning gains nothing."""
 
-    def map_host(self, buffer: torch.Tensor) -> torch.Tensor:
+    def map_host(self, buffer: Tensor) -> Tensor:
         """Return `host_buffer` memory (any view) as the device sees it, without a copy."""
         return buffer
 
     @abstractmethod
-    def copy(
-        self, dst: torch.Tensor, src: torch.Tensor, dst_rows: torch.Tensor | None = None, *, batch: int = -1
-    ) -> Event:
+    def copy(self, dst: Tensor, src: Tensor, dst_rows: Tensor | None = None, *, batch: int = -1) -> Event:
         """Start to copy host rows to the device on the copy lane, and return without waiting. Any thread may call it.
 
         Args:
@@ -101,7 +89,7 @@ class Accelerator(ABC):
         """
 
     @abstractmethod
-    def gather(self, table: Table, rows: torch.Tensor) -> torch.Tensor:
+    def gather(self, table: Table, rows: Tensor) -> Tensor:
         """Gather `table[rows]` on the device: [n, dim] of the table's dtype; `rows` is int64 [n].
 
         For a split table, `rows` lies on the host and the device reads the host part's rows by zero-copy.
@@ -121,34 +109,31 @@ class Accelerator(ABC):
 class CpuAccelerator(Accelerator):
     """The processor itself: host memory is the device, a copy is a memcpy."""
 
-    def __init__(self) -> None:
-        self.name = "cpu"
-        self.kind: Kind = "cpu"
-        self.torch_device = torch.device("cpu")
-        self.memory_bytes: int | None = None
+    name = "cpu"
+    kind: Kind = "cpu"
+    torch_device = torch.device("cpu")
+    memory_bytes: int | None = None
 
-    def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> torch.Tensor:
+    def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> Tensor:
         """Allocate page-aligned host memory; the kernel charges its pages as they are written."""
         return aligned_host_tensor(rows * dim * dtype.itemsize).view(dtype).view(rows, dim)
 
-    def copy(
-        self, dst: torch.Tensor, src: torch.Tensor, dst_rows: torch.Tensor | None = None, *, batch: int = -1
-    ) -> Event:
+    def copy(self, dst: Tensor, src: Tensor, dst_rows: Tensor | None = None, *, batch: int = -1) -> Event:
         """Copy the rows on the caller's thread and return a completed event."""
         move_rows(dst, src, dst_rows)
         return Event(time.monotonic())
 
-    def gather(self, table: Table, rows: torch.Tensor) -> torch.Tensor:
+    def gather(self, table: Table, rows: Tensor) -> Tensor:
         """Gather `table[rows]` on the processor."""
         return table.take(rows) if isinstance(table, SplitTable) else torch.index_select(table, 0, rows)
 
 
-def aligned_host_tensor(nbytes: int) -> torch.Tensor:
+def aligned_host_tensor(nbytes: int) -> Tensor:
     """Allocate zeroed host memory as uint8 [nbytes], aligned to a page, with huge pages as `aligned_empty`."""
     return torch.from_numpy(aligned_empty(nbytes))
 
 
-def move_rows(dst: torch.Tensor, src: torch.Tensor, dst_rows: torch.Tensor | None) -> None:
+def move_rows(dst: Tensor, src: Tensor, dst_rows: Tensor | None) -> None:
     """Copy host rows to host rows: `dst[dst_rows[i]] = src[i]`, or `dst[i] = src[i]` without `dst_rows`."""
     if dst_rows is None:
         # On the caller's thread alone: torch would split the copy among threads and wait for the slowest.

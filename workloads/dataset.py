@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from workloads.direct_files import small_maps
 from workloads.errors import DatasetError
 from workloads.manifest import MANIFEST_NAME, PARTS, Manifest, Part
-from workloads.mapped import small_maps
 from workloads.npyfile import file_digest, read_header
 
 __all__ = ["PARTS", "Dataset", "Manifest", "Part", "find_dataset", "list_datasets"]
@@ -213,20 +213,16 @@ def list_datasets(root: Path | str) -> list[Dataset]:
 
 
 def find_dataset(name: str, root: Path | str) -> Dataset:
-    """Open a dataset by its name under `root`, or by the path of its folder.
-
-    Raises:
-        DatasetError: no such dataset exists (the fix offers the nearest name), or it is damaged.
-    """
-    if (Path(root) / name / MANIFEST_NAME).is_file():
-        return Dataset.open(Path(root) / name)
-    if (Path(name) / MANIFEST_NAME).is_file():
-        return Dataset.open(Path(name))
-    if "/" in name or (Path(root) / name).is_dir():
-        return Dataset.open(Path(name) if "/" in name else Path(root) / name)
+    """Open a dataset by its name under `root`, or by the path of its folder; raises DatasetError where there is none
+    (the fix offers the nearest name) or it is damaged."""
+    under, path = Path(root) / name, Path(name)
+    for folder in (under, path):
+        if (folder / MANIFEST_NAME).is_file():
+            return Dataset.open(folder)
+    if "/" in name or under.is_dir():
+        return Dataset.open(path if "/" in name else under)
     names = [dataset.name for dataset in list_datasets(root)]
-    near = difflib.get_close_matches(name, names, n=1)
-    if near:
-        raise DatasetError(f"there is no dataset {name!r} under {root}", f"did you mean {near[0]!r}?")
-    fix = f"make one: `outcore data make {name} --kind kronecker`" if not names else f"there is {', '.join(names)}"
+    fix = f"there is {', '.join(names)}" if names else f"make one: `outcore data make {name} --kind kronecker`"
+    for near in difflib.get_close_matches(name, names, n=1):
+        fix = f"did you mean {near!r}?"
     raise DatasetError(f"there is no dataset {name!r} under {root}", fix)

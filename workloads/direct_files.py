@@ -1,14 +1,17 @@
-"""Direct I/O of whole pages; errors name file and offset."""
+"""Direct I/O of whole pages (errors name file and offset), page-aligned private memory, and maps of files whose touched
+pages are unmapped during a scan."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +20,9 @@ from workloads.errors import DataIOError
 
 PAGE = 4096
 N = TypeVar("N", int, NDArray[np.int64])
+_EVERY_S = 0.002  # cached pages are mapped 16 at a time, so a gigabyte comes back in a tenth of a second
+_SMALL_BYTES = 64 << 20
+_HUGE_PAGE_BYTES = 2 << 20
 
 
 def padded(nbytes: N, to: int = PAGE) -> N:
@@ -25,27 +31,20 @@ def padded(nbytes: N, to: int = PAGE) -> N:
 
 
 def open_direct(path: Path, flags: int) -> int:
-    """Open a file for direct I/O, or buffered if the file system has none.
-
-    Raises:
-        DataIOError: the file cannot be opened.
-    """
-    for more in (os.O_DIRECT, 0):
+    """Open a file for direct I/O, or buffered if the file system has none; raises DataIOError where it cannot be
+    opened."""
+    with io_errors(path, writing=True):
         try:
-            return os.open(path, flags | os.O_CLOEXEC | more, 0o644)
+            return os.open(path, flags | os.O_CLOEXEC | os.O_DIRECT, 0o644)
         except OSError as error:
-            if more and error.errno == errno.EINVAL:
-                continue
-            raise io_failed(path, 0, error.errno or 0, writing=True) from error
-    raise AssertionError("not reached")
+            if error.errno != errno.EINVAL:
+                raise
+            return os.open(path, flags | os.O_CLOEXEC, 0o644)
 
 
 def write_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> None:
-    """Write page-aligned memory of whole pages at a page of the file.
-
-    Raises:
-        DataIOError: the write failed; names file and offset.
-    """
+    """Write page-aligned memory of whole pages at a page of the file; raises DataIOError, with file and offset, where
+    it fails."""
     done, buffered = 0, False
     while done < data.nbytes:
         try:
@@ -64,11 +63,7 @@ def write_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> N
 
 
 def read_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> None:
-    """Read whole pages into page-aligned memory.
-
-    Raises:
-        DataIOError: the read failed, or the file ends early.
-    """
+    """Read whole pages into page-aligned memory; raises DataIOError where that fails or the file ends early."""
     done = 0
     while done < data.nbytes:
         with io_errors(path, offset + done):
@@ -84,23 +79,14 @@ def io_failed(path: Path, offset: int, code: int, *, writing: bool = False) -> D
     fix = "make room on the disk of the results folder or lower the disk-space limit" if writing else "check the device"
     if not code:
         fix = "verify the dataset with `outcore data verify`"
-    return DataIOError(
-        f"{'writing' if writing else 'reading'} {path} failed at offset {offset}: {reason}",
-        path=str(path),
-        offset=offset,
-        errno=code,
-        fix=fix,
-    )
+    message = f"{'writing' if writing else 'reading'} {path} failed at offset {offset}: {reason}"
+    return DataIOError(message, path=str(path), offset=offset, errno=code, fix=fix)
 
 
 def cannot_open(path: Path, code: int) -> DataIOError:
     """Make the error of a file that cannot be opened for reading."""
-    return DataIOError(
-        f"cannot open {path}: {os.strerror(code)}",
-        path=str(path),
-        errno=code,
-        fix="check that it is there and can be read",
-    )
+    fix = "check that it is there and can be read"
+    return DataIOError(f"cannot open {path}: {os.strerror(code)}", path=str(path), errno=code, fix=fix)
 
 
 @contextmanager
@@ -111,3 +97,51 @@ def io_errors(path: Path, offset: int = 0, *, writing: bool = False) -> Iterator
     except OSError as error:
         # numpy reports a short write without an errno.
         raise io_failed(path, offset, error.errno or (errno.ENOSPC if writing else 0), writing=writing) from error
+
+
+def aligned_empty(nbytes: int, alignment: int = 4096) -> NDArray[np.uint8]:
+    """Allocate zeroed private uint8 [nbytes] at a multiple of `alignment`; pages are committed when first touched.
+
+    From 2 MiB on, requests huge pages for the whole ones inside, at no more memory: a large direct read then spans few
+    physical segments, instead of one per 4 KiB, over which devices split requests.
+    """
+    huge = nbytes >= _HUGE_PAGE_BYTES
+    alignment = max(alignment, _HUGE_PAGE_BYTES if huge else 1)
+    spare = max(0, alignment - mmap.PAGESIZE)
+    # Private: shared anonymous memory would be counted, and swapped, as shmem.
+    mapping = mmap.mmap(-1, max(1, nbytes + spare), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory = np.frombuffer(mapping, dtype=np.uint8)
+    start = -memory.__array_interface__["data"][0] % alignment
+    if huge and alignment % _HUGE_PAGE_BYTES == 0:
+        with suppress(OSError):  # a kernel without huge pages
+            mapping.madvise(mmap.MADV_HUGEPAGE, start, nbytes // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES)
+    return memory[start : start + nbytes]
+
+
+@contextmanager
+def small_maps(*arrays: Any) -> Iterator[None]:
+    """Unmap the pages of memory maps every two milliseconds within the block; the page cache keeps them.
+
+    A scan through a map adds every page to the process's resident set until the map is closed, so a graph of 100 GB
+    would seem to take 100 GB and, in a memory cgroup, would evict needed pages. Other arrays and small maps are left
+    alone. Native loops may read meanwhile: an unmapped page comes back at the next touch.
+    """
+    large = [array for array in arrays if isinstance(array, np.memmap) and array.nbytes > _SMALL_BYTES]
+    maps: list[mmap.mmap] = [array._mmap for array in large]  # type: ignore[attr-defined]
+    if not maps:
+        yield
+        return
+    done = threading.Event()
+
+    def let_go() -> None:
+        while not done.wait(_EVERY_S):
+            for mapped in maps:
+                mapped.madvise(mmap.MADV_DONTNEED)
+
+    thread = threading.Thread(target=let_go, name="small-maps", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

@@ -28,18 +28,14 @@ class InputError(OutcoreError):
     kind = "input"
 
 
-def require(valid: object, message: str, fix: str = "") -> None:
-    """Raise InputError with `message` and `fix` unless an input is valid."""
+def require(valid: object, message: str, fix: str = "", error: type[OutcoreError] = InputError) -> None:
+    """Raise `error` with `message` and `fix` unless an input is valid."""
     if not valid:
-        raise InputError(message, fix)
+        raise error(message, fix)
 
 
 def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
-    """Check that an option has one of its values.
-
-    Raises:
-        InputError: it has not; names the option, its value and its valid values.
-    """
+    """Check that an option has one of its values; raises InputError with the option, its value and its valid values."""
     require(value in choices, f"{option} is {value!r}", f"choose {', '.join(choices[:-1])} or {choices[-1]}")
 
 

@@ -21,15 +21,10 @@ _PIECE_BYTES = 2 << 20
 
 @dataclass(frozen=True)
 class SplitTable:
-    """Feature table in two parts: row `r` is `device[r]` for `r < len(device)`, else `host[r - len(device)]`.
+    """Feature table in two parts: row `r` is `device[r]` for `r < len(device)`, else `host[r - len(device)]`."""
 
-    Attributes:
-        device: [d, dim] in the accelerator's memory; d may be 0.
-        host: [h, dim] in host memory: pinned and mapped on `cuda` (`Accelerator.host_buffer`).
-    """
-
-    device: torch.Tensor
-    host: torch.Tensor
+    device: torch.Tensor  # [d, dim] in the accelerator's memory; d may be 0
+    host: torch.Tensor  # [h, dim] in host memory: pinned and mapped on `cuda` (`Accelerator.host_buffer`)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -73,10 +68,7 @@ def batch_feature_digest(batch: SampledBatch, table: Table, rows: torch.Tensor |
     """Return the `feature_digest` of a mini-batch whose rows lie on the host, on the device or on both.
 
     `table` is [slots, dim] float32 or float16 on any device, or a split table; `rows` is int64 [num_nodes], the table
-    row of each node (None: node i is row i).
-
-    Raises:
-        InputError: the table or `rows` cannot hold the batch.
+    row of each node (None: node i is row i). Raises InputError where the table or `rows` cannot hold the batch.
     """
     if isinstance(table, torch.Tensor) and table.device.type == "cpu":
         return feature_digest(batch, table.numpy(), None if rows is None else rows.cpu().numpy())

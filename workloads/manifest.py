@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 import xxhash
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from workloads.errors import DatasetError
 
@@ -30,24 +30,14 @@ ALLOWED_DTYPES: Mapping[Part, tuple[str, ...]] = {
 _MAKE_AGAIN = "make or import it again"
 
 
-class FileEntry(BaseModel):
-    """Manifest entry of one `.npy` file.
+class FileEntry(BaseModel, extra="forbid", frozen=True):
+    """Manifest entry of one `.npy` file."""
 
-    Attributes:
-        dtype: numpy's name of the element type.
-        shape: rows, or rows and columns.
-        data_offset: bytes of the padded header, a multiple of 4096.
-        bytes: size of the whole file.
-        xxh3: XXH3-64 of the whole file, 16 hexadecimal digits (as `xxhsum -H3` prints it).
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    dtype: str
+    dtype: str  # numpy's name of the element type
     shape: tuple[int, ...]
-    data_offset: int
-    bytes: int
-    xxh3: str
+    data_offset: int  # bytes of the padded header, a multiple of 4096
+    bytes: int  # of the whole file
+    xxh3: str  # XXH3-64 of the whole file, 16 hexadecimal digits (as `xxhsum -H3` prints it)
 
     def memmap(self, path: Path) -> npt.NDArray[Any]:
         """Map the data of the file read-only (an ordinary array where it is empty)."""
@@ -56,17 +46,8 @@ class FileEntry(BaseModel):
         return np.memmap(path, dtype=self.dtype, mode="r", offset=self.data_offset, shape=self.shape)
 
 
-class Manifest(BaseModel):
-    """Content of `dataset.json`.
-
-    Attributes:
-        num_classes: number of classes: labels are in [0, num_classes), or -1 for an unlabelled node.
-        recipe: settings to make the dataset again; equal recipes give equal bytes.
-        notes: remarks for users (duplicate edges removed, features generated, ...).
-        stats: degree skew, clustering and homophily, of `result` and, after an expansion, of `base`.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Manifest(BaseModel, extra="forbid", frozen=True):
+    """Content of `dataset.json`."""
 
     format: Literal["outcore-dataset"] = "outcore-dataset"
     version: int = FORMAT_VERSION
@@ -75,10 +56,11 @@ class Manifest(BaseModel):
     dim: int = Field(ge=1)
     feature_dtype: str
     index_dtype: str
-    num_classes: int = Field(ge=1)
+    num_classes: int = Field(ge=1)  # labels are in [0, num_classes), or -1 for an unlabelled node
     files: dict[Part, FileEntry]
-    recipe: dict[str, Any] = Field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    recipe: dict[str, Any] = Field(default_factory=dict)  # to make the dataset again; equal recipes give equal bytes
+    notes: tuple[str, ...] = ()  # remarks for users (duplicate edges removed, features generated, ...)
+    # Degree skew, clustering and homophily, of `result` and, after an expansion, of `base`.
     stats: dict[str, dict[str, float | int | None]] = Field(default_factory=dict)
     created: str = ""
 
@@ -96,11 +78,8 @@ class Manifest(BaseModel):
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read and check `dataset.json` of `folder`.
-
-        Raises:
-            DatasetError: the file is missing, of another version, or not a manifest.
-        """
+        """Read and check `dataset.json` of `folder`; raises DatasetError where it is missing, of another version, or
+        not a manifest."""
         path = folder / MANIFEST_NAME
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
@@ -125,11 +104,7 @@ class Manifest(BaseModel):
         return manifest
 
     def check(self, path: Path) -> None:
-        """Check that counts, dtypes and file entries agree with each other.
-
-        Raises:
-            DatasetError: they differ.
-        """
+        """Check that counts, dtypes and file entries agree with each other; raises DatasetError where they differ."""
         shapes: dict[Part, tuple[int, ...]] = {
             "indptr": (self.num_nodes + 1,),
             "indices": (self.num_edges,),

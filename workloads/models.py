@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from workloads.errors import InputError, require
@@ -27,21 +27,13 @@ class Layer(nn.Module):
     """One convolution over a block.
 
     `forward(x, block, rows)` takes `x` float32 [num_src, in_dim], or a table with source i in row `rows[i]` (int64
-    [num_src]), and returns [num_dst, out_dim].
+    [num_src]), and returns [num_dst, out_dim]. `from_aggregated(x)`, where the layer has it, computes nodes' new rows
+    from aggregates made beforehand, float32 [n, width of `aggregated_width`].
     """
 
     def __init__(self, in_dim: int, out_dim: int) -> None:
         super().__init__()
-        self.in_dim = in_dim
-        self.out_dim = out_dim
-
-    def forward(self, x: torch.Tensor, block: Block, rows: torch.Tensor | None = None) -> torch.Tensor:
-        """Compute the destinations' new rows."""
-        raise NotImplementedError
-
-    def from_aggregated(self, x: torch.Tensor) -> torch.Tensor:
-        """Compute nodes' new rows from aggregates made beforehand: x float32 [n, width of `aggregated_width`]."""
-        raise NotImplementedError
+        self.in_dim, self.out_dim = in_dim, out_dim
 
 
 class SageLayer(Layer):
@@ -54,7 +46,7 @@ class SageLayer(Layer):
         self.root_weight = _uniform((out_dim, in_dim), bound, generator)
         self.bias = _uniform((out_dim,), bound, generator)
 
-    def forward(self, x: torch.Tensor, block: Block, rows: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, x: Tensor, block: Block, rows: Tensor | None = None) -> Tensor:
         """Compute the destinations' new rows."""
         graph = Graph.from_block(block, x.device)
         scale = 1.0 / graph.degrees.clamp(min=1).to(torch.float32)
@@ -64,11 +56,11 @@ class SageLayer(Layer):
         mean, _ = neighbourhood(x @ self.neighbour_weight.t(), graph, scale=scale)
         return torch.addmm(mean + self.bias, x[: block.num_dst], self.root_weight.t())
 
-    def from_aggregated(self, x: torch.Tensor) -> torch.Tensor:
+    def from_aggregated(self, x: Tensor) -> Tensor:
         """Compute nodes' new rows from [own row, mean over the neighbours]."""
         return self._products(x[:, self.in_dim :], x[:, : self.in_dim])
 
-    def _products(self, mean: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    def _products(self, mean: Tensor, own: Tensor) -> Tensor:
         return torch.addmm(torch.addmm(self.bias, mean, self.neighbour_weight.t()), own, self.root_weight.t())
 
 
@@ -85,7 +77,7 @@ class GcnLayer(Layer):
         self.weight = _glorot((out_dim, in_dim), generator)
         self.bias = nn.Parameter(torch.zeros(out_dim))
 
-    def forward(self, x: torch.Tensor, block: Block, rows: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, x: Tensor, block: Block, rows: Tensor | None = None) -> Tensor:
         """Compute the destinations' new rows."""
         graph = Graph.from_block(block, x.device, self_loops=True)
         inverse_root = torch.ones(block.num_src, device=x.device)
@@ -99,7 +91,7 @@ class GcnLayer(Layer):
         total, _ = neighbourhood(x @ self.weight.t(), graph, weights=weights, scale=scale)
         return total + self.bias
 
-    def from_aggregated(self, x: torch.Tensor) -> torch.Tensor:
+    def from_aggregated(self, x: Tensor) -> Tensor:
         """Compute nodes' new rows from the normalised sum over the neighbours and the node itself."""
         return torch.addmm(self.bias, x, self.weight.t())
 
@@ -114,15 +106,14 @@ class GatLayer(Layer):
         super().__init__(in_dim, out_dim)
         if concat and out_dim % heads:
             raise InputError(f"hidden is {out_dim}, not a multiple of {heads} heads", "choose hidden or heads so")
-        self.heads = heads
-        self.concat = concat
+        self.heads, self.concat = heads, concat
         self.width = out_dim // heads if concat else out_dim
         self.weight = _glorot((heads * self.width, in_dim), generator)
         self.source_attention = _glorot((heads, self.width), generator)
         self.destination_attention = _glorot((heads, self.width), generator)
         self.bias = nn.Parameter(torch.zeros(out_dim))
 
-    def forward(self, x: torch.Tensor, block: Block, rows: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, x: Tensor, block: Block, rows: Tensor | None = None) -> Tensor:
         """Compute the destinations' new rows."""
         graph = Graph.from_block(block, x.device, self_loops=True)
         x = x if rows is None else torch.index_select(x, 0, rows)
@@ -144,17 +135,16 @@ class Model(nn.Module):
     def __init__(self, layers: Sequence[Layer], elu: bool, dropout: float) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.elu = elu
-        self.dropout = dropout
+        self.elu, self.dropout = elu, dropout
 
     def forward(
         self,
-        table: torch.Tensor,
+        table: Tensor,
         blocks: Sequence[Block],
-        rows: torch.Tensor | None = None,
+        rows: Tensor | None = None,
         generator: torch.Generator | None = None,
         first_layer_aggregated: bool = False,
-    ) -> torch.Tensor:
+    ) -> Tensor:
         """Compute the scores of the seed nodes, float32 [num_seeds, num_classes].
 
         Args:
@@ -174,7 +164,7 @@ class Model(nn.Module):
         layers = list(self.layers)
         if first_layer_aggregated:
             first = layers.pop(0)
-            assert isinstance(first, Layer)
+            assert isinstance(first, SageLayer | GcnLayer)
             x = first.from_aggregated(x)
         for number, (layer, block) in enumerate(zip(layers, blocks, strict=True)):
             if number or first_layer_aggregated:
@@ -183,7 +173,7 @@ class Model(nn.Module):
             rows = None
         return x
 
-    def _activate(self, x: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
+    def _activate(self, x: Tensor, generator: torch.Generator | None) -> Tensor:
         x = functional.elu_(x) if self.elu else relu_(x)
         if self.dropout and generator is not None:
             keep = 1.0 - self.dropout
@@ -192,16 +182,10 @@ class Model(nn.Module):
 
 
 def check_hops(layers: int, blocks: Sequence[Block], first_layer_aggregated: bool) -> None:
-    """Check that a batch has a hop for every layer but an aggregated one.
-
-    Raises:
-        InputError: it has not.
-    """
-    if len(blocks) + first_layer_aggregated != layers:
-        beside = " beside the aggregated one" if first_layer_aggregated else ""
-        raise InputError(
-            f"the model has {layers} layers and the batch {len(blocks)} hops{beside}", "give as many fan-outs as layers"
-        )
+    """Check that a batch has a hop for every layer but an aggregated one; raises InputError where it has not."""
+    beside = " beside the aggregated one" if first_layer_aggregated else ""
+    fault = f"the model has {layers} layers and the batch {len(blocks)} hops{beside}"
+    require(len(blocks) + first_layer_aggregated == layers, fault, "give as many fan-outs as layers")
 
 
 def layer_widths(spec: ModelSpec, in_dim: int, num_classes: int) -> list[int]:
@@ -212,10 +196,8 @@ def layer_widths(spec: ModelSpec, in_dim: int, num_classes: int) -> list[int]:
 def aggregated_width(spec: ModelSpec, dim: int) -> int:
     """Return the width of a node's row with the first layer aggregated beforehand (`+pp`; PaGraph, section 4.4).
 
-    GraphSAGE: `2 dim`, the own row and the mean over all in-neighbours. GCN: `dim`, the normalised sum.
-
-    Raises:
-        InputError: the model has no such form: attention weighs neighbours by parameters that training changes.
+    GraphSAGE: `2 dim`, the own row and the mean over all in-neighbours. GCN: `dim`, the normalised sum. Raises
+    InputError for a model without such a form: attention weighs neighbours by parameters that training changes.
     """
     if spec.name == "sage":
         return 2 * dim
@@ -234,21 +216,18 @@ def first_layer_rows(
     features: npt.NDArray[np.floating[Any]],
     nodes: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.float32]:
-    """Compute the first layer's aggregate of `nodes` over all their in-neighbours, in plain code as an oracle.
+    """Compute the first layer's aggregate of `nodes` over all their in-neighbours, in plain code as an oracle: float32
+    [n, aggregated_width], summed in float64.
 
-    The result is float32 [n, aggregated_width], summed in float64.
     GraphSAGE: [own row, mean over the neighbour list]; a repeated edge counts twice, an empty list gives 0. The first
     layer computes the same from a block with fan-out -1, so a `+pp` model equals the original model wherever its first
     layer sees whole lists. GCN: the sum over the list and the node itself, weighted as in `GcnLayer` with degrees of
     the whole graph; equal to a block's where the block is the whole graph, else the block approximates `+pp`.
 
     Args:
-        spec: model.
+        spec: model; raises InputError where its first layer cannot be aggregated beforehand.
         indptr, indices, features: the graph, [N + 1], [E] and [N, dim].
         nodes: int64 [n].
-
-    Raises:
-        InputError: the model's first layer cannot be aggregated beforehand.
     """
     width = aggregated_width(spec, features.shape[1])
     rows = np.zeros((len(nodes), width), dtype=np.float64)
@@ -260,15 +239,12 @@ def first_layer_rows(
             rows[place] = np.concatenate([own, mean])
             continue
         neighbours = neighbours[neighbours != node]
-        degrees = np.array([_gcn_degree(indptr, indices, int(source)) for source in neighbours])
+        others = ((indices[indptr[source] : indptr[source + 1]] != source).sum() for source in neighbours)
+        degrees = np.array([int(count) + 1 for count in others])
         degree = len(neighbours) + 1
         weighed = features[neighbours].astype(np.float64) / np.sqrt(degrees.reshape(-1, 1) * degree)
         rows[place] = weighed.sum(0) + own / degree
     return rows.astype(np.float32)
-
-
-def _gcn_degree(indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.integer[Any]], node: int) -> int:
-    return int((indices[indptr[node] : indptr[node + 1]] != node).sum()) + 1
 
 
 def make_model(spec: ModelSpec, in_dim: int, num_classes: int, seed: int = 0) -> Model:
@@ -286,15 +262,14 @@ def make_model(spec: ModelSpec, in_dim: int, num_classes: int, seed: int = 0) ->
     generator = torch.Generator().manual_seed(seed)
     widths = layer_widths(spec, in_dim, num_classes)
     layers: list[Layer] = []
+    require(spec.name in ("sage", "gcn", "gat"), f"model is {spec.name!r}, which is not known", "use sage, gcn or gat")
     for number, (width, out) in enumerate(itertools.pairwise(widths)):
-        if spec.name == "sage":
-            layers.append(SageLayer(width, out, generator))
+        if spec.name == "gat":
+            layers.append(GatLayer(width, out, spec.heads, number + 1 < spec.layers, generator))
         elif spec.name == "gcn":
             layers.append(GcnLayer(width, out, generator))
-        elif spec.name == "gat":
-            layers.append(GatLayer(width, out, spec.heads, number + 1 < spec.layers, generator))
         else:
-            raise InputError(f"model is {spec.name!r}, which is not known", "use sage, gcn or gat")
+            layers.append(SageLayer(width, out, generator))
     return Model(layers, elu=spec.name == "gat", dropout=spec.dropout)
 
 

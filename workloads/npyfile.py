@@ -19,9 +19,8 @@ HASH_CHUNK_BYTES = 8 << 20
 
 def padded_header(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
     """Make a version 1.0 `.npy` header of exactly 4096 bytes for a C-ordered array."""
-    text = f"{{'descr': {npy_format.dtype_to_descr(dtype)!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode(
-        "latin1"
-    )
+    descr = npy_format.dtype_to_descr(dtype)
+    text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode("latin1")
     prefix = npy_format.magic(1, 0)
     length = ALIGNMENT - len(prefix) - 2
     return prefix + length.to_bytes(2, "little") + text.ljust(length - 1) + b"\n"
@@ -36,13 +35,8 @@ def write_all(file: io.FileIO, array: npt.NDArray[np.generic]) -> memoryview:
 
 
 def read_header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Read element type and shape of a `.npy` file from its beginning; leaves `file` at the data.
-
-    Raises:
-        ValueError: it is no `.npy` file.
-        TypeError: it is in Fortran order or holds Python objects.
-        OSError: the file cannot be read.
-    """
+    """Read element type and shape of a `.npy` file from its beginning; leaves `file` at the data. Raises ValueError
+    where it is no `.npy` file, TypeError where it is in Fortran order or holds Python objects."""
     version = npy_format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"npy version {version[0]}.{version[1]} is not supported")

@@ -28,10 +28,7 @@ class PeerLost(OutcoreError):
 class RankGroup:
     """Ranks of one run, numbered from 0 to `world - 1`. All ranks must make the same calls in the same order.
 
-    Gradients on a `cuda` device are averaged by nccl.
-
-    Raises:
-        PeerLost: another process ended, from any call.
+    Gradients on a `cuda` device are averaged by nccl. Every call raises PeerLost where another process ended.
     """
 
     def __init__(self, rank: int, world: int, device: torch.device | None = None) -> None:
@@ -79,10 +76,8 @@ class RankGroup:
         return found
 
     def shared(self, nbytes: int) -> NDArray[np.uint8]:
-        """Map uint8 [nbytes] of zeros that all ranks share: a memory file of rank 0 that ends with its processes.
-
-        The pages are charged to the cgroup of the run, once.
-        """
+        """Map uint8 [nbytes] of zeros that all ranks share: a memory file of rank 0 that ends with its processes. Its
+        pages are charged to the cgroup of the run, once."""
         handle = -1
         if self.rank == 0:
             handle = os.memfd_create("outcore-ranks", os.MFD_CLOEXEC)

@@ -7,10 +7,12 @@ processor is FBGEMM's prefetching kernel, on CUDA one thread block a row), and e
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from workloads.sampling.batch import Block
@@ -21,21 +23,12 @@ CHUNK_EDGES = 4096
 
 
 class Graph:
-    """A block as tensors on one device: CSR by destination, and by source once a gradient needs it.
+    """A block as tensors on one device: CSR by destination (int32 `indptr` [num_dst + 1], `indices` [num_edges] among
+    the sources), and by source once a gradient needs it."""
 
-    Attributes:
-        indptr: int32 [num_dst + 1].
-        indices: int32 [num_edges], positions among the sources.
-    """
-
-    def __init__(self, indptr: torch.Tensor, indices: torch.Tensor, num_src: int, num_dst: int) -> None:
-        self.indptr = indptr
-        self.indices = indices
-        self.num_src = num_src
-        self.num_dst = num_dst
-        self.num_edges = int(indices.shape[0])
-        self._destinations: torch.Tensor | None = None
-        self._by_source: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
+    def __init__(self, indptr: Tensor, indices: Tensor, num_src: int, num_dst: int) -> None:
+        self.indptr, self.indices = indptr, indices
+        self.num_src, self.num_dst, self.num_edges = num_src, num_dst, int(indices.shape[0])
 
     @classmethod
     def from_block(cls, block: Block, device: torch.device, *, self_loops: bool = False) -> Graph:
@@ -49,28 +42,24 @@ class Graph:
         )
 
     @property
-    def degrees(self) -> torch.Tensor:
+    def degrees(self) -> Tensor:
         """Number of edges of each destination, int32 [num_dst]."""
         return self.indptr[1:] - self.indptr[:-1]
 
-    @property
-    def destinations(self) -> torch.Tensor:
+    @cached_property
+    def destinations(self) -> Tensor:
         """Destination of each edge, int32 [num_edges]."""
-        if self._destinations is None:
-            numbers = torch.arange(self.num_dst, dtype=torch.int32, device=self.indptr.device)
-            self._destinations = torch.repeat_interleave(numbers, self.degrees, output_size=self.num_edges)
-        return self._destinations
+        numbers = torch.arange(self.num_dst, dtype=torch.int32, device=self.indptr.device)
+        return torch.repeat_interleave(numbers, self.degrees, output_size=self.num_edges)
 
-    @property
-    def by_source(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    @cached_property
+    def by_source(self) -> tuple[Tensor, Tensor, Tensor]:
         """Transpose: int32 (indptr [num_src + 1], destinations [num_edges]), and the int64 edge of each entry."""
-        if self._by_source is None:
-            order = torch.argsort(self.indices, stable=True)
-            counts = torch.bincount(self.indices, minlength=self.num_src)
-            indptr = torch.zeros(self.num_src + 1, dtype=torch.int32, device=self.indices.device)
-            torch.cumsum(counts, 0, out=indptr[1:])
-            self._by_source = (indptr, self.destinations[order], order)
-        return self._by_source
+        order = torch.argsort(self.indices, stable=True)
+        counts = torch.bincount(self.indices, minlength=self.num_src)
+        indptr = torch.zeros(self.num_src + 1, dtype=torch.int32, device=self.indices.device)
+        torch.cumsum(counts, 0, out=indptr[1:])
+        return indptr, self.destinations[order], order
 
 
 def _with_self_loops(block: Block) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -87,17 +76,13 @@ def _with_self_loops(block: Block) -> tuple[np.ndarray[Any, Any], np.ndarray[Any
     return indptr, indices
 
 
-def row_sums(
-    x: torch.Tensor, indptr: torch.Tensor, indices: torch.Tensor, weights: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Sum for each row i of the result the rows `indices[indptr[i]:indptr[i + 1]]` of `x`, with weights if given.
-
-    The result is [n, dim]; a row without entries is zero.
+def row_sums(x: Tensor, indptr: Tensor, indices: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Sum for each row i of the result, float [n, dim], the rows `indices[indptr[i]:indptr[i + 1]]` of `x`, with
+    weights if given; a row without entries is zero.
 
     Args:
         x: float [rows, dim], contiguous.
-        indptr: int32 or int64 [n + 1].
-        indices: [edges], of indptr's type.
+        indptr, indices: int32 or int64 [n + 1], and [edges] of the same type.
         weights: [edges] of x's type, or None for ones.
     """
     if indices.shape[0] == 0:
@@ -110,13 +95,8 @@ class _Neighbourhood(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        x: torch.Tensor,
-        graph: Graph,
-        rows: torch.Tensor | None,
-        weights: torch.Tensor | None,
-        scale: torch.Tensor | None,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        ctx: Any, x: Tensor, graph: Graph, rows: Tensor | None, weights: Tensor | None, scale: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         ctx.graph, ctx.weights, ctx.scale = graph, weights, scale
         indices = graph.indices if rows is None else rows[graph.indices]
         total = row_sums(x, graph.indptr.to(indices.dtype), indices, weights)
@@ -126,7 +106,7 @@ class _Neighbourhood(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_total: torch.Tensor, grad_own: torch.Tensor) -> Any:
+    def backward(ctx: Any, grad_total: Tensor, grad_own: Tensor) -> Any:
         graph: Graph = ctx.graph
         grad = None
         if ctx.needs_input_grad[0]:
@@ -140,13 +120,8 @@ class _Neighbourhood(torch.autograd.Function):
 
 
 def neighbourhood(
-    x: torch.Tensor,
-    graph: Graph,
-    rows: torch.Tensor | None = None,
-    *,
-    weights: torch.Tensor | None = None,
-    scale: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    x: Tensor, graph: Graph, rows: Tensor | None = None, *, weights: Tensor | None = None, scale: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Compute the neighbour sum and the own row of every destination, [num_dst, dim] each.
 
     Args:
@@ -168,7 +143,7 @@ class _Relu(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         x.relu_()
         ctx.mark_dirty(x)
         ctx.save_for_backward(x)
@@ -176,27 +151,27 @@ class _Relu(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         (out,) = ctx.saved_tensors
-        result: torch.Tensor = torch.ops.aten.threshold_backward.grad_input(grad, out, 0, grad_input=grad)
+        result: Tensor = torch.ops.aten.threshold_backward.grad_input(grad, out, 0, grad_input=grad)
         return result
 
 
-relu_: Callable[[torch.Tensor], torch.Tensor] = _Relu.apply
+relu_: Callable[[Tensor], Tensor] = _Relu.apply
 
 
 class _Attention(torch.autograd.Function):
     """Sum of [num_src, heads, width] rows `h` with attention [num_edges, heads] as weights: [num_dst, heads, width]."""
 
     @staticmethod
-    def forward(ctx: Any, h: torch.Tensor, alpha: torch.Tensor, graph: Graph) -> torch.Tensor:
+    def forward(ctx: Any, h: Tensor, alpha: Tensor, graph: Graph) -> Tensor:
         ctx.graph = graph
         ctx.save_for_backward(h, alpha)
         return _per_head(h, alpha, graph.indptr, graph.indices)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+    def backward(ctx: Any, grad: Tensor) -> Any:
         h, alpha = ctx.saved_tensors
         graph: Graph = ctx.graph
         grad = grad.contiguous()
@@ -209,7 +184,7 @@ class _Attention(torch.autograd.Function):
         return grad_h, grad_alpha, None
 
 
-def _per_head(x: torch.Tensor, alpha: torch.Tensor, indptr: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+def _per_head(x: Tensor, alpha: Tensor, indptr: Tensor, indices: Tensor) -> Tensor:
     rows, heads, width = x.shape
     flat = x.reshape(rows * heads, width)
     out = x.new_empty(indptr.shape[0] - 1, heads, width)
@@ -218,10 +193,10 @@ def _per_head(x: torch.Tensor, alpha: torch.Tensor, indptr: torch.Tensor, indice
     return out
 
 
-attend: Callable[[torch.Tensor, torch.Tensor, Graph], torch.Tensor] = _Attention.apply
+attend: Callable[[Tensor, Tensor, Graph], Tensor] = _Attention.apply
 
 
-def edge_dots(dst_rows: torch.Tensor, src_rows: torch.Tensor, graph: Graph) -> torch.Tensor:
+def edge_dots(dst_rows: Tensor, src_rows: Tensor, graph: Graph) -> Tensor:
     """Compute the dot product of both ends' rows for each edge and head: [num_edges, heads], in chunks of edges."""
     out = dst_rows.new_empty(graph.num_edges, dst_rows.shape[1])
     for first in range(0, graph.num_edges, CHUNK_EDGES):
@@ -236,7 +211,7 @@ class _EdgeSoftmax(torch.autograd.Function):
     """Softmax of edge scores [num_edges, heads] over the edges of each destination."""
 
     @staticmethod
-    def forward(ctx: Any, scores: torch.Tensor, graph: Graph) -> torch.Tensor:
+    def forward(ctx: Any, scores: Tensor, graph: Graph) -> Tensor:
         destinations = graph.destinations
         shape = (graph.num_dst, scores.shape[1])
         index = destinations.long()[:, None].expand(-1, scores.shape[1])
@@ -250,7 +225,7 @@ class _EdgeSoftmax(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+    def backward(ctx: Any, grad: Tensor) -> Any:
         (alpha,) = ctx.saved_tensors
         graph: Graph = ctx.graph
         product = alpha * grad
@@ -258,4 +233,4 @@ class _EdgeSoftmax(torch.autograd.Function):
         return product.sub_(alpha * torch.index_select(total, 0, graph.destinations)), None
 
 
-edge_softmax: Callable[[torch.Tensor, Graph], torch.Tensor] = _EdgeSoftmax.apply
+edge_softmax: Callable[[Tensor, Graph], Tensor] = _EdgeSoftmax.apply

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from workloads.accelerator import Accelerator
-from workloads.accelerators.cost import LayerShape, step_cost
 from workloads.accelerators.emulated import EmulatedAccelerator
+from workloads.accelerators.profile import LayerShape, step_cost
 from workloads.errors import InputError, require
 from workloads.feature_table import SplitTable, Table
 from workloads.models import Model, aggregated_width, check_hops, layer_widths, make_model
@@ -32,7 +33,7 @@ class StepResult:
 class Adam:
     """Adam with torch's defaults; torch's own class imports its compiler, a second and 100 MB before any data."""
 
-    def __init__(self, parameters: Sequence[torch.Tensor], learning_rate: float) -> None:
+    def __init__(self, parameters: Sequence[Tensor], learning_rate: float) -> None:
         self._parameters = list(parameters)
         self._learning_rate = learning_rate
         self._mean = [torch.zeros_like(p) for p in self._parameters]
@@ -40,7 +41,7 @@ class Adam:
         self._steps = 0
 
     @torch.no_grad()
-    def step(self, gradients: Sequence[torch.Tensor]) -> None:
+    def step(self, gradients: Sequence[Tensor]) -> None:
         """Update every parameter with its gradient."""
         beta1, beta2, epsilon = 0.9, 0.999, 1e-8
         self._steps += 1
@@ -88,82 +89,72 @@ class Trainer:
             self._adam = Adam(self._parameters, spec.learning_rate)
 
     def step(
-        self,
-        sampled: SampledBatch,
-        table: Table | None,
-        rows: torch.Tensor | None = None,
-        first_layer_aggregated: bool = False,
+        self, batch: SampledBatch, table: Table | None, rows: Tensor | None = None, first_layer_aggregated: bool = False
     ) -> StepResult:
         """Train on one mini-batch; `table` may be overwritten on return.
 
         Args:
-            sampled: structure and labels of the mini-batch.
+            batch: structure and labels of the mini-batch.
             table: [slots, in_dim] float32 or float16 on the accelerator's device, or split between device and host (its
                 rows are then gathered, [num_nodes, in_dim], before the first layer); None where nothing is computed.
             rows: int64 [num_nodes], table row of each node; None: node i is row i.
             first_layer_aggregated: whether the rows are `aggregated_width` wide and hold the first layer's aggregates;
-                `sampled` then has blocks for the later layers only.
+                `batch` then has blocks for the later layers only.
 
         Raises:
             InputError: the batch has another number of hops than the model layers, or there is no table to train on.
         """
         if isinstance(self.accelerator, EmulatedAccelerator):
-            seconds, bus = self._modelled(self.accelerator, sampled, table, rows, first_layer_aggregated)
-            self.accelerator.compute(seconds, batch=sampled.index, bus_seconds=bus)
+            seconds, bus = self._modelled(self.accelerator, batch, table, rows, first_layer_aggregated)
+            self.accelerator.compute(seconds, batch=batch.index, bus_seconds=bus)
             if self._group is not None:
                 self._group.barrier()
-            return StepResult(float("nan"), 0, sampled.num_seeds)
-        generator = self._dropout(sampled) if self.spec.dropout else None
-        scores, labels = self._scores(sampled, table, rows, generator, first_layer_aggregated)
+            return StepResult(float("nan"), 0, batch.num_seeds)
+        generator = self._dropout(batch) if self.spec.dropout else None
+        scores, labels = self._scores(batch, table, rows, generator, first_layer_aggregated)
         loss = functional.cross_entropy(scores, labels)
-        gradients: Sequence[torch.Tensor] = torch.autograd.grad(loss, self._parameters)
+        gradients: Sequence[Tensor] = torch.autograd.grad(loss, self._parameters)
         if self._group is not None:
-            gradients = self._group.average(gradients, sampled.num_seeds)
+            gradients = self._group.average(gradients, batch.num_seeds)
         self._adam.step(gradients)
         correct = (scores.detach().argmax(1) == labels).sum()
         # One fetch for both; it waits for the compute stream, so the table's slots may be reused afterwards.
         values = torch.stack([loss.detach().double(), correct.double()]).tolist()
-        return StepResult(values[0], int(values[1]), sampled.num_seeds)
+        return StepResult(values[0], int(values[1]), batch.num_seeds)
 
     @torch.no_grad()
-    def evaluate(self, batches: Iterable[tuple[SampledBatch, Table, torch.Tensor | None]]) -> float:
-        """Return the accuracy over the seed nodes of (sampled, table, rows) batches; nan without batches.
-
-        Raises:
-            InputError: on an emulated accelerator, which computes nothing.
-        """
+    def evaluate(self, batches: Iterable[tuple[SampledBatch, Table, Tensor | None]]) -> float:
+        """Return the accuracy over the seed nodes of (batch, table, rows) batches, nan without batches; raises
+        InputError on an emulated accelerator, which computes nothing."""
         computes = self.model is not None
         require(computes, f"{self.accelerator.name} computes nothing, so it has no accuracy", "use device cpu or cuda")
         correct = seen = 0
-        for sampled, table, rows in batches:
-            scores, labels = self._scores(sampled, table, rows, None)
+        for batch, table, rows in batches:
+            scores, labels = self._scores(batch, table, rows, None)
             correct += int((scores.argmax(1) == labels).sum())
-            seen += sampled.num_seeds
+            seen += batch.num_seeds
         return correct / seen if seen else float("nan")
 
     def modelled_seconds(
         self,
-        sampled: SampledBatch,
+        batch: SampledBatch,
         table: Table | None = None,
-        rows: torch.Tensor | None = None,
+        rows: Tensor | None = None,
         first_layer_aggregated: bool = False,
     ) -> float | None:
         """Return the emulated seconds of this `step` with nothing else on the lanes; None on real devices."""
         if not isinstance(self.accelerator, EmulatedAccelerator):
             return None
-        return self._modelled(self.accelerator, sampled, table, rows, first_layer_aggregated)[0]
+        return self._modelled(self.accelerator, batch, table, rows, first_layer_aggregated)[0]
 
-    def layer_shapes(self, sampled: SampledBatch, first_layer_aggregated: bool = False) -> list[LayerShape]:
-        """Return the sizes of every layer of the model on this batch, input layer first.
-
-        Raises:
-            InputError: the batch has another number of hops than the model layers.
-        """
-        check_hops(self.spec.layers, sampled.blocks, first_layer_aggregated)
-        sizes = [(block.num_src, block.num_dst, block.num_edges) for block in sampled.blocks]
+    def layer_shapes(self, batch: SampledBatch, first_layer_aggregated: bool = False) -> list[LayerShape]:
+        """Return the sizes of every layer of the model on this batch, input layer first; raises InputError where the
+        batch has another number of hops than the model layers."""
+        check_hops(self.spec.layers, batch.blocks, first_layer_aggregated)
+        sizes = [(block.num_src, block.num_dst, block.num_edges) for block in batch.blocks]
         if first_layer_aggregated:
             aggregated_width(self.spec, self._widths[0])  # rejects models that cannot aggregate beforehand
-            sizes.insert(0, (sampled.num_nodes, sampled.num_nodes, 0))
+            sizes.insert(0, (batch.num_nodes, batch.num_nodes, 0))
         return [
             LayerShape(*size, *widths, aggregated=first_layer_aggregated and layer == 0)
             for layer, (size, widths) in enumerate(zip(sizes, itertools.pairwise(self._widths), strict=True))
@@ -172,17 +163,17 @@ class Trainer:
     def _modelled(
         self,
         accelerator: EmulatedAccelerator,
-        sampled: SampledBatch,
+        batch: SampledBatch,
         table: Table | None,
-        rows: torch.Tensor | None,
+        rows: Tensor | None,
         first_layer_aggregated: bool,
     ) -> tuple[float, float]:
         """Return the modelled seconds of the step, and the part of them in which it reads host memory over the bus."""
-        layers = self.layer_shapes(sampled, first_layer_aggregated)
+        layers = self.layer_shapes(batch, first_layer_aggregated)
         seconds = step_cost(accelerator.profile, self.spec, layers).total
         if table is None:
             return seconds, 0.0
-        count = sampled.num_nodes
+        count = batch.num_nodes
         if isinstance(table, SplitTable):
             cut = table.device.shape[0]
             on_device, by_zero_copy = (min(count, cut), max(0, count - cut)) if rows is None else table.split(rows)
@@ -196,34 +187,31 @@ class Trainer:
 
     def _scores(
         self,
-        sampled: SampledBatch,
+        batch: SampledBatch,
         table: Table | None,
-        rows: torch.Tensor | None,
+        rows: Tensor | None,
         generator: torch.Generator | None,
         first_layer_aggregated: bool = False,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         if table is None or self.model is None:
             raise InputError("a batch without features cannot be trained on", "run with --stages all")
         device = self.accelerator.torch_device
         if isinstance(table, SplitTable):
-            chosen = torch.arange(sampled.num_nodes) if rows is None else rows
+            chosen = torch.arange(batch.num_nodes) if rows is None else rows
             table, rows = self.accelerator.gather(table, chosen), None
         if rows is not None:
             rows = rows.to(device, non_blocking=True)
         if first_layer_aggregated:
             width = aggregated_width(self.spec, self._widths[0])
-            if table.shape[1] != width:
-                raise InputError(
-                    f"aggregated rows are {table.shape[1]} wide, and {self.spec.name} needs {width}",
-                    "make them as `first_layer_rows` does",
-                )
+            fault = f"aggregated rows are {table.shape[1]} wide, and {self.spec.name} needs {width}"
+            require(table.shape[1] == width, fault, "make them as `first_layer_rows` does")
             if rows is None:
-                table = table[: sampled.num_nodes]
-        labels = torch.from_numpy(sampled.labels).to(device, non_blocking=True)
-        scores = self.model(table, sampled.blocks, rows, generator, first_layer_aggregated)
-        return scores[: sampled.num_seeds], labels
+                table = table[: batch.num_nodes]
+        labels = torch.from_numpy(batch.labels).to(device, non_blocking=True)
+        scores = self.model(table, batch.blocks, rows, generator, first_layer_aggregated)
+        return scores[: batch.num_seeds], labels
 
-    def _dropout(self, sampled: SampledBatch) -> torch.Generator:
+    def _dropout(self, batch: SampledBatch) -> torch.Generator:
         # Keyed by the batch, not by the order of training, which some systems change.
-        key = (self._seed * 1_000_003 + sampled.epoch) * 1_000_003 + sampled.index
+        key = (self._seed * 1_000_003 + batch.epoch) * 1_000_003 + batch.index
         return torch.Generator(self.accelerator.torch_device).manual_seed(key & (2**63 - 1))

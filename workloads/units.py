@@ -7,9 +7,7 @@ import re
 from workloads.errors import InputError
 
 _BYTES = {"": 1, "B": 1} | {
-    f"{letter}{end}": base ** (place + 1)
-    for place, letter in enumerate("KMGT")
-    for end, base in (("B", 1000), ("IB", 1024))
+    f"{letter}{end}": base**place for place, letter in enumerate("KMGT", 1) for end, base in (("B", 1000), ("IB", 1024))
 }
 _COUNTS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+]?[0-9]+)?)\s*([A-Za-z]*)\s*$")
@@ -26,20 +24,13 @@ def _parse(text: str | int | float, what: str, units: dict[str, int], of: str, e
 
 
 def parse_bytes(text: str | int, what: str = "size") -> int:
-    """Parse bytes from `768MiB`, `2GB` or a plain number of bytes.
-
-    Raises:
-        InputError: the unit is unknown (a bare `M` or `G` is refused: MB and MiB differ).
-    """
+    """Parse bytes from `768MiB`, `2GB` or a plain number of bytes; raises InputError for another unit (a bare `M` or
+    `G` is refused: MB and MiB differ)."""
     return _parse(text, what, _BYTES, "bytes", "768MiB", "768MiB or 2GB")
 
 
 def parse_count(text: str | int | float, what: str = "count") -> int:
-    """Parse a count from `2M`, `40M`, `1e6` or a plain number.
-
-    Raises:
-        InputError: the unit is unknown.
-    """
+    """Parse a count from `2M`, `40M`, `1e6` or a plain number; raises InputError for another unit."""
     return _parse(text, what, _COUNTS, "counts", "2M or 1e6", "2M or 1e6")
 
 

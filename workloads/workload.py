@@ -13,45 +13,28 @@ ModelName = Literal["sage", "gcn", "gat"]
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Model to train.
-
-    Attributes:
-        name: `sage`, `gcn` or `gat`.
-        layers: number of layers = number of hops (ShaDow: any number).
-        hidden: hidden width (for GAT: over all heads together).
-        heads: number of attention heads (GAT only).
-        learning_rate: learning rate of Adam.
-        dropout: share dropped after each hidden layer; 0 keeps faithful systems' loss curves equal.
-    """
+    """Model to train."""
 
     name: ModelName = "sage"
-    layers: int = 3
-    hidden: int = 256
-    heads: int = 4
-    learning_rate: float = 0.003
-    dropout: float = 0.0
+    layers: int = 3  # = number of hops (ShaDow: any number)
+    hidden: int = 256  # hidden width (for GAT: over all heads together)
+    heads: int = 4  # attention heads (GAT only)
+    learning_rate: float = 0.003  # of Adam
+    dropout: float = 0.0  # share dropped after each hidden layer; 0 keeps faithful systems' loss curves equal
 
 
 @dataclass(frozen=True)
 class SamplerSpec:
-    """Sampler of the mini-batches.
+    """Sampler of the mini-batches."""
 
-    Attributes:
-        name: name in `workloads.sampling.listing`, or `package.module:NAME`.
-        fanout: neighbours a node and hop, first entry next to the seed nodes; `-1` takes all. Layer-wise: new nodes a
-            layer. ShaDow: fan-outs of the walk that finds the subgraph, whose depth need not be the number of layers.
-        replace: whether to draw with replacement.
-        batch_size: seed nodes a mini-batch.
-        shuffle: whether to shuffle the training nodes every epoch.
-        max_batches: most mini-batches an epoch (0: all).
-    """
-
-    name: str = "neighbor"
+    name: str = "neighbor"  # in `workloads.sampling.listing`, or `package.module:NAME`
+    # Neighbours a node and hop, first entry next to the seed nodes; -1 takes all. Layer-wise: new nodes a layer.
+    # ShaDow: fan-outs of the walk that finds the subgraph, whose depth need not be the number of layers.
     fanout: tuple[int, ...] = (10, 10, 10)
-    replace: bool = False
-    batch_size: int = 1000
-    shuffle: bool = True
-    max_batches: int = 0
+    replace: bool = False  # whether to draw with replacement
+    batch_size: int = 1000  # seed nodes a mini-batch
+    shuffle: bool = True  # whether to shuffle the training nodes every epoch
+    max_batches: int = 0  # most mini-batches an epoch (0: all)
 
 
 @dataclass(frozen=True)

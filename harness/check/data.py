@@ -39,4 +39,4 @@ def _write(path: Path, case: Case) -> None:
         writer.write("train", np.sort(order[: case.train]))
         writer.write("valid", np.sort(order[case.train : case.train + 50]))
         writer.write("test", np.sort(order[case.train + 50 : case.train + 100]))
-        writer.describe(num_classes=4)
+        writer.num_classes = 4

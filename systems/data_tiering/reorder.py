@@ -83,11 +83,8 @@ def reorder(
     with DatasetWriter(path, recipe=recipe) as writer:
         writer.require_space(dataset.total_bytes)
         job.write(writer)
-        writer.describe(
-            num_classes=dataset.num_classes,
-            notes=[*dataset.manifest.notes, f"renumbered; {ORDER_FILE} has the old ids"],
-            stats=dataset.manifest.stats,
-        )
+        writer.num_classes, writer.stats = dataset.num_classes, dataset.manifest.stats
+        writer.notes = [*dataset.manifest.notes, f"renumbered; {ORDER_FILE} has the old ids"]
     made = Dataset.open(path)
     scratch = made.path / f".{ORDER_FILE}"
     with scratch.open("wb") as file:

@@ -126,7 +126,7 @@ def shaped(path: Path, shape: str, nodes: int, dim: int, index_dtype: str) -> Da
         writer.write("labels", np.zeros(nodes, dtype=np.int64))
         for part, chosen in (("train", np.arange(0, nodes, 3)), ("valid", nothing), ("test", nothing)):
             writer.write(part, chosen.astype(np.int64))  # type: ignore[arg-type]
-        writer.describe(num_classes=1)
+        writer.num_classes = 1
     return Dataset.open(path)
 
 

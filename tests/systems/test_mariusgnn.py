@@ -48,7 +48,7 @@ def shuffled(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
         order = rng.permutation(1000)
         for part, low, high in (("train", 0, 150), ("valid", 150, 200), ("test", 200, 250)):
             writer.write(part, np.sort(order[low:high]))  # type: ignore[arg-type]
-        writer.describe(num_classes=3)
+        writer.num_classes = 3
     return Dataset.open(writer.path)
 
 
@@ -313,7 +313,7 @@ def test_a_mini_batch_larger_than_foreseen_is_told_with_the_option(tmp_path: Pat
         writer.write("labels", np.zeros(nodes, dtype=np.int64))
         for part, low, high in (("train", 0, train), ("valid", train, train + 9), ("test", train + 9, nodes)):
             writer.write(part, np.arange(low, high, dtype=np.int64))  # type: ignore[arg-type]
-        writer.describe(num_classes=1)
+        writer.num_classes = 1
     workload = workload_of(Dataset.open(tmp_path / "hubs"), batch_size=40, fanout=(4,))
     told = pytest.raises(BudgetError, match=r"has \d+ nodes among the buffered ones.*raise batch_slack above 1")
     with running("mariusgnn", workload, buffer=17, partitions=32, batch_slack=1.0) as system, told:

@@ -17,11 +17,10 @@ import torch
 from pydantic import ValidationError
 
 from workloads.accelerator import move_rows, wait_until
-from workloads.accelerators.cost import LayerShape, step_cost
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.accelerators.make import make_accelerator
 from workloads.accelerators.pool import DevicePool
-from workloads.accelerators.profile import Profile, load_profile, profile_names
+from workloads.accelerators.profile import LayerShape, Profile, load_profile, profile_names, step_cost
 from workloads.errors import BudgetError, HostError, InputError
 from workloads.sampling.batch import Block, SampledBatch
 from workloads.training import Trainer

@@ -73,7 +73,7 @@ def test_parts_written_by_other_code_and_cut_short_are_whole(tmp_path: Path) -> 
         for part in PARTS:
             if part != "indices":
                 writer.write(part, source.load(part))
-        writer.describe(num_classes=source.num_classes)
+        writer.num_classes = source.num_classes
     copy = Dataset.open(tmp_path / "copy")
     assert copy.verify() == [] and copy.fingerprint == source.fingerprint
 
@@ -183,7 +183,7 @@ def write_parts(path: Path, **changed: np.ndarray) -> Dataset:
     with DatasetWriter(path) as writer:
         for part, array in parts.items():
             writer.write(part, array)  # type: ignore[arg-type]
-        writer.describe(num_classes=2)
+        writer.num_classes = 2
     return Dataset.open(path)
 
 

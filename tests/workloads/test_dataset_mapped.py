@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from workloads.mapped import small_maps
+from workloads.direct_files import small_maps
 
 SIZE = 256 << 20
 

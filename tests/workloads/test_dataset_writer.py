@@ -56,7 +56,7 @@ def test_replace_keeps_the_old_one_until_the_new_one_is_whole(tmp_path: Path) ->
     with DatasetWriter(tmp_path / "t", replace=True) as writer:
         for part in ("indptr", "indices", "features", "labels", "train", "valid", "test"):
             writer.write(part, source.load(part))  # type: ignore[arg-type]
-        writer.describe(num_classes=5)
+        writer.num_classes = 5
     assert Dataset.open(tmp_path / "t").num_nodes == 90
     assert leftovers(tmp_path) == ["source", "t"]
 
@@ -180,7 +180,7 @@ def test_two_writers_of_one_name_do_not_mix(tmp_path: Path) -> None:
         for writer in (early, late):
             for part in ("indptr", "indices", "features", "labels", "train", "valid", "test"):
                 writer.write(part, source.load(part))  # type: ignore[arg-type]
-            writer.describe(num_classes=5)
+            writer.num_classes = 5
     assert Dataset.open(tmp_path / "t").verify() == []
     assert leftovers(tmp_path) == ["source", "t"]
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.workloads.topology_sink import as_matrix, base_of
 from workloads import _native
 from workloads.errors import InputError
-from workloads.kronecker.features import FeatureSource, class_centres, community_labels, projected, random_labels
 from workloads.kronecker.rmat import rmat_base
 from workloads.kronecker.stats import degree_skew, graph_stats
+from workloads.making.node_data import FeatureSource, class_centres, community_labels, projected, random_labels
 
 LABELS = random_labels(5000, 7, 1)
 

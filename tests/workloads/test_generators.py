@@ -21,7 +21,7 @@ from workloads.kronecker import GenerateSpec, plan_topology
 from workloads.kronecker.fractal import keep_matrix
 from workloads.kronecker.rmat import rmat_base
 from workloads.kronecker.stats import graph_stats
-from workloads.kronecker.stream import BUFFER_BYTES, PartWriter
+from workloads.making.writer import BUFFER_BYTES, PartWriter
 
 
 @settings(max_examples=100, deadline=None)

@@ -15,9 +15,9 @@ from tests.workloads.topology_sink import as_matrix, base_of, generate, lists_as
 from workloads import _native
 from workloads.errors import BudgetError, InputError
 from workloads.kronecker import GenerateSpec, plan_topology
-from workloads.kronecker.features import FeatureSource
 from workloads.kronecker.kronecker import seed_graph
 from workloads.kronecker.stats import graph_stats
+from workloads.making.node_data import FeatureSource
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 

@@ -12,9 +12,8 @@ import numpy as np
 import torch
 
 from workloads.accelerator import Accelerator
-from workloads.accelerators.cost import LayerShape, step_cost
-from workloads.accelerators.profile import Coefficient, Profile
-from workloads.errors import HostError
+from workloads.accelerators.profile import Coefficient, LayerShape, Profile, step_cost
+from workloads.errors import HostError, require
 from workloads.sampling.batch import Block, SampledBatch
 from workloads.sparse import row_sums
 from workloads.training import Trainer
@@ -37,10 +36,7 @@ class CalibrationSize:
 
 def calibrate(accelerator: Accelerator, name: str, size: CalibrationSize | None = None) -> Profile:
     """Measure every coefficient of a profile on `accelerator`, idle otherwise; the best of several repeats counts.
-
-    Raises:
-        HostError: the device was so busy that a large operation took no longer than a small one.
-    """
+    Raises HostError where the device was so busy that a large operation took no longer than a small one."""
     size = size or CalibrationSize()
     device = accelerator.torch_device
     measured = partial(_least_seconds, accelerator, size.repeats)
@@ -130,8 +126,8 @@ def _fixed_step_seconds(accelerator: Accelerator, profile: Profile, size: Calibr
 
 def _beyond(whole_s: float, launch_s: float) -> float:
     """Return the seconds of the work without its launch."""
-    if whole_s <= launch_s:
-        raise HostError("the device is too busy to be measured", "end what else uses it, and calibrate again")
+    fix = "end what else uses it, and calibrate again"
+    require(whole_s > launch_s, "the device is too busy to be measured", fix, HostError)
     return whole_s - launch_s
 
 

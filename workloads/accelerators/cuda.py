@@ -7,10 +7,11 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from workloads.accelerator import Accelerator, Event, Kind, aligned_host_tensor
 from workloads.accelerators.pool import no_room
-from workloads.errors import BudgetError, HostError
+from workloads.errors import BudgetError, HostError, require
 from workloads.feature_table import SplitTable, Table, gather_parts
 from workloads.units import format_bytes
 
@@ -21,9 +22,9 @@ _MAX_COLUMNS = 1024
 class CudaEvent(Event):
     """Completion of a copy on the copy stream. `wait` blocks the caller, not the device, and releases the GIL."""
 
-    def __init__(self, event: torch.cuda.Event, source: torch.Tensor) -> None:
+    def __init__(self, event: torch.cuda.Event, source: Tensor) -> None:
         self._event = event
-        self._source: torch.Tensor | None = source  # has to live until the device has read it
+        self._source: Tensor | None = source  # has to live until the device has read it
 
     def wait(self) -> None:
         """Wait until the copy is done."""
@@ -56,9 +57,9 @@ class CudaAccelerator(Accelerator):
         self._used_bytes = 0
         self._lock = threading.Lock()
         self._copy_stream = torch.cuda.Stream(self.torch_device)  # type: ignore[no-untyped-call]
-        self._pinned: list[torch.Tensor] = []
+        self._pinned: list[Tensor] = []
 
-    def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> torch.Tensor:
+    def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> Tensor:
         """Allocate a table in device memory; raises BudgetError past `memory_bytes` or past the free device memory."""
         nbytes = rows * dim * dtype.itemsize
         with self._lock:
@@ -78,34 +79,29 @@ class CudaAccelerator(Accelerator):
             self._used_bytes += nbytes
         return table
 
-    def free(self, table: torch.Tensor) -> None:
+    def free(self, table: Tensor) -> None:
         """Count the table's bytes as free; torch frees them with the last reference."""
         table.record_stream(self._copy_stream)
         with self._lock:
             self._used_bytes -= table.numel() * table.element_size()
 
-    def host_buffer(self, nbytes: int) -> torch.Tensor:
+    def host_buffer(self, nbytes: int) -> Tensor:
         """Allocate page-aligned pinned memory of exactly `nbytes` (torch's pinned pool rounds up to a power of two)."""
         buffer = aligned_host_tensor(nbytes)
         if nbytes:
             self.pin(buffer)
         return buffer
 
-    def pin(self, buffer: torch.Tensor) -> None:
+    def pin(self, buffer: Tensor) -> None:
         """Pin page-aligned host memory until `close`. Raises HostError where the host refuses."""
         runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
         code = runtime.cudaHostRegister(buffer.data_ptr(), buffer.nbytes, 0)
-        if int(code) != 0:
-            raise HostError(
-                f"{format_bytes(buffer.nbytes)} of staging memory cannot be pinned (CUDA error {int(code)})",
-                "raise the memlock limit or make the staging buffer smaller",
-            )
+        fault = f"{format_bytes(buffer.nbytes)} of staging memory cannot be pinned (CUDA error {int(code)})"
+        require(int(code) == 0, fault, "raise the memlock limit or make the staging buffer smaller", HostError)
         with self._lock:
             self._pinned.append(buffer)
 
-    def copy(
-        self, dst: torch.Tensor, src: torch.Tensor, dst_rows: torch.Tensor | None = None, *, batch: int = -1
-    ) -> Event:
+    def copy(self, dst: Tensor, src: Tensor, dst_rows: Tensor | None = None, *, batch: int = -1) -> Event:
         """Copy on the copy stream; with `dst_rows` through a device buffer of the same size."""
         with torch.cuda.stream(self._copy_stream):
             if dst_rows is None:
@@ -119,17 +115,15 @@ class CudaAccelerator(Accelerator):
             event.record(self._copy_stream)
         return CudaEvent(event, src)
 
-    def gather(self, table: Table, rows: torch.Tensor) -> torch.Tensor:
+    def gather(self, table: Table, rows: Tensor) -> Tensor:
         """Gather `table[rows]` on the current stream."""
         if isinstance(table, SplitTable):
             return gather_split(table.device, self.map_host(table.host), rows)
         return torch.index_select(table, 0, rows.to(self.torch_device, non_blocking=True))
 
-    def map_host(self, buffer: torch.Tensor) -> torch.Tensor:
-        """Map pinned host memory (any view of `host_buffer`) for the device; each read crosses the bus row by row.
-
-        The result copies nothing and keeps the buffer alive.
-        """
+    def map_host(self, buffer: Tensor) -> Tensor:
+        """Map pinned host memory (any view of `host_buffer`, which stays alive) for the device without a copy; each
+        read crosses the bus row by row."""
         return torch.as_tensor(_Mapped(buffer), device=self.torch_device)
 
     def synchronize(self) -> None:
@@ -149,7 +143,7 @@ class CudaAccelerator(Accelerator):
 class _Mapped:
     """Host memory under unified addressing, described so that torch makes a device tensor over it without a copy."""
 
-    def __init__(self, buffer: torch.Tensor) -> None:
+    def __init__(self, buffer: Tensor) -> None:
         self._buffer = buffer
         kinds = {torch.uint8: "|u1", torch.float16: "<f2", torch.float32: "<f4"}
         self.__cuda_array_interface__ = {
@@ -161,15 +155,14 @@ class _Mapped:
         }
 
 
-def gather_split(device_rows: torch.Tensor, host_rows: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+def gather_split(device_rows: Tensor, host_rows: Tensor, rows: Tensor) -> Tensor:
     """Gather rows of a split table: row r is `device_rows[r]`, or `host_rows[r - len(device_rows)]` past its end.
 
     The host part is pinned and mapped, so the device's own loads fetch it over the bus row by row (zero-copy; data
     tiering, section 4). With Triton one kernel reads both parts, each row by whole, aligned, consecutive loads; without
-    it torch's `index_select` runs once for each part.
-
-    `device_rows` is [d, dim] in device memory (d may be 0), `host_rows` [h, dim] mapped by `CudaAccelerator.map_host`,
-    and `rows` int64 [n] on the host. Returns [n, dim] in device memory, on the current stream.
+    it torch's `index_select` runs once for each part. `device_rows` is [d, dim] in device memory (d may be 0),
+    `host_rows` [h, dim] mapped by `CudaAccelerator.map_host`, `rows` int64 [n] on the host, and the result [n, dim] in
+    device memory, on the current stream.
     """
     kernel = _kernel() if host_rows.is_cuda else None
     dim = host_rows.shape[1]
@@ -178,10 +171,8 @@ def gather_split(device_rows: torch.Tensor, host_rows: torch.Tensor, rows: torch
         gather_parts(device_rows, host_rows, rows, out)
     elif out.numel():
         there = rows.to(host_rows.device, non_blocking=True)
-        columns = min(_MAX_COLUMNS, 1 << (dim - 1).bit_length())
-        kernel[(rows.shape[0], -(-dim // columns))](
-            device_rows, host_rows, there, out, device_rows.shape[0], dim, columns
-        )
+        width = min(_MAX_COLUMNS, 1 << (dim - 1).bit_length())
+        kernel[(rows.shape[0], -(-dim // width))](device_rows, host_rows, there, out, device_rows.shape[0], dim, width)
     return out
 
 

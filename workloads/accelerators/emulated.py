@@ -10,11 +10,12 @@ from __future__ import annotations
 import time
 
 import torch
+from torch import Tensor
 
 from workloads.accelerator import CpuAccelerator, Event, Lane, LaneSpan, move_rows, wait_until
 from workloads.accelerators.pool import DevicePool
 from workloads.accelerators.profile import Profile
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 
 
 class EmulatedAccelerator(CpuAccelerator):
@@ -27,11 +28,8 @@ class EmulatedAccelerator(CpuAccelerator):
             if memory_bytes is None:
                 raise InputError(f"emulated:{profile.name} has no memory", "give --device-memory, say 32MiB")
             pool = DevicePool.create(memory_bytes, f"private-{id(self):x}-{time.monotonic_ns():x}", touch=touch)
-        elif memory_bytes is not None and memory_bytes != pool.nbytes:
-            raise InputError(
-                f"device memory is {memory_bytes} bytes and the pool made for it {pool.nbytes}", "make both the same"
-            )
-        super().__init__()
+        fault = f"device memory is {memory_bytes} bytes and the pool made for it {pool.nbytes}"
+        require(memory_bytes in (None, pool.nbytes), fault, "make both the same")
         self.name, self.kind = f"emulated:{profile.name}", "emulated"
         self.memory_bytes = pool.nbytes
         self.keeps_rows = profile.keeps_rows
@@ -41,21 +39,19 @@ class EmulatedAccelerator(CpuAccelerator):
         self._copy_lane = Lane("copy")
         self._compute_lane = Lane("compute")
 
-    def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> torch.Tensor:
+    def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> Tensor:
         """Allocate a table in the pool; raises BudgetError where the pool is full."""
         return self.pool.allocate(rows * dim * dtype.itemsize).view(dtype).view(rows, dim)
 
-    def free(self, table: torch.Tensor) -> None:
+    def free(self, table: Tensor) -> None:
         """Return the table's bytes to the pool."""
         self.pool.free(table)
 
-    def holds(self, table: torch.Tensor) -> bool:
+    def holds(self, table: Tensor) -> bool:
         """Return whether the table lies in device memory; if not, the device reads it from host memory."""
         return self.pool.offset_of(table) is not None
 
-    def copy(
-        self, dst: torch.Tensor, src: torch.Tensor, dst_rows: torch.Tensor | None = None, *, batch: int = -1
-    ) -> Event:
+    def copy(self, dst: Tensor, src: Tensor, dst_rows: Tensor | None = None, *, batch: int = -1) -> Event:
         """Copy the rows on the caller's thread; the event is done after their modelled time on the copy lane."""
         asked_at = time.monotonic()
         move_rows(dst, src, dst_rows)

@@ -42,10 +42,7 @@ class DevicePool:
         """Make a pool of `nbytes` with all pages allocated; keep it open while workers use it.
 
         Without `touch`, pages are allocated on first use: for processes that measure nothing, and devices that may be
-        larger than this host's memory.
-
-        Raises:
-            HostError: the host has too little free memory.
+        larger than this host's memory. Raises HostError where the host has too little free memory.
         """
         free = _free_bytes()
         if touch and nbytes > free:
@@ -73,9 +70,7 @@ class DevicePool:
         """Map the pool that another process of this user made under `name` and still holds.
 
         An absolute path as `name` is the socket that passes the pool on, for containers, which see no other process.
-
-        Raises:
-            HostError: no such pool exists, or its owner's open files cannot be read.
+        Raises HostError where no such pool exists, or its owner's open files cannot be read.
         """
         if name.startswith("/"):
             return cls(_handed_over(Path(name)), name)
@@ -89,11 +84,8 @@ class DevicePool:
         )
 
     def allocate(self, nbytes: int) -> torch.Tensor:
-        """Allocate uint8 [nbytes] in the first free stretch that fits, at an offset aligned to 4096 bytes.
-
-        Raises:
-            BudgetError: the pool has no free stretch of that length.
-        """
+        """Allocate uint8 [nbytes] in the first free stretch that fits, at an offset aligned to 4096 bytes; raises
+        BudgetError where there is none."""
         with self._lock:
             memory = self._open_memory()
             place = 0
@@ -114,11 +106,8 @@ class DevicePool:
             torch.frombuffer(memory, dtype=torch.uint8).fill_(0xFF)
 
     def free(self, table: torch.Tensor) -> None:
-        """Release a table of `allocate`, or any view that starts at the same byte.
-
-        Raises:
-            ValueError: no table is allocated there.
-        """
+        """Release a table of `allocate`, or any view that starts at the same byte; raises ValueError where there is
+        none."""
         with self._lock:
             offset = self.offset_of(table)
             known = offset is not None and self._used.pop(offset, None) is not None

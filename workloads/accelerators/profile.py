@@ -1,24 +1,24 @@
-"""Profiles of emulated accelerators: named coefficients, each with its source, in one TOML file a device."""
+"""Profiles of emulated accelerators (named coefficients, each with its source, in one TOML file a device), and the cost
+of a training step by them, from the shape of its mini-batch."""
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from workloads.errors import InputError, require
+from workloads.workload import ModelSpec
 
 _FOLDER = Path(__file__).parent
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Coefficient(_Strict):
+class Coefficient(BaseModel, extra="forbid", frozen=True):
     """One number of the model: its value, where it comes from, and whether it is an assumption."""
 
     value: float = Field(ge=0)
@@ -26,63 +26,39 @@ class Coefficient(_Strict):
     assumed: bool
 
 
-class Shape(_Strict):
-    """Mini-batch from which a profile was derived, outermost hop last: sizes and measured seconds of an epoch.
+class Shape(BaseModel, extra="forbid", frozen=True):
+    """Mini-batch of GraphSAGE from which a profile was derived: sizes, and measured seconds of an epoch."""
 
-    Attributes:
-        batches: number of mini-batches an epoch.
-        nodes: number of seed nodes, then of nodes after each hop.
-        edges: number of edges of each hop.
-        in_dim, hidden, classes, layers: shape of the trained GraphSAGE model.
-        train_s, assemble_s: measured seconds of training and of feature assembly in an epoch.
-        bus_share: share of the feature rows that crossed the bus.
-        source, assumed: origin of the numbers, and whether any of the sizes is an assumption.
-    """
-
-    batches: int
-    nodes: tuple[int, ...]
-    edges: tuple[int, ...]
+    batches: int  # an epoch
+    nodes: tuple[int, ...]  # seed nodes, then nodes after each hop
+    edges: tuple[int, ...]  # of each hop, outermost last
     in_dim: int
     hidden: int
     classes: int
     layers: int
     train_s: float
-    assemble_s: float
-    bus_share: float
+    assemble_s: float  # of feature assembly
+    bus_share: float  # of the feature rows that crossed the bus
     source: str
-    assumed: bool
+    assumed: bool  # whether any of the sizes is an assumption
 
 
-class Profile(_Strict):
-    """Time model of an accelerator. A rate of 0 takes no time.
+class Profile(BaseModel, extra="forbid", frozen=True):
+    """Time model of an accelerator. A rate of 0 takes no time."""
 
-    Attributes:
-        name: name in `emulated:<name>`.
-        summary: description in one line.
-        step_s: fixed seconds of a training step (framework, optimiser).
-        kernel_s: seconds to launch one kernel.
-        copy_s: seconds to launch one copy over the bus.
-        edge_s: seconds per edge and float of the summed rows, for each pass over the edges.
-        flops: dense floating-point operations a second that a training step reaches.
-        memory_bytes_per_s: bytes a second of device memory in a gather of random rows.
-        bus_bytes_per_s: bytes a second of staged copies from host memory to the device.
-        zero_copy_bytes_per_s: bytes a second of host memory read row by row by the device's own loads.
-        derived_from: measurement from which the profile was derived, if any.
-        keeps_rows: whether feature rows may stay in device memory after their mini-batch. False where copies take no
-            time: the device would be host memory outside the cap, of use to caches alone.
-    """
-
-    name: str
+    name: str  # as in `emulated:<name>`
     summary: str
+    # Whether feature rows may stay in device memory after their mini-batch. False where copies take no time: the device
+    # would be host memory outside the cap, of use to caches alone.
     keeps_rows: bool = True
-    step_s: Coefficient
-    kernel_s: Coefficient
-    copy_s: Coefficient
-    edge_s: Coefficient
-    flops: Coefficient
-    memory_bytes_per_s: Coefficient
-    bus_bytes_per_s: Coefficient
-    zero_copy_bytes_per_s: Coefficient
+    step_s: Coefficient  # fixed seconds of a training step (framework, optimiser)
+    kernel_s: Coefficient  # seconds to launch one kernel
+    copy_s: Coefficient  # seconds to launch one copy over the bus
+    edge_s: Coefficient  # seconds per edge and float of the summed rows, for each pass over the edges
+    flops: Coefficient  # dense floating-point operations a second that a training step reaches
+    memory_bytes_per_s: Coefficient  # of device memory in a gather of random rows
+    bus_bytes_per_s: Coefficient  # of staged copies from host memory to the device
+    zero_copy_bytes_per_s: Coefficient  # of host memory read row by row by the device's own loads
     derived_from: Shape | None = None
 
     @property
@@ -125,11 +101,8 @@ def profile_of(device: str) -> Profile | None:
 
 @cache
 def load_profile(name: str) -> Profile:
-    """Load the profile called `name`, or the file `name` if that ends in `.toml`.
-
-    Raises:
-        InputError: the profile is unknown, or its file breaks the format.
-    """
+    """Load the profile called `name`, or the file `name` if that ends in `.toml`; raises InputError for an unknown
+    profile or a file that breaks the format."""
     path = Path(name) if name.endswith(".toml") else _FOLDER / f"{name}.toml"
     require(path.is_file(), f"no accelerator profile {name!r}", f"use one of {', '.join(profile_names())}")
     try:
@@ -138,3 +111,70 @@ def load_profile(name: str) -> Profile:
     except (tomllib.TOMLDecodeError, ValidationError) as error:
         first = str(error).replace("\n", " ")
         raise InputError(f"{path} is no accelerator profile: {first}", "compare it with a10g.toml") from error
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """Sizes of one layer's block and its widths; `aggregated`: its neighbour sums were made beforehand."""
+
+    num_src: int
+    num_dst: int
+    num_edges: int
+    in_dim: int
+    out_dim: int
+    aggregated: bool = False
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Seconds of one training step by term."""
+
+    launch: float
+    edges: float
+    dense: float
+
+    @property
+    def total(self) -> float:
+        """Seconds of the whole step: on one stream kernels run one after the other."""
+        return self.launch + self.edges + self.dense
+
+
+# Kernels a layer launches, forward and backward together (products, sums, activation, their gradients).
+_KERNELS = {"sage": 16, "gcn": 12, "gat": 40}
+# Kernels of a first layer with sums made beforehand: products, activation and their gradients.
+_KERNELS_AGGREGATED = {"sage": 7, "gcn": 5}
+# Kernels outside the layers: loss, its gradient, accuracy, and a fused optimiser step.
+_KERNELS_BESIDE = 12
+
+
+def step_cost(profile: Profile, spec: ModelSpec, layers: Sequence[LayerShape]) -> StepCost:
+    """Compute the seconds of a forward and a backward pass over `layers`, input layer first, and of the optimiser.
+
+    The input layer needs no gradient of its input, which saves one pass over its edges and one product.
+    """
+    passes_over_edges = flops = 0.0
+    for number, layer in enumerate(layers):
+        back = int(number > 0)
+        weights = layer.in_dim * layer.out_dim
+        if layer.aggregated:
+            products = 2 if spec.name == "sage" else 1
+            flops += products * 2 * layer.num_dst * weights * 2
+            continue
+        if spec.name == "sage":
+            passes_over_edges += layer.num_edges * layer.in_dim * (1 + back)
+            flops += 2 * 2 * layer.num_dst * weights * (2 + back)
+        elif spec.name == "gcn":
+            passes_over_edges += (layer.num_edges + layer.num_dst) * layer.in_dim * (1 + back)
+            flops += 2 * layer.num_dst * weights * (2 + back)
+        else:
+            # Rows are multiplied first; sums, their transpose and the edges' dot products each pass over the edges.
+            width = layer.out_dim if number + 1 < len(layers) else layer.out_dim * spec.heads
+            passes_over_edges += (layer.num_edges + layer.num_dst) * width * 3
+            flops += 2 * layer.num_src * layer.in_dim * width * (2 + back)
+    by_layer = (_KERNELS_AGGREGATED[spec.name] if layer.aggregated else _KERNELS[spec.name] for layer in layers)
+    kernels = sum(by_layer) + _KERNELS_BESIDE
+    return StepCost(
+        launch=profile.step_s.value + kernels * profile.kernel_s.value,
+        edges=passes_over_edges * profile.edge_s.value,
+        dense=flops / profile.flops.value if profile.flops.value else 0.0,
+    )

@@ -14,20 +14,13 @@ from workloads.importers.source import GraphSource, ImportOptions
 
 __all__ = ["GraphSource", "ImportOptions", "importer"]
 
-_IMPORTERS: dict[str, Callable[[Path, ImportOptions], GraphSource]] = {
-    "npz": open_npz,
-    "snap": open_snap,
-    "ogb": open_ogb,
-    "igb": open_igb,
-}
+Importer = Callable[[Path, ImportOptions], GraphSource]
+_IMPORTERS: dict[str, Importer] = {"npz": open_npz, "snap": open_snap, "ogb": open_ogb, "igb": open_igb}
 
 
-def importer(format_name: str) -> Callable[[Path, ImportOptions], GraphSource]:
-    """Return the function that opens a graph of the format, which raises DatasetError and InputError.
-
-    Raises:
-        InputError: the format is unknown.
-    """
+def importer(format_name: str) -> Importer:
+    """Return the function that opens a graph of the format (and raises DatasetError and InputError); raises InputError
+    where the format is unknown."""
     if format_name not in _IMPORTERS:
         raise InputError(f"--format is {format_name!r}, which is none of {', '.join(_IMPORTERS)}", "choose one of them")
     return _IMPORTERS[format_name]

@@ -37,18 +37,13 @@ def open_igb(path: Path, options: ImportOptions) -> GraphSource:
     The layout is `<size>/processed/paper/{node_feat.npy, node_label_19.npy, node_label_2K.npy}` and
     `<size>/processed/paper__cites__paper/edge_index.npy` ([E, 2], source and destination). The tables of `large` and
     `full` carry no npy header (float32, 1024 columns; labels float32); both kinds are read. `options.classes` chooses
-    the labels, 19 (default) or 2983, and `options.labelled` the source of their number.
-
-    Raises:
-        DatasetError: files are missing or damaged.
-        InputError: the layout is another one, or `classes` is neither 19 nor 2983.
+    the labels, 19 (default) or 2983, and `options.labelled` the source of their number. Raises DatasetError where files
+    are missing or damaged, InputError for another layout or other `classes`.
     """
     folder = _find(path)
     classes = options.classes or 19
-    if classes not in _LABEL_FILES:
-        raise InputError(
-            f"--classes is {classes}, and IGB has labels of 19 or 2983 classes", "give --classes 19 or 2983"
-        )
+    fault = f"--classes is {classes}, and IGB has labels of 19 or 2983 classes"
+    require(classes in _LABEL_FILES, fault, "give --classes 19 or 2983")
     features = table_source(_table(folder / "paper" / "node_feat.npy", _RAW_DIM), "node_feat.npy")
     num_nodes = features.num_rows
     label_file = folder / "paper" / _LABEL_FILES[classes]

@@ -28,18 +28,13 @@ def open_npz(path: Path, options: ImportOptions) -> GraphSource:
     """Read a graph whose adjacency is a CSR matrix: an entry in row u and column v is the edge u -> v.
 
     `attr_data`, `attr_indices`, `attr_indptr` and `attr_shape` (a sparse feature matrix, written dense) and `labels`
-    are optional. Weights (`adj_data`) are dropped; entries of weight zero are no edges.
-
-    Raises:
-        DatasetError: the file is missing or truncated.
-        InputError: arrays are missing, do not fit together, or hold Python objects.
+    are optional. Weights (`adj_data`) are dropped; entries of weight zero are no edges. Raises DatasetError where the
+    file is missing or truncated, InputError where arrays are missing, do not fit together, or hold Python objects.
     """
     arrays = _load(path)
     missing = [name for name in _ADJACENCY if name not in arrays]
-    if missing:
-        raise InputError(
-            f"{path} holds no {', '.join(missing)}", "the layout is adj_data, adj_indices, adj_indptr, adj_shape"
-        )
+    layout = "the layout is adj_data, adj_indices, adj_indptr, adj_shape"
+    require(not missing, f"{path} holds no {', '.join(missing)}", layout)
     adjacency = _csr(arrays, "adj", path)
     num_nodes = adjacency.shape[0]
     if adjacency.shape[0] != adjacency.shape[1] or num_nodes == 0:

@@ -1,11 +1,16 @@
-"""OGB folders in three layouts: text (arxiv, products), binary (papers100M), and LSC (MAG240M)."""
+"""OGB folders in three layouts: text (arxiv, products), binary (papers100M), and LSC (MAG240M).
+
+The arrays of papers100M's `.npz` file exceed memory, and a zip member cannot be mapped, so they are read as streams.
+"""
 
 from __future__ import annotations
 
 import pickle
+import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +31,12 @@ from workloads.importers.source import (
     reading,
     table_source,
 )
-from workloads.importers.zipstream import NpzMember, member_names
+from workloads.npyfile import read_header
 
 # Datasets whose stored edges stand for both directions, from OGB's own list: the folder does not say so.
 _STORED_ONCE = ("products", "proteins")
 _CITES = "paper___cites___paper"
+_NO_FILE = "is no whole .npz file"
 
 
 def open_ogb(path: Path, options: ImportOptions) -> GraphSource:
@@ -39,11 +45,8 @@ def open_ogb(path: Path, options: ImportOptions) -> GraphSource:
     Layouts: `raw/edge.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`, `num-node-list.csv.gz`; or `raw/data.npz` with
     `edge_index` and `node_feat`, and `raw/node-label.npz`; each with `split/<scheme>/{train,valid,test}.csv.gz` (or
     `split_dict.pt`). Or `processed/paper/node_feat.npy`, `node_label.npy` and
-    `processed/paper___cites___paper/edge_index.npy` with `split_dict.pt`.
-
-    Raises:
-        DatasetError: files are missing, truncated or corrupted.
-        InputError: the layout is none of these, or the task is not node classification on one graph.
+    `processed/paper___cites___paper/edge_index.npy` with `split_dict.pt`. Raises DatasetError where files are missing,
+    truncated or corrupted, InputError for another layout or a task other than node classification on one graph.
     """
     for folder in folders(path):
         if (folder / "raw" / "edge.csv.gz").is_file():
@@ -163,17 +166,14 @@ def _array_types() -> list[Any]:
 
 
 def _load_splits(path: Path) -> dict[str, npt.NDArray[np.int64]]:
-    """Load the `train`, `valid` and `test` ids of a `split_dict.pt`, without running code from the file.
-
-    OGB-LSC names its test ids `test`, later releases `test-whole`, or `test-dev` and `test-challenge`.
-    """
+    """Load the ids of a `split_dict.pt` without running its code; OGB-LSC's test ids are `test`, or in later releases
+    as below."""
     import torch  # late: it takes seconds and 200 MB, and other importers do without
 
     damage = (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError)
     with reading(path, "cannot be read safely", damage), torch.serialization.safe_globals(_array_types()):
         content = torch.load(path, map_location="cpu", weights_only=True)
-    if not isinstance(content, dict):
-        raise DatasetError(f"{path} holds no dictionary of splits", "download it again")
+    require(isinstance(content, dict), f"{path} holds no dictionary of splits", "download it again", DatasetError)
     parts: dict[str, list[str]] = {"train": ["train"], "valid": ["valid"], "test": []}
     for names in (["test"], ["test-whole"], ["test-dev", "test-challenge"]):
         if all(name in content for name in names):
@@ -185,3 +185,60 @@ def _load_splits(path: Path) -> dict[str, npt.NDArray[np.int64]]:
             raise DatasetError(f"{path} holds no {part} ids", "download it again")
         splits[part] = np.concatenate([np.asarray(content[name]).reshape(-1) for name in names]).astype(np.int64)
     return splits
+
+
+class NpzMember:
+    """Array of an `.npz` file, read in order; `dtype` and `shape` are those of the whole array.
+
+    Every call raises DatasetError where the file is missing, truncated or corrupted, and InputError where it holds no
+    such array, or one in Fortran order or of Python objects.
+    """
+
+    def __init__(self, path: Path, name: str) -> None:
+        self._path, self._name = path, f"{path}: {name}.npy"
+        self._member = f"{name}.npy"
+        self._open().close()
+
+    def rows(self, rows_a_chunk: int) -> Iterator[npt.NDArray[Any]]:
+        """Yield all rows in chunks, as arrays [rows, ...]."""
+        width = int(np.prod(self.shape[1:], dtype=np.int64))
+        for part in self.flat(rows_a_chunk * width, 0, self.shape[0] * width):
+            yield part.reshape(-1, *self.shape[1:])
+
+    def load(self) -> npt.NDArray[Any]:
+        """Return the whole array."""
+        return next(self.rows(max(1, self.shape[0])), np.empty(self.shape, dtype=self.dtype))
+
+    def flat(self, elements_a_chunk: int, first: int, last: int) -> Iterator[npt.NDArray[Any]]:
+        """Yield elements `first` to `last` of the array in C order, in chunks; earlier ones are read and dropped."""
+        with self._open() as file, reading(self._name, "is damaged"):
+            skip = first * self.dtype.itemsize  # read rather than seek, so that the checksum at the end is compared
+            while skip and (data := file.read(min(skip, 8 << 20))):
+                skip -= len(data)
+            for start in range(first, last, elements_a_chunk):
+                count = min(elements_a_chunk, last - start) * self.dtype.itemsize
+                data = file.read(count)
+                if len(data) < count:
+                    raise DatasetError(f"{self._name} is truncated", "download it again")
+                yield np.frombuffer(data, dtype=self.dtype)
+
+    def _open(self) -> IO[bytes]:
+        """Open the array behind its header."""
+        try:
+            # Closing the archive leaves the member's own handle open until the member is closed.
+            with reading(self._path, _NO_FILE), zipfile.ZipFile(self._path) as archive:
+                file = archive.open(self._member)
+        except KeyError:
+            raise InputError(f"{self._path} holds no {self._member[:-4]}", "is it another dataset?") from None
+        try:
+            with reading(self._name, "is damaged", (ValueError, EOFError, zipfile.BadZipFile, zlib.error)):
+                self.dtype, self.shape = read_header(file)
+        except TypeError:
+            raise InputError(f"{self._name} is not a plain array in C order") from None
+        return file
+
+
+def member_names(path: Path) -> list[str]:
+    """List the arrays in an `.npz` file; raises DatasetError where the file is missing or no zip file."""
+    with reading(path, _NO_FILE), zipfile.ZipFile(path) as archive:
+        return [name.removesuffix(".npy") for name in archive.namelist()]

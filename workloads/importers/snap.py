@@ -9,14 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from workloads.errors import InputError, require
 from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, GraphSource, ImportOptions, reading
 from workloads.npyfile import write_all
-
-IntArray = npt.NDArray[np.int64]
 
 
 def open_snap(path: Path, options: ImportOptions) -> GraphSource:
@@ -24,11 +21,9 @@ def open_snap(path: Path, options: ImportOptions) -> GraphSource:
 
     Nodes are renumbered without gaps, in the order of their ids. The text is parsed once, into a temporary file of 16
     bytes an edge; the table of ids takes up to 12 bytes for each number up to the largest id, or, where ids are so
-    sparse that this exceeds `options.max_memory`, 8 bytes a node.
-
-    Raises:
-        DatasetError: the file is missing, or its gzip data are truncated.
-        InputError: a line, named by its number, is not two whole numbers >= 0, or the file has no edge.
+    sparse that this exceeds `options.max_memory`, 8 bytes a node. Raises DatasetError where the file is missing or its
+    gzip data are truncated, InputError where a line, named by its number, is not two whole numbers >= 0, or there is no
+    edge.
     """
     binary = options.scratch / "edges.tmp"
     largest = _parse(path, binary, options)
@@ -90,11 +85,9 @@ def _parse(path: Path, binary: Path, options: ImportOptions) -> int:
             except pd.errors.EmptyDataError:
                 pass
             except (ValueError, OverflowError, pd.errors.ParserError) as error:
-                if isinstance(error, UnicodeDecodeError) or (line := _first_bad_line(path, comment)) is None:
+                if isinstance(error, UnicodeDecodeError) or (bad := _first_bad_line(path, comment)) is None:
                     raise InputError(f"{path} is not a text edge list ({error})", "write two ids a line") from None
-                raise InputError(
-                    f"{path}, line {line[0]}: {line[1]!r} is not an edge", "write two ids a line"
-                ) from None
+                raise InputError(f"{path}, line {bad[0]}: {bad[1]!r} is not an edge", "write two ids a line") from None
     require(count != 0, f"{path} holds no edge", "write two ids a line")
     return largest
 

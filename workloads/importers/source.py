@@ -25,60 +25,36 @@ FEATURE_BYTES_A_CHUNK = 16 << 20
 
 @dataclass(frozen=True)
 class FeatureRows:
-    """A feature table [num_rows, dim] as a stream of row ranges.
-
-    Attributes:
-        dtype: element type to write, float32 or float16.
-        chunks: yields the rows in order, as arrays [rows, dim]; may be called more than once.
-    """
+    """A feature table [num_rows, dim] as a stream of row ranges."""
 
     num_rows: int
     dim: int
-    dtype: np.dtype[Any]
-    chunks: Callable[[], Iterator[npt.NDArray[Any]]]
+    dtype: np.dtype[Any]  # element type to write, float32 or float16
+    chunks: Callable[[], Iterator[npt.NDArray[Any]]]  # the rows in order, [rows, dim]; may be called more than once
 
 
 @dataclass(frozen=True)
 class GraphSource:
-    """A graph that can be read in bounded memory.
+    """A graph that can be read in bounded memory."""
 
-    Attributes:
-        num_nodes: N; edge ids are in [0, N).
-        edges: yields all edges in chunks; called more than once.
-        features: feature rows; None: to be generated.
-        labels: int64 [N], -1 for unlabelled; None: to be generated.
-        num_classes: number of classes (0 without labels).
-        splits: int64 node ids of `train`, `valid` and `test`; None: to be drawn.
-        symmetric: whether every edge stands for both directions in this format.
-        notes: remarks for the manifest.
-    """
-
-    num_nodes: int
-    edges: Callable[[], Iterator[EdgeChunk]]
-    features: FeatureRows | None = None
-    labels: IntArray | None = None
-    num_classes: int = 0
-    splits: dict[str, IntArray] | None = None
-    symmetric: bool = False
-    notes: list[str] = field(default_factory=list)
+    num_nodes: int  # N; edge ids are in [0, N)
+    edges: Callable[[], Iterator[EdgeChunk]]  # yields all edges in chunks; called more than once
+    features: FeatureRows | None = None  # None: to be generated
+    labels: IntArray | None = None  # int64 [N], -1 for unlabelled; None: to be generated
+    num_classes: int = 0  # 0 without labels
+    splits: dict[str, IntArray] | None = None  # int64 node ids of `train`, `valid` and `test`; None: to be drawn
+    symmetric: bool = False  # whether every edge stands for both directions in this format
+    notes: list[str] = field(default_factory=list)  # for the manifest
 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """Options of an importer.
+    """Options of an importer."""
 
-    Attributes:
-        scratch: folder for temporary files, removed by the caller.
-        max_memory: most bytes for edge buffers; node arrays (up to 16 bytes a node) come on top.
-        classes: number of classes, which chooses among several label files (IGB: 19 or 2983; 0: the smaller).
-        labelled: source of the count of labelled nodes where the dataset's `author` and `loader` differ (IGB).
-        progress: called with the stage and its done fraction.
-    """
-
-    scratch: Path
-    max_memory: int = 1 << 30
-    classes: int = 0
-    labelled: str = "author"
+    scratch: Path  # folder for temporary files, removed by the caller
+    max_memory: int = 1 << 30  # most bytes for edge buffers; node arrays (up to 16 bytes a node) come on top
+    classes: int = 0  # number of classes, which chooses among label files (IGB: 19 or 2983; 0: the smaller)
+    labelled: str = "author"  # whose count of labelled nodes to take, where `author` and `loader` differ (IGB)
     progress: Callable[[str, float], None] = lambda stage, fraction: None
 
 
@@ -94,14 +70,8 @@ def reading(
     damage: tuple[type[Exception], ...] = (EOFError, zlib.error, OSError, zipfile.BadZipFile),
     missing: str = "check that the download was unpacked whole",
 ) -> Iterator[None]:
-    """Turn errors of reading a source file within the block into DatasetErrors.
-
-    Args:
-        path: file, with what precedes it in messages.
-        fault: words between the path and the error in the message.
-        damage: errors of a damaged file.
-        missing: fix where the file is missing.
-    """
+    """Turn errors of reading a source file within the block into DatasetErrors: `path` (with a prefix), `fault`
+    and the error make the message for errors of `damage`, and `missing` is the fix where the file is missing."""
     try:
         yield
     except FileNotFoundError:
@@ -112,11 +82,8 @@ def reading(
 
 
 def load_array(path: Path, what: str) -> npt.NDArray[Any]:
-    """Map a `.npy` file read-only, never unpickling.
-
-    Raises:
-        DatasetError: the file is missing or no `.npy` file of plain numbers.
-    """
+    """Map a `.npy` file read-only, never unpickling; raises DatasetError where it is missing or holds no plain
+    numbers."""
     with reading(f"{what}: {path}", "cannot be read as .npy", (ValueError, OSError, EOFError)):
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     return array
@@ -125,10 +92,8 @@ def load_array(path: Path, what: str) -> npt.NDArray[Any]:
 def feature_source(
     shape: tuple[int, ...], dtype: npt.DTypeLike, read: Callable[[int], Iterable[npt.NDArray[Any]]]
 ) -> FeatureRows:
-    """Stream feature rows; float16 stays, other numbers become float32.
-
-    `shape` and `dtype` are those of the source; `read(rows)` yields its rows in order, at most `rows` at a time.
-    """
+    """Stream feature rows (float16 stays, other numbers become float32) of a source of that shape and dtype;
+    `read(rows)` yields the source's rows in order, at most `rows` at a time."""
     kept = np.dtype(np.float16 if dtype == np.float16 else np.float32)
     rows = max(1, FEATURE_BYTES_A_CHUNK // (max(1, shape[1]) * max(np.dtype(dtype).itemsize, kept.itemsize)))
     return FeatureRows(
@@ -137,11 +102,7 @@ def feature_source(
 
 
 def table_source(table: npt.NDArray[Any], what: str) -> FeatureRows:
-    """Stream the feature rows of an array or memory map [N, D].
-
-    Raises:
-        InputError: the table has another shape or holds no numbers.
-    """
+    """Stream the feature rows of an array or memory map [N, D]; raises InputError for another shape or no numbers."""
     if table.ndim != 2 or table.shape[1] == 0 or table.dtype.kind not in "fiu":
         raise InputError(f"{what} has shape {table.shape} and dtype {table.dtype}, not rows of numbers")
     return feature_source(
@@ -150,11 +111,8 @@ def table_source(table: npt.NDArray[Any], what: str) -> FeatureRows:
 
 
 def edge_array_source(array: npt.NDArray[Any], what: str, *, columns: bool) -> Callable[[], Iterator[EdgeChunk]]:
-    """Stream the edges of an array [2, E] (`columns=False`) or [E, 2] (`columns=True`), sources and destinations.
-
-    Raises:
-        InputError: the array has another shape or holds no integers.
-    """
+    """Stream the edges, sources and destinations, of an array [2, E] (`columns=False`) or [E, 2] (`columns=True`);
+    raises InputError for another shape or no integers."""
     axis = 1 if columns else 0
     if array.ndim != 2 or array.shape[axis] != 2 or array.dtype.kind not in "iu":
         expected = "[E, 2]" if columns else "[2, E]"
@@ -170,11 +128,8 @@ def edge_array_source(array: npt.NDArray[Any], what: str, *, columns: bool) -> C
 
 
 def clean_labels(values: npt.NDArray[Any], num_nodes: int, what: str) -> tuple[IntArray, int]:
-    """Return labels as int64, with -1 for unlabelled (NaN or negative), and the number of classes.
-
-    Raises:
-        InputError: the count is not `num_nodes`, there are several columns, or a label is not a whole number.
-    """
+    """Return labels as int64, with -1 for unlabelled (NaN or negative), and the number of classes; raises InputError
+    where there are not `num_nodes`, several columns, or a label that is not a whole number."""
     flat = np.asarray(values)
     if flat.ndim == 2 and flat.shape[1] != 1:
         raise InputError(f"{what} has {flat.shape[1]} columns of labels", "only one label a node is supported")

@@ -9,21 +9,13 @@ from __future__ import annotations
 from workloads.kronecker.fractal import plan_fractal
 from workloads.kronecker.kronecker import plan_kronecker
 from workloads.kronecker.rmat import plan_rmat
-from workloads.kronecker.spec import BaseGraph, GenerateSpec, Kind, Progress, TopologyPlan, TopologySink
+from workloads.kronecker.spec import BaseGraph, GenerateSpec, Kind, Progress, TopologyPlan
 
-__all__ = ["BaseGraph", "GenerateSpec", "Kind", "Progress", "TopologyPlan", "TopologySink", "plan_topology"]
-
-
-def _silent(stage: str, fraction: float) -> None:
-    pass
+__all__ = ["BaseGraph", "GenerateSpec", "Kind", "Progress", "TopologyPlan", "plan_topology"]
 
 
-def plan_topology(spec: GenerateSpec, progress: Progress = _silent) -> TopologyPlan:
-    """Plan the graph that `spec` describes: exact N, E and element type, and the function that writes it.
-
-    Raises:
-        InputError: the specification contradicts itself or cannot be reached.
-        BudgetError: `max_memory` is too small.
-    """
+def plan_topology(spec: GenerateSpec, progress: Progress = lambda stage, fraction: None) -> TopologyPlan:
+    """Plan the graph that `spec` describes: exact N, E and element type, and the function that writes it; raises
+    InputError where `spec` contradicts itself or cannot be reached, BudgetError where `max_memory` is too small."""
     planners = {"rmat": plan_rmat, "kronecker": plan_kronecker, "fractal": plan_fractal}
     return planners[spec.kind](spec, progress)

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads import _native
-from workloads.errors import InputError
+from workloads.errors import require
 from workloads.kronecker.kronecker import sorted_base
 from workloads.kronecker.rmat import rmat_base, rmat_base_bytes
-from workloads.kronecker.spec import BaseGraph, GenerateSpec, Progress, TopologyPlan, TopologySink
-from workloads.kronecker.stream import STREAM_BYTES, PartWriter
+from workloads.kronecker.spec import BaseGraph, GenerateSpec, Progress, TopologyPlan
+from workloads.making.writer import STREAM_BYTES, PartWriter, TopologySink
 
 LOWEST_KEEP, HIGHEST_KEEP = 0.01, 0.95
 _DEFAULT_EXPAND = 4
@@ -23,19 +23,14 @@ def plan_fractal(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
     """Plan the expansion: n x n blocks, each a thinned base with fresh row and column permutations.
 
     N is n times the base's nodes; E follows from base and n and is counted before anything is written. Without a base
-    an R-MAT graph is drawn, sized so that E comes near `edges`.
-
-    Raises:
-        InputError: the sizes cannot be reached, or `edges` is given with a base.
-        BudgetError: `max_memory` does not hold the base, its SVD or the buffers.
+    an R-MAT graph is drawn, sized so that E comes near `edges`. Raises InputError where the sizes cannot be reached or
+    `edges` is given with a base, BudgetError where `max_memory` does not hold the base, its SVD or the buffers.
     """
     if spec.base is None:
         base, copies, keep = _drawn_base(spec, progress)
     else:
-        if spec.edges:
-            raise InputError(
-                "--edges does not go with --kind fractal and --base", "the edges follow from base and size"
-            )
+        fix = "the edges follow from base and size"
+        require(not spec.edges, "--edges does not go with --kind fractal and --base", fix)
         base = sorted_base(spec.base, spec)
         copies = spec.copies_of(base)
         _check_copies(copies, base.num_nodes)
@@ -89,11 +84,9 @@ def keep_matrix(base: BaseGraph, copies: int, spec: GenerateSpec | None = None) 
 
     B is the base graph with sources as rows and targets as columns. Its truncated SVD B = U S V' has as many singular
     values as copies. U and V are shrunk to that many rows by averaging and made orthogonal again (the nearest
-    orthogonal matrix); A = |U S V'| is scaled to a maximum of 1. Belletti et al. 2019, section 4.
-
-    Returns:
-        [n, n]: entry (r, c) is the probability of an edge from block r to block c, rounded to six digits so that it
-            does not depend on the order of a library's sums.
+    orthogonal matrix); A = |U S V'| is scaled to a maximum of 1. Belletti et al. 2019, section 4. Entry (r, c) of the
+    result [n, n] is the probability of an edge from block r to block c, rounded to six digits so that it does not
+    depend on the order of a library's sums.
     """
     import scipy.sparse as sp
     from scipy.sparse.linalg import svds
@@ -128,11 +121,9 @@ def _shrunk(vectors: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 
 def _check_copies(copies: int, base_nodes: int) -> None:
-    if not 2 <= copies <= min(base_nodes, 4096):
-        raise InputError(
-            f"--kind fractal makes 2 to {min(base_nodes, 4096)} copies of this base, {copies} asked",
-            "change --expand or --nodes",
-        )
+    most = min(base_nodes, 4096)
+    fault = f"--kind fractal makes 2 to {most} copies of this base, {copies} asked"
+    require(2 <= copies <= most, fault, "change --expand or --nodes")
 
 
 def _drawn_base(spec: GenerateSpec, progress: Progress) -> tuple[BaseGraph, int, npt.NDArray[np.float64]]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from workloads import _native
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 from workloads.kronecker.rmat import rmat_base, rmat_base_bytes
-from workloads.kronecker.spec import BaseGraph, GenerateSpec, Int32, Int64, Progress, TopologyPlan, TopologySink
-from workloads.kronecker.stream import STREAM_BYTES, PartWriter
+from workloads.kronecker.spec import BaseGraph, GenerateSpec, Int32, Int64, Progress, TopologyPlan
+from workloads.making.writer import STREAM_BYTES, PartWriter, TopologySink
 
 DEFAULT_COPIES_LINKED = 3
 _BASE_NODES = 1 << 18
@@ -25,11 +25,8 @@ def plan_kronecker(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
 
     With a base, the seed graph has `expand` nodes (or as many as `nodes` needs) and edges / base edges edges (default:
     three a node: the copy itself and its two neighbours on a ring). Without one, an R-MAT base is drawn whose size
-    makes E exact but for rounding, with two copies linked to each.
-
-    Raises:
-        InputError: the sizes contradict one another or cannot be reached.
-        BudgetError: `max_memory` does not hold the base graph and the buffers.
+    makes E exact but for rounding, with two copies linked to each. Raises InputError where the sizes contradict one
+    another or cannot be reached, BudgetError where `max_memory` does not hold the base graph and the buffers.
     """
     if spec.base is None:
         base, copies, seed_edges, nodes = _drawn_base(spec, progress)
@@ -84,9 +81,9 @@ def seed_graph(copies: int, edges: int, seed: int) -> tuple[Int64, Int32]:
     """Make the seed graph S in CSC: a circulant, so that all K copies have equally many neighbours (or one more).
 
     Every node gets a loop (a copy keeps its own edges), then its two neighbours on the ring (which connects the
-    copies), then pairs at random distances (by `seed`), the same on both sides, so that S is symmetric where `edges` is
-    a multiple of `copies` that allows it. `edges` is from K to K^2.
-    Returns `indptr` int64 [K + 1] and ascending `indices` int32 [edges].
+    copies), then pairs at random distances (by `seed`), the same on both sides, so that S is symmetric where `edges` (K
+    to K^2) is a multiple of `copies` that allows it. Returns `indptr` int64 [K + 1] and ascending `indices` int32
+    [edges].
     """
     if not copies <= edges <= copies * copies:
         raise ValueError("a seed graph has from K to K^2 edges")
@@ -116,12 +113,8 @@ def seed_graph(copies: int, edges: int, seed: int) -> tuple[Int64, Int32]:
 
 
 def sorted_base(base: BaseGraph, spec: GenerateSpec) -> BaseGraph:
-    """Copy the base graph with int32 ids and ascending lists.
-
-    Raises:
-        InputError: the base is empty, or has 2^31 nodes or more.
-        BudgetError: the base does not fit `max_memory`.
-    """
+    """Copy the base graph with int32 ids and ascending lists; raises InputError where it is empty or has 2^31 nodes or
+    more, BudgetError where it does not fit `max_memory`."""
     if base.num_nodes < 1 or base.num_edges < 1:
         raise InputError(f"the base graph {base.name} has no edges", "give one that has")
     if base.num_nodes >= 1 << 31:
@@ -137,11 +130,8 @@ def _copies(spec: GenerateSpec, base: BaseGraph) -> tuple[int, int]:
     """Return the numbers of copies and of nodes."""
     copies = spec.copies_of(base)
     nodes = spec.nodes or copies * base.num_nodes
-    if not (copies - 1) * base.num_nodes < nodes <= copies * base.num_nodes:
-        raise InputError(
-            f"--nodes {nodes} and --expand {copies} contradict each other for a base of {base.num_nodes} nodes",
-            "give one of them",
-        )
+    fault = f"--nodes {nodes} and --expand {copies} contradict each other for a base of {base.num_nodes} nodes"
+    require((copies - 1) * base.num_nodes < nodes <= copies * base.num_nodes, fault, "give one of them")
     return copies, nodes
 
 

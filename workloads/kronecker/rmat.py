@@ -8,27 +8,17 @@ import numpy as np
 
 from workloads import _native
 from workloads.errors import InputError, require
-from workloads.kronecker.spec import (
-    DEFAULT_MEAN_DEGREE,
-    BaseGraph,
-    GenerateSpec,
-    Int64,
-    Progress,
-    TopologyPlan,
-    TopologySink,
-)
-from workloads.kronecker.stream import STREAM_BYTES, PartWriter
+from workloads.kronecker.spec import DEFAULT_MEAN_DEGREE, BaseGraph, GenerateSpec, Int64, Progress, TopologyPlan
+from workloads.making.writer import STREAM_BYTES, PartWriter, TopologySink
 
 
 def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:
     """Plan a Graph500 R-MAT graph (a, b, c, d = .57, .19, .19, .05; ids permuted): exact N and E.
 
     Duplicate edges and self-loops stay, as in Graph500. Edges are drawn again for each range of columns that fits
-    `max_memory`, so time grows with E^2 / max_memory once the graph is larger than that.
-
-    Raises:
-        InputError: `nodes` is missing or above 2^32, or options of the expansions are given.
-        BudgetError: `max_memory` does not hold `indptr` and the longest list.
+    `max_memory`, so time grows with E^2 / max_memory once the graph is larger than that. Raises InputError where
+    `nodes` is missing or above 2^32, or options of the expansions are given, BudgetError where `max_memory` does not
+    hold `indptr` and the longest list.
     """
     require(spec.nodes, "--kind rmat needs --nodes", "give for example --nodes 2M --edges 40M")
     if spec.base is not None or spec.expand:
@@ -91,16 +81,14 @@ def _column_ranges(indptr: Int64, spec: GenerateSpec, fixed: int, itemsize: int)
 def rmat_base(
     nodes: int, edges: int, seed: int, threads: int, *, permute: bool = True, communities: int = 0
 ) -> BaseGraph:
-    """Draw an R-MAT graph of exactly `edges` edges in memory, without duplicates and self-loops.
+    """Draw an R-MAT graph of exactly `edges` edges in memory, without duplicates and self-loops; raises InputError
+    where one of this size has fewer different edges.
 
     Args:
         nodes, edges: N and E.
         seed, threads: seed of the draws, and number of threads.
         permute: whether to relabel the nodes at random; else low ids have high degrees.
         communities: number of classes to plant, which become the labels.
-
-    Raises:
-        InputError: an R-MAT graph of this size has fewer different edges.
     """
     draws = int(edges * 1.15) + 64
     for _ in range(8):

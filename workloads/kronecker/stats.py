@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads import _native
+from workloads.direct_files import small_maps
 from workloads.kronecker.spec import Int64
-from workloads.mapped import small_maps
 
 _CHUNK = 1 << 20
 _CLUSTERING_NODES = 2000
@@ -21,40 +21,23 @@ _HOMOPHILY_NODES = 200_000
 
 @dataclass(frozen=True)
 class GraphStats:
-    """Measures of a graph with N nodes and E directed edges.
-
-    Attributes:
-        mean_degree: E / N.
-        max_degree: largest in-degree.
-        top1_degree_share: share of all edges that lead into the 1 % of nodes of highest in-degree.
-        gini: Gini coefficient of the in-degrees.
-        top1_source_share: share of all edges from the 1 % of nodes of highest out-degree (an estimate of a cache's
-            hits).
-        clustering: mean local clustering of sampled nodes, with links of either direction.
-        homophily: share of sampled edges whose ends have the same label, None without labels.
-        homophily_by_chance: the same share for labels spread over the edges' ends at random, None without labels.
-    """
+    """Measures of a graph; homophily is None without labels."""
 
     num_nodes: int
     num_edges: int
     mean_degree: float
-    max_degree: int
-    top1_degree_share: float
-    gini: float
-    top1_source_share: float
-    clustering: float
-    homophily: float | None
-    homophily_by_chance: float | None
+    max_degree: int  # largest in-degree
+    top1_degree_share: float  # share of all edges that lead into the 1 % of nodes of highest in-degree
+    gini: float  # Gini coefficient of the in-degrees
+    top1_source_share: float  # share of all edges from the 1 % of nodes of highest out-degree (a cache's hits, about)
+    clustering: float  # mean local clustering of sampled nodes, with links of either direction
+    homophily: float | None  # share of sampled edges whose ends have the same label
+    homophily_by_chance: float | None  # the same share for labels spread over the edges' ends at random
 
 
 def graph_stats(indptr: Int64, indices: npt.NDArray[Any], labels: Int64 | None = None, threads: int = 0) -> GraphStats:
-    """Measure a graph; the arrays may be memory-mapped, all of `indices` is read, and 8 N bytes are taken.
-
-    Args:
-        indptr, indices: in-neighbours of the graph.
-        labels: int64 [N], negative for unlabelled nodes.
-        threads: number of threads; 0: one a processor.
-    """
+    """Measure a graph by its in-neighbours; the arrays may be memory-mapped, all of `indices` is read, and 8 N bytes
+    are taken. `labels` is int64 [N], negative for unlabelled nodes; `threads` 0: one a processor."""
     threads = threads or len(os.sched_getaffinity(0))
     nodes, edges = indptr.shape[0] - 1, indices.shape[0]
     top1, gini, most = degree_skew(_degree_histogram(indptr))
@@ -64,9 +47,9 @@ def graph_stats(indptr: Int64, indices: npt.NDArray[Any], labels: Int64 | None =
     source_share = degree_skew(np.bincount(out_degrees))[0]
     rng = np.random.Generator(np.random.Philox(key=0))
     sample = np.sort(rng.choice(nodes, min(nodes, _CLUSTERING_NODES), replace=False)).astype(np.int64)
-    clustering = _native.clustering(
-        indptr, indices, sample, _CLUSTERING_PAIRS, _lists_ascend(indptr, indices, sample), 0, threads
-    )
+    # Where the lists of all sampled nodes ascend, all lists are assumed to.
+    ascend = all(bool((np.diff(indices[indptr[v] : indptr[v + 1]]) >= 0).all()) for v in sample.tolist())
+    clustering = _native.clustering(indptr, indices, sample, _CLUSTERING_PAIRS, ascend, 0, threads)
     agreeing, chance = None, None
     if labels is not None:
         sample = np.sort(rng.choice(nodes, min(nodes, _HOMOPHILY_NODES), replace=False)).astype(np.int64)
@@ -107,11 +90,6 @@ def _degree_histogram(indptr: Int64) -> Int64:
         counted[: histogram.shape[0]] += histogram
         histogram = counted
     return histogram
-
-
-def _lists_ascend(indptr: Int64, indices: npt.NDArray[Any], sample: Int64) -> bool:
-    """Return whether the lists of all sampled nodes ascend, from which all lists are assumed to ascend."""
-    return all(bool((np.diff(indices[indptr[v] : indptr[v + 1]]) >= 0).all()) for v in sample.tolist())
 
 
 def _agreement_by_chance(indptr: Int64, indices: npt.NDArray[Any], labels: Int64, sample: Int64) -> float | None:

@@ -34,7 +34,7 @@ def build_csc(
     num_nodes: int,
     writer: DatasetWriter,
     *,
-    index_dtype: str = "int32",
+    index_dtype: npt.DTypeLike = "int32",
     max_memory: int = 1 << 30,
     symmetric: bool = False,
     keep_duplicates: bool = False,
@@ -50,10 +50,9 @@ def build_csc(
         edges: yields all edges in chunks; called twice, with equal results.
         num_nodes: N; at most 3 * 10**9, since a pair of ids in a range must fit 63 bits.
         writer: writer of the dataset; its folder holds the temporary files (8 bytes an edge).
-        index_dtype: `int32` or `int64`.
+        index_dtype: int32 or int64.
         max_memory: most bytes for edges in memory. Degrees and `indptr` (16 bytes a node) come on top.
-        symmetric: whether to take each edge in both directions.
-        keep_duplicates: whether to keep repeated edges.
+        symmetric, keep_duplicates: whether to take each edge in both directions, and to keep repeated ones.
         other_bytes: bytes of the dataset's other parts, so that a disk too small is rejected before any write.
         progress: called with the stage and its done fraction.
 
@@ -106,11 +105,8 @@ def build_csc(
 
 
 def collect_csc(edges: Callable[[], Iterator[EdgeChunk]], num_nodes: int) -> tuple[IntArray, npt.NDArray[np.integer]]:
-    """Build the neighbour lists of a small graph in memory: `indptr` int64 [N + 1], `indices` [E] without duplicates.
-
-    Raises:
-        DatasetError: an id is outside [0, N).
-    """
+    """Build the neighbour lists of a small graph in memory: `indptr` int64 [N + 1], `indices` [E] without duplicates;
+    raises DatasetError where an id is outside [0, N)."""
     parts = []
     for source, target in edges():
         _check_range(source, target, num_nodes)

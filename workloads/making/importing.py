@@ -16,14 +16,15 @@ from workloads.errors import DatasetError, InputError, check_choice, require
 from workloads.importers import ImportOptions, importer
 from workloads.importers.source import FeatureRows, GraphSource, IntArray
 from workloads.kronecker import Progress
+from workloads.kronecker.spec import choose_index_dtype
 from workloads.kronecker.stats import measure
 from workloads.making.csc import CscResult, build_csc
 from workloads.making.node_data import (
     NodeDataSpec,
     check_fractions,
+    generate_features,
     make_labels,
     write_features,
-    write_generated_features,
     write_splits,
 )
 from workloads.making.writer import DatasetWriter
@@ -32,44 +33,26 @@ from workloads.npyfile import file_digest
 
 @dataclass(frozen=True)
 class ImportSpec:
-    """Settings of an import; with the source's digest they are the manifest's recipe.
+    """Settings of an import; with the source's digest they are the manifest's recipe."""
 
-    Attributes:
-        format: `npz`, `snap`, `ogb` or `igb`.
-        symmetric: whether to take every edge in both directions; None: as the format requires.
-        keep_duplicates: whether to keep repeated edges (default: one of each stays).
-        index_dtype: `int32`, `int64`, or `auto` (int32 where ids fit).
-        feature_dtype: `float32` or `float16` to convert given features; None: no conversion.
-        node_data, seed: settings and seed of generated features and labels, where the graph has none.
-        fractions: shares of train, valid and test where the graph has no splits.
-        classes, labelled: as in `ImportOptions`.
-    """
-
-    format: str
-    symmetric: bool | None = None
-    keep_duplicates: bool = False
-    index_dtype: str = "auto"
-    feature_dtype: str | None = None
-    node_data: NodeDataSpec = field(default_factory=NodeDataSpec)
-    fractions: tuple[float, float, float] = (0.01, 0.01, 0.01)
-    classes: int = 0
-    labelled: str = "author"
-    seed: int = 0
+    format: str  # `npz`, `snap`, `ogb` or `igb`
+    symmetric: bool | None = None  # whether to take every edge in both directions; None: as the format requires
+    keep_duplicates: bool = False  # whether to keep repeated edges; if not, one of each stays
+    index_dtype: str = "auto"  # `int32`, `int64`, or `auto` (int32 where ids fit)
+    feature_dtype: str | None = None  # `float32` or `float16` to convert given features; None: no conversion
+    node_data: NodeDataSpec = field(default_factory=NodeDataSpec)  # of features and labels, where the graph has none
+    fractions: tuple[float, float, float] = (0.01, 0.01, 0.01)  # of train, valid and test, where it has no splits
+    classes: int = 0  # as in `ImportOptions`
+    labelled: str = "author"  # as in `ImportOptions`
+    seed: int = 0  # of generated features, labels and splits
 
     def check(self) -> None:
-        """Check the settings before anything is read.
-
-        Raises:
-            InputError: a setting is invalid; names the option and its valid values.
-        """
+        """Check the settings before anything is read; raises InputError with the option and its valid values."""
         importer(self.format)
         check_choice("--dtype", self.feature_dtype or "float32", ("float32", "float16"))
         check_choice("--labelled", self.labelled, ("author", "loader"))
-        if self.labelled != "author" and self.format != "igb":
-            raise InputError(
-                f"--labelled {self.labelled} is for IGB, whose loader counts padding; --format is {self.format}",
-                "leave it out",
-            )
+        fault = f"--labelled {self.labelled} is for IGB, whose loader counts padding; --format is {self.format}"
+        require(self.labelled == "author" or self.format == "igb", fault, "leave it out")
         require(self.classes >= 0 and self.seed >= 0, "--classes and --seed cannot be negative", "give 0 or more")
         self.node_data.check()
         check_fractions(*self.fractions)
@@ -106,8 +89,7 @@ def import_dataset(
         InputError: the source has another layout, or the settings are invalid.
     """
     spec.check()
-    if not source.exists():
-        raise DatasetError(f"there is nothing at {source}", "check the path")
+    require(source.exists(), f"there is nothing at {source}", "check the path", DatasetError)
     with DatasetWriter(target, recipe=spec.recipe(source), replace=replace) as writer:
         options = ImportOptions(writer.folder, max_memory, spec.classes, spec.labelled, progress)
         graph = importer(spec.format)(source, options)
@@ -124,18 +106,18 @@ def import_dataset(
             other_bytes=_node_bytes(graph, spec),
             progress=progress,
         )
-        writer.describe(notes=[*graph.notes, *_edge_notes(result, symmetric, spec.keep_duplicates)])
+        writer.notes += [*graph.notes, *_edge_notes(result, symmetric, spec.keep_duplicates)]
         indptr, indices = writer.memmap("indptr"), writer.memmap("indices")
         labels, num_classes = graph.labels, graph.num_classes
         if labels is None:
             num_classes = spec.node_data.classes
             labels = make_labels(spec.node_data, spec.seed, indptr, indices)
-            writer.describe(notes=[f"labels generated ({spec.node_data.labels}, {num_classes} classes)"])
+            writer.notes += [f"labels generated ({spec.node_data.labels}, {num_classes} classes)"]
         writer.write("labels", labels)
-        writer.describe(num_classes=max(1, num_classes))
+        writer.num_classes = max(1, num_classes)
         if graph.features is None:
-            write_generated_features(writer, spec.node_data, labels, num_classes, spec.seed, progress)
-            writer.describe(notes=[f"features generated ({spec.node_data.features})"])
+            generate_features(writer, spec.node_data, labels, num_classes, spec.seed, progress)
+            writer.notes += [f"features generated ({spec.node_data.features})"]
         else:
             _write_features(writer, graph.features, graph.num_nodes, spec.feature_dtype, progress)
         if graph.splits is None:
@@ -143,20 +125,8 @@ def import_dataset(
         else:
             _write_given_splits(writer, graph.splits, labels)
         progress("measuring", 0.0)
-        writer.describe(stats={"result": measure(indptr, indices, labels)})
+        writer.stats = {"result": measure(indptr, indices, labels)}
     return Dataset.open(target)
-
-
-def choose_index_dtype(wanted: str, num_nodes: int) -> str:
-    """Choose `int32` where node ids fit, unless `int64` is wanted.
-
-    Raises:
-        InputError: `wanted` is unknown, or `int32` is too narrow.
-    """
-    check_choice("--index-dtype", wanted, ("auto", "int32", "int64"))
-    fits = num_nodes <= np.iinfo(np.int32).max
-    require(wanted != "int32" or fits, f"--index-dtype int32 cannot number {num_nodes} nodes", "choose int64")
-    return "int64" if wanted == "int64" or not fits else "int32"
 
 
 def _node_bytes(graph: GraphSource, spec: ImportSpec) -> int:
@@ -198,7 +168,7 @@ def _write_features(
 
     write_features(writer, (num_nodes, features.dim), dtype, converted(), progress)
     if infinite:
-        writer.describe(notes=[f"{infinite} feature values are not finite"])
+        writer.notes += [f"{infinite} feature values are not finite"]
 
 
 def _write_given_splits(writer: DatasetWriter, splits: dict[str, IntArray], labels: IntArray) -> None:
@@ -211,7 +181,7 @@ def _write_given_splits(writer: DatasetWriter, splits: dict[str, IntArray], labe
         taken[ids] = True
         known = ids[labels[ids] >= 0]
         if known.shape[0] < ids.shape[0]:
-            writer.describe(notes=[f"{ids.shape[0] - known.shape[0]} {part} nodes without a label left out"])
+            writer.notes += [f"{ids.shape[0] - known.shape[0]} {part} nodes without a label left out"]
         writer.write(part, known)
 
 

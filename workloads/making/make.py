@@ -16,13 +16,7 @@ from workloads.importers import ImportOptions, importer
 from workloads.kronecker import BaseGraph, GenerateSpec, Kind, Progress, TopologyPlan, plan_topology
 from workloads.kronecker.stats import measure
 from workloads.making.csc import collect_csc
-from workloads.making.node_data import (
-    NodeDataSpec,
-    check_fractions,
-    make_labels,
-    write_generated_features,
-    write_splits,
-)
+from workloads.making.node_data import NodeDataSpec, check_fractions, generate_features, make_labels, write_splits
 from workloads.making.writer import DatasetWriter
 from workloads.npyfile import file_digest
 from workloads.units import format_bytes
@@ -33,29 +27,20 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class MakeSpec:
-    """Settings of a generated dataset; equal specifications give equal bytes.
-
-    Attributes:
-        kind, nodes, edges, expand, seed, index_dtype: as in `GenerateSpec`.
-        dim, dtype: as in `NodeDataSpec`.
-        classes: number of generated classes (0: 16); a base that has labels keeps its own.
-        fractions: shares of train, valid and test among the labelled nodes.
-        base: name of a dataset, path of one, or an `.npz` or SNAP file; empty: an R-MAT base is drawn.
-        labels: `homophilous` (the base's own, else communities) or `random`.
-        features: `learnable` (the base's rows or the class's centre, plus noise) or `random`.
-    """
+    """Settings of a generated dataset, explained further in `GenerateSpec` and `NodeDataSpec`; equal specifications
+    give equal bytes."""
 
     kind: str
     nodes: int = 0
     edges: int = 0
     dim: int = 128
     dtype: str = "float32"
-    classes: int = 0
-    fractions: tuple[float, float, float] = (0.01, 0.01, 0.01)
-    base: str = ""
+    classes: int = 0  # number of generated classes (0: 16); a base that has labels keeps its own
+    fractions: tuple[float, float, float] = (0.01, 0.01, 0.01)  # of train, valid and test among the labelled nodes
+    base: str = ""  # name of a dataset, path of one, or an `.npz` or SNAP file; empty: an R-MAT base is drawn
     expand: int = 0
-    labels: str = "homophilous"
-    features: str = "learnable"
+    labels: str = "homophilous"  # or `random`; homophilous: the base's own, else communities
+    features: str = "learnable"  # or `random`; learnable: the base's rows or the class's centre, plus noise
     seed: int = 0
     index_dtype: str = "auto"
 
@@ -65,11 +50,7 @@ class MakeSpec:
         return NodeDataSpec(self.dim, self.dtype, self.classes or _DEFAULT_CLASSES, self.labels, self.features)
 
     def check(self) -> None:
-        """Check the settings before anything is read.
-
-        Raises:
-            InputError: a setting is invalid; names the option and its valid values.
-        """
+        """Check the settings before anything is read; raises InputError with the option and its valid values."""
         kinds = get_args(Kind)
         if self.kind not in kinds:
             near = difflib.get_close_matches(self.kind, kinds, n=1)
@@ -86,11 +67,7 @@ class MakeSpec:
         return GenerateSpec(**shared, max_memory=max_memory, base=base, communities=communities)
 
     def recipe(self, data_root: Path) -> dict[str, Any]:
-        """Return the manifest's recipe, with the digest of the base.
-
-        Raises:
-            DatasetError: the base is missing.
-        """
+        """Return the manifest's recipe, with the digest of the base; raises DatasetError where the base is missing."""
         digest = ""
         if self.base:
             file = Path(self.base)
@@ -141,18 +118,13 @@ def make_dataset(
         if plan.base is not None:
             stats["base"] = measure(plan.base.indptr, plan.base.indices, _base_labels(spec, plan.base))
         stats["generator"] = {key: value for key, value in plan.details.items() if isinstance(value, (int, float))}
-        writer.describe(stats=stats)
+        writer.stats = stats
         progress("measuring", 1.0)
     return Dataset.open(target)
 
 
 def _load_base(base: str, data_root: Path, scratch: Path, max_memory: int, progress: Progress) -> BaseGraph:
-    """Load the base graph into memory, with the labels and features that it has.
-
-    Raises:
-        DatasetError, InputError: the base is missing or damaged.
-        BudgetError: the base's features do not fit `max_memory`.
-    """
+    """Load the base graph into memory, with the labels and features that it has."""
     path, features = Path(base), cast(Any, None)
     if path.is_file():
         read = importer("npz" if path.suffix == ".npz" else "snap")
@@ -189,32 +161,27 @@ def _write_nodes(writer: DatasetWriter, spec: MakeSpec, plan: TopologyPlan, prog
                 stream.write(np.asarray(base_labels, dtype=np.int64)[ids % base.num_nodes])
         if base.labels is not None:
             num_classes, base_features = base.num_classes, base.features
-            writer.describe(notes=["labels are those of the base's nodes"])
+            writer.notes += ["labels are those of the base's nodes"]
     elif plan.labels is not None:  # communities planted by R-MAT
         writer.write("labels", plan.labels(0, num_nodes))
     else:
         indptr, indices = writer.memmap("indptr"), writer.memmap("indices")
         writer.write("labels", make_labels(node_data, spec.seed, indptr, indices))
-    writer.describe(num_classes=num_classes)
+    writer.num_classes = num_classes
     labels = writer.memmap("labels")
     if base_features is not None and spec.features == "learnable":
         width = base_features.shape[1]
         how = "" if width == spec.dim else f", {width} columns projected to {spec.dim}"
-        writer.describe(notes=[f"features are those of the base's nodes plus noise{how}"])
-    write_generated_features(writer, node_data, labels, num_classes, spec.seed, progress, base_features)
+        writer.notes += [f"features are those of the base's nodes plus noise{how}"]
+    generate_features(writer, node_data, labels, num_classes, spec.seed, progress, base_features)
     write_splits(writer, labels, spec.fractions, spec.seed)
 
 
 def _base_labels(spec: MakeSpec, base: BaseGraph | None) -> Any:
-    """Return the base labels that the copies keep, or None where the result needs labels of its own.
-
-    Copies in a Kronecker product keep their neighbourhood, so communities of a base without labels carry over; the
-    fractal expansion shuffles every block, so its communities are found in the result.
-    """
+    """Return the base labels that the copies keep, or None where the result needs labels of its own."""
     if base is None or spec.labels == "random":
         return None
-    if base.labels is not None:
+    if base.labels is not None or spec.kind != "kronecker":
         return base.labels
-    if spec.kind != "kronecker":
-        return None
+    # Kronecker copies keep their neighbourhood and so their communities; a fractal expansion shuffles every block.
     return make_labels(spec.node_data, spec.seed, base.indptr, base.indices)

@@ -1,50 +1,47 @@
-"""Labels, features and splits of a dataset's nodes: generated, or written as they are."""
+"""Labels, features and splits of a dataset's nodes: written as they are, or generated and recomputable (communities as
+labels; as a feature row the centre of a class, or a base row, plus noise)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from workloads import _native
+from workloads.direct_files import small_maps
 from workloads.errors import InputError, check_choice, require
 from workloads.kronecker import Progress
-from workloads.kronecker.features import FeatureSource, community_labels, random_labels
 from workloads.making.writer import DatasetWriter
 
 _CHUNK = 1 << 20
 _STREAM = 0x73706C6974  # keeps the draws of splits apart from others of the same seed
+_SWEEPS = 10
+# Length of the class centres in units of the noise: a single row reveals its class most of the time, not always.
+SIGNAL = 3.0
+_BASE_NOISE = 0.1
+_CENTRE_IDS = 1 << 62  # beyond any node's id, so that no node shares its draws with a centre
+_PROJECTION_IDS = 1 << 61
+_CHUNK_BYTES = 16 << 20
 
 IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class NodeDataSpec:
-    """Settings of features and labels for a graph without its own.
+    """Settings of features and labels for a graph without its own."""
 
-    Attributes:
-        dim: number of feature columns, D.
-        dtype: `float32` or `float16`.
-        classes: number of classes.
-        labels: `homophilous` (communities of the graph, so labels agree along edges) or `random`.
-        features: `learnable` (the class's centre plus noise) or `random` (noise alone).
-    """
-
-    dim: int = 128
-    dtype: str = "float32"
+    dim: int = 128  # number of feature columns, D
+    dtype: str = "float32"  # or `float16`
     classes: int = 16
-    labels: str = "homophilous"
-    features: str = "learnable"
+    labels: str = "homophilous"  # communities of the graph, so that labels agree along edges; or `random`
+    features: str = "learnable"  # the class's centre plus noise; or `random`, noise alone
 
     def check(self) -> None:
-        """Check the settings.
-
-        Raises:
-            InputError: a setting is invalid; names the option, its value and its valid values.
-        """
+        """Check the settings; raises InputError with the option, its value and its valid values."""
         require(self.dim >= 1, f"--dim is {self.dim}", "give at least 1")
         require(1 <= self.classes <= 1 << 20, f"--classes is {self.classes}", "give 1 to 1048576")
         check_choice("--dtype", self.dtype, ("float32", "float16"))
@@ -59,7 +56,7 @@ def make_labels(spec: NodeDataSpec, seed: int, indptr: IntArray, indices: npt.ND
     return community_labels(indptr, indices, spec.classes, seed)
 
 
-def write_generated_features(
+def generate_features(
     writer: DatasetWriter,
     spec: NodeDataSpec,
     labels: IntArray,
@@ -72,9 +69,8 @@ def write_generated_features(
 
     Args:
         writer, progress: writer of the dataset, and a function that is called with the stage and its done fraction.
-        spec: columns, dtype and kind.
+        spec, seed: columns, dtype and kind, and seed of the draws.
         labels, num_classes: int64 [N], may be memory-mapped, and number of classes.
-        seed: seed of the draws.
         base_features: features of a base graph, for `FeatureSource.of_base`; None: class centres.
     """
     num_nodes = labels.shape[0]
@@ -95,11 +91,8 @@ def write_features(
     chunks: Iterable[npt.NDArray[Any]],
     progress: Progress,
 ) -> None:
-    """Write `features` of shape [N, D] from chunks of their rows in order.
-
-    Raises:
-        InputError: there are more or fewer rows than nodes.
-    """
+    """Write `features` of shape [N, D] from chunks of their rows in order; raises InputError where there are more or
+    fewer rows than nodes."""
     done, num_nodes = 0, shape[0]
     with writer.stream("features", dtype, shape) as stream:
         for rows in chunks:
@@ -112,26 +105,19 @@ def write_features(
 
 
 def check_fractions(train: float, valid: float, test: float) -> None:
-    """Check the shares of train, valid and test.
-
-    Raises:
-        InputError: a share is outside [0, 1], train is 0, or they exceed 1 together.
-    """
+    """Check the shares of train, valid and test; raises InputError where one is outside [0, 1], train is 0, or they
+    exceed 1 together."""
     for name, value in (("train", train), ("valid", valid), ("test", test)):
         require(0 <= value <= 1, f"--{name}-fraction is {value}, which is not in [0, 1]", "give a share like 0.01")
     require(train != 0, "--train-fraction is 0, so that nothing could be trained", "give a share like 0.01")
-    if train + valid + test > 1 + 1e-9:
-        raise InputError(
-            f"--train-fraction, --valid-fraction and --test-fraction are {train + valid + test:g} together",
-            "stay below 1",
-        )
+    total = train + valid + test
+    fault = f"--train-fraction, --valid-fraction and --test-fraction are {total:g} together"
+    require(total <= 1 + 1e-9, fault, "stay below 1")
 
 
 def draw_splits(labels: IntArray, fractions: tuple[float, float, float], seed: int) -> Iterator[tuple[IntArray, ...]]:
-    """Draw ascending ids of train, valid and test among the labelled nodes, for some nodes at a time.
-
-    `labels` is int64 [N] (may be memory-mapped), -1 for unlabelled; `fractions` are shares of the labelled nodes.
-    """
+    """Draw ascending ids of train, valid and test for some nodes at a time, with `fractions` as shares of the labelled
+    nodes: `labels`, int64 [N] (may be memory-mapped), -1 for unlabelled."""
     bounds = np.cumsum(fractions)
     seen = 0
     given = np.zeros(3, dtype=np.int64)
@@ -150,11 +136,8 @@ def draw_splits(labels: IntArray, fractions: tuple[float, float, float], seed: i
 
 
 def write_splits(writer: DatasetWriter, labels: IntArray, fractions: tuple[float, float, float], seed: int) -> None:
-    """Draw the splits by `draw_splits` and write `train`, `valid` and `test`.
-
-    Raises:
-        InputError: no node has a label.
-    """
+    """Draw the splits by `draw_splits` and write `train`, `valid` and `test`; raises InputError where no node has a
+    label."""
     chunks = zip(*draw_splits(labels, fractions, seed), strict=True)
     train, valid, test = (np.concatenate(part).astype(np.int64) for part in chunks)
     if train.shape[0] == 0:
@@ -162,3 +145,119 @@ def write_splits(writer: DatasetWriter, labels: IntArray, fractions: tuple[float
     writer.write("train", train)
     writer.write("valid", valid)
     writer.write("test", test)
+
+
+class FeatureSource:
+    """Feature table [num_nodes, dim], float32 or float16, whose rows are pure functions of the seed and the node's id.
+
+    Row v is `centres[group(v)] + noise * z(seed, v)`, z about normal (mean 0, variance 1) from Philox draws.
+    """
+
+    def __init__(
+        self,
+        num_nodes: int,
+        centres: npt.NDArray[np.float32],
+        group: Callable[[IntArray], IntArray],
+        *,
+        dtype: npt.DTypeLike = "float32",
+        seed: int = 0,
+        noise: float = 1.0,
+        threads: int = 1,
+    ) -> None:
+        """Make a source from centres, float32 [G, D]; most callers use `of_classes`, `of_base` or `random`.
+
+        `group` gives the groups of node ids, int64 [n], each below G; `noise` is the factor of the noise, `threads` the
+        number of threads that fill rows.
+        """
+        self.num_nodes, self.dim, self.dtype = num_nodes, int(centres.shape[1]), np.dtype(dtype)
+        require(self.dtype in (np.float32, np.float16), f"features cannot be {self.dtype}", "use float32 or float16")
+        self._centres = np.ascontiguousarray(centres, dtype=np.float32)
+        self._group, self._seed, self._noise, self._threads = group, seed, noise, max(1, threads)
+
+    @classmethod
+    def of_classes(cls, labels: IntArray, num_classes: int, dim: int, **options: Any) -> FeatureSource:
+        """Make rows [N, dim] of class centres plus noise; a node without label (`labels`, int64 [N], is negative) gets
+        noise alone. `options`: `dtype`, `seed`, `threads`."""
+        centres = class_centres(num_classes, dim, int(options.get("seed", 0)))
+        with_none = np.concatenate([centres, np.zeros((1, dim), dtype=np.float32)])
+
+        def group(ids: IntArray) -> IntArray:
+            found = np.asarray(labels[ids], dtype=np.int64)
+            return np.where(found < 0, num_classes, found)
+
+        return cls(labels.shape[0], with_none, group, **options)
+
+    @classmethod
+    def of_base(cls, base_features: Any, num_nodes: int, dim: int, **options: Any) -> FeatureSource:
+        """Make rows [num_nodes, dim] of base rows plus a little noise; node v is a copy of base node `v % base nodes`.
+
+        `base_features` is [B, D0], dense or scipy sparse; where D0 differs from `dim`, it is projected by a random
+        matrix of signs, then scaled to a standard deviation of 1 over all entries. `options`: `dtype`, `seed`,
+        `threads`.
+        """
+        table = projected(base_features, dim, int(options.get("seed", 0)))
+        return cls(num_nodes, table, lambda ids: ids % table.shape[0], noise=_BASE_NOISE, **options)
+
+    @classmethod
+    def random(cls, num_nodes: int, dim: int, **options: Any) -> FeatureSource:
+        """Make rows of noise alone."""
+        return cls(num_nodes, np.zeros((1, dim), dtype=np.float32), np.zeros_like, **options)
+
+    def rows(self, ids: IntArray, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+        """Compute the rows of nodes `ids` (int64 [n], any order) as [n, D], into `out` where given."""
+        ids = np.ascontiguousarray(ids, dtype=np.int64)
+        if out is None:
+            out = np.empty((ids.shape[0], self.dim), dtype=self.dtype)
+        arguments = (self._centres, self._group(ids), ids, self._seed, self._noise, self._threads)
+        if self.dtype == np.float32:
+            _native.feature_rows32(*arguments, out)
+        else:
+            _native.feature_rows16(*arguments, out.view(np.uint16))
+        return out
+
+    def chunks(self, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[npt.NDArray[Any]]:
+        """Yield all rows in order, in arrays of about `chunk_bytes`; the next chunk overwrites the last one."""
+        step = max(1, chunk_bytes // (self.dim * self.dtype.itemsize))
+        buffer = np.empty((min(step, self.num_nodes), self.dim), dtype=self.dtype)
+        for first in range(0, self.num_nodes, step):
+            ids = np.arange(first, min(self.num_nodes, first + step), dtype=np.int64)
+            yield self.rows(ids, buffer[: ids.shape[0]])
+
+
+def community_labels(indptr: IntArray, indices: npt.NDArray[Any], num_classes: int, seed: int) -> IntArray:
+    """Label nodes by communities of about equal size, int64 [N], so that labels agree along edges.
+
+    Nodes are streamed in random order (by `seed`), each placed with most of its in-neighbours, weighted by the
+    community's free capacity, in ten passes over the edges (linear deterministic greedy, restreamed). Takes 12 N bytes;
+    `indptr` and `indices`, the in-neighbours, may be memory-mapped.
+    """
+    out = np.empty(indptr.shape[0] - 1, dtype=np.int64)
+    with small_maps(indptr, indices):
+        _native.communities(indptr, indices, num_classes, _SWEEPS, seed, out)
+    return out
+
+
+def random_labels(num_nodes: int, num_classes: int, seed: int, first: int = 0) -> IntArray:
+    """Draw uniform labels of nodes [first, first + num_nodes), int64; any range can be drawn alone."""
+    out = np.empty(num_nodes, dtype=np.int64)
+    _native.random_labels(first, num_classes, seed, out)
+    return out
+
+
+def class_centres(num_classes: int, dim: int, seed: int) -> npt.NDArray[np.float32]:
+    """Draw the class centres by counter, float32 [num_classes, dim], of length about `SIGNAL` for any `dim`."""
+    ids = _CENTRE_IDS + np.arange(num_classes, dtype=np.int64)
+    return FeatureSource.random(0, dim, seed=seed).rows(ids) * np.float32(SIGNAL / np.sqrt(dim))
+
+
+def projected(features: Any, dim: int, seed: int) -> npt.NDArray[np.float32]:
+    """Project [B, D0] dense or sparse features to float32 [B, dim] of standard deviation 1."""
+    if features.shape[1] == dim:
+        table = np.asarray(features.toarray() if hasattr(features, "toarray") else features, dtype=np.float32)
+    else:
+        ids = _PROJECTION_IDS + np.arange(features.shape[1], dtype=np.int64)
+        draws = FeatureSource.random(0, dim, seed=seed).rows(ids)
+        signs = np.where(draws < 0, np.float32(-1), np.float32(1))
+        table = np.asarray(features @ signs, dtype=np.float32)
+    deviation = float(table.std())
+    return np.ascontiguousarray(table / np.float32(deviation) if deviation > 0 else table)

@@ -1,4 +1,5 @@
-"""Writer of a dataset, all or nothing: a locked temporary folder, renamed when every part is whole and on disk."""
+"""Writer of a dataset, all or nothing: a locked temporary folder, renamed when every part is whole and on disk; and the
+streaming writer of one part: direct I/O from aligned buffers, hashed while generation runs."""
 
 from __future__ import annotations
 
@@ -9,17 +10,20 @@ import shutil
 import signal
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, NoReturn
+from types import FrameType
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from workloads.direct_files import aligned_empty, open_direct, padded, write_at
 from workloads.errors import DataIOError, DatasetError, OutcoreError
 from workloads.manifest import ALIGNMENT, ALLOWED_DTYPES, PARTS, FileEntry, Manifest, Part
 from workloads.npyfile import file_digest, padded_header, write_all
@@ -28,6 +32,97 @@ from workloads.units import format_bytes
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _SPARE_BYTES = 1 << 20  # for the manifest and the file system's own blocks
+BUFFER_BYTES = 4 << 20
+DEPTH = 8
+STREAM_BYTES = BUFFER_BYTES * DEPTH + (2 << 20)  # with the stacks of the threads
+_WRITERS = 6  # buffers written at once, while others are filled and hashed
+
+
+class TopologySink(Protocol):
+    """Destination of `indptr` and `indices`, such as a `workloads.making.writer.DatasetWriter`."""
+
+    def begin(self, part: Any, dtype: npt.DTypeLike, count: int) -> tuple[Path, int]:
+        """Make a file with its header and its blocks reserved; return it and the data's offset, a multiple of 4096."""
+
+    def finish(self, part: Any, xxh3: str | None = None) -> None:
+        """Cut the file to size and flush it to disk; `xxh3` is the digest of header and data."""
+
+
+class PartWriter:
+    """Streaming writer of a part of `count` elements: fill `buffer()`, `commit` it; or `write` arrays of any length.
+
+    Up to eight buffers of 4 MiB are in flight; six threads write, one hashes in order. Page cache is not used where the
+    file system does direct I/O. A later call raises the first error of a thread: DataIOError where the disk is full or
+    failed.
+    """
+
+    def __init__(self, sink: TopologySink, part: str, dtype: npt.DTypeLike, count: int) -> None:
+        self._sink, self._part, self._dtype = sink, part, np.dtype(dtype)
+        self._path, self._offset = sink.begin(part, self._dtype, count)
+        self._left = count
+        self._hash = xxhash.xxh3_64(padded_header(self._dtype, (count,)))
+        self._file = open_direct(self._path, os.O_WRONLY)
+        self._writers, self._hasher = ThreadPoolExecutor(_WRITERS), ThreadPoolExecutor(1)
+        memory = aligned_empty(DEPTH * BUFFER_BYTES).reshape(DEPTH, BUFFER_BYTES)
+        # In the order of their last use, each with the work that has to end before the next one.
+        self._buffers = deque[tuple[npt.NDArray[np.uint8], tuple[Future[None], ...]]]((row, ()) for row in memory)
+        self._current: npt.NDArray[np.uint8] | None = None
+        self._used = 0
+
+    def buffer(self) -> npt.NDArray[Any]:
+        """Return a view of the free part of the current buffer, never empty, to fill with the next elements."""
+        if self._current is None:
+            # The last used of those that are free, so that memory that the disk's speed does not need stays untouched.
+            free = (at for at, (_, work) in reversed([*enumerate(self._buffers)]) if all(one.done() for one in work))
+            at = next(free, 0)
+            self._current, under_way = self._buffers[at]
+            del self._buffers[at]
+            for work in under_way:
+                work.result()
+        return self._current[self._used :].view(self._dtype)
+
+    def commit(self, count: int) -> None:
+        """Accept the first `count` elements of `buffer()`."""
+        if count > self._left:
+            raise ValueError(f"{self._part} gets {count - self._left} elements more than announced")
+        memory = self._current
+        assert memory is not None, "commit() follows buffer()"
+        self._left -= count
+        self._used += count * self._dtype.itemsize
+        if self._used == BUFFER_BYTES or self._left == 0:
+            self._current = None
+            whole = memory[: padded(self._used)]
+            whole[self._used :] = 0  # the last buffer: direct I/O takes whole blocks, and the sink cuts the file
+            hashed = self._hasher.submit(self._hash.update, memory[: self._used].data)
+            written = self._writers.submit(write_at, self._file, whole, self._offset, self._path)
+            self._buffers.append((memory, (written, hashed)))
+            self._offset += self._used
+            self._used = 0
+
+    def write(self, array: npt.NDArray[Any]) -> None:
+        """Append a copy of `array`."""
+        done = 0
+        while done < array.shape[0]:
+            room = self.buffer()
+            step = min(room.shape[0], array.shape[0] - done)
+            room[:step] = array[done : done + step]
+            self.commit(step)
+            done += step
+
+    def __enter__(self) -> PartWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Wait for the disk, then finish the part; every announced element must have been written."""
+        for threads in (self._writers, self._hasher):
+            threads.shutdown(cancel_futures=error is not None)
+        os.close(self._file)
+        if error is None:
+            for work in (work for _, under_way in self._buffers for work in under_way):
+                work.result()
+            if self._left:
+                raise ValueError(f"{self._part} lacks {self._left} elements of what was announced")
+            self._sink.finish(self._part, xxh3=self._hash.hexdigest())
 
 
 class PartStream:
@@ -51,7 +146,7 @@ class DatasetWriter:
     """Context manager that writes a dataset; a clean exit leaves it complete at `path`, an exception leaves nothing.
 
     Every part is written once, by `write` (a whole array), `stream` (row by row) or `begin` and `finish` (other code
-    writes the data into the file, from the offset on, even by direct I/O). `describe` sets the rest.
+    writes the data into the file, from the offset on, even by direct I/O).
 
     Args:
         path: folder of the dataset, which gives its name.
@@ -60,6 +155,7 @@ class DatasetWriter:
 
     Attributes:
         folder: temporary folder, for scratch files too; every file in it but the parts is removed at the end.
+        num_classes, notes, stats: content of the manifest besides the files.
 
     Raises:
         DatasetError: `path` exists; the disk is full (names needed and free bytes); the folder cannot be written.
@@ -71,9 +167,9 @@ class DatasetWriter:
         self._replace = replace
         self._files: dict[Part, FileEntry] = {}
         self._open: dict[Part, tuple[np.dtype[Any], tuple[int, ...]]] = {}
-        self._num_classes = 1
-        self._notes: list[str] = []
-        self._stats: dict[str, dict[str, float | int | None]] = {}
+        self.num_classes = 1
+        self.notes: list[str] = []
+        self.stats: dict[str, dict[str, float | int | None]] = {}
         self._needed = 0
 
     def __enter__(self) -> DatasetWriter:
@@ -92,11 +188,8 @@ class DatasetWriter:
         return self
 
     def require_space(self, data_bytes: int) -> None:
-        """Check that the disk has space for `data_bytes`, the bytes of all parts and scratch files.
-
-        Raises:
-            DatasetError: with the bytes needed and free.
-        """
+        """Check that the disk has space for `data_bytes` of parts and scratch files; raises DatasetError with the bytes
+        needed and free."""
         self._needed = data_bytes + _SPARE_BYTES
         if free_bytes(self.path.parent) < self._needed:
             raise self._no_space()
@@ -169,23 +262,7 @@ class DatasetWriter:
         """Map a finished part read-only."""
         return self._files[part].memmap(self.folder / f"{part}.npy")
 
-    def describe(
-        self,
-        *,
-        num_classes: int | None = None,
-        notes: tuple[str, ...] | list[str] = (),
-        stats: Mapping[str, Mapping[str, float | int | None]] | None = None,
-    ) -> None:
-        """Set the manifest's content besides the files; notes add up."""
-        if num_classes is not None:
-            self._num_classes = num_classes
-        self._notes += notes
-        for key, value in (stats or {}).items():
-            self._stats[key] = dict(value)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         try:
             if error is None:
                 self._commit()
@@ -207,11 +284,11 @@ class DatasetWriter:
             dim=features.shape[1],
             feature_dtype=features.dtype,
             index_dtype=indices.dtype,
-            num_classes=self._num_classes,
+            num_classes=self.num_classes,
             files=self._files,
             recipe=self._recipe,
-            notes=tuple(self._notes),
-            stats=self._stats,
+            notes=tuple(self.notes),
+            stats=self.stats,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         manifest.check(self.path)

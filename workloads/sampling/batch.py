@@ -17,14 +17,10 @@ class Block:
 
     Source and destination nodes are prefixes of `SampledBatch.nodes`: the first `num_src` and the first `num_dst` of
     it, so destinations are the first `num_dst` sources.
-
-    Attributes:
-        indptr: int64 [num_dst + 1].
-        indices: int32 [num_edges], positions among the sources, by (destination, position in its neighbour list).
     """
 
-    indptr: Int64
-    indices: npt.NDArray[np.int32]
+    indptr: Int64  # [num_dst + 1]
+    indices: npt.NDArray[np.int32]  # [num_edges], positions among the sources, by (destination, position in its list)
     num_src: int
     num_dst: int
 
@@ -36,32 +32,21 @@ class Block:
 
 @dataclass(frozen=True)
 class SampledBatch:
-    """One mini-batch, a function of the workload alone (architecture: "The mini-batch is the same for everyone").
-
-    Attributes:
-        epoch: number of the epoch.
-        index: position in the epoch's seed plan.
-        nodes: int64 [num_nodes], original ids, unique: seed nodes as drawn, then each hop's new nodes by ascending id.
-        num_seeds: number of seed nodes, the first of `nodes`.
-        blocks: blocks of the hops, input layer first; `blocks[0].num_src == len(nodes)`, `blocks[-1].num_dst ==
-            num_seeds`. ShaDow repeats one block from all nodes to all nodes; its scores are the first `num_seeds` rows.
-        labels: int64 [num_seeds].
-        edge_reads: number of neighbour-list entries read (counters are no part of the digest).
-        list_reads: number of neighbour lists read, over all hops.
-        list_hits: number of neighbour lists read from a neighbour cache.
-        local: int64 [num_nodes], ids of `nodes` in a renumbered graph, or None; no part of the digest.
-    """
+    """One mini-batch, a function of the workload alone (architecture: "The mini-batch is the same for everyone")."""
 
     epoch: int
-    index: int
-    nodes: Int64
-    num_seeds: int
+    index: int  # position in the epoch's seed plan
+    nodes: Int64  # [num_nodes], original ids, unique: seed nodes as drawn, then each hop's new nodes by ascending id
+    num_seeds: int  # number of seed nodes, the first of `nodes`
+    # Of the hops, input layer first: `blocks[0].num_src == len(nodes)`, `blocks[-1].num_dst == num_seeds`. ShaDow
+    # repeats one block from all nodes to all nodes; its scores are the first `num_seeds` rows.
     blocks: tuple[Block, ...]
-    labels: Int64
-    edge_reads: int = 0
-    list_reads: int = 0
-    list_hits: int = 0
-    local: Int64 | None = None
+    labels: Int64  # [num_seeds]
+    # Counters and local ids are no part of the digest.
+    edge_reads: int = 0  # number of neighbour-list entries read
+    list_reads: int = 0  # number of neighbour lists read, over all hops
+    list_hits: int = 0  # number of neighbour lists read from a neighbour cache
+    local: Int64 | None = None  # [num_nodes], ids of `nodes` in a renumbered graph
 
     @property
     def num_nodes(self) -> int:

@@ -14,7 +14,6 @@ from workloads.errors import require
 from workloads.sampling.batch import Int64
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
-from workloads.sampling.seeds import plan_bytes
 from workloads.workload import Workload
 
 # The harness may have sampled fewer epochs than a run has: allow for larger mini-batches in the others.
@@ -24,24 +23,15 @@ _SLACK_DEVIATIONS = 3.0
 
 @dataclass(frozen=True)
 class BatchBounds:
-    """Bounds of the mini-batches of a run, over all epochs and batches of this rank.
+    """Bounds of the mini-batches of a run, over all epochs and batches of this rank."""
 
-    Attributes:
-        max_nodes: most nodes, that is feature rows, of a batch.
-        max_edges: most edges of a batch, over all blocks.
-        max_nbytes: most bytes of a batch's arrays.
-        largest: (epoch, batch) of the batch with the most nodes.
-        nodes_by_batch, edges_by_batch: int64 [epochs, num_batches], nodes and edges of each batch.
-        scratch_bytes: working memory of a sampler of one thread after these batches.
-    """
-
-    max_nodes: int
-    max_edges: int
-    max_nbytes: int
-    largest: tuple[int, int]
-    nodes_by_batch: Int64
-    edges_by_batch: Int64
-    scratch_bytes: int
+    max_nodes: int  # most nodes, that is feature rows, of a batch
+    max_edges: int  # most edges of a batch, over all blocks
+    max_nbytes: int  # most bytes of a batch's arrays
+    largest: tuple[int, int]  # (epoch, batch) of the batch with the most nodes
+    nodes_by_batch: Int64  # [epochs, num_batches]
+    edges_by_batch: Int64  # [epochs, num_batches]
+    scratch_bytes: int  # working memory of a sampler of one thread after these batches
 
     def plain(self) -> dict[str, Any]:
         """Return the bounds as plain data: lists in place of arrays and tuples."""
@@ -75,10 +65,7 @@ def largest_batch(workload: Workload, *, epochs: int = 1, sampler: NeighborSampl
     """Compute exact bounds of the batches of epochs 0 to `epochs - 1`, by sampling all of them.
 
     Costs the sampling of those epochs and holds one batch at a time; the harness keeps the result with the workload.
-    `epochs` counts warm-up too; `sampler` is one of this workload, None: a new one.
-
-    Raises:
-        InputError: there is no epoch.
+    `epochs` counts warm-up too; `sampler` is one of this workload, None: a new one. Raises InputError for no epoch.
     """
     require(epochs >= 1, f"epochs is {epochs}", "give at least 1")
     kept = _KEPT.get(_identity(workload))
@@ -93,37 +80,21 @@ def largest_batch(workload: Workload, *, epochs: int = 1, sampler: NeighborSampl
             batch = sampler.sample(epoch, index, seeds)
             nodes[epoch, index], edges[epoch, index] = batch.num_nodes, batch.num_edges
             max_nbytes = max(max_nbytes, batch.nbytes)
-    first = int(nodes.argmax())
-    return BatchBounds(
-        max_nodes=int(nodes.max()),
-        max_edges=int(edges.max()),
-        max_nbytes=max_nbytes,
-        largest=(first // plan.num_batches, first % plan.num_batches),
-        nodes_by_batch=nodes,
-        edges_by_batch=edges,
-        scratch_bytes=sampler.scratch_bytes,
-    )
+    largest = divmod(int(nodes.argmax()), plan.num_batches)
+    most = int(nodes.max()), int(edges.max()), max_nbytes
+    return BatchBounds(*most, largest, nodes, edges, sampler.scratch_bytes)
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds over all mini-batches of a run.
+    """Bounds over all mini-batches of a run."""
 
-    Attributes:
-        max_nodes: feature rows of a mini-batch.
-        max_edges: edges over all blocks of a mini-batch.
-        sampled_bytes: bytes of a sampled mini-batch's arrays.
-        scratch_bytes: working memory of one sampler.
-        num_batches: mini-batches an epoch.
-        seed_bytes: bytes of the training nodes and of an epoch's order of them.
-    """
-
-    max_nodes: int
-    max_edges: int
-    sampled_bytes: int
-    scratch_bytes: int
-    num_batches: int
-    seed_bytes: int = 0
+    max_nodes: int  # feature rows of a mini-batch
+    max_edges: int  # edges over all blocks of a mini-batch
+    sampled_bytes: int  # bytes of a sampled mini-batch's arrays
+    scratch_bytes: int  # working memory of one sampler
+    num_batches: int  # mini-batches an epoch
+    seed_bytes: int = 0  # of a seed plan and an epoch's mini-batches: the training nodes twice, and a copy of half
 
 
 _LOCK = threading.Lock()
@@ -138,24 +109,17 @@ def batch_bounds(workload: Workload) -> Bounds:
     """
     key = _identity(workload)
     with _LOCK:
-        if key not in _FOUND:
-            _FOUND[key] = _find(workload)
+        if key in _FOUND:
+            return _FOUND[key]
+        exact = largest_batch(workload)
+        nodes = exact.nodes_by_batch
+        # The last mini-batch of an epoch is often short, which would inflate the spread.
+        spread = float(nodes[:, :-1].std()) if nodes.shape[1] > 2 else 0.0
+        slack = max(_SLACK_SHARE * exact.max_nodes, _SLACK_DEVIATIONS * spread)
+        max_nodes = min(workload.dataset.num_nodes, exact.max_nodes + math.ceil(slack))
+        growth = 1 + slack / max(1, exact.max_nodes)
+        sizes = (exact.max_edges, exact.max_nbytes, exact.scratch_bytes)
+        edges, sampled, scratch = (math.ceil(size * growth) for size in sizes)
+        seed_bytes = 20 * len(workload.dataset.memmap("train"))
+        _FOUND[key] = Bounds(max_nodes, edges, sampled, scratch, int(nodes.shape[1]), seed_bytes)
         return _FOUND[key]
-
-
-def _find(workload: Workload) -> Bounds:
-    exact = largest_batch(workload)
-    nodes = exact.nodes_by_batch
-    # The last mini-batch of an epoch is often short, which would inflate the spread.
-    spread = float(nodes[:, :-1].std()) if nodes.shape[1] > 2 else 0.0
-    slack = max(_SLACK_SHARE * exact.max_nodes, _SLACK_DEVIATIONS * spread)
-    max_nodes = min(workload.dataset.num_nodes, exact.max_nodes + math.ceil(slack))
-    growth = 1 + slack / max(1, exact.max_nodes)
-    return Bounds(
-        max_nodes=max_nodes,
-        max_edges=math.ceil(exact.max_edges * growth),
-        sampled_bytes=math.ceil(exact.max_nbytes * growth),
-        scratch_bytes=math.ceil(exact.scratch_bytes * growth),
-        num_batches=int(nodes.shape[1]),
-        seed_bytes=plan_bytes(len(workload.dataset.memmap("train"))),
-    )

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import xxhash
+from numpy.typing import NDArray
 
 from workloads.errors import InputError, require
 from workloads.sampling.batch import SampledBatch
@@ -34,14 +34,12 @@ def structure_digest(batch: SampledBatch) -> int:
     return digest.intdigest()
 
 
-def feature_digest(batch: SampledBatch, table: npt.NDArray[Any], rows: npt.NDArray[np.integer] | None = None) -> int:
+def feature_digest(batch: SampledBatch, table: NDArray[Any], rows: NDArray[np.integer] | None = None) -> int:
     """Return the XXH3-64 over the feature rows of a batch in the order of its nodes, in [0, 2^64).
 
     `table` is float32 or float16 [m, D], and `rows` [num_nodes] the row of `table` that holds `batch.nodes[i]` (the
-    alias list; None: row i). Reads chunks of about 256 KiB, so it needs no second copy of the rows.
-
-    Raises:
-        InputError: the table or `rows` cannot hold the batch.
+    alias list; None: row i). Reads chunks of about 256 KiB, so it needs no second copy of the rows. Raises InputError
+    where the table or `rows` cannot hold the batch.
     """
     count = batch.num_nodes
     if table.ndim != 2 or table.dtype not in (np.float32, np.float16):
@@ -50,9 +48,9 @@ def feature_digest(batch: SampledBatch, table: npt.NDArray[Any], rows: npt.NDArr
         raise InputError(f"the feature table has {len(table)} rows for {count} nodes", "give one for each node")
     if rows is not None:
         check_alias(rows, count, len(table))
-    gathered: npt.NDArray[Any] | None = None
+    gathered: NDArray[Any] | None = None
 
-    def take(first: int, last: int) -> npt.NDArray[Any]:
+    def take(first: int, last: int) -> NDArray[Any]:
         nonlocal gathered
         if rows is None:
             return table[first:last]
@@ -64,12 +62,9 @@ def feature_digest(batch: SampledBatch, table: npt.NDArray[Any], rows: npt.NDArr
     return rows_digest(batch, table.shape[1], table.dtype, take)
 
 
-def check_alias(rows: npt.NDArray[np.integer], count: int, slots: int) -> None:
-    """Check that an alias list names a row of a table with `slots` rows for each of `count` nodes.
-
-    Raises:
-        InputError: it does not.
-    """
+def check_alias(rows: NDArray[np.integer], count: int, slots: int) -> None:
+    """Check that an alias list names a row of a table with `slots` rows for each of `count` nodes; raises InputError if
+    not."""
     require(len(rows) == count, f"there are {len(rows)} alias rows for {count} nodes", "give one for each node")
     if count and (int(rows.min()) < 0 or int(rows.max()) >= slots):
         raise InputError(
@@ -77,9 +72,7 @@ def check_alias(rows: npt.NDArray[np.integer], count: int, slots: int) -> None:
         )
 
 
-def rows_digest(
-    batch: SampledBatch, dim: int, dtype: np.dtype[Any], take: Callable[[int, int], npt.NDArray[Any]]
-) -> int:
+def rows_digest(batch: SampledBatch, dim: int, dtype: np.dtype[Any], take: Callable[[int, int], NDArray[Any]]) -> int:
     """Return the XXH3-64 over the feature rows of a batch that a function gives, in [0, 2^64).
 
     Args:
@@ -123,7 +116,7 @@ def _words(*values: int) -> bytes:
     return np.array(values, dtype="<i8").tobytes()
 
 
-def _update(digest: xxhash.xxh3_64, array: npt.NDArray[Any], dtype: str) -> None:
+def _update(digest: xxhash.xxh3_64, array: NDArray[Any], dtype: str) -> None:
     contiguous = np.ascontiguousarray(array, dtype=dtype)
     if contiguous.size:
         digest.update(contiguous.reshape(-1).view(np.uint8).data)

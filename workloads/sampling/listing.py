@@ -22,25 +22,15 @@ _DECLARES = re.compile(r"^SAMPLER\b.* = ", re.MULTILINE)
 
 @dataclass(frozen=True)
 class SamplerKind:
-    """A sampler, by the facts that the rest of the code asks for.
+    """A sampler, by the facts that the rest of the code asks for."""
 
-    Attributes:
-        title: name in the middle of a sentence, such as `layer-wise`.
-        make: makes the sampler, a `NeighborSampler`, from the workload and that class's keyword arguments.
-        example: fan-outs of the conformance check's case.
-        replacement: whether it can draw with replacement.
-        by_layer: whether nodes are drawn for a whole layer, so that edges belong to layers instead of hops.
-        one_subgraph: whether all layers run on one subgraph; a model may then have any number of layers.
-        out_of_core: whether sampling by passes over the graph file supports it.
-    """
-
-    title: str
-    make: Callable[..., Any]
-    example: tuple[int, ...]
-    replacement: bool = True
-    by_layer: bool = False
-    one_subgraph: bool = False
-    out_of_core: bool = False
+    title: str  # name in the middle of a sentence, such as `layer-wise`
+    make: Callable[..., Any]  # makes a `NeighborSampler` from the workload and that class's keyword arguments
+    example: tuple[int, ...]  # fan-outs of the conformance check's case
+    replacement: bool = True  # whether it can draw with replacement
+    by_layer: bool = False  # whether nodes are drawn for a whole layer, so that edges belong to layers instead of hops
+    one_subgraph: bool = False  # whether all layers run on one subgraph; a model may then have any number of layers
+    out_of_core: bool = False  # whether sampling by passes over the graph file supports it
 
 
 @functools.cache
@@ -58,11 +48,8 @@ def choices() -> str:
 
 
 def find(name: str) -> SamplerKind:
-    """Return the sampler called `name`: one of `names()`, or `package.module:NAME` of a sampler outside this folder.
-
-    Raises:
-        InputError: there is no such sampler.
-    """
+    """Return the sampler called `name`: one of `names()`, or `package.module:NAME` of a sampler outside this folder;
+    raises InputError where there is none."""
     if ":" not in name:
         require(name in names(), f"there is no sampler {name!r}", f"use {choices()}, or package.module:NAME")
         name = f"{__package__}.{name}:SAMPLER"

@@ -66,13 +66,8 @@ def make_sampler(
 def make_seed_plan(workload: Workload) -> SeedPlan | PartitionPlan:
     """Make a workload's seed plan, over the dataset's training nodes or those of this rank's partition."""
     sampler, train = workload.sampler, workload.dataset.load("train")
-    options: dict[str, Any] = {
-        "seed": workload.seed,
-        "rank": workload.rank,
-        "world": workload.world,
-        "shuffle": sampler.shuffle,
-        "max_batches": sampler.max_batches,
-    }
+    options: dict[str, Any] = {"shuffle": sampler.shuffle, "max_batches": sampler.max_batches}
+    options |= {"seed": workload.seed, "rank": workload.rank, "world": workload.world}
     if workload.partition is None:
         return SeedPlan(train, sampler.batch_size, **options)
     with np.load(workload.partition) as file:

@@ -19,6 +19,8 @@ from workloads.errors import DatasetError, InputError, require
 from workloads.sampling.batch import Block, Int64, Lists, SampledBatch
 from workloads.sampling.listing import SamplerKind
 
+_VERIFY = "check the dataset with `outcore data verify`"
+
 
 class NeighborSampler:
     """Sampler of mini-batches from CSC arrays (in-neighbours) in memory or memory-mapped.
@@ -72,22 +74,17 @@ class NeighborSampler:
             raise InputError(f"fan-out is {tuple(fanout)}", "give one number >= -1 for each hop, such as 10,10,10")
         require(0 <= seed < 1 << 64, f"seed is {seed}", "give a whole number from 0 to 2^64 - 1")
         require(threads >= 1, f"threads is {threads}", "give at least 1")
-        if int(indptr[0]) != 0 or int(indptr[-1]) != len(indices):
-            raise DatasetError(
-                f"indptr runs from {indptr[0]} to {indptr[-1]} but there are {len(indices)} neighbours",
-                "check the dataset with `outcore data verify`",
-            )
+        fault = f"indptr runs from {indptr[0]} to {indptr[-1]} but there are {len(indices)} neighbours"
+        require(int(indptr[0]) == 0 and int(indptr[-1]) == len(indices), fault, _VERIFY, DatasetError)
         if len(indptr) - 1 > _native.MAX_NODE:
             raise InputError(f"the graph has {len(indptr) - 1} nodes", "at most 2^48 can be sampled")
         self.num_nodes = len(indptr) - 1
         address, lists = cached or (None, None)
         if address is not None and lists is not None:
             address, lists = _contiguous(address), _contiguous(lists)
-            if address.shape != (self.num_nodes,) or address.dtype != np.int64 or lists.dtype != indices.dtype:
-                raise InputError(
-                    f"the neighbour cache is {address.dtype} {list(address.shape)} over {lists.dtype} lists",
-                    f"give addresses int64 [{self.num_nodes}] and lists of {indices.dtype}",
-                )
+            sound = address.shape == (self.num_nodes,) and address.dtype == np.int64 and lists.dtype == indices.dtype
+            fault = f"the neighbour cache is {address.dtype} {list(address.shape)} over {lists.dtype} lists"
+            require(sound, fault, f"give addresses int64 [{self.num_nodes}] and lists of {indices.dtype}")
         if names is not None and (names.shape != (self.num_nodes,) or names.dtype != np.int64):
             raise InputError(f"names are {names.dtype} {list(names.shape)}", f"give int64 [{self.num_nodes}]")
         self.fanout = tuple(int(neighbours) for neighbours in fanout)
@@ -124,16 +121,12 @@ class NeighborSampler:
             InputError: a seed node is repeated or unknown, a number is out of range, or `local_seeds` are other nodes.
             DatasetError: the graph's arrays contradict each other.
         """
-        if min(epoch, batch) < 0 or epoch >= _native.MAX_EPOCH or batch >= _native.MAX_BATCH:
-            raise InputError(
-                f"epoch {epoch}, batch {batch} cannot be named",
-                f"an epoch is below {_native.MAX_EPOCH} and a batch below {_native.MAX_BATCH}",
-            )
+        named = 0 <= epoch < _native.MAX_EPOCH and 0 <= batch < _native.MAX_BATCH
+        fix = f"an epoch is below {_native.MAX_EPOCH} and a batch below {_native.MAX_BATCH}"
+        require(named, f"epoch {epoch}, batch {batch} cannot be named", fix)
         seeds = start = np.ascontiguousarray(seeds, dtype=np.int64)
-        if (self._names is None) != (local_seeds is None):
-            raise InputError(
-                "local_seeds go with the names of a renumbered graph, and one of them is missing", "give both or none"
-            )
+        fault = "local_seeds go with the names of a renumbered graph, and one of them is missing"
+        require((self._names is None) == (local_seeds is None), fault, "give both or none")
         if local_seeds is not None:
             start = np.ascontiguousarray(local_seeds, dtype=np.int64)
         try:
@@ -143,22 +136,13 @@ class NeighborSampler:
                 f"batch {batch} of epoch {epoch}: {error}", "mend its seed nodes, size or fan-out"
             ) from None
         except IndexError as error:
-            raise DatasetError(str(error), "check the dataset with `outcore data verify`") from None
+            raise DatasetError(str(error), _VERIFY) from None
         if local_seeds is not None and not np.array_equal(nodes[: len(start)], seeds):
             raise InputError(f"batch {batch} of epoch {epoch}: local_seeds are other nodes", "mend its seed nodes")
-        labels = np.full(len(seeds), -1, dtype=np.int64) if self._labels is None else self._labels[start]
-        return SampledBatch(
-            epoch=epoch,
-            index=batch,
-            nodes=nodes,
-            num_seeds=len(seeds),
-            blocks=tuple(Block(*hop) for hop in hops),
-            labels=np.asarray(labels, dtype=np.int64),
-            edge_reads=edge_reads,
-            list_reads=list_reads,
-            list_hits=list_hits,
-            local=None if self._names is None else local,
-        )
+        labels = np.full(len(seeds), -1) if self._labels is None else self._labels[start]
+        blocks, labels = tuple(Block(*hop) for hop in hops), np.asarray(labels, dtype=np.int64)
+        ids = None if self._names is None else local
+        return SampledBatch(epoch, batch, nodes, len(seeds), blocks, labels, edge_reads, list_reads, list_hits, ids)
 
     @property
     def scratch_bytes(self) -> int:

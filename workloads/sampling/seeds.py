@@ -13,11 +13,6 @@ from workloads.errors import InputError, require
 from workloads.sampling.batch import Int64
 
 
-def plan_bytes(num_train: int) -> int:
-    """Return the bytes of a seed plan and an epoch's mini-batches: the training nodes twice, and a copy of half."""
-    return 20 * num_train
-
-
 @dataclass(eq=False)
 class SeedPlan:
     """Seed nodes of each epoch's mini-batches on one rank; a function of its arguments alone.
@@ -25,28 +20,18 @@ class SeedPlan:
     An epoch's order is a Philox-keyed Fisher-Yates shuffle in native code, so it is the same with every numpy. A *step*
     is the next `world * batch_size` nodes of the order, of which every rank takes an equal part, in rank order; all
     ranks have the same number of batches. The last step may be short and is then split as evenly as possible; with
-    fewer nodes than ranks it is left out (with a shuffle, other nodes each epoch). One rank leaves nothing out.
-
-    Args:
-        train: [n], ids of the training nodes, distinct.
-        batch_size: seed nodes a batch and rank.
-        seed: seed of the run.
-        shuffle: whether to shuffle anew every epoch; if not, `train` is the order.
-        rank, world: rank of this process, and number of ranks.
-        max_batches: most batches an epoch (0: all).
-
-    Raises:
-        InputError: there are fewer training nodes than ranks, or a number is out of range.
+    fewer nodes than ranks it is left out (with a shuffle, other nodes each epoch). One rank leaves nothing out. Raises
+    InputError where there are fewer training nodes than ranks, or a number is out of range.
     """
 
-    train: npt.NDArray[np.integer]
-    batch_size: int
+    train: npt.NDArray[np.integer]  # [n], ids of the training nodes, distinct
+    batch_size: int  # seed nodes a batch and rank
     _: KW_ONLY
-    seed: int
-    shuffle: bool = True
+    seed: int  # of the run
+    shuffle: bool = True  # whether to shuffle anew every epoch; if not, `train` is the order
     rank: int = 0
-    world: int = 1
-    max_batches: int = 0
+    world: int = 1  # number of ranks
+    max_batches: int = 0  # most batches an epoch (0: all)
 
     def __post_init__(self) -> None:
         require(self.batch_size >= 1, f"batch_size is {self.batch_size}", "give at least 1")
@@ -54,10 +39,8 @@ class SeedPlan:
         require(0 <= self.rank < self.world, f"rank is {self.rank} of {self.world}", "give a rank from 0 to world - 1")
         require(0 <= self.seed < 1 << 64, f"seed is {self.seed}", "give a whole number from 0 to 2^64 - 1")
         nodes = len(self.train)
-        if nodes < self.world:
-            raise InputError(
-                f"there are {nodes} training nodes for {self.world} rank(s)", "use a dataset with more training nodes"
-            )
+        fault = f"there are {nodes} training nodes for {self.world} rank(s)"
+        require(nodes >= self.world, fault, "use a dataset with more training nodes")
         self.train = np.array(self.train, dtype=np.int64)
         self.train.setflags(write=False)
         steps, rest = divmod(nodes, self.batch_size * self.world)
@@ -85,14 +68,10 @@ class PartitionPlan:
     """Seed plan of a rank that trains the nodes of its own partition (PaGraph, Section 3.2).
 
     Every rank has as many mini-batches as the rank with the most nodes needs; each cuts its own nodes, shuffled anew
-    every epoch, into that many parts as even as possible, so that no node is lost and all ranks step together.
-
-    Args: as `SeedPlan`, but
-        partition_of: [T], rank of each training node.
-        batch_size: most seed nodes of a mini-batch.
-
-    Raises:
-        InputError: a rank has fewer training nodes than mini-batches, or a number is out of range.
+    every epoch, into that many parts as even as possible, so that no node is lost and all ranks step together. Args are
+    those of `SeedPlan`, but `partition_of` is [T], the rank of each training node, and `batch_size` the most seed nodes
+    of a mini-batch. Raises InputError where a rank has fewer training nodes than mini-batches, or a number is out of
+    range.
     """
 
     def __init__(
@@ -106,19 +85,14 @@ class PartitionPlan:
         max_batches: int = 0,
         **order: Any,
     ) -> None:
-        if len(partition_of) != len(train):
-            raise InputError(
-                f"the partition tells of {len(partition_of)} training nodes, the dataset has {len(train)}",
-                "make it for this dataset",
-            )
+        fault = f"the partition tells of {len(partition_of)} training nodes, the dataset has {len(train)}"
+        require(len(partition_of) == len(train), fault, "make it for this dataset")
         counts = np.bincount(partition_of, minlength=world)
         if len(counts) > world or not 0 <= rank < world:
             raise InputError(f"the partition has {len(counts)} parts for {world} ranks", "make it for this many ranks")
         self._parts = -(-int(counts.max()) // batch_size)
-        if int(counts.min()) < self._parts:
-            raise InputError(
-                f"a rank has {int(counts.min())} training nodes for {self._parts} mini-batches", "raise batch_size"
-            )
+        fault = f"a rank has {int(counts.min())} training nodes for {self._parts} mini-batches"
+        require(int(counts.min()) >= self._parts, fault, "raise batch_size")
         self._own = SeedPlan(np.asarray(train)[partition_of == rank], int(counts[rank]), **order)
         self.batch_size = batch_size
         self.num_batches: int = min(self._parts, max_batches) if max_batches else self._parts

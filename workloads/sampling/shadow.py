@@ -38,8 +38,5 @@ class ShadowSampler(NeighborSampler):
 
 
 SAMPLER = SamplerKind(
-    "shadow",
-    lambda workload, **others: ShadowSampler(**others, layers=workload.model.layers),
-    (5, 3),
-    one_subgraph=True,
+    "shadow", lambda workload, **more: ShadowSampler(**more, layers=workload.model.layers), (5, 3), one_subgraph=True
 )

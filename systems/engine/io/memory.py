@@ -10,8 +10,8 @@ from typing import Literal
 
 from systems import _native
 from systems.engine.io.arrays import Array, as_rows
+from workloads.direct_files import aligned_empty as aligned_empty
 from workloads.errors import DataIOError
-from workloads.mapped import aligned_empty as aligned_empty
 
 Advice = Literal["random", "willneed", "dontneed", "normal"]
 _ADVICE = {

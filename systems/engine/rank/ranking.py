@@ -17,8 +17,8 @@ from systems.engine.io.stream import stream
 from systems.engine.io.topology import MAKE_AGAIN
 from systems.engine.rank.pagerank import reverse_pagerank
 from systems.interface import Progress, silent
+from workloads.direct_files import small_maps
 from workloads.errors import BudgetError, DatasetError, InputError
-from workloads.mapped import small_maps
 from workloads.units import format_bytes
 from workloads.workload import Workload
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/aligned_memory.hpp"
-#include "base/draw_lanes.hpp"
+#include "base/draws.hpp"
 #include "base/team.hpp"
 #include "base/types.hpp"
 #include "io/piece_file.hpp"

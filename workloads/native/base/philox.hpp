@@ -5,7 +5,6 @@
 
 #include <array>
 
-#include "base/simd.hpp"
 #include "base/types.hpp"
 
 namespace outcore {
@@ -91,12 +90,36 @@ private:
     unsigned used_ = 4;
 };
 
+// Last words of the counters that generation uses, so that no two purposes ever share a draw.
+enum class Purpose : u32 {
+    kPermutation = 0x7065726d,
+    kRmat = 0x726d6174,
+    kFractal = 0x66726163,
+    kFeature = 0x66656174,
+    kCommunity = 0x636f6d6d,
+    kLabel = 0x6c61626c,
+    kProbe = 0x70726f62,
+};
+
 // Philox4x32-10 at W counters side by side, laid out so that the compiler makes vector code of it; the same words as
 // Philox4x32 gives for each counter.
 template <int W>
 struct Lanes {
     alignas(64) std::array<u32, W> word0, word1, word2, word3;
 };
+
+// Sets the counters (first, first + 1, ..., word2, purpose), the first of 64 bits.
+template <int W>
+OUTCORE_INLINE void set_counters(Lanes<W>& lanes, u64 first, u32 word2, Purpose purpose) noexcept {
+    OUTCORE_LANES
+    for (int l = 0; l < W; ++l) {
+        const u64 counter = first + static_cast<u64>(l);
+        lanes.word0[l] = static_cast<u32>(counter);
+        lanes.word1[l] = static_cast<u32>(counter >> 32);
+        lanes.word2[l] = word2;
+        lanes.word3[l] = static_cast<u32>(purpose);
+    }
+}
 
 template <int W>
 OUTCORE_INLINE void philox_lanes(Lanes<W>& lanes, u64 seed) noexcept {
@@ -115,16 +138,5 @@ OUTCORE_INLINE void philox_lanes(Lanes<W>& lanes, u64 seed) noexcept {
         key1 += 0xBB67AE85;
     }
 }
-
-// Last words of the counters that generation uses, so that no two purposes ever share a draw.
-enum class Purpose : u32 {
-    kPermutation = 0x7065726d,
-    kRmat = 0x726d6174,
-    kFractal = 0x66726163,
-    kFeature = 0x66656174,
-    kCommunity = 0x636f6d6d,
-    kLabel = 0x6c61626c,
-    kProbe = 0x70726f62,
-};
 
 }  // namespace outcore

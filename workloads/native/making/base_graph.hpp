@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "base/arrays.hpp"
+#include "base/refuse.hpp"
 
 namespace outcore {
 
@@ -13,10 +14,7 @@ struct BaseGraph {
 
     // Generators read a base graph without checks, so it is checked once, here. Throws std::invalid_argument.
     BaseGraph(const In<i64>& pointers, const In<i32>& sources) : indptr(span_of(pointers)), indices(span_of(sources)) {
-        if (indptr.empty() || indptr.front() != 0 || indptr.back() != static_cast<i64>(indices.size()))
-            throw std::invalid_argument("indptr does not fit indices");
-        for (size_t u = 0; u + 1 < indptr.size(); ++u)
-            if (indptr[u] > indptr[u + 1]) throw std::invalid_argument("indptr decreases");
+        check_offsets(indptr, indices.size(), "the base graph");
         for (const i32 v : indices)
             if (v < 0 || v >= num_nodes()) throw std::invalid_argument("a neighbour id is out of range");
     }

@@ -20,22 +20,11 @@ namespace {
 constexpr int kLanes = 16;
 constexpr i64 kGroup = 4 * kLanes;  // draws of one vector call
 
-// Edge e of the base graph draws word e % 4 at counter e / 4 of its block.
-OUTCORE_INLINE void set_counters(Lanes<kLanes>& lanes, u64 counter, u32 block) {
-    OUTCORE_LANES
-    for (int l = 0; l < kLanes; ++l) {
-        const u64 at = counter + static_cast<u64>(l);
-        lanes.word0[l] = static_cast<u32>(at);
-        lanes.word1[l] = static_cast<u32>(at >> 32);
-        lanes.word2[l] = block;
-        lanes.word3[l] = static_cast<u32>(Purpose::kFractal);
-    }
-}
-
-// Sets draws[k] for k in [0, kGroup) to the draw of edge 4 * counter + k.
+// Sets draws[k] for k in [0, kGroup) to the draw of edge 4 * counter + k of the base graph: edge e draws word e % 4 at
+// counter e / 4 of its block.
 OUTCORE_CLONES void draw_group(u64 seed, u64 counter, u32 block, u32* draws) {
     Lanes<kLanes> lanes;
-    set_counters(lanes, counter, block);
+    set_counters(lanes, counter, block, Purpose::kFractal);
     philox_lanes(lanes, seed);
     OUTCORE_LANES
     for (int l = 0; l < kLanes; ++l) {
@@ -52,7 +41,7 @@ OUTCORE_CLONES i64 count_below(u64 seed, u32 block, u32 bound, i64 begin, i64 en
     i64 edge = begin;
     for (; edge + kGroup <= end; edge += kGroup) {
         Lanes<kLanes> lanes;
-        set_counters(lanes, static_cast<u64>(edge) / 4, block);
+        set_counters(lanes, static_cast<u64>(edge) / 4, block, Purpose::kFractal);
         philox_lanes(lanes, seed);
         u32 group = 0;
         OUTCORE_LANES
@@ -72,16 +61,16 @@ OUTCORE_CLONES i64 count_below(u64 seed, u32 block, u32 bound, i64 begin, i64 en
 
 OUTCORE_CLONES void rename_all(const Permutation& permutation, u32* ids, size_t count) {
     size_t k = 0;
-    for (; k + kLanes <= count; k += kLanes) permutation.forward_lanes<kLanes>(ids + k);
+    for (; k + kLanes <= count; k += kLanes) permutation.walk_lanes<false, kLanes>(ids + k);
     if (k < count) {
         u32 rest[kLanes] = {};
         std::copy(ids + k, ids + count, rest);
-        permutation.forward_lanes<kLanes>(rest);
+        permutation.walk_lanes<false, kLanes>(rest);
         std::copy(rest, rest + (count - k), ids + k);
     }
 }
 
-OUTCORE_CLONES void find_lanes(const Permutation& permutation, u32* ids) { permutation.inverse_lanes<kLanes>(ids); }
+OUTCORE_CLONES void find_lanes(const Permutation& permutation, u32* ids) { permutation.walk_lanes<true, kLanes>(ids); }
 
 // For one caller at a time: made columns stay in its working memory until they are taken.
 class Fractal {

@@ -7,44 +7,24 @@
 #include <vector>
 
 #include "base/arrays.hpp"
-#include "base/refuse.hpp"
 #include "base/team.hpp"
 #include "making/permutation.hpp"
+#include "sampling/sampler.hpp"
 
 namespace outcore {
 namespace {
 
 template <typename Index>
-struct Graph {
-    std::span<const i64> indptr;     // [N + 1]
-    std::span<const Index> indices;  // [E], in-neighbours
-
-    i64 num_nodes() const noexcept { return static_cast<i64>(indptr.size()) - 1; }
-    // Throws std::out_of_range for an unknown node or a list outside `indices`.
-    std::span<const Index> neighbours(i64 v) const {
-        const auto at = static_cast<size_t>(v);
-        if (indptr.empty() || at >= indptr.size() - 1)
-            refuse<std::out_of_range>("node ", v, " is not one of the graph's ", num_nodes());
-        const i64 start = indptr[at], end = indptr[at + 1];
-        if (start < 0 || end < start || static_cast<size_t>(end) > indices.size())
-            refuse_list(at, start, end, indices.size());
-        return indices.subspan(static_cast<size_t>(start), static_cast<size_t>(end - start));
-    }
-    // Returns a source's node. Throws std::out_of_range for an unknown one.
-    size_t source(Index u) const { return checked_source(u, indptr.empty() ? 0 : indptr.size() - 1); }
-};
-
-template <typename Index>
-bool has_edge(const Graph<Index>& graph, Index from, Index to, bool sorted) {
-    const auto list = graph.neighbours(to);
+bool has_edge(const Topology<Index>& graph, Index from, Index to, bool sorted) {
+    const auto list = graph.list(to);
     return sorted ? std::binary_search(list.begin(), list.end(), from)
                   : std::find(list.begin(), list.end(), from) != list.end();
 }
 
 template <typename Index>
-double local_clustering(const Graph<Index>& graph, i64 node, int pairs, bool sorted, const Philox4x32& philox) {
+double local_clustering(const Topology<Index>& graph, i64 node, int pairs, bool sorted, const Philox4x32& philox) {
     std::vector<Index> list;
-    for (const Index u : graph.neighbours(node))
+    for (const Index u : graph.list(node))
         if (u != node) list.push_back(u);
     std::sort(list.begin(), list.end());
     list.erase(std::unique(list.begin(), list.end()), list.end());
@@ -75,7 +55,7 @@ double local_clustering(const Graph<Index>& graph, i64 node, int pairs, bool sor
 template <typename Index>
 double clustering(Ids indptr, std::span<const Index> indices, Ids nodes, int pairs, bool sorted, u64 seed,
                   int threads) {
-    const Graph<Index> graph{indptr, indices};
+    const Topology<Index> graph{indptr, indices, {}, {}, {}};
     std::vector<double> local(nodes.size());
     const Philox4x32 philox(seed);
     parallel(static_cast<i64>(nodes.size()), 64, threads, [&](size_t begin, size_t end, int) {
@@ -89,18 +69,17 @@ double clustering(Ids indptr, std::span<const Index> indices, Ids nodes, int pai
 // Counts the edges into `nodes` whose ends have the same label, and all of them, without unlabelled (negative) ends.
 template <typename Index>
 std::pair<i64, i64> homophily(Ids indptr, std::span<const Index> indices, Ids labels, Ids nodes, int threads) {
-    const Graph<Index> graph{indptr, indices};
-    if (static_cast<i64>(labels.size()) != graph.num_nodes())
-        throw std::invalid_argument("homophily needs one label for each node");
+    const Topology<Index> graph{indptr, indices, {}, {}, {}};
+    if (labels.size() != graph.num_nodes()) throw std::invalid_argument("homophily needs one label for each node");
     std::atomic<i64> same{0}, edges{0};
     parallel(static_cast<i64>(nodes.size()), 1024, threads, [&](size_t begin, size_t end, int) {
         i64 own_same = 0, own_edges = 0;
         for (size_t k = begin; k < end; ++k) {
-            const auto list = graph.neighbours(nodes[k]);
+            const auto list = graph.list(nodes[k]);
             const i64 label = labels[nodes[k]];
             if (label < 0) continue;
             for (const Index u : list) {
-                const i64 other = labels[graph.source(u)];
+                const i64 other = labels[checked_source(u, graph.num_nodes())];
                 own_edges += other >= 0 ? 1 : 0;
                 own_same += other == label ? 1 : 0;
             }
@@ -126,10 +105,10 @@ void count_sources(std::span<const Index> indices, std::span<i64> counts, int th
 // Sorts every list in place.
 template <typename Index>
 void sort_lists(Ids indptr, std::span<Index> indices, int threads) {
-    const Graph<Index> graph{indptr, indices};
-    parallel(graph.num_nodes(), 4096, threads, [&](size_t begin, size_t end, int) {
+    const Topology<Index> graph{indptr, indices, {}, {}, {}};
+    parallel(static_cast<i64>(graph.num_nodes()), 4096, threads, [&](size_t begin, size_t end, int) {
         for (size_t v = begin; v < end; ++v) {
-            static_cast<void>(graph.neighbours(static_cast<i64>(v)));
+            static_cast<void>(graph.list(static_cast<i64>(v)));
             std::sort(indices.begin() + indptr[v], indices.begin() + indptr[v + 1]);
         }
     });
@@ -139,8 +118,8 @@ void sort_lists(Ids indptr, std::span<Index> indices, int threads) {
 // times (Stanton and Kliot, KDD 2012, section 4; restreaming: Nishimura and Ugander, KDD 2013).
 template <typename Index>
 void communities(Ids indptr, std::span<const Index> indices, i32 number, int sweeps, u64 seed, std::span<i64> out) {
-    const Graph<Index> graph{indptr, indices};
-    const i64 n = graph.num_nodes();
+    const Topology<Index> graph{indptr, indices, {}, {}, {}};
+    const auto n = static_cast<i64>(graph.num_nodes());
     if (number < 1 || static_cast<i64>(out.size()) != n)
         throw std::invalid_argument("communities needs one place for each node");
     const double capacity = 1.1 * static_cast<double>(n) / number + 1;
@@ -153,8 +132,8 @@ void communities(Ids indptr, std::span<const Index> indices, i32 number, int swe
             i32& place = places[v];
             if (place >= 0) --size[place];
             touched.clear();
-            for (const Index u : graph.neighbours(v)) {
-                const i32 c = places[graph.source(u)];
+            for (const Index u : graph.list(v)) {
+                const i32 c = places[checked_source(u, graph.num_nodes())];
                 if (c >= 0 && u != v && links[c]++ == 0) touched.push_back(c);
             }
             double best = 0;

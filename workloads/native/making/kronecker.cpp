@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/arrays.hpp"
-#include "base/simd.hpp"
 #include "base/team.hpp"
 #include "making/base_graph.hpp"
 

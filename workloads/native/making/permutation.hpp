@@ -28,31 +28,7 @@ public:
     u64 forward(u64 x) const noexcept { return walk<false>(x); }
     u64 inverse(u64 x) const noexcept { return walk<true>(x); }
 
-    // forward() and inverse() of W values below n in place, the first walk as vector code in vector callers.
-    template <int W>
-    OUTCORE_INLINE void forward_lanes(u32* x) const noexcept {
-        walk_lanes<false, W>(x);
-    }
-    template <int W>
-    OUTCORE_INLINE void inverse_lanes(u32* x) const noexcept {
-        walk_lanes<true, W>(x);
-    }
-
-private:
-    static constexpr unsigned kRounds = 8;
-
-    static constexpr u32 mask(int bits) noexcept { return static_cast<u32>((u64{1} << bits) - 1); }
-
-    template <bool Inverse>
-    u64 walk(u64 x) const noexcept {
-        do {
-            u32 low = static_cast<u32>(x) & low_mask_, high = static_cast<u32>(x >> low_bits_);
-            for (unsigned r = 0; r < kRounds; r += 2) two_rounds<Inverse>(r, low, high);
-            x = (u64{high} << low_bits_) | low;
-        } while (x >= n_);
-        return x;
-    }
-
+    // forward() or inverse() of W values below n in place, the first walk as vector code in vector callers.
     template <bool Inverse, int W>
     OUTCORE_INLINE void walk_lanes(u32* x) const noexcept {
         alignas(64) u32 low[W], high[W];
@@ -69,6 +45,21 @@ private:
             const u64 y = (u64{high[l]} << low_bits_) | low[l];
             x[l] = static_cast<u32>(y < n_ ? y : walk<Inverse>(y));
         }
+    }
+
+private:
+    static constexpr unsigned kRounds = 8;
+
+    static constexpr u32 mask(int bits) noexcept { return static_cast<u32>((u64{1} << bits) - 1); }
+
+    template <bool Inverse>
+    u64 walk(u64 x) const noexcept {
+        do {
+            u32 low = static_cast<u32>(x) & low_mask_, high = static_cast<u32>(x >> low_bits_);
+            for (unsigned r = 0; r < kRounds; r += 2) two_rounds<Inverse>(r, low, high);
+            x = (u64{high} << low_bits_) | low;
+        } while (x >= n_);
+        return x;
     }
 
     // Rounds r and r + 1; of the inverse, those that undo the last ones first.

@@ -25,19 +25,7 @@ constexpr u32 kA = 37356, kAB = 49807, kABC = 62259;
 // Share of edges moved into a community, besides those in one by chance: 0.6, as a bound of 32-bit draws.
 constexpr u32 kCommunityShare = 2576980377U;
 
-// Sets the counters of edges [first, first + kLanes).
-OUTCORE_INLINE void set_counters(Lanes<kLanes>& lanes, i64 first, u32 word2, Purpose purpose) {
-    OUTCORE_LANES
-    for (int l = 0; l < kLanes; ++l) {
-        const auto edge = static_cast<u64>(first) + static_cast<u64>(l);
-        lanes.word0[l] = static_cast<u32>(edge);
-        lanes.word1[l] = static_cast<u32>(edge >> 32);
-        lanes.word2[l] = word2;
-        lanes.word3[l] = static_cast<u32>(purpose);
-    }
-}
-
-OUTCORE_CLONES void draw_lanes(u64 seed, i64 first, int scale, u32 attempt, u32* source, u32* target) {
+OUTCORE_CLONES void draw_lanes(u64 seed, u64 first, int scale, u32 attempt, u32* source, u32* target) {
     alignas(64) u32 from[kLanes] = {}, to[kLanes] = {};
     for (int level = 0; level < scale; level += 8) {
         Lanes<kLanes> lanes;
@@ -62,14 +50,16 @@ OUTCORE_CLONES void draw_lanes(u64 seed, i64 first, int scale, u32 attempt, u32*
 }
 
 // Draws one coin for each of edges [first, first + kLanes).
-OUTCORE_CLONES void toss_lanes(u64 seed, i64 first, u32* coins) {
+OUTCORE_CLONES void toss_lanes(u64 seed, u64 first, u32* coins) {
     Lanes<kLanes> lanes;
     set_counters(lanes, first, 0, Purpose::kCommunity);
     philox_lanes(lanes, seed);
     std::copy(lanes.word0.begin(), lanes.word0.end(), coins);
 }
 
-OUTCORE_CLONES void rename_lanes(const Permutation& permutation, u32* ids) { permutation.forward_lanes<kLanes>(ids); }
+OUTCORE_CLONES void rename_lanes(const Permutation& permutation, u32* ids) {
+    permutation.walk_lanes<false, kLanes>(ids);
+}
 
 class Rmat {
 public:

@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "base/arrays.hpp"
-#include "base/draw_lanes.hpp"
 #include "base/draws.hpp"
 #include "sampling/sampler.hpp"
 

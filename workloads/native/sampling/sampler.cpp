@@ -5,12 +5,10 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <mutex>
 #include <stdexcept>
 #include <utility>
 
-#include "base/draw_lanes.hpp"
 #include "base/draws.hpp"
 #include "base/node_table.hpp"
 #include "base/radix.hpp"
@@ -95,9 +93,9 @@ public:
 private:
     using Space = Workspace<Key>;
 
-    u64 num_nodes() const noexcept { return graph_.indptr.size() - 1; }
+    u64 num_nodes() const noexcept { return graph_.num_nodes(); }
 
-    bool renumbered() const noexcept { return !Plain && !graph_.names.empty(); }
+    bool renumbered() const noexcept { return !Plain && graph_.renumbered(); }
 
     const Index* entry(u64 offset) const noexcept {
         if constexpr (Plain) return graph_.indices.data() + offset;

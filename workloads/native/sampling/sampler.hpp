@@ -34,7 +34,7 @@ struct Sample {
     i64 edge_reads = 0, list_reads = 0, list_hits = 0;
 };
 
-// The graph to sample. The arrays must outlive the sampler. `address` and `names` may be empty.
+// A graph, to sample or to measure. The arrays must outlive the sampler. `address` and `names` may be empty.
 template <class Index>
 struct Topology {
     std::span<const i64> indptr;     // [N + 1]
@@ -43,14 +43,31 @@ struct Topology {
     std::span<const Index> lists;    // the cached lists, each in the order of `indices`
     std::span<const i64> names;      // [N]: original ids of a renumbered graph's nodes, distinct
 
+    u64 num_nodes() const noexcept { return indptr.size() - 1; }
+    bool renumbered() const noexcept { return !names.empty(); }
+    i64 name(i64 node) const noexcept { return renumbered() ? names[static_cast<size_t>(node)] : node; }
+    bool cached(i64 node) const noexcept { return !address.empty() && address[static_cast<size_t>(node)] >= 0; }
+
+    // Throws std::out_of_range for an unknown node or a list outside its array.
+    std::span<const Index> list(i64 node) const {
+        const auto at = static_cast<size_t>(node);
+        if (indptr.empty() || at >= num_nodes())
+            refuse<std::out_of_range>("node ", node, " is not one of the graph's ", indptr.empty() ? 0 : num_nodes());
+        const i64 start = indptr[at], end = indptr[at + 1], from = cached(node) ? address[at] : start;
+        const std::span<const Index> whole = cached(node) ? lists : indices;
+        if (start < 0 || end < start || static_cast<u64>(from) > whole.size() ||
+            static_cast<u64>(end - start) > whole.size() - static_cast<u64>(from))
+            refuse_list(at, start, end, indices.size());
+        return whole.subspan(static_cast<size_t>(from), static_cast<size_t>(end - start));
+    }
+
     // Returns one past the largest original id. Throws std::invalid_argument for names or addresses that do not fit.
     u64 name_bound() const {
-        const u64 num_nodes = indptr.size() - 1;
-        if (!address.empty() && address.size() != num_nodes)
-            refuse<std::invalid_argument>("there are ", address.size(), " list addresses for ", num_nodes, " nodes");
-        if (!names.empty() && names.size() != num_nodes)
-            refuse<std::invalid_argument>("there are ", names.size(), " names for ", num_nodes, " nodes");
-        u64 bound = num_nodes;
+        if (!address.empty() && address.size() != num_nodes())
+            refuse<std::invalid_argument>("there are ", address.size(), " list addresses for ", num_nodes(), " nodes");
+        if (!names.empty() && names.size() != num_nodes())
+            refuse<std::invalid_argument>("there are ", names.size(), " names for ", num_nodes(), " nodes");
+        u64 bound = num_nodes();
         for (const i64 name : names) {
             if (static_cast<u64>(name) >= kMaxNode)
                 refuse<std::invalid_argument>("the name ", name, " is not a node id");
@@ -85,22 +102,13 @@ public:
 template <class Index>
 std::unique_ptr<NeighborSampler> make_neighbor_sampler(const Topology<Index>& graph, SamplerOptions options);
 
-// Makes a sampler that draws for a whole mini-batch at once. These, too, give batches in the canonical order, take a
-// neighbour cache and a renumbered graph, and are functions of (seed, epoch, batch, seed nodes, graph).
-//
-// "layerwise": layer-wise sampling with importance (after FastGCN, Chen, Ma and Xiao 2018, and LADIES, Zou et al. 2019).
-// Of the in-neighbours of a hop's destinations that are no destinations themselves, `fanout[hop]` nodes are drawn
-// without replacement (all where there are fewer, or for a fan-out < 0); destinations stay sources. A block holds every
-// edge between its destinations and its sources.
-//
-// A candidate's weight is the sum of 1 / degree(i)^2 over its edges to destinations i: the squared entries of the
-// row-normalised adjacency matrix. Its priority is weight / u with u uniform in (0, 1] from its own stream (draws.hpp);
-// the largest priorities are taken, ties by id (priority sampling, Duffield, Lund and Thorup 2007). Weights are summed
-// in the order of edges and only divided, so they are the same bits everywhere.
-//
-// "shadow": sampling of a subgraph (after shaDow-GNN, Zeng et al. 2021): the nodes that the neighbour sampler reaches
-// from the seed nodes with its fan-outs, and every edge of the graph between them, as one hop from all of them to all of
-// them. Throws std::invalid_argument for another kind, too.
+// Makes a sampler that draws for a whole mini-batch at once: "layerwise" (after FastGCN, Chen, Ma and Xiao 2018, and
+// LADIES, Zou et al. 2019) or "shadow" (after shaDow-GNN, Zeng et al. 2021), which workloads/sampling/layerwise.py and
+// shadow.py describe. These, too, give batches in the canonical order, take a neighbour cache and a renumbered graph,
+// and are functions of (seed, epoch, batch, seed nodes, graph). A layer-wise priority takes u from the candidate's own
+// stream (draws.hpp), ties go by id (priority sampling, Duffield, Lund and Thorup 2007); weights are summed in the
+// order of edges and only divided, so they are the same bits everywhere. Throws std::invalid_argument for another kind,
+// too.
 template <class Index>
 std::unique_ptr<NeighborSampler> make_subgraph_sampler(const std::string& kind, const Topology<Index>& graph,
                                                        SamplerOptions options);

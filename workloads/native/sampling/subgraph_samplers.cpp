@@ -17,36 +17,6 @@ namespace {
 constexpr u32 kNotTaken = std::numeric_limits<u32>::max();
 constexpr size_t kChunk = 64;  // destinations whose lists one member reads at a time
 
-// The graph's lists for both samplers, checked as they are read.
-template <class Index>
-class Lists {
-public:
-    explicit Lists(const Topology<Index>& graph) : graph_(graph) {}
-
-    u64 num_nodes() const noexcept { return graph_.indptr.size() - 1; }
-    bool renumbered() const noexcept { return !graph_.names.empty(); }
-    i64 name(i64 node) const noexcept { return renumbered() ? graph_.names[static_cast<size_t>(node)] : node; }
-    bool cached(i64 node) const noexcept {
-        return !graph_.address.empty() && graph_.address[static_cast<size_t>(node)] >= 0;
-    }
-
-    std::span<const Index> of(i64 node) const {
-        const auto place = static_cast<size_t>(node);
-        const i64 start = graph_.indptr[place], end = graph_.indptr[place + 1];
-        const i64 from = cached(node) ? graph_.address[place] : start;
-        const std::span<const Index> whole = cached(node) ? graph_.lists : graph_.indices;
-        if (start < 0 || end < start || static_cast<u64>(from) > whole.size() ||
-            static_cast<u64>(end - start) > whole.size() - static_cast<u64>(from))
-            refuse_list(place, start, end, graph_.indices.size());
-        return whole.subspan(static_cast<size_t>(from), static_cast<size_t>(end - start));
-    }
-
-    u64 id(Index source) const { return checked_source(source, num_nodes()); }
-
-private:
-    Topology<Index> graph_;
-};
-
 // Fills the table of 64-bit keys with `nodes`, node i at value i, and reserves slots for `more` others.
 void fill(NodeTable<u64>& table, std::span<const i64> nodes, size_t more) {
     if (nodes.size() + more >= size_t{1} << 31)
@@ -62,34 +32,20 @@ void fill(NodeTable<u64>& table, std::span<const i64> nodes, size_t more) {
 }
 
 template <class Index>
-Buffer<i64> names_of(const Lists<Index>& lists, std::span<const i64> nodes) {
-    Buffer<i64> result(nodes.size());
-    for (size_t i = 0; i < nodes.size(); ++i) result[i] = lists.name(nodes[i]);
-    return result;
-}
-
-template <class Index>
-void count_lists(const Lists<Index>& lists, std::span<const i64> nodes, Sample& sample) {
+void count_lists(const Topology<Index>& graph, std::span<const i64> nodes, Sample& sample) {
     for (const i64 node : nodes) {
-        const size_t degree = lists.of(node).size();
+        const size_t degree = graph.list(node).size();
         sample.edge_reads += static_cast<i64>(degree);
         sample.list_reads += degree > 0;
-        sample.list_hits += degree > 0 && lists.cached(node);
+        sample.list_hits += degree > 0 && graph.cached(node);
     }
 }
 
-// Peak working memory of any call, in bytes.
-class Peak {
-public:
-    void saw(size_t bytes) noexcept {
-        size_t most = bytes_.load(std::memory_order_relaxed);
-        while (most < bytes && !bytes_.compare_exchange_weak(most, bytes, std::memory_order_relaxed)) {}
-    }
-    size_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
-
-private:
-    std::atomic<size_t> bytes_{0};
-};
+// Raises the peak working memory of all calls to at least `bytes`.
+void raise_peak(std::atomic<size_t>& peak, size_t bytes) noexcept {
+    size_t most = peak.load(std::memory_order_relaxed);
+    while (most < bytes && !peak.compare_exchange_weak(most, bytes, std::memory_order_relaxed)) {}
+}
 
 struct Candidate {
     i64 node, name;
@@ -101,43 +57,44 @@ template <class Index>
 class LayerwiseSampler final : public NeighborSampler {
 public:
     LayerwiseSampler(const Topology<Index>& graph, SamplerOptions options)
-        : lists_(graph), options_(std::move(options)) {}
+        : graph_(graph), options_(std::move(options)) {}
 
     Sample sample(u64 epoch, u64 batch, std::span<const i64> seeds) override {
         Sample sample;
         std::vector<i64> nodes(seeds.begin(), seeds.end());
-        for (const i64 node : nodes) checked_seed(node, lists_.num_nodes());
+        for (const i64 node : nodes) checked_seed(node, graph_.num_nodes());
         Team team(options_.threads);
         for (size_t hop = 0; hop < options_.fanout.size(); ++hop) {
-            count_lists(lists_, nodes, sample);
+            count_lists(graph_, nodes, sample);
             sample.hops.push_back(expand(team, epoch, batch, static_cast<u32>(hop), nodes));
         }
-        sample.nodes = names_of(lists_, nodes);
-        if (lists_.renumbered()) {
+        sample.nodes = Buffer<i64>(nodes.size());
+        for (size_t i = 0; i < nodes.size(); ++i) sample.nodes[i] = graph_.name(nodes[i]);
+        if (graph_.renumbered()) {
             sample.local = Buffer<i64>(nodes.size());
             std::copy(nodes.begin(), nodes.end(), sample.local.data.get());
         }
         return sample;
     }
 
-    size_t scratch_bytes() override { return peak_.bytes(); }
+    size_t scratch_bytes() override { return peak_; }
 
 private:
     SampledHop expand(Team& team, u64 epoch, u64 batch, u32 hop, std::vector<i64>& nodes) {
         const size_t count = nodes.size();
         std::vector<size_t> starts(count + 1, 0);
-        for (size_t i = 0; i < count; ++i) starts[i + 1] = starts[i] + lists_.of(nodes[i]).size();
+        for (size_t i = 0; i < count; ++i) starts[i + 1] = starts[i] + graph_.list(nodes[i]).size();
         const size_t edges = starts[count];
         Buffer<u64> sources(edges);
         team.share((count + kChunk - 1) / kChunk, [&](size_t chunk) {
             for (size_t i = chunk * kChunk; i < std::min(count, (chunk + 1) * kChunk); ++i) {
                 u64* out = sources.data.get() + starts[i];
-                for (const Index source : lists_.of(nodes[i])) *out++ = lists_.id(source);
+                for (const Index source : graph_.list(nodes[i])) *out++ = checked_source(source, graph_.num_nodes());
             }
         });
 
         NodeTable<u64> table;
-        fill(table, nodes, static_cast<size_t>(std::min<u64>(edges, lists_.num_nodes())));
+        fill(table, nodes, static_cast<size_t>(std::min<u64>(edges, graph_.num_nodes())));
         Buffer<u32> slots(edges);
         std::vector<Candidate> candidates;
         for (size_t i = 0; i < count; ++i) {
@@ -150,12 +107,12 @@ private:
                 if (fresh) {
                     value = static_cast<u32>(count + candidates.size());
                     const auto node = static_cast<i64>(sources[e]);
-                    candidates.push_back({node, lists_.name(node), slots[e], 0.0, 0.0});
+                    candidates.push_back({node, graph_.name(node), slots[e], 0.0, 0.0});
                 }
                 if (value >= count) candidates[value - count].weight += 1.0 / (degree * degree);
             }
         }
-        peak_.saw(edges * 12 + table.bytes() + candidates.capacity() * sizeof(Candidate) + starts.size() * 16);
+        raise_peak(peak_, edges * 12 + table.bytes() + candidates.capacity() * sizeof(Candidate) + starts.size() * 16);
         for (const Candidate& candidate : candidates) table.value(candidate.slot) = kNotTaken;
         draw(candidates, epoch, batch, hop);
         for (size_t i = 0; i < candidates.size(); ++i) {
@@ -197,28 +154,28 @@ private:
         std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
     }
 
-    Lists<Index> lists_;
+    Topology<Index> graph_;
     SamplerOptions options_;
-    Peak peak_;
+    std::atomic<size_t> peak_{0};
 };
 
 template <class Index>
 class ShadowSampler final : public NeighborSampler {
 public:
     ShadowSampler(const Topology<Index>& graph, SamplerOptions options)
-        : lists_(graph), threads_(options.threads), reached_(make_neighbor_sampler(graph, std::move(options))) {}
+        : graph_(graph), threads_(options.threads), reached_(make_neighbor_sampler(graph, std::move(options))) {}
 
     Sample sample(u64 epoch, u64 batch, std::span<const i64> seeds) override {
         Sample sample = reached_->sample(epoch, batch, seeds);
-        const Buffer<i64>& ids = lists_.renumbered() ? sample.local : sample.nodes;
+        const Buffer<i64>& ids = graph_.renumbered() ? sample.local : sample.nodes;
         const std::span<const i64> nodes(ids.data.get(), ids.size);
-        count_lists(lists_, nodes, sample);
+        count_lists(graph_, nodes, sample);
         sample.hops.clear();
         sample.hops.push_back(induce(nodes));
         return sample;
     }
 
-    size_t scratch_bytes() override { return peak_.bytes() + reached_->scratch_bytes(); }
+    size_t scratch_bytes() override { return peak_ + reached_->scratch_bytes(); }
 
 private:
     SampledHop induce(std::span<const i64> nodes) {
@@ -234,8 +191,8 @@ private:
             std::vector<i32>& part = parts[chunk];
             for (size_t i = chunk * kChunk; i < std::min(count, (chunk + 1) * kChunk); ++i) {
                 const size_t before = part.size();
-                for (const Index source : lists_.of(nodes[i])) {
-                    const u32 value = table.find(lists_.id(source));
+                for (const Index source : graph_.list(nodes[i])) {
+                    const u32 value = table.find(checked_source(source, graph_.num_nodes()));
                     if (value != kNotTaken) part.push_back(static_cast<i32>(value));
                 }
                 result.indptr[i + 1] = static_cast<i64>(part.size() - before);
@@ -250,14 +207,14 @@ private:
             out = std::copy(part.begin(), part.end(), out);
             held += part.capacity() * sizeof(i32);
         }
-        peak_.saw(held);
+        raise_peak(peak_, held);
         return result;
     }
 
-    Lists<Index> lists_;
+    Topology<Index> graph_;
     int threads_;
     std::unique_ptr<NeighborSampler> reached_;
-    Peak peak_;
+    std::atomic<size_t> peak_{0};
 };
 
 }  // namespace

@@ -1,10 +1,5 @@
 // The draws of many destinations side by side; every inner loop runs over the lanes and becomes vector code.
-#include "base/draw_lanes.hpp"
-
-#include <algorithm>
-
-#include "base/philox.hpp"
-#include "base/simd.hpp"
+#include "base/draws.hpp"
 
 namespace outcore {
 namespace {
@@ -19,8 +14,6 @@ OUTCORE_INLINE void order(Words& low, Words& high) noexcept {
         high[l] = std::max(a, b);
     }
 }
-
-}  // namespace
 
 OUTCORE_CLONES
 void draw_lanes(const LaneRequest& request, u64 seed, u32 count, bool replace, LaneDraws& draws) {
@@ -63,6 +56,8 @@ void draw_lanes(const LaneRequest& request, u64 seed, u32 count, bool replace, L
                 for (u32 i = 0; i < std::min(k, count - j - k); ++i)
                     if ((i + j) / (2 * p) == (i + j + k) / (2 * p)) order(positions[i + j], positions[i + j + k]);
 }
+
+}  // namespace
 
 void LaneDrawer::draw(std::span<const DrawnList> lists, const DrawName& name, size_t count, bool replace, u64* out) {
     bool narrow = count <= kMaxLaneDraws;
