@@ -118,9 +118,8 @@ def searching(
         limit: bytes on disk; None: no limit.
         hashes: number of MinHash functions; None: that of `params`.
     """
-    from systems.diskgnn.minhash import simulate_reads
     from systems.diskgnn.ranking import by_node
-    from systems.diskgnn.search import Search, Space
+    from systems.diskgnn.search import Search, Space, simulate_reads
     from systems.engine.io.reader import ReadStats
 
     row_bytes = params.row_bytes or samples.row_bytes

@@ -1,18 +1,23 @@
-"""Sizes of `ali+pg`'s buffers: first sampling and extraction, then the page cache's share; the caches get the rest."""
+"""Options of `ali+pg` and sizes of its buffers: sampling, extraction, the page cache's share; the caches get the rest.
+
+The splits are those that the Ginex paper tried (Section 4.1, Comparison Baselines).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from systems.ali_plus_pg.options import AliPlusPgOptions
+from pydantic import Field
+
 from systems.engine.cache import neighbour_cache, split_tuner
 from systems.engine.cache.neighbour_cache import NeighbourCachePlan, plan_neighbour_cache
 from systems.engine.cache.static_cache import StaticCache
-from systems.engine.io.row_reads import feature_reader_bytes
+from systems.engine.io.row_reads import RowReadOptions, feature_reader_bytes
 from systems.engine.io.topology import indptr_item, map_item, sampling_items
 from systems.engine.loading.gather_loader import BETWEEN, plan_tables
-from systems.engine.loading.sized import Sizes
-from systems.interface import Plan, PlanItem, System
+from systems.engine.loading.sized import SamplingOptions, Sizes
+from systems.interface import Plan, PlanItem, System, auto, size
 from workloads.errors import BudgetError
 from workloads.units import format_bytes, parse_bytes
 from workloads.workload import Workload
@@ -20,6 +25,36 @@ from workloads.workload import Workload
 NAME = "ali+pg"
 FIX = "raise memory, or lower extractors, list_threads, io_depth, batch size or fan-out"
 _UNLIMITED_SHARE = 4  # without a budget the caches hold a fourth of graph and features
+SPLITS = (0, 25, 50, 75, 100)
+
+
+class AliPlusPgOptions(SamplingOptions, RowReadOptions):
+    """Options of `ali+pg`."""
+
+    split: Literal["auto", "0", "25", "50", "75", "100"] = Field(
+        "auto",
+        description="per cent of the caches' memory for the neighbour cache, the rest for the feature cache; `auto` "
+        "takes the best by simulation, found once for a setting",
+    )
+    cache: str = size(
+        "auto",
+        description="memory of both caches: `auto`: all that is left of the host budget (a quarter of the graph and "
+        "features without one); or a size such as 32MiB",
+    )
+    tune_batches: int = Field(0, ge=0, description="mini-batches of the first epoch that `auto` simulates; 0: all")
+    sampling_workers: int = auto(most=256, description="mini-batches sampled beside each other")
+    list_threads: int = auto(
+        8, most=256, description="threads that share each of them and wait for pages of uncached lists"
+    )
+    io_depth: int = Field(256, ge=1, le=4096, description="reads in flight for each extractor")
+    prefetch: int = Field(1, ge=1, le=64, description="sampled mini-batches that may wait for each sampler")
+    extractors: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="mini-batches read beside each other; 0: two, or one where a small budget holds no more",
+    )
+    device_buffers: int = Field(2, ge=1, le=64, description="mini-batches on the device, fewer where they do not fit")
 
 
 @dataclass(frozen=True)
@@ -28,8 +63,7 @@ class Shares:
 
     Attributes:
         split: per cent of the memory for the neighbour cache.
-        neighbours: plan of the neighbour cache.
-        rows: rows of the feature cache.
+        neighbours, rows: plan of the neighbour cache, and rows of the feature cache.
     """
 
     split: int
@@ -91,7 +125,6 @@ class AliPlusPgSizes(Sizes):
         self.plan = self.require(items, FIX)
 
     def _extracting(self) -> list[PlanItem]:
-        """Plan the tables and readers of the extractors."""
         options, rows = self.options, self.bounds.max_nodes
         host, device = self.extractors + (not self.on_device), options.device_buffers
         self.tables = plan_tables(NAME, self.workload, self.runtime, self.budget, rows=rows, host=host, device=device)

@@ -11,14 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from systems.ali_plus_pg.options import SPLITS, AliPlusPgOptions
-from systems.ali_plus_pg.planner import AliPlusPgSizes, Shares, shares
+from systems.ali_plus_pg.planner import SPLITS, AliPlusPgOptions, AliPlusPgSizes, Shares, shares
 from systems.engine.cache import neighbour_cache, split_tuner
 from systems.engine.cache.static_cache import StaticCache
 from systems.engine.io.gather import gather
@@ -39,7 +37,7 @@ from workloads.sampling.make import make_seed_plan
 class AliPlusPg(GatherSystem):
     """Ali+PG of the Ginex paper."""
 
-    info: ClassVar[SystemInfo] = SystemInfo(
+    info = SystemInfo(
         name="ali+pg",
         paper="ginex",
         summary="static caches of neighbour lists and feature rows; direct reads of what they miss",
@@ -65,33 +63,26 @@ class AliPlusPg(GatherSystem):
 
     def prepare(self) -> None:
         """Choose the split, fill both caches and open the readers."""
-        dataset, sizes = self.workload.dataset, self._sizes
-        self._topology = DatasetFiles(self.workload, ["indices", "labels"])
+        workload, sizes, sampling_only = self.workload, self._sizes, self.runtime.stages == "sample"
+        self._topology = DatasetFiles(workload, ["indices", "labels"])
         self._topology.check()
-        indptr = dataset.load("indptr")
-        self._shares = shares(
-            self.workload, sizes.cache_bytes, self._split(indptr), sampling_only=self.runtime.stages == "sample"
-        )
+        indptr = workload.dataset.load("indptr")
+        found = self._shares = shares(workload, sizes.cache_bytes, self._split(indptr), sampling_only=sampling_only)
         cached = None
-        if self._shares.neighbours.nodes:
+        if found.neighbours.nodes:
             made = neighbour_cache.build(
-                self.workload,
-                self.runtime.artefacts,
-                self._shares.neighbours,
-                indptr=indptr,
-                disk_budget=self.budget.disk,
+                workload, self.runtime.artefacts, found.neighbours, indptr=indptr, disk_budget=self.budget.disk
             )
-            cached = neighbour_cache.load(dataset, made)
+            cached = neighbour_cache.load(workload.dataset, made)
             self._prepared.append(made)
             self._cached = int(made.facts["nodes"]), int(made.facts["entries"])
-        sampler = mapped_sampler(self.workload, indptr=indptr, cached=cached, threads=self.options.list_threads)
-        rows = self._shares.rows
-        ranking = top(self._degrees(), rows) if rows else np.empty(0, dtype=np.int64)
+        sampler = mapped_sampler(workload, indptr=indptr, cached=cached, threads=self.options.list_threads)
+        ranking = top(self._degrees(), found.rows) if found.rows else np.empty(0, dtype=np.int64)
         self._allocate(front=len(ranking))
         self._draw = sampler.sample
-        if self.runtime.stages != "sample":
-            self._cache = StaticCache.build(self.workload, ranking, self._front_rows)
-            self._readers = ReaderPool(lambda: feature_reader(self.workload, self.options), sizes.extractors)
+        if not sampling_only:
+            self._cache = StaticCache.build(workload, ranking, self._front_rows)
+            self._readers = ReaderPool(lambda: feature_reader(workload, self.options), sizes.extractors)
             self._mode = self._readers.mode
 
     def _split(self, indptr: npt.NDArray[np.int64]) -> int:
@@ -101,14 +92,14 @@ class AliPlusPg(GatherSystem):
         if self.runtime.stages == "sample":
             self._tuned = "sampling only"
             return 100
-        sizes, disk = self._sizes, self.runtime.disk
+        sizes = self._sizes
         key = identity(
             self.workload,
             caches=sizes.cache_bytes,
             page_cache=sizes.page_cache_bytes,
-            reads={**reader_arguments(self.workload, self.options)},
+            reads=reader_arguments(self.workload, self.options),
             batches=self.options.tune_batches,
-            disk=split_tuner.disk_class(disk),
+            disk=split_tuner.disk_class(self.runtime.disk),
         )
         found = prepare(self.runtime.artefacts, "split", key, lambda folder: self._tune(indptr))
         self._prepared.append(found)

@@ -23,9 +23,10 @@ from systems import _native
 from systems.engine.io.arrays import as_rows
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.ordered_stream import edge_runs, ordered_stream, ordered_stream_bytes, whole_rows
+from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import damaged
 from workloads.dataset import PARTS, Dataset
-from workloads.errors import BudgetError, DatasetError
+from workloads.errors import BudgetError
 from workloads.making.writer import DatasetWriter
 from workloads.units import format_bytes
 
@@ -47,12 +48,6 @@ class ReorderFacts:
     scratch: bool = False
 
 
-def order_by(scores: NDArray[Any]) -> Ints:
-    """Return old ids by descending score, ties by id: int64 [N], entry i is the old id of new node i."""
-    backwards = np.argsort(scores[::-1], kind="stable")
-    return np.ascontiguousarray((scores.shape[0] - 1 - backwards)[::-1], dtype=np.int64)
-
-
 def reorder(
     dataset: Dataset,
     order: Ints,
@@ -68,7 +63,7 @@ def reorder(
     splits keep their order too, so that seed nodes keep their positions.
 
     Args:
-        order: int64 [N], a permutation (`order_by`).
+        order: int64 [N], a permutation.
         path: the new folder, which must not exist.
         budget_bytes: bytes that reordering may hold; None: the largest part in memory.
 
@@ -93,22 +88,6 @@ def reorder(
         os.fsync(file.fileno())
     scratch.rename(made.path / ORDER_FILE)
     return made
-
-
-def load_order(dataset: Dataset) -> Ints:
-    """Load the old ids of a reordered dataset's nodes: int64 [N].
-
-    Raises:
-        DatasetError: the order is missing or of another dataset.
-    """
-    path = dataset.path / ORDER_FILE
-    try:
-        order = np.load(path)
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{path} cannot be read ({error})", "reorder the dataset again") from None
-    if order.shape != (dataset.num_nodes,) or order.dtype != np.int64:
-        raise DatasetError(f"{path} is of another dataset", "reorder the dataset again")
-    return np.asarray(order, dtype=np.int64)
 
 
 class _Reordering:
@@ -166,9 +145,7 @@ class _Reordering:
 
     def _edge_windows(self) -> Iterator[NDArray[Any]]:
         """Yield the new `indices`, window by window; each window streams the old ones once."""
-        dataset = self._dataset
-        item = dataset.index_dtype.itemsize
-        edges = dataset.num_edges
+        dataset, edges, item = self._dataset, self._dataset.num_edges, self._dataset.index_dtype.itemsize
         size = max(1, edges if self._window_bytes is None else min(edges, self._window_bytes // item))
         out = aligned_empty(size * item).view(dataset.index_dtype)
         for first in range(0, edges, size):
@@ -183,9 +160,8 @@ class _Reordering:
 
     def _feature_windows(self, scratch: Path) -> Iterator[NDArray[np.uint8]]:
         """Yield the new feature rows as bytes, window by window."""
-        dataset = self._dataset
+        dataset, nodes = self._dataset, self._dataset.num_nodes
         row = dataset.dim * dataset.feature_dtype.itemsize
-        nodes = dataset.num_nodes
         size = nodes if self._window_bytes is None else min(nodes, self._window_bytes // row)
         windows = -(-nodes // size)
         self._facts.feature_windows = windows
@@ -196,7 +172,7 @@ class _Reordering:
             return
         for first in range(0, nodes, size):
             window = out[: min(size, nodes - first)]
-            for begin, rows in self._rows(dataset.file("features"), dataset.data_offset("features"), nodes, row):
+            for begin, rows in self._old_rows():
                 places = self._places[begin : begin + len(rows)]
                 _native.scatter_rows(rows, places, first, window, self._threads)
             yield window
@@ -210,9 +186,7 @@ class _Reordering:
         paths = [folder / f"window-{number}" for number in range(windows)]
         with ExitStack() as stack:
             files = [stack.enter_context(path.open("wb", buffering=0)) for path in paths]
-            for begin, rows in self._rows(
-                dataset.file("features"), dataset.data_offset("features"), dataset.num_nodes, row
-            ):
+            for begin, rows in self._old_rows():
                 window_of = (self._places[begin : begin + len(rows)] // size).astype(np.int16)
                 by_window = np.argsort(window_of, kind="stable")
                 grouped = np.empty_like(rows)
@@ -232,6 +206,10 @@ class _Reordering:
                 _native.scatter_rows(rows, places, first, window, self._threads)
             path.unlink()
             yield window
+
+    def _old_rows(self) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        table = RowTable.of(self._dataset)
+        return self._rows(table.path, table.data_offset, table.num_rows, table.row_bytes)
 
     def _rows(self, path: Path, offset: int, count: int, row: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
         """Yield (first row, rows as bytes) of a file, from its first to its last."""

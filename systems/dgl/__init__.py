@@ -3,10 +3,6 @@
 DGL as its users run it: mini-batches are sampled ahead; DGL's DataLoader gathers and copies while training waits.
 """
 
-from __future__ import annotations
-
-from typing import ClassVar
-
 from systems.engine.dgl.system import DglSystem, SamplerOption
 from systems.engine.loading.cached_system import LoaderOptions
 from systems.interface import SystemInfo
@@ -19,7 +15,7 @@ class DglOptions(LoaderOptions, SamplerOption):
 class Dgl(DglSystem):
     """DGL, which gathers all rows on the host and copies them to the device (PaGraph, Sections 2.3 and 5)."""
 
-    info: ClassVar[SystemInfo] = SystemInfo(
+    info = SystemInfo(
         name="dgl",
         paper="pagraph",
         summary="DGL's loader over graph and features in memory",

@@ -3,10 +3,6 @@
 PaGraph's baseline that isolates the gain of partitioning: DGL gathers only the rows that miss the cache.
 """
 
-from __future__ import annotations
-
-from typing import ClassVar
-
 from systems.engine.dgl.system import DglSystem, SamplerOption
 from systems.engine.loading.cached_system import CacheOptions
 from systems.interface import SystemInfo
@@ -19,7 +15,7 @@ class DglCacheOptions(CacheOptions, SamplerOption):
 class DglCache(DglSystem):
     """DGL with the cache, on the whole graph and without pipelining (PaGraph, Section 5.4)."""
 
-    info: ClassVar[SystemInfo] = SystemInfo(
+    info = SystemInfo(
         name="dgl+cache",
         paper="pagraph",
         summary="DGL's loader with PaGraph's static cache in device memory",

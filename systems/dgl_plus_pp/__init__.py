@@ -1,11 +1,4 @@
-"""`dgl+pp`: `dgl` over first-layer aggregates.
-
-DGL with the first layer aggregated beforehand (PaGraph, Section 5.1).
-"""
-
-from __future__ import annotations
-
-from typing import ClassVar
+"""`dgl+pp`: `dgl` over rows that are first-layer aggregates (PaGraph, Section 5.1)."""
 
 from systems.engine.dgl.system import DglSystem
 from systems.engine.loading.cached_system import LoaderOptions
@@ -13,20 +6,16 @@ from systems.engine.loading.first_layer import FirstLayerSystem
 from systems.interface import SystemInfo
 
 
-class DglPPOptions(LoaderOptions):
-    """Options of `dgl+pp`; its oracle uses our sampler's draws."""
-
-
 class DglPP(FirstLayerSystem, DglSystem):
-    """DGL whose rows are first-layer aggregates."""
+    """DGL over first-layer aggregates; without the choice of DGL's sampler, since the oracle uses ours."""
 
-    info: ClassVar[SystemInfo] = SystemInfo(
+    info = SystemInfo(
         name="dgl+pp",
         paper="pagraph",
         summary="DGL's loader with the first layer aggregated beforehand over all neighbours",
         devices=("cpu", "emulated"),
         faithful=False,
-        options=DglPPOptions,
+        options=LoaderOptions,
         artefact_share=1.0,
     )
 

@@ -14,20 +14,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from systems.diskgnn.fit import Fit
-from systems.diskgnn.planner import DiskGnnSizes
-from systems.diskgnn.structure import Addresses
+from systems.diskgnn.layout import Addresses
+from systems.diskgnn.planner import DiskGnnSizes, Fit
 from systems.engine.io.arrays import as_rows
-from systems.engine.io.memory import aligned_empty
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.pipeline import Pipeline
 from systems.engine.loading.row_ring import RowRing
 from workloads.accelerator import Event
-from workloads.direct_files import padded
+from workloads.direct_files import PAGE, padded
 from workloads.feature_table import SplitTable, Table
 
 Rows = npt.NDArray[np.uint8]
-_PAGE = 4096
 
 
 @dataclass
@@ -46,11 +43,7 @@ class Staging:
 
     def single_start(self, packed: int) -> int:
         """Return the row at which single rows begin: after the last page of the packed rows."""
-        return -(-(-(-packed * self.row_bytes // _PAGE) * _PAGE) // self.row_bytes)
-
-    def features(self, nbytes: int) -> Rows:
-        """Return the memory for the packed rows, in whole pages."""
-        return self.memory[:nbytes]
+        return -(-padded(packed * self.row_bytes) // self.row_bytes)
 
     def single(self, packed: int, count: int) -> Rows:
         """Return the memory for rows that are read one by one: uint8 [count, row_bytes]."""
@@ -164,10 +157,10 @@ class DeviceMemory(HostMemory):
         row = self._row_bytes
         self._memory = self._accelerator.allocate(self._buffered + fit.levels.direct, self._dim, self._dtype)
         # Staging buffers are read in whole pages, so the rest of the last page belongs to them.
-        self._largest = -(-fit.staging_rows * row // _PAGE)
-        self._pages = max(self._largest, fit.staging * fit.staging_rows * row // _PAGE)
+        self._largest = -(-fit.staging_rows * row // PAGE)
+        self._pages = max(self._largest, fit.staging * fit.staging_rows * row // PAGE)
         # One allocation, staging buffers first: huge pages fit whole, and the disk should read into them only.
-        staged, cached = self._pages * _PAGE, fit.levels.host * row
+        staged, cached = self._pages * PAGE, fit.levels.host * row
         self._host = self._accelerator.host_buffer(padded(staged + cached))
         self._bytes = as_rows(self._host[:staged], 1).reshape(-1)
         self._cache = self._shaped(self._host[staged : staged + cached])
@@ -195,9 +188,9 @@ class DeviceMemory(HostMemory):
 
     def take_staging(self, packed: int) -> Staging:
         """Take pages of host memory."""
-        count = self._largest if self._singles else -(-packed * self._row_bytes // _PAGE)
+        count = self._largest if self._singles else -(-packed * self._row_bytes // PAGE)
         first = self._staging.take(count)
-        return Staging(first, count, self._bytes[first * _PAGE : (first + count) * _PAGE], self._row_bytes)
+        return Staging(first, count, self._bytes[first * PAGE : (first + count) * PAGE], self._row_bytes)
 
     def take(self, rows: int) -> int:
         """Take rows of the device."""
@@ -211,7 +204,7 @@ class DeviceMemory(HostMemory):
         start, events = staging.single_start(packed), []
         for begin, at, count in ((0, room, packed), (start, room + packed, single)):
             if count:
-                place = staging.first * _PAGE + begin * row
+                place = staging.first * PAGE + begin * row
                 source = self._shaped(self._host[place : place + count * row])
                 events.append(self._accelerator.copy(self._memory[at : at + count], source, batch=batch))
         return Assembled(torch.from_numpy(rows), room, packed + single, events)
@@ -219,10 +212,3 @@ class DeviceMemory(HostMemory):
     def copied(self, staging: Staging) -> None:
         """Free the staging buffer's pages."""
         self._staging.give_back(staging.first, staging.count)
-
-
-def graph_memory(count: int, nbytes: int) -> list[Rows]:
-    """Allocate page-aligned memory for `count` chunks' graphs, adjacent so that huge pages cover them."""
-    each = padded(nbytes)
-    memory = aligned_empty(count * each)
-    return [memory[number * each : number * each + nbytes] for number in range(count)]

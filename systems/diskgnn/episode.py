@@ -9,18 +9,27 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from systems.diskgnn.fit import Fit, fit
-from systems.diskgnn.layout import ColdSamples, Placement, Segment, Shape, segment_bytes, segments, unpacked
-from systems.diskgnn.minhash import simulate_reads
-from systems.diskgnn.planner import NAME, DiskGnnSizes
+from systems.diskgnn.layout import (
+    ADDRESSES,
+    ColdSamples,
+    Levels,
+    Placement,
+    Shape,
+    address_arrays,
+    graph_arrays,
+    segment_bytes,
+    segments,
+    unpacked,
+)
+from systems.diskgnn.planner import NAME, DiskGnnSizes, Fit, fit
 from systems.diskgnn.ranking import AccessCounts, Ids, Slots, by_node, miss_curve, slots_of
-from systems.diskgnn.search import Search, ShapeCost, Space, feature_reads
-from systems.diskgnn.structure import ADDRESSES, Levels, address_arrays, graph_arrays
+from systems.diskgnn.search import Search, ShapeCost, Space, feature_reads, simulate_reads
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
 from systems.engine.io.regions import RegionIndex
@@ -42,23 +51,17 @@ Simulated = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Ready:
-    """A prepared episode.
+class Ready(Prepared):
+    """A prepared episode, a folder of `packed_store`.
 
     Attributes:
-        folder: folder of its files (`packed_store`).
         epochs: sampled epochs, in order, with `num_batches` chunks each.
         fit: rows held in memory, and buffers.
-        facts: facts recorded when the episode was made.
-        reused: whether an earlier run made it.
     """
 
-    folder: Path
     epochs: tuple[int, ...]
     num_batches: int
     fit: Fit
-    facts: dict[str, Any]
-    reused: bool
 
     def single_reads(self, epoch: int) -> ReadStats:
         """Return the predicted counts of reading single rows for sampled epoch `epoch`."""
@@ -93,37 +96,25 @@ class Episodes:
             BudgetError: it does not fit memory or the disk-space limit.
             DataIOError: a disk is full or fails; nothing is left behind.
         """
-        found: Prepared = prepare(
-            self.sizes.runtime.artefacts,
-            NAME,
-            self._identity(epochs),
-            lambda folder: self._make(folder, epochs),
-            disk_budget=self.sizes.limit,
-        )
-        facts = found.facts
-        sizes = Fit(**{**facts["fit"], "levels": Levels(**facts["fit"]["levels"])})
-        return Ready(found.path, epochs, facts["num_batches"], sizes, facts, found.reused)
-
-    def _identity(self, epochs: tuple[int, ...]) -> dict[str, Any]:
-        options = self.sizes.options
-        layout = {
-            name: getattr(options, name)
-            for name in ("packing", "disk_cache", "search", "search_points", "segment", "threshold", "hashes")
-        }
-        return identity(
-            self.sizes.workload,
+        sizes, layout = self.sizes, "packing disk_cache search search_points segment threshold hashes".split()
+        key = identity(
+            sizes.workload,
             epochs=epochs,
-            structure_only=self.sizes.sampling_only,
-            limit=self.sizes.limit,
+            structure_only=sizes.sampling_only,
+            limit=sizes.limit,
             block=self.block_bytes,
-            sizes=self.sizes.key(),
+            sizes=sizes.key(),
             addresses=ADDRESSES,
-            **layout,
+            **{name: getattr(sizes.options, name) for name in layout},
         )
+        make = partial(self._make, epochs=epochs)
+        found = prepare(sizes.runtime.artefacts, NAME, key, make, disk_budget=sizes.limit)
+        kept = found.facts["fit"]
+        fitted = Fit(**{**kept, "levels": Levels(**kept["levels"])})
+        return Ready(**vars(found), epochs=epochs, num_batches=found.facts["num_batches"], fit=fitted)
 
     def _make(self, folder: Path, epochs: tuple[int, ...]) -> Mapping[str, Any]:
-        dataset, options = self.sizes.workload.dataset, self.sizes.options
-        samples = folder / "samples"
+        dataset, options, samples = self.sizes.workload.dataset, self.sizes.options, folder / "samples"
         counts = AccessCounts(dataset.num_nodes)
         graph_bytes, index = self._sample(samples, epochs, counts)
         give_back_free_memory()
@@ -144,14 +135,12 @@ class Episodes:
             )
             with self.clock.stage("pack"), writing as writer:
                 simulated = layout.write(writer, reader, prediction)
-                ranked = layout.ranked
-                del slots
                 samples.unlink()
                 if found.levels.direct:
-                    writer.add_rows(DEVICE, ranked[: found.levels.direct])
+                    writer.add_rows(DEVICE, layout.ranked[: found.levels.direct])
                 if found.levels.host:
-                    writer.add_rows(HOST, ranked[found.levels.direct :])
-                del ranked, layout
+                    writer.add_rows(HOST, layout.ranked[found.levels.direct :])
+                del slots, layout
                 give_back_free_memory()
                 stats = writer.pack(
                     "individual" if options.packing == "individual" else "batched",
@@ -196,7 +185,7 @@ class Episodes:
     def _rank(self, samples: BatchReader, counts: AccessCounts) -> tuple[Slots, Fit]:
         """Return the slots of the rows held in memory, hottest first, and the exact sizes of the levels."""
         sizes, nodes = self.sizes, self.sizes.workload.dataset.num_nodes
-        if self.sizes.sampling_only:
+        if sizes.sampling_only:
             return by_node(nodes), Fit(Levels(0, 0), 0, 0, 0, 0)
         ranked = counts.hottest(sizes.table_rows + sizes.host_rows)
         slots = slots_of(ranked, nodes)
@@ -231,15 +220,12 @@ class _Layout:
         self._cold, self._slots, self._levels = cold, slots, levels
         # Caches in memory are kept on disk too.
         self._cached_bytes = sum(rows_bytes(count, self.sizes.row) for count in (levels.direct, levels.host))
-        self._where = by_node(len(slots))
+        self._where, self.search_seconds = by_node(len(slots)), 0.0
+        self._unpacked = self.options.packing == "off" or self.sizes.sampling_only
         self._sampled_bytes = int(graph_bytes.sum()) + 12 * int(index.counts.sum())
         order = np.flatnonzero(slots >= 0) if not self.sizes.sampling_only else np.empty(0, dtype=np.int64)
         #: int64, nodes in memory, hottest first.
         self.ranked: Ids = order[np.argsort(slots[order], kind="stable")]
-
-    @property
-    def _unpacked(self) -> bool:
-        return self.options.packing == "off" or self.sizes.sampling_only
 
     def search(self) -> ShapeCost:
         """Find the shape of the disk caches; segments of one mini-batch where there are none."""
@@ -266,20 +252,11 @@ class _Layout:
         self.search_seconds = search.seconds
         return found
 
-    search_seconds = 0.0
-
     def _segments(self, prediction: ShapeCost) -> Iterator[tuple[Ids, Iterator[Placement]]]:
-        empty: Ids = np.empty(0, dtype=np.int64)
-        if self.sizes.sampling_only:
-            yield empty, (Placement(batch, empty, empty, empty) for batch in range(len(self._cold)))
-        elif self._unpacked:
-            yield empty, unpacked(self._cold)
-        else:
-            found: Iterator[Segment] = segments(
-                self._cold, prediction.shape, self._where, hashes=self.options.hashes, seed=self.sizes.workload.seed
-            )
-            for segment in found:
-                yield segment.order, segment.placements()
+        if self._unpacked:
+            return iter([(np.empty(0, dtype=np.int64), unpacked(self._cold))])
+        shape, seed = prediction.shape, self.sizes.workload.seed
+        return segments(self._cold, shape, self._where, hashes=self.options.hashes, seed=seed)
 
     def write(self, writer: PackedWriter, samples: BatchReader, prediction: ShapeCost) -> Simulated:
         """Append every chunk and the disk caches to the packer, and return the predicted reads."""
@@ -305,9 +282,8 @@ class _Layout:
         if len(shared):
             writer.add_rows(DISK, shared)
             disk += rows_bytes(len(shared), self.sizes.row)
-        predicted = ShapeCost(prediction.shape, disk, read, useful)
         return {
-            "predicted": predicted.as_dict(),
+            "predicted": ShapeCost(prediction.shape, disk, read, useful).as_dict(),
             "search_s": self.search_seconds,
             "shared_rows": len(shared),
             "single_reads": {str(epoch): asdict(stats) for epoch, stats in singles.items()},

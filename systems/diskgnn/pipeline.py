@@ -9,26 +9,29 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 import numpy as np
 
-from systems.diskgnn.buffers import HostMemory, Rows, Staging, graph_memory
+from systems.diskgnn.buffers import HostMemory, Rows, Staging
 from systems.diskgnn.episode import Ready
+from systems.diskgnn.layout import Addresses, read_graph
 from systems.diskgnn.planner import DiskGnnSizes
 from systems.diskgnn.ranking import Ids
-from systems.diskgnn.structure import Addresses, read_graph
+from systems.engine.io.memory import aligned_empty
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
 from systems.engine.io.tally import Tally
 from systems.engine.loading.pipeline import Channel, Pipeline, Turnstile
 from systems.engine.store.packed_store import PackedBatch, PackedReader, PendingBatch
 from systems.interface import Batch, StageClock
+from workloads.direct_files import padded
 from workloads.sampling.batch import SampledBatch
 
 # Two mini-batches are checked and copied at a time: with one, the disk would wait for its staging buffer.
 _ASSEMBLERS = 2
+Turn = Callable[[], AbstractContextManager[None]]
 _NOTHING = Addresses(np.empty(0, np.int32), np.empty(0, np.int32))
 
 
@@ -67,7 +70,9 @@ class EpisodeLoader:
     def __post_init__(self) -> None:
         self._threads = max(_ASSEMBLERS, len(self.singles or ()))
         room = int(self.reader.structure_bytes.max()) if len(self.reader.structure_bytes) else 0
-        self._graphs = graph_memory(self.sizes.graphs, room)
+        # Adjacent memory for the chunks' graphs, so that huge pages cover it.
+        graphs = aligned_empty(self.sizes.graphs * padded(room)).reshape(self.sizes.graphs, -1)
+        self._graphs = [memory[:room] for memory in graphs]
         self._lock = threading.Lock()
         self._outstanding: dict[int, PendingBatch] = {}
         self._pipeline: Pipeline | None = None
@@ -86,10 +91,7 @@ class EpisodeLoader:
                 else:
                     for index, chunk in enumerate(chunks):
                         work = self._load_graph(self._ask(index, chunk, free), k, tally)
-                        if self.memory is None:
-                            yield self._structure(work, free)
-                        else:
-                            yield self._assemble(self._extract(work, tally), free)
+                        yield self._assemble(work, tally, free)
         finally:
             self._drain()
 
@@ -98,16 +100,12 @@ class EpisodeLoader:
         graphs: Channel[_Work] = pipe.channel(self.sizes.options.queue, ordered=True)
         pipe.stage("ask", 1, lambda index, chunk: self._ask(index, chunk, free), chunks, asked)
         pipe.stage("load_graph", 1, lambda _, work: self._load_graph(work, k, tally), asked, graphs)
-        if self.memory is None:
-            for work in pipe.results(graphs):
-                yield self._structure(work, free)
-            return
         # The thread that checks a mini-batch's rows copies them too: its caches hold them, and no thread has to wake.
         complete: Channel[Batch] = pipe.channel(self.sizes.options.queue, ordered=True)
         turns = pipe.turnstile()
 
         def assemble(number: int, work: _Work) -> Batch:
-            return self._assemble(self._extract(work, tally), free, lambda: _turn(turns, number))
+            return self._assemble(work, tally, free, lambda: _turn(turns, number))
 
         pipe.stage("assemble", self._threads, assemble, graphs, complete)
         yield from pipe.results(complete)
@@ -121,7 +119,7 @@ class EpisodeLoader:
             work.staging = self.memory.take_staging(packed)
             if packed:
                 work.features_asked_at = time.monotonic()
-                room = work.staging.features(int(self.reader.feature_bytes[chunk]))
+                room = work.staging.memory[: int(self.reader.feature_bytes[chunk])]
                 work.features_read = self._start(chunk, room, None)
         return work
 
@@ -144,16 +142,14 @@ class EpisodeLoader:
         )
         return work
 
-    def _extract(self, work: _Work, tally: Tally) -> _Work:
+    def _extract(self, work: _Work, staging: Staging, tally: Tally) -> None:
         """Read the single rows, then wait for the packed rows, which are under way."""
-        assert work.staging is not None
-        start = work.features_asked_at or time.monotonic()
-        end = start
+        start = end = work.features_asked_at or time.monotonic()
         wanted: Ids = work.addresses.single.astype(np.int64)
         if len(wanted):
             assert self.singles is not None
             with self.singles.borrow() as reader:
-                room = work.staging.single(int(self.reader.num_rows[work.chunk]), len(wanted))
+                room = staging.single(int(self.reader.num_rows[work.chunk]), len(wanted))
                 tally.add(reader.read(wanted, room))
             end = time.monotonic()
         if work.features_read is not None:
@@ -161,14 +157,14 @@ class EpisodeLoader:
             end = max(end, self._finish(work.features_read).arrived_s)
         if len(wanted) or work.features_read is not None:
             self.clock.add("extract", work.index, start, end)
-        return work
 
-    def _assemble(
-        self, work: _Work, free: Channel[int], turn: Callable[[], AbstractContextManager[None]] = nullcontext
-    ) -> Batch:
-        """Copy the rows into the table; the buffer is taken at the mini-batch's `turn`, since it is freed in order."""
+    def _assemble(self, work: _Work, tally: Tally, free: Channel[int], turn: Turn = nullcontext) -> Batch:
+        """Extract the rows and copy them into the table, whose buffers are taken in turn, since they are freed so."""
         memory, staging, sampled = self.memory, work.staging, work.sampled
-        assert memory is not None and staging is not None and sampled is not None
+        assert sampled is not None
+        if memory is None or staging is None:
+            return Batch(sampled, None, on_release=lambda: free.give_back(work.graph))
+        self._extract(work, staging, tally)
         packed = int(self.reader.num_rows[work.chunk])
         with turn():
             room = memory.take(packed + len(work.addresses.single))
@@ -185,10 +181,6 @@ class EpisodeLoader:
             free.give_back(work.graph)
 
         return Batch(sampled, memory.table, found.rows, on_release=release)
-
-    def _structure(self, work: _Work, free: Channel[int]) -> Batch:
-        assert work.sampled is not None
-        return Batch(work.sampled, None, on_release=lambda: free.give_back(work.graph))
 
     def _start(self, chunk: int, features: Rows | None, structure: Rows | None) -> PendingBatch:
         pending = self.reader.start(chunk, features, structure)
@@ -210,10 +202,8 @@ class EpisodeLoader:
                 if not self._outstanding:
                     return
                 _, pending = self._outstanding.popitem()
-            try:
+            with suppress(Exception):  # these bytes are not used
                 pending.result()
-            except Exception:
-                continue  # these bytes are not used
 
     def close(self) -> None:
         """End the threads and wait for the reads in flight."""

@@ -1,4 +1,4 @@
-"""Bounds of DiskGNN's levels and buffers from workload and budget; `fit.py` has exact sizes once rows are ranked.
+"""Options of DiskGNN, and sizes of its levels and buffers: bounds beforehand, exact once rows are ranked (`fit`).
 
 Training needs no graph in memory, only the caches and the mini-batches under way; preparation needs the graph and no
 caches. The plan is the larger of the two.
@@ -6,24 +6,25 @@ caches. The plan is the larger of the two.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from systems.diskgnn.layout import segment_bytes
-from systems.diskgnn.options import DiskGnnOptions
-from systems.diskgnn.ranking import AccessCounts
+from pydantic import Field, field_validator
+
+from systems.diskgnn.layout import Levels, segment_bytes
+from systems.diskgnn.ranking import AccessCounts, MissCurve
 from systems.engine.io.reader import RowReader
 from systems.engine.io.topology import device_bytes, indptr_item, map_item
 from systems.engine.loading.sized import Sizes
 from systems.engine.store.batch_store import BatchWriter
 from systems.engine.store.packed_store import PackedWriter, slot_rows
-from systems.interface import MemoryBudget, Plan, PlanItem, System
+from systems.interface import MemoryBudget, Options, Plan, PlanItem, System, auto, size
 from workloads.accelerator import NO_ROWS
-from workloads.direct_files import padded
-from workloads.errors import BudgetError
+from workloads.direct_files import PAGE, padded
+from workloads.errors import BudgetError, InputError
 from workloads.units import format_bytes, parse_bytes
 
 NAME = "diskgnn"
-_PAGE = 4096
 _UNBOUNDED_PACKING = 256 << 20
 _UNBOUNDED_SHARE = 10
 _INDEX_BYTES = 64
@@ -31,6 +32,88 @@ _WORKING = 2 << 20
 _AHEAD = 12
 _GATHERED = 4 << 20
 FIX = "raise memory, or lower batch size, fan-out, queue, readers or io_depth"
+
+
+class DiskGnnOptions(Options):
+    """Options of `diskgnn`.
+
+    The ablation of the paper's Fig. 18 from the bottom: `device_cache=off host_cache=off packing=off disk_cache=off` is
+    the naive system that reads each row by itself; then one after the other is left at its default.
+    """
+
+    device_cache: str = size(
+        "auto", "off", description="hottest rows on the device: `auto` (what is left of it), `off`, size"
+    )
+    host_cache: str = size(
+        "auto",
+        "off",
+        description="next rows in host memory: `auto` (what is left of the budget, a tenth of the table "
+        "without one), `off`, or a size",
+    )
+    packing: Literal["batched", "individual", "off"] = Field(
+        "batched", description="how the other rows are packed by mini-batch (Section 5.2); off: read from the table"
+    )
+    disk_cache: Literal["auto", "off"] = Field(
+        "auto", description="rows shared by the mini-batches of a segment once packing alone exceeds disk_limit"
+    )
+    disk_limit: str = Field(
+        "none", description="bytes of all that is packed: `none`, `3x` the feature table, or a size"
+    )
+    search: Literal["heuristic", "brute-force"] = Field(
+        "heuristic", description="segment length and threshold: threshold 2 and the least feasible length, or try all"
+    )
+    search_points: int = Field(16, ge=1, le=1024, description="segment lengths that brute-force tries")
+    segment: int = Field(0, ge=0, description="mini-batches that share a disk cache; 0: searched")
+    threshold: int = Field(2, ge=2, description="times a segment asks for a row until its disk cache holds it")
+    hashes: int = Field(2, ge=0, le=16, description="MinHash functions that order a disk cache; 0: by node id")
+    resample_every: int = Field(
+        1,
+        ge=0,
+        description="epochs that replay one epoch's samples: 1 draws each epoch its own, as the workload has "
+        "it; 0 draws once for the whole run, as the paper's code does; but for 1 the run is not faithful",
+    )
+    episode: int = Field(
+        0,
+        ge=0,
+        description="sampled epochs prepared together (Section 5.2); 0: all of the run, or one where it is "
+        "not known how many come",
+    )
+    pipeline: bool = Field(True, description="stages of successive mini-batches at the same time (Section 5.3)")
+    queue: int = Field(2, ge=1, le=64, description="mini-batches that wait between two workers, fewer in little memory")
+    readers: int = auto(2, most=64, description="threads that read single rows, a mini-batch each")
+    samplers: int = auto(most=256, description="threads that sample beforehand")
+    io_depth: int = Field(128, ge=1, le=4096, description="single-row reads in flight for each reader")
+    io_granularity: Literal["logical", "4096"] = Field(
+        "logical", description="smallest read: the device's logical block, or 4096 as in the paper"
+    )
+    request_bytes: int = Field(1 << 20, ge=4096, le=1 << 24, description="a read of a packed chunk")
+    request_depth: int = Field(16, ge=1, le=256, description="reads of packed chunks in flight")
+    read_ahead_bytes: int = Field(
+        8 << 20, ge=0, description="rows of small mini-batches asked for beyond the queues, to keep the disk busy"
+    )
+    packing_memory: str = size("auto", description="memory for packing: `auto` (the budget, 256MiB without), or a size")
+
+    @field_validator("disk_limit")
+    @classmethod
+    def _limit(cls, value: str) -> str:
+        try:
+            if value != "none" and not value.endswith("x"):
+                parse_bytes(value)
+            elif value != "none" and not float(value[:-1]) > 0:
+                raise ValueError(f"no share of the feature table is {value}")
+        except (InputError, ValueError) as error:
+            raise ValueError(f"{error}; or write none, or a share of the feature table like 3x") from None
+        return value
+
+    def limit_bytes(self, feature_bytes: int, budget: int | None) -> int | None:
+        """Return the bytes that an episode may take on disk, the lower of option and disk budget; None: no limit."""
+        own: int | None = None
+        if self.disk_limit.endswith("x"):
+            own = int(float(self.disk_limit[:-1]) * feature_bytes)
+        elif self.disk_limit != "none":
+            own = parse_bytes(self.disk_limit, "disk_limit")
+        limits = [limit for limit in (own, budget) if limit is not None]
+        return min(limits, default=None)
 
 
 class DiskGnnSizes(Sizes):
@@ -44,8 +127,7 @@ class DiskGnnSizes(Sizes):
         direct_rows: cached rows of the table that the user asks for; None: as many as fit.
         host_rows: host rows beside the table (host cache and staging buffers); 0 on the processor.
         host_cache_rows: rows of the host cache that the user asks for; None: as many as fit.
-        buffers: most mini-batches' buffers in the table.
-        staging: most staging buffers; 0 on the processor.
+        buffers, staging: most mini-batches' buffers in the table, and most staging buffers (0 on the processor).
         ahead_rows: rows of mini-batches requested at a time to keep the disk busy.
         graphs: chunks' graphs held at a time.
         padding: rows that a buffer needs beside those of its mini-batch, since packed rows arrive in whole pages.
@@ -63,8 +145,8 @@ class DiskGnnSizes(Sizes):
         super().__init__(system)
         workload, budget, options, self.drawn = self.workload, self.budget, self.options, drawn
         self.limit = options.limit_bytes(workload.dataset.feature_bytes, budget.disk)
-        self.graph_bytes = padded(self.bounds.sampled_bytes + 16 * self.bounds.max_nodes) + 2 * _PAGE
-        self.padding = _PAGE // self.row + 2
+        self.graph_bytes = padded(self.bounds.sampled_bytes + 16 * self.bounds.max_nodes) + 2 * PAGE
+        self.padding = PAGE // self.row + 2
         self.largest = self.bounds.max_nodes + self.padding
         self.align = 1 if self.on_device else slot_rows(self.row)
         self.ahead_rows = options.read_ahead_bytes // self.row if options.pipeline else 0
@@ -114,7 +196,7 @@ class DiskGnnSizes(Sizes):
             self.table_rows, self.direct_rows = self._host_rows(items, self.buffers)
             items.append(PlanItem("host cache and buffers", padded(self.table_rows * row)))
         beyond = max(0, preparing - Plan(tuple(items)).total("host"))
-        disk = self.drawn * bounds.num_batches * (bounds.max_nodes * row + self.graph_bytes + 2 * _PAGE)
+        disk = self.drawn * bounds.num_batches * (bounds.max_nodes * row + self.graph_bytes + 2 * PAGE)
         disk += self.workload.dataset.feature_bytes
         disk = disk if self.limit is None else min(disk, self.limit)
         items.append(PlanItem("preparation beyond that", beyond))
@@ -125,7 +207,7 @@ class DiskGnnSizes(Sizes):
         """Return the rows of the device table, and the cached rows that the user asks for."""
         accelerator, asked, largest = self.runtime.accelerator, self.options.device_cache, self.bounds.max_nodes
         limit = device_bytes(self.runtime, self.budget)
-        fitting = limit // _PAGE * _PAGE // self.row
+        fitting = limit // PAGE * PAGE // self.row
         if fitting < largest:
             raise BudgetError(
                 f"{NAME}: device table needs {format_bytes(largest * self.row)} for the {largest} rows of the "
@@ -153,7 +235,7 @@ class DiskGnnSizes(Sizes):
         if budget is not None:
             need = PlanItem("buffer of the largest mini-batch", padded(buffer * row))
             self.require([*items, need], FIX)
-            left = (budget - Plan(tuple(items)).total("host")) // _PAGE * _PAGE // row
+            left = (budget - Plan(tuple(items)).total("host")) // PAGE * PAGE // row
         wanted: int | None = None
         cached = self.num_nodes // _UNBOUNDED_SHARE if left is None else self.num_nodes
         if asked != "auto":
@@ -202,3 +284,80 @@ class DiskGnnSizes(Sizes):
         for phase, items in phases.items():
             Plan(items).require(f"{NAME}, {phase} beforehand", MemoryBudget(host), FIX)
         return max(Plan(items).total("host") for items in phases.values()), memory
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Exact sizes of an episode.
+
+    Attributes:
+        levels: rows held in memory.
+        buffers, buffer_rows: mini-batches' buffers in the table, and rows of each.
+        staging, staging_rows: staging buffers, and rows of each.
+    """
+
+    levels: Levels
+    buffers: int
+    buffer_rows: int
+    staging: int
+    staging_rows: int
+
+
+def fit(sizes: DiskGnnSizes, curve: MissCurve) -> Fit:
+    """Compute exact sizes: the most cached rows that leave space for the buffers of the neediest mini-batch.
+
+    More buffers are taken only where they leave half of the rows to the cache.
+
+    Raises:
+        BudgetError: not even one mini-batch fits (an epoch larger than all that the bounds come from).
+    """
+    if not sizes.on_device:
+        rows, padding, wanted = sizes.table_rows, sizes.padding, sizes.direct_rows
+        direct, buffers = _best(sizes, curve, rows, wanted, sizes.buffers, sizes.graphs, 0, host=True)
+        return Fit(Levels(direct, 0), buffers, padded(max(1, curve.at(direct) + padding), sizes.align), 0, 0)
+    found = _fit_beside(sizes, curve, 0)
+    # Rows in the host cache need no space in the device's buffers, and the space saved caches more rows: iterate.
+    for _ in range(4):
+        better = _fit_beside(sizes, curve, found.levels.host)
+        if better.levels.host < found.levels.host:
+            break  # its device buffers rely on the larger host cache of the last round
+        found = better
+    return found
+
+
+def _fit_beside(sizes: DiskGnnSizes, curve: MissCurve, held: int) -> Fit:
+    """Compute exact sizes on a device and beside it, where the host caches at least `held` rows in the end."""
+    direct, buffers = _best(
+        sizes, curve, sizes.table_rows, sizes.direct_rows, sizes.buffers, sizes.graphs, held, host=False
+    )
+    rows, wanted, most = sizes.host_rows, sizes.host_cache_rows, sizes.graphs - buffers
+    host, staging = _best(sizes, curve, rows, wanted, sizes.staging, most, direct, host=True)
+    left = curve.at(direct + host)
+    return Fit(Levels(direct, host), buffers, max(1, left), staging, max(1, left + sizes.padding))
+
+
+def _best(
+    sizes: DiskGnnSizes, curve: MissCurve, rows: int, wanted: int | None, usual: int, most: int, offset: int, host: bool
+) -> tuple[int, int]:
+    """Return the number of cached rows and of buffers in `rows` rows of the host's memory or the device's.
+
+    Half of the rows may go to the usual number of buffers. Where mini-batches are small, more of them are requested at
+    a time to keep the disk busy: up to `ahead_rows` rows in all, within a sixth of the rows.
+    """
+    padding, ahead_rows, align = (sizes.padding, sizes.ahead_rows, sizes.align) if host else (0, 0, 1)
+    for buffers in range(max(usual, most), 0, -1):
+        found = curve.largest_cache(rows, buffers, padding, align, offset)
+        # A buffer has a row even where no mini-batch needs one.
+        found = min(found, rows - buffers * padded(max(1, padding), align))
+        if found < 0:
+            continue
+        cached = found if wanted is None else min(found, wanted)
+        taken = buffers * padded(max(1, curve.at(offset + cached) + padding), align)
+        if padded(cached, align) + taken > rows and buffers > 1:
+            continue  # a smaller cache than fits misses more, so its buffers need more rows
+        if buffers > usual and (taken > rows // 6 or taken > max(1, ahead_rows)):
+            continue
+        if buffers == 1 or 2 * taken <= rows or cached == wanted:
+            return cached, buffers
+    largest, what = int(curve.misses[0]), "staging buffers" if host and sizes.on_device else "table"
+    raise BudgetError(f"{NAME}: {what} of {rows} rows cannot hold the largest mini-batch ({largest} rows)", FIX)

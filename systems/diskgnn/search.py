@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from systems import _native
 from systems.diskgnn.layout import ColdSamples, Placement, Shape, segments
 from systems.diskgnn.ranking import Ids
-from systems.engine.io.reader import ReadStats
+from systems.engine.io.arrays import as_ids
+from systems.engine.io.reader import Granularity, ReadStats
 from workloads.direct_files import padded
 from workloads.errors import BudgetError
 from workloads.units import format_bytes
@@ -206,8 +208,8 @@ class Search:
 
     def reads(self, shape: Shape) -> Iterator[BatchReads]:
         """Yield the bytes that each mini-batch reads with the disk caches of `shape`, in order."""
-        for segment in segments(self.samples, shape, self.where, hashes=self.hashes, seed=self.seed):
-            for placement in segment.placements():
+        for _, placements in segments(self.samples, shape, self.where, hashes=self.hashes, seed=self.seed):
+            for placement in placements:
                 single = self.simulate(placement.rows) if len(placement.rows) else ReadStats()
                 read, useful = feature_reads(placement, self.space.row_bytes, single)
                 yield BatchReads(read, useful, single.bytes_read, len(placement.rows) * self.space.row_bytes)
@@ -232,3 +234,41 @@ def _thresholds(length: int) -> Iterable[int]:
     while threshold <= max(2, length):
         yield threshold
         threshold += max(1, threshold // 2)
+
+
+def simulate_reads(
+    rows: Ids,
+    *,
+    row_bytes: int,
+    num_rows: int,
+    file_bytes: int | None = None,
+    data_offset: int = 0,
+    granularity: Granularity = "logical",
+    logical_bytes: int = 512,
+    merge: bool = True,
+    max_request_bytes: int = 131072,
+    merge_gap_bytes: int = 0,
+) -> ReadStats:
+    """Return the exact counts of `RowReader.read(rows)` on a file with this layout, without reading.
+
+    Args:
+        rows: int64 [n], rows of the file.
+        file_bytes: size of the file; None: that of a `.rows` file, whole pages.
+        logical_bytes: the device's logical block (`RowReader.block_bytes`).
+
+    Raises:
+        IndexError: a row does not exist.
+    """
+    whole = data_offset + padded(num_rows * row_bytes)
+    counts = _native.plan_reads(
+        as_ids(rows),
+        data_offset=data_offset,
+        num_rows=num_rows,
+        row_bytes=row_bytes,
+        file_bytes=whole if file_bytes is None else file_bytes,
+        block_bytes=max(logical_bytes, 4096 if granularity == "4096" else 0),
+        merge=merge,
+        max_request_bytes=max_request_bytes,
+        merge_gap_bytes=merge_gap_bytes,
+    )
+    return ReadStats(**counts)

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
+
+import numpy as np
 
 from systems import _native
 from systems.diskgnn.buffers import DeviceMemory, HostMemory
 from systems.diskgnn.episode import DEVICE, DISK, HOST, Episodes, Ready
-from systems.diskgnn.forecast import forecast
-from systems.diskgnn.options import DiskGnnOptions
 from systems.diskgnn.pipeline import EpisodeLoader
-from systems.diskgnn.planner import DiskGnnSizes
+from systems.diskgnn.planner import DiskGnnOptions, DiskGnnSizes, fit
+from systems.diskgnn.ranking import AccessCounts, miss_curve, slots_of
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import ReadStats, RowReader
+from systems.engine.io.row_reads import RowTable
 from systems.engine.io.tally import Tally
-from systems.engine.io.topology import DatasetFiles, row_bytes
+from systems.engine.io.topology import DatasetFiles
 from systems.engine.loading.sized import SizedSystem
 from systems.engine.store.packed_store import PackedReader, row_pieces
+from systems.forecast import PAGE, sequential
 from systems.interface import Batch, Counters, Facts, Forecast, Options, SystemInfo, Trace
 
 
@@ -48,7 +51,7 @@ class DiskGnnFacts(Facts):
 class DiskGnn(SizedSystem):
     """DiskGNN on the processor, where device cache and host cache are one, and on devices with their own memory."""
 
-    info: ClassVar[SystemInfo] = SystemInfo(
+    info = SystemInfo(
         name="diskgnn",
         paper="diskgnn",
         summary="offline sampling; hot rows cached, the others packed by mini-batch and read in order",
@@ -109,7 +112,7 @@ class DiskGnn(SizedSystem):
         give_back_free_memory()
         options, sizes = self.options, self._sizes
         with self.clock.stage("switch"):
-            self._reader = PackedReader(ready.folder, request_bytes=options.request_bytes, depth=options.request_depth)
+            self._reader = PackedReader(ready.path, request_bytes=options.request_bytes, depth=options.request_depth)
             if self.runtime.stages != "sample":
                 readers = options.readers if options.packing == "off" or ready.facts["shared_rows"] else 0
                 kind = DeviceMemory if sizes.on_device else HostMemory
@@ -117,22 +120,16 @@ class DiskGnn(SizedSystem):
                 levels = ready.fit.levels
                 for name, count in ((DEVICE, levels.direct), (HOST, levels.host)):
                     if count:
-                        self._memory.load(name, row_pieces(ready.folder, name))
+                        self._memory.load(name, row_pieces(ready.path, name))
                 self._singles = ReaderPool(lambda: self._single_reader(ready), readers)
             self._trainer = EpisodeLoader(sizes, ready, self._reader, self._memory, self._singles, self.clock)
         return ready
 
     def _single_reader(self, ready: Ready) -> RowReader:
-        dataset, options = self.workload.dataset, self.options
-        from_table = options.packing == "off"
-        return RowReader(
-            dataset.file("features") if from_table else ready.folder / f"{DISK}.rows",
-            data_offset=dataset.data_offset("features") if from_table else 0,
-            num_rows=dataset.num_nodes if from_table else ready.facts["shared_rows"],
-            row_bytes=row_bytes(self.workload),
-            depth=options.io_depth,
-            granularity=options.io_granularity,
-        )
+        options, table = self.options, RowTable.of(self.workload.dataset)
+        if options.packing != "off":
+            table = RowTable(ready.path / f"{DISK}.rows", 0, ready.facts["shared_rows"], self._sizes.row)
+        return RowReader(table.path, **table.place, depth=options.io_depth, granularity=options.io_granularity)
 
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k` in the seed plan's order; an episode is prepared first if need be."""
@@ -169,16 +166,15 @@ class DiskGnn(SizedSystem):
             rows=tally["rows"],
             hits=hits if from_table else {**hits, "disk_cache": single},
             misses=packed + single if from_table else packed,
-            bytes_useful=(packed + single) * row_bytes(self.workload) + tally["graph_bytes"],
+            bytes_useful=(packed + single) * self._sizes.row + tally["graph_bytes"],
         )
 
     def simulated(self, epoch: int) -> ReadStats:
         """Return the predicted reads of `epoch`, from its plan alone; for epochs of the current episode."""
         assert self._ready is not None and self._reader is not None
         drawn = self._drawn(epoch)
-        parts: tuple[Literal["features", "structure"], ...] = ("features", "structure")
-        if self.runtime.stages == "sample":
-            parts = ("structure",)
+        graphs = self.runtime.stages == "sample"
+        parts: tuple[Literal["features", "structure"], ...] = ("structure",) if graphs else ("features", "structure")
         total = self._ready.single_reads(drawn)
         chunks = [self._ready.chunk(drawn, batch) for batch in range(self._ready.num_batches)]
         total.add(self._reader.simulate(chunks, parts=parts))
@@ -186,22 +182,18 @@ class DiskGnn(SizedSystem):
 
     def files(self) -> list[Path]:
         """Return the files of the current episode."""
-        if self._ready is None:
-            return []
-        return sorted(path for path in self._ready.folder.rglob("*") if path.is_file())
+        return [] if self._ready is None else self._ready.files
 
     def facts(self) -> DiskGnnFacts:
         """Return the read mode, the search's prediction, and the seconds of packing."""
         if self._ready is None:
             return DiskGnnFacts()
-        made = self._ready.facts
-        predicted = made["predicted"]
+        made, predicted = self._ready.facts, self._ready.facts["predicted"]
         return DiskGnnFacts(
             io=self._reader.mode if self._reader is not None else "closed",
             reads_in=("load_graph", "extract"),
             prepared_reused=self._reused,
-            segment=predicted["shape"]["segment"],
-            threshold=predicted["shape"]["threshold"],
+            **predicted["shape"],
             disk_bytes=predicted["disk_bytes"],
             read_amplification=predicted["read_amplification"],
             search_s=made["search_s"],
@@ -211,7 +203,29 @@ class DiskGnn(SizedSystem):
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast the rows packed by mini-batch, those outside the caches, and their preparation for all epochs."""
-        return forecast(trace, self._sizes, host_bytes - self.plan().bytes_of("indptr"))
+        sizes, nodes, runtime = self._sizes, trace.workload.dataset.num_nodes, self.runtime
+        counts = AccessCounts(nodes)
+        every = [part.astype(np.int64) for part in trace.nodes]
+        for part in every:
+            counts.add(part)
+        wanted = sizes.table_rows + sizes.host_rows
+        ranked = counts.hottest(wanted) if trace.hot is None else trace.hot(wanted)
+        levels = fit(sizes, miss_curve(every, slots_of(ranked, nodes), len(ranked))).levels
+        held, on_device = np.zeros((2, nodes), dtype=bool)
+        held[ranked[: levels.cached]] = True
+        on_device[ranked[: levels.direct]] = True
+        missed = trace.missed(held)
+        packed = missed * trace.row_bytes + trace.sampled * trace.graph_bytes + 12 * trace.accesses
+        # Every epoch is sampled anew through the page cache, and packed by one pass over the features.
+        times, page_cache_bytes = runtime.epochs * trace.scale, host_bytes - self.plan().bytes_of("indptr")
+        written = trace.workload.dataset.feature_bytes + times * packed
+        return Forecast(
+            sequential(packed),
+            f"caches {trace.hit_rate(missed)} of the accesses, the rest lies packed by mini-batch",
+            rows_copied=trace.missed(on_device),
+            prepare_reads={PAGE: times * trace.graph_pages(page_cache_bytes)} | sequential(written),
+            prepare_s=runtime.epochs * trace.num_batches * trace.sample_s / max(1, runtime.cores),
+        )
 
     def notes(self) -> dict[str, str]:
         """Return the read mode, the rows on each level, and the search's prediction."""

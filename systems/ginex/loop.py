@@ -23,8 +23,7 @@ from systems.engine.loading.gather_loader import copied, torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.loading.row_ring import TableRing
 from systems.ginex.planner import LOADED, GinexSizes
-from systems.ginex.policy import Piece, Policy
-from systems.ginex.superbatch import Superbatch
+from systems.ginex.superbatch import Piece, Policy, Superbatch
 from systems.interface import Batch, StageClock
 from workloads.direct_files import padded
 from workloads.sampling.batch import SampledBatch

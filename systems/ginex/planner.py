@@ -1,22 +1,25 @@
-"""Sizes of Ginex's buffers: superbatch sampling and the main loop take turns, so each has the budget to itself.
+"""Options of Ginex and sizes of its buffers.
 
-Buffers of both stages come first. The rest of the host budget goes to the feature cache in the main loop, and to a
-superbatch's changesets and the neighbour cache in sampling (Section 3.5, Cache Size).
+Superbatch sampling and the main loop take turns, so each has the budget to itself. Buffers of both stages come first.
+The rest of the host budget goes to the feature cache in the main loop, and to a superbatch's changesets and the
+neighbour cache in sampling (Section 3.5, Cache Size).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
+
+from pydantic import Field, model_validator
 
 from systems.engine.cache.changeset import ChangesetPlan
 from systems.engine.cache.neighbour_cache import NeighbourCachePlan, building_bytes, plan_neighbour_cache
-from systems.engine.io.row_reads import feature_reader_bytes
+from systems.engine.io.row_reads import RowReadOptions, feature_reader_bytes
 from systems.engine.io.topology import indptr_item, list_threads_bytes, map_item, sampling_items
 from systems.engine.loading.gather_loader import Tables, plan_tables
 from systems.engine.loading.sized import Sizes
 from systems.engine.store.batch_store import BatchWriter
-from systems.ginex.options import GinexOptions
-from systems.interface import PlanItem, System
+from systems.interface import PlanItem, System, size
 from workloads.direct_files import padded
 from workloads.errors import BudgetError
 from workloads.sampling.bounds import Bounds, largest_batch
@@ -37,6 +40,63 @@ _LIST_THREADS = 8
 _FIX = "raise memory or lower batch size or fan-out"
 _NO_NEIGHBOURS = NeighbourCachePlan(0, 0, 0)
 
+Policy = Literal["belady", "static"]
+
+
+class GinexOptions(RowReadOptions):
+    """Options of `ginex`."""
+
+    superbatch: int = Field(
+        0,
+        ge=0,
+        description="mini-batches of a superbatch, over the ends of epochs; 0: as many as the runtime files' budget "
+        "and memory allow, at most those of an epoch, so that each epoch inspects as much as it trains",
+    )
+    runtime_files: str = size("100GB", description="disk for the runtime files (Section 3.5)")
+    neighbour_cache: str = size(
+        "auto",
+        "off",
+        description="`auto`: all that superbatch sampling leaves; `off`; or a size such as 32MiB; what "
+        "it leaves keeps rows cached from superbatch to superbatch",
+    )
+    feature_cache: str = size("auto", description="`auto`: all that the main loop leaves; or a size such as 32MiB")
+    policy: Policy = Field(
+        "belady", description="what the feature cache holds: `belady` follows changesets, `static` the out-degrees"
+    )
+    prefill: bool = Field(True, description="fill the feature cache before the main loop; False: begin empty")
+    pipelined: bool = Field(
+        True, description="plan a superbatch's changesets while the next one is sampled (Section 3.1)"
+    )
+    samplers: int = Field(
+        0,
+        ge=0,
+        le=256,
+        description="threads that sample, a mini-batch each; 0: twice the cores, fewer in little memory",
+    )
+    list_threads: int = Field(
+        0,
+        ge=0,
+        le=256,
+        description="threads that share each of them and wait for pages of uncached lists; 0: eight, fewer where they "
+        "would take an eighth of the memory, or the plan would not fit",
+    )
+    readers: int = Field(3, ge=1, le=64, description="mini-batches whose misses are read beside each other")
+    batch_inputs: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="mini-batches of mean size whose rows fit in host memory beside the cache; 0: "
+        "readers + 2, fewer where memory is scarce",
+    )
+    device_buffers: int = Field(2, ge=1, le=64, description="mini-batches on the device, fewer where they do not fit")
+    gather_threads: int = Field(0, ge=0, le=256, description="threads that copy cached rows; 0: one for each core")
+
+    @model_validator(mode="after")
+    def _static_is_filled(self) -> GinexOptions:
+        if self.policy == "static" and not self.prefill:
+            raise ValueError("policy static has nothing but its fill: leave prefill on")
+        return self
+
 
 def runtime_batch_bytes(workload: Workload, bounds: Bounds) -> int:
     """Return the most bytes of a mini-batch in the runtime files: ids and adj, changeset, part of the initial cache."""
@@ -48,7 +108,6 @@ class GinexSizes(Sizes):
     """Sizes of a run's superbatches, caches and buffers.
 
     Attributes:
-        num_batches: mini-batches of an epoch.
         superbatch: mini-batches of a superbatch, over the ends of epochs.
         runtime_bytes: most bytes of the runtime files of all superbatches on disk at once.
         capacity: rows of the feature cache.
@@ -85,9 +144,14 @@ class GinexSizes(Sizes):
 
     def _fit(self) -> None:
         """Size what depends on the number of threads that share a mini-batch's lists."""
+        options = self.options
         self.runtime_bytes, per_batch = self._runtime_files()
         self.input_rows, self.readers = self._inputs()
-        self.tables = tables = self._device_tables()
+        dataset, rows, wanted = self.workload.dataset, self.bounds.max_nodes, options.device_buffers
+        tables = Tables(rows, dataset.dim, dataset.feature_dtype, 0, 0)
+        if not self.sampling_only:
+            tables = plan_tables(self.name, self.workload, self.runtime, self.budget, rows=rows, host=1, device=wanted)
+        self.tables = tables
         held = [indptr_item(self.workload)]
         if not self.sampling_only:
             held += [
@@ -118,7 +182,7 @@ class GinexSizes(Sizes):
             loop.append(PlanItem("feature cache", capacity * self.row))
             if kept:
                 loop.append(PlanItem("nodes of rows that stay", _KEPT_ROW_BYTES * kept))
-            if self.options.policy == "static":
+            if options.policy == "static":
                 loop.append(PlanItem("feature cache map", 4 * self.num_nodes))
         on_disk = [PlanItem("runtime files", self.superbatch * per_batch, "disk")]
         if neighbours.nodes:
@@ -176,13 +240,6 @@ class GinexSizes(Sizes):
             count -= 1
         return count
 
-    def _device_tables(self) -> Tables:
-        dataset, rows = self.workload.dataset, self.bounds.max_nodes
-        if self.sampling_only:
-            return Tables(rows, dataset.dim, dataset.feature_dtype, 0, 0)
-        device = self.options.device_buffers
-        return plan_tables(self.name, self.workload, self.runtime, self.budget, rows=rows, host=1, device=device)
-
     def _inputs(self) -> tuple[int, int]:
         """Return the rows of batch inputs and the readers: as wanted, fewer where the cache would get less memory."""
         mean = int(largest_batch(self.workload).nodes_by_batch.mean()) + 1
@@ -225,9 +282,6 @@ class GinexSizes(Sizes):
         if left is not None and static:
             left -= 4 * self.num_nodes
         fitting = self.num_nodes if left is None else max(0, left) // (row + _KEPT_ROW_BYTES)
-        wanted = fitting
-        if self.options.feature_cache != "auto":
-            wanted = parse_bytes(self.options.feature_cache, "feature_cache") // row
         if not static:
             # Planning keeps 12 bytes a row, which limits the number of very short rows.
             room = self.left(held + sample)
@@ -235,8 +289,9 @@ class GinexSizes(Sizes):
                 planning = PlanItem("changesets", self._changeset_bytes(1, 1))
                 self.require([*held, *sample, planning], "raise memory, or lower samplers, list_threads or readers")
                 fitting = min(fitting, max(0, room - self._changeset_bytes(1, 0)) // 12)
-        if self.options.feature_cache == "auto":
-            wanted = fitting
+        wanted = fitting
+        if self.options.feature_cache != "auto":
+            wanted = parse_bytes(self.options.feature_cache, "feature_cache") // row
         wanted = min(wanted, self.num_nodes)
         if wanted > fitting or wanted < 1:
             raise BudgetError(

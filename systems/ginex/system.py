@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +27,8 @@ from systems.engine.loading.sized import SizedSystem
 from systems.engine.store.artefacts import Prepared
 from systems.forecast import sequential
 from systems.ginex.loop import FeatureCache, MainLoop
-from systems.ginex.options import GinexOptions
-from systems.ginex.planner import GinexSizes, runtime_batch_bytes
-from systems.ginex.policy import Belady, Policy, Static, superbatch_misses
-from systems.ginex.superbatch import Superbatch
+from systems.ginex.planner import GinexOptions, GinexSizes, runtime_batch_bytes
+from systems.ginex.superbatch import Belady, Policy, Static, Superbatch, superbatch_misses
 from systems.interface import Batch, Counters, Facts, Forecast, SystemInfo, Trace
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.bounds import batch_bounds
@@ -44,7 +41,7 @@ Seeds = npt.NDArray[np.int64]
 class Ginex(SizedSystem):
     """Ginex of Park et al., VLDB 2022."""
 
-    info: ClassVar[SystemInfo] = SystemInfo(
+    info = SystemInfo(
         name="ginex",
         paper="ginex",
         summary="superbatches sampled ahead, then a provably optimal feature cache",
@@ -218,7 +215,6 @@ class Ginex(SizedSystem):
         return mapped_sampler(self.workload, indptr=self._indptr, cached=cached, threads=self._sizes.list_threads)
 
     def _train(self, superbatch: Superbatch, count: int, tally: Tally) -> Iterator[Batch]:
-        """Yield the superbatch's next `count` mini-batches."""
         if self._loop is None:
             for i in range(superbatch.done, superbatch.done + count):
                 yield Batch(superbatch.batch(i), None)

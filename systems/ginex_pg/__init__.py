@@ -3,13 +3,9 @@
 Ginex with the rows of highest out-degree cached, which isolates the gain of its optimal cache (Section 5.3).
 """
 
-from __future__ import annotations
-
-from typing import ClassVar
-
 from pydantic import Field
 
-from systems.ginex.options import GinexOptions, Policy
+from systems.ginex.planner import GinexOptions, Policy
 from systems.ginex.system import Ginex
 from systems.interface import SystemInfo
 
@@ -23,7 +19,7 @@ class GinexPgOptions(GinexOptions):
 class GinexPg(Ginex):
     """Ginex-PG of the Ginex paper."""
 
-    info: ClassVar[SystemInfo] = SystemInfo(
+    info = SystemInfo(
         name="ginex-pg",
         paper="ginex",
         summary="ginex with a static cache by out-degree, which isolates its optimal one",

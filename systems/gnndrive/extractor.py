@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -23,12 +23,10 @@ import torch
 from systems.engine.io.gather import gather
 from systems.engine.io.reader import ReadStats, RowGroup, RowReader
 from systems.engine.io.topology import DatasetFiles
-from systems.gnndrive.shared_staging import SharedStaging
+from systems.gnndrive.buffers import SharedStaging
 from workloads.accelerator import Accelerator, Event
 
 Ids = npt.NDArray[np.int64]
-# Lends a staging buffer, uint8, for a `with` block.
-Staging = Callable[[], AbstractContextManager[torch.Tensor]]
 
 
 def as_table(staging: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
@@ -119,12 +117,16 @@ class StagedExtractor(HostExtractor):
 
 @dataclass(eq=False)
 class CachedExtractor(Extractor):
-    """Extractor through the page cache, with threads that fault rows in parallel; it submits and counts no read."""
+    """Extractor through the page cache, with threads that fault rows in parallel; it submits and counts no read.
+
+    Attributes:
+        staging: its own staging buffer, uint8, or the shared one, of which it takes segments.
+    """
 
     features: npt.NDArray[np.generic]
     files: DatasetFiles
     table: torch.Tensor
-    staging: Staging
+    staging: torch.Tensor | SharedStaging
     accelerator: Accelerator
 
     THREADS: ClassVar[int] = 32
@@ -135,7 +137,8 @@ class CachedExtractor(Extractor):
         self.files.check()
         begin = 0
         while begin < len(nodes):
-            with self.staging() as buffer:
+            staging = self.staging
+            with nullcontext(staging) if isinstance(staging, torch.Tensor) else staging.part() as buffer:
                 rows = as_table(buffer, self.table)
                 part = nodes[begin : begin + len(rows)]
                 gather(self.features, part, rows, self.THREADS)
@@ -179,21 +182,17 @@ class SharedStagedExtractor(HostExtractor):
             target = torch.from_numpy(slots[positions])
             segments.copying(self._accelerator.copy(self._table, source, target, batch=batch), release)
 
-        try:
+        with ExitStack() as ends:
+            # Also on an error: nothing may still write to the table or read the staging buffer afterwards.
+            ends.callback(segments.finish_all)
             left = self._fetch(nodes, segments, copy)
-            groups = self._reader.read_groups(
-                nodes[left], self._staging.rows, self._staging.segment_rows, stats, segments
-            )
-            try:
-                for group in groups:
-                    copy(group.start, left[group.positions], group.release)
-                read_at = time.monotonic()
-            finally:
-                # Also on an error: nothing may still write to the table or read the staging buffer afterwards.
-                segments.finish_all()
-                groups.close()
-        finally:
-            segments.finish_all()
+            rows, segment_rows = self._staging.rows, self._staging.segment_rows
+            groups = self._reader.read_groups(nodes[left], rows, segment_rows, stats, segments)
+            ends.callback(groups.close)
+            ends.callback(segments.finish_all)  # before the groups are closed
+            for group in groups:
+                copy(group.start, left[group.positions], group.release)
+            read_at = time.monotonic()
         return stats, read_at
 
     def _fetch(self, nodes: Ids, segments: _Segments, copy: Callable[[int, Ids, Callable[[], None]], None]) -> Ids:
@@ -227,16 +226,14 @@ class _Segments:
     def take(self, *, starved: bool) -> int | None:
         """Acquire a segment, or None; waits only if `starved` and no segment is held. See `SliceSource`."""
         self._finish_done()
-        found = None
         scarce = (self._held - len(self._copies)) * self._staging.segment_rows < self._enough
-        if scarce or self._held < StagedExtractor.SLICES:
-            found = self._staging.acquire(wait=False, borrow=scarce)
+        wanted = scarce or self._held < StagedExtractor.SLICES
+        found = self._staging.acquire(wait=False, borrow=scarce) if wanted else None
         while starved and found is None:
             if self._copies:
                 self._finish()
             found = self._staging.acquire(wait=not self._held)
-        if found is not None:
-            self._held += 1
+        self._held += found is not None
         return found
 
     def filled(self, slice_: int, ids: Ids) -> None:
@@ -263,6 +260,5 @@ class _Segments:
         release()
 
     def finish_all(self) -> None:
-        """Wait for every copy."""
         while self._copies:
             self._finish()

@@ -7,10 +7,10 @@ by all mini-batches: a buffered row is not read again, and an extractor waits fo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
-from typing import ClassVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,31 +24,23 @@ from systems.engine.io.topology import DatasetFiles, loaded, mapped_sampler
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline, Stopped
 from systems.engine.loading.sized import SizedSystem
-from systems.gnndrive.extractor import (
-    CachedExtractor,
-    Extractor,
-    HostExtractor,
-    SharedStagedExtractor,
-    StagedExtractor,
-    Staging,
-)
-from systems.gnndrive.feature_buffer import Acquired, FeatureBuffer
-from systems.gnndrive.options import GnnDriveOptions
-from systems.gnndrive.planner import GnnDriveSizes
-from systems.gnndrive.shared_staging import SharedStaging
-from systems.gnndrive.sharing import ended_with_peers, mini_batches_held, shared_buffer, shared_staging
+from systems.gnndrive.buffers import Acquired, BufferClosed, FeatureBuffer, SharedStaging
+from systems.gnndrive.extractor import CachedExtractor, Extractor, HostExtractor, SharedStagedExtractor, StagedExtractor
+from systems.gnndrive.planner import GnnDriveOptions, GnnDriveSizes
 from systems.interface import Batch, Counters, Facts, Forecast, SystemInfo, Trace
+from workloads.ranks import PeerLost, RankGroup
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 
 Slots = npt.NDArray[np.int64]
+Shared = TypeVar("Shared", FeatureBuffer, SharedStaging)
 
 
 class GnnDrive(SizedSystem):
     """GNNDrive, CPU and GPU variants."""
 
-    info: ClassVar[SystemInfo] = SystemInfo(
+    info = SystemInfo(
         name="gnndrive",
         paper="gnndrive",
         summary="asynchronous direct-I/O extraction into a shared feature buffer",
@@ -96,9 +88,9 @@ class GnnDrive(SizedSystem):
             self._table = accelerator.allocate(sizes.slots, dataset.dim, dtype)
             self._buffer = FeatureBuffer(sizes.slots)
         else:
-            self._table, self._buffer = shared_buffer(group, sizes, dtype)
+            self._table, self._buffer = _shared_buffer(group, sizes, dtype)
         if sizes.portion and group is not None:
-            self._staging = shared_staging(group, sizes)
+            self._staging = _shared_staging(group, sizes)
         self._extractors = ReaderPool(self._make_extractor, self.options.extractors)
         self._mode = self._extractors.mode
 
@@ -109,7 +101,8 @@ class GnnDrive(SizedSystem):
             features = self.workload.dataset.memmap("features")
             madvise(features, "random")
             files = DatasetFiles(self.workload, ["features"])
-            return CachedExtractor(features, files, self._table, self._staging_part(), accelerator)
+            staging = self._staging or accelerator.host_buffer(self._sizes.staging_bytes)
+            return CachedExtractor(features, files, self._table, staging, accelerator)
         reader = feature_reader(self.workload, options)
         if not self._sizes.on_device:
             return HostExtractor(reader, self._table)
@@ -119,20 +112,13 @@ class GnnDrive(SizedSystem):
             )
         return StagedExtractor(reader, self._table, accelerator.host_buffer(self._sizes.staging_bytes), accelerator)
 
-    def _staging_part(self) -> Staging:
-        """Return a lender of an extractor's own staging buffer, or of a segment of the shared one."""
-        if self._staging is not None:
-            return self._staging.part
-        own = self.runtime.accelerator.host_buffer(self._sizes.staging_bytes)
-        return lambda: nullcontext(own)
-
     def epoch(self, k: int) -> Iterator[Batch]:
         """Return the mini-batches of epoch `k`, as their extraction finishes or in the seed plan's order."""
         if self._sampler is None:
             raise RuntimeError("prepare() comes before epoch()")
         self._tally = Tally()
         if self._buffer is not None:
-            self._evicted_before = self._buffer.evictions
+            self._evicted_before = self._buffer.counts["evictions"]
         if self._staging is not None:
             self._staged_before = (self._staging.borrowed, self._staging.found)
         return self._run(k, self._sampler, self._tally)
@@ -186,11 +172,13 @@ class GnnDrive(SizedSystem):
         options = self.options
         turnstile = pipe.turnstile() if self._in_order else None
         releasing: Channel[Slots] = pipe.channel(options.extractors + options.training_queue + 1)
-        places = self._places(pipe)
+        # A token for each mini-batch that this process may hold in a shared feature buffer.
+        held = _mini_batches_held(self._sizes, options.extractors + options.training_queue + 1)
+        places: Channel[None] | None = pipe.filled([None] * held) if self._sizes.sharing > 1 else None
         training: Channel[Batch] = pipe.channel(options.training_queue, ordered=self._in_order)
 
         def extract(number: int, sampled: SampledBatch) -> Batch:
-            with ended_with_peers(self.runtime.group):
+            with _ended_with_peers(self.runtime.group):
                 began = time.monotonic()
                 if turnstile is not None:
                     # In order: a later mini-batch must not take the slots that the next one to train waits for.
@@ -222,13 +210,6 @@ class GnnDrive(SizedSystem):
         releasing.close()
         pipe.finish()
 
-    def _places(self, pipe: Pipeline) -> Channel[None] | None:
-        """Return a token for each mini-batch that this process may hold in a shared feature buffer, or None."""
-        if self._sizes.sharing == 1:
-            return None
-        under_way = self.options.extractors + self.options.training_queue + 1
-        return pipe.filled([None] * mini_batches_held(self._sizes, under_way))
-
     def _load(self, sampled: SampledBatch, got: Acquired, began: float, buffer: FeatureBuffer, tally: Tally) -> None:
         """Load the rows of a mini-batch that has its slots, by Algorithm 1 of the paper."""
         assert self._extractors is not None
@@ -255,8 +236,9 @@ class GnnDrive(SizedSystem):
         tally = self._tally
         if tally is None:
             return Counters()
-        counts = self._buffer is not None and (self._sizes.sharing == 1 or self.runtime.rank == 0)
-        evictions = self._buffer.evictions - self._evicted_before if self._buffer is not None and counts else 0
+        evictions = 0
+        if self._buffer is not None and (self._sizes.sharing == 1 or self.runtime.rank == 0):
+            evictions = self._buffer.counts["evictions"] - self._evicted_before
         waits = tally.observed("wait_list_rows", "wait_list_batches", "slot_wait_s", "row_wait_s")
         counters = tally.counters(
             self.options.io_depth * self.options.extractors,
@@ -305,3 +287,57 @@ class GnnDrive(SizedSystem):
             self.runtime.accelerator.free(self._table)
             self._table = None
         self._sampler = None
+
+
+def _shared_buffer(group: RankGroup, sizes: GnnDriveSizes, dtype: torch.dtype) -> tuple[torch.Tensor, FeatureBuffer]:
+    """Allocate table and bookkeeping in memory shared by all processes: a row that one reads serves the others too."""
+    slots, dim = sizes.slots, sizes.workload.dataset.dim
+    table = torch.from_numpy(group.shared(slots * dim * dtype.itemsize)).view(dtype).view(slots, dim)
+    memory = group.shared(FeatureBuffer.plan_bytes(slots))
+    return table, _on_all(group, lambda create: FeatureBuffer(slots, memory=memory, create=create))
+
+
+def _shared_staging(group: RankGroup, sizes: GnnDriveSizes) -> SharedStaging:
+    """Allocate the staging buffer of all processes, pinned in each where its device copies from pinned memory."""
+    portion, rows, row, borrow = sizes.portion, sizes.segment_rows, sizes.row, sizes.options.borrow_staging
+    staging = torch.from_numpy(group.shared(group.world * portion * rows * row))
+    sizes.runtime.accelerator.pin(staging)
+    memory = group.shared(SharedStaging.plan_bytes(group.world, portion, rows))
+    return _on_all(
+        group,
+        lambda create: SharedStaging(
+            group.rank, group.world, portion, rows, row, rows=staging, memory=memory, create=create, borrow=borrow
+        ),
+    )
+
+
+def _on_all(group: RankGroup, attach: Callable[[bool], Shared]) -> Shared:
+    """Create a shared structure on the first rank (`attach(True)`), then attach to it on the others."""
+    created = attach(True) if group.rank == 0 else None
+    group.barrier()
+    return created or attach(False)
+
+
+def _mini_batches_held(sizes: GnnDriveSizes, under_way: int) -> int:
+    """Return the most mini-batches that a process may hold in a shared feature buffer.
+
+    Ranks train in step, so a rank that filled the buffer with later mini-batches would starve the rank that it waits
+    for. With its own share of the slots each rank always finds free slots.
+
+    Args:
+        under_way: most mini-batches that its queues and extractors can hold.
+    """
+    if sizes.slots >= sizes.workload.dataset.num_nodes:
+        return under_way  # every row has a slot of its own
+    return max(1, sizes.slots // (sizes.sharing * max(1, sizes.max_nodes)))
+
+
+@contextmanager
+def _ended_with_peers(group: RankGroup | None) -> Iterator[None]:
+    """Raise PeerLost where a shared buffer is closed under the body: another process failed and reports the cause."""
+    try:
+        yield
+    except BufferClosed as error:
+        if group is None:
+            raise
+        raise PeerLost("another process of this run ended", "see what it said in worker.log") from error

@@ -14,9 +14,8 @@ import numpy.typing as npt
 from systems import _native
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import ReadStats, RowReader
-from systems.mariusgnn.options import MariusOptions
 from systems.mariusgnn.partitioned import FEATURES, TOPOLOGY, Layout, runs
-from systems.mariusgnn.planner import REQUEST_BYTES, MariusSizes, depths
+from systems.mariusgnn.planner import REQUEST_BYTES, MariusOptions, MariusSizes, depths
 from workloads.errors import DataIOError
 
 _FEATURE_UNIT = 128 << 20  # bytes of rows read in one call: signals are handled between two calls
@@ -166,7 +165,6 @@ class PartitionBuffer:
         return kept
 
     def _fill_lists(self, slot_of: npt.NDArray[np.int16], kept: dict[int, slice], stats: ReadStats) -> None:
-        """Fill the lists from the edge buckets."""
         layout, parts = self._layout, self._layout.parts
         itemsize = parts.index_dtype.itemsize
         buffered = np.array(self.partitions, dtype=np.int64)

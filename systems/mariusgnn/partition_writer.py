@@ -30,7 +30,7 @@ from systems.engine.io.ordered_stream import (
 )
 from systems.interface import Progress, silent
 from systems.mariusgnn import partitioned
-from systems.mariusgnn.partitioned import FEATURES, SECTOR, TOPOLOGY, Bytes, Ids, Layout, runs, told
+from systems.mariusgnn.partitioned import COUNTS, FEATURES, SECTOR, TOPOLOGY, Bytes, Ids, Layout, graph_errors, runs
 from workloads.direct_files import PAGE, io_failed, padded
 from workloads.errors import DatasetError
 from workloads.workload import Workload
@@ -79,7 +79,7 @@ def write_partitions(
     writer = _Writer(workload, layout, partition_of, folder, max(memory_bytes, LEAST_BYTES), threads, progress)
     writer.topology()
     writer.features()
-    layout.save(folder)
+    np.save(folder / COUNTS, layout.counts)
     return writer.moved
 
 
@@ -103,7 +103,7 @@ class _Writer:
 
     def topology(self) -> None:
         layout = self.layout
-        indptr = partitioned.read_part(self.workload, "indptr")
+        indptr = partitioned.read_indptr(self.workload)
         # In pieces: all differences at once are as large as `indptr` itself.
         starts = range(0, layout.parts.num_nodes, 1 << 20)
         if any(int(np.diff(indptr[at : at + (1 << 20) + 1]).max()) >= 1 << 32 for at in starts):
@@ -114,19 +114,19 @@ class _Writer:
         scratch, bounds = self.folder / _SCRATCH, _bounds(edges * self.item)
         with self._spread(scratch, bounds, self.memory - ordered_stream_bytes(self.piece)) as lists:
             for run in edge_runs(self.workload.dataset, indptr, self.piece, self.moved.reads):
-                with told(self.workload):
+                with graph_errors(self.workload):
                     lists.lists(*run, self.partition_of)
-                _check(lists, scratch)
+                _check(lists.failure, scratch)
                 self.progress("spreading lists by partition", (run[2] + len(run[3])) / self.workload.dataset.num_edges)
         sections = np.array([0, layout.buckets_begin, layout.topology_file_bytes], dtype=np.int64)
         source, every = _Pieces(scratch, int(bounds[-1]), self.piece, self.moved.reads), np.arange(layout.parts.count)
         path = self.folder / TOPOLOGY
-        with self._spread(path, sections, self.memory // 4) as out, told(self.workload):
+        with self._spread(path, sections, self.memory // 4) as out, graph_errors(self.workload):
             for k, count in enumerate(edges.tolist()):
                 self.progress("writing edge buckets", k / len(edges))
                 self._write_nodes(out, k, indptr)
                 self._write_columns(out, k, every, self._ordered(out, source.take(count * self.item)))
-                _check(out, path)
+                _check(out.failure, path)
                 source.skip(int(bounds[k + 1] - bounds[k]) - count * self.item)
         scratch.unlink()
 
@@ -186,7 +186,7 @@ class _Writer:
         with self._spread(scratch, bounds, self.memory // 2) as finer:
             for sources, order in edges:
                 finer.rows(as_rows(sources, self.item), group_of[order])
-                _check(finer, scratch)
+                _check(finer.failure, scratch)
         source = _Pieces(scratch, int(bounds[-1]), self.piece, self.moved.reads)
         for number, columns in enumerate(groups):
             nbytes = int(counts[number]) * self.item
@@ -204,7 +204,7 @@ class _Writer:
             for at, piece in ordered_part(dataset, "features", piece_bytes=rows * row, reads=self.moved.reads):
                 first, table = at // dataset.dim, as_rows(piece, row)
                 out.rows(table, self.partition_of[first : first + len(table)])
-                _check(out, path)
+                _check(out.failure, path)
                 self.progress("spreading feature rows by partition", (first + len(table)) / dataset.num_nodes)
 
     @contextmanager
@@ -215,9 +215,7 @@ class _Writer:
         size = min(max(memory_bytes // buffers, PAGE), _MOST_BUFFER_BYTES) // PAGE * PAGE
         spread = _native.Spread(str(path), bounds, buffer_bytes=size, writers=_WRITERS, mode="auto")
         yield spread
-        failure = spread.finish()
-        if failure is not None:
-            raise io_failed(path, failure[1], failure[0], writing=True)
+        _check(spread.finish(), path)
         self.moved.writes += spread.writes
         self.moved.bytes_written += spread.bytes_written
 
@@ -258,9 +256,9 @@ def _fill_up(out: _native.Spread, region: int, written: int) -> None:
     out.append(region, np.zeros(padded(written, SECTOR) - written, dtype=np.uint8))
 
 
-def _check(spread: _native.Spread, path: Path) -> None:
-    if spread.failure is not None:
-        raise io_failed(path, spread.failure[1], spread.failure[0], writing=True)
+def _check(failure: tuple[int, int] | None, path: Path) -> None:
+    if failure is not None:
+        raise io_failed(path, failure[1], failure[0], writing=True)
 
 
 def _reserve(path: Path, nbytes: int) -> None:

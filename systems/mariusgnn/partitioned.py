@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,8 @@ import numpy.typing as npt
 
 from systems import _native
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.ordered_stream import edge_runs
-from systems.engine.io.reader import RowReader
+from systems.engine.io.ordered_stream import edge_runs, ordered_part
 from systems.engine.io.topology import row_bytes
-from workloads.dataset import Part
 from workloads.direct_files import PAGE, padded
 from workloads.errors import DatasetError, InputError
 from workloads.workload import Workload
@@ -94,19 +91,16 @@ class Layout:
     """Offsets and sizes of all parts of the two files.
 
     Args:
-        parts: the partitions.
         counts: int64 [count, count], edges of bucket (i, j): from nodes of j to nodes of i.
     """
 
     def __init__(self, parts: Partitions, counts: Ids) -> None:
-        self.parts = parts
-        self.counts = counts
+        self.parts, self.counts = parts, counts
         nodes = np.array([parts.nodes_of(k) for k in range(parts.count)], dtype=np.int64)
         in_edges = counts.sum(axis=1)
-        #: Bytes of a partition's node ids, of its list lengths and of its list order, each in whole sectors.
+        #: Bytes of a partition's node ids and of its list lengths, then with its list order, each in whole sectors.
         self.ids_bytes, self.degree_bytes = padded(8 * nodes, SECTOR), padded(4 * nodes, SECTOR)
-        self.order_bytes = padded(in_edges, SECTOR)
-        self.list_bytes: Ids = self.ids_bytes + self.degree_bytes + self.order_bytes
+        self.list_bytes: Ids = self.ids_bytes + self.degree_bytes + padded(in_edges, SECTOR)
         self.list_at: Ids = np.cumsum(self.list_bytes) - self.list_bytes
         #: Bytes of the buckets, in whole sectors, and their offsets: row by row, after the lists, from a page on.
         self.bucket_bytes: Ids = padded(counts * parts.index_dtype.itemsize, SECTOR)
@@ -115,52 +109,22 @@ class Layout:
         self.bucket_at: Ids = (self.buckets_begin + np.cumsum(flat) - flat).reshape(counts.shape)
         self.feature_bytes: Ids = padded(nodes * parts.row_bytes, SECTOR)
         self.feature_at: Ids = np.cumsum(padded(self.feature_bytes)) - padded(self.feature_bytes)
-
-    @property
-    def topology_file_bytes(self) -> int:
-        """Bytes of `topology.bin`."""
-        return padded(self.buckets_begin + int(self.bucket_bytes.sum()))
-
-    @property
-    def feature_file_bytes(self) -> int:
-        """Bytes of `features.bin`."""
-        return int(padded(self.feature_bytes).sum())
-
-    @property
-    def disk_bytes(self) -> int:
-        """Peak bytes on disk while writing: `topology.bin` and first its scratch file, then the feature rows."""
-        rows = padded(self.counts.sum(axis=1) * self.parts.index_dtype.itemsize)
+        #: Bytes of `topology.bin` and `features.bin`.
+        self.topology_file_bytes = padded(self.buckets_begin + int(self.bucket_bytes.sum()))
+        self.feature_file_bytes = int(padded(self.feature_bytes).sum())
         # A row that does not fit memory is split once more.
-        scratch = int(rows.sum() + rows.max(initial=0)) + PAGE * self.parts.count
-        return self.topology_file_bytes + max(scratch, self.feature_file_bytes)
-
-    def save(self, folder: Path) -> None:
-        """Save the bucket counts, from which `load` restores the layout."""
-        np.save(folder / COUNTS, self.counts)
-
-    @classmethod
-    def load(cls, folder: Path, parts: Partitions) -> Layout:
-        """Load the layout of a finished folder."""
-        return cls(parts, np.load(folder / COUNTS))
+        rows = padded(in_edges * parts.index_dtype.itemsize)
+        scratch = int(rows.sum() + rows.max(initial=0)) + PAGE * parts.count
+        #: Peak bytes on disk while writing: `topology.bin` and first its scratch file, then the feature rows.
+        self.disk_bytes = self.topology_file_bytes + max(scratch, self.feature_file_bytes)
 
 
-def read_part(workload: Workload, part: Part) -> npt.NDArray[Any]:
-    """Read a whole part of the dataset by direct I/O. Raises DataIOError, with file and offset, if it is truncated."""
-    dataset = workload.dataset
-    entry = dataset.manifest.files[part]
-    count = int(np.prod(entry.shape, dtype=np.int64))
-    out = aligned_empty(count * np.dtype(entry.dtype).itemsize)
-    with RowReader(
-        dataset.file(part),
-        data_offset=0,
-        num_rows=0,
-        row_bytes=4096,
-        depth=16,
-        max_request_bytes=1 << 20,
-        register_buffers=False,
-    ) as reader:
-        reader.read_range(entry.data_offset, out.nbytes, out)
-    return out.view(entry.dtype)[:count]
+def read_indptr(workload: Workload) -> Ids:
+    """Read `indptr` by direct I/O. Raises DataIOError, with file and offset, if it is truncated."""
+    indptr = aligned_empty(8 * (workload.dataset.num_nodes + 1)).view(np.int64)
+    for first, part in ordered_part(workload.dataset, "indptr", piece_bytes=1 << 20):
+        indptr[first : first + len(part)] = part
+    return indptr
 
 
 def count_buckets(workload: Workload, parts: Partitions, partition_of: Bytes, *, memory_bytes: int = 64 << 20) -> Ids:
@@ -169,9 +133,9 @@ def count_buckets(workload: Workload, parts: Partitions, partition_of: Bytes, *,
     Reads `indices` once, in pieces that take `memory_bytes` together, and `indptr` whole.
     """
     counts = np.zeros(parts.count * parts.count, dtype=np.int64)
-    indptr = read_part(workload, "indptr")
+    indptr = read_indptr(workload)
     for run in edge_runs(workload.dataset, indptr, piece_bytes(memory_bytes // 8)):
-        with told(workload):
+        with graph_errors(workload):
             _native.count_buckets(*run, partition_of, parts.count, counts)
     return counts.reshape(parts.count, parts.count)
 
@@ -195,7 +159,7 @@ def runs(items: Sequence[int], nbytes: Ids, most: int) -> list[list[int]]:
 
 
 @contextmanager
-def told(workload: Workload) -> Iterator[None]:
+def graph_errors(workload: Workload) -> Iterator[None]:
     """Convert IndexErrors of the native code about the graph to DatasetError."""
     try:
         yield

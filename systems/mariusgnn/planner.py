@@ -1,19 +1,21 @@
-"""Sizes of MariusGNN's buffers: partitions that the budget holds, memory of each buffer, partitions of an epoch."""
+"""Options of MariusGNN, sizes of its buffers, and the partitions that an epoch has in memory."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from systems.engine.io.reader import RowReader
 from systems.engine.io.topology import indptr_item, sampling_items
 from systems.engine.loading.gather_loader import BETWEEN, Tables, plan_tables
+from systems.engine.loading.sized import SamplingOptions
 from systems.interface import MemoryBudget, Plan, PlanItem, Runtime
-from systems.mariusgnn.options import MariusOptions, Ordering
 from systems.mariusgnn.partitioned import Layout
 from workloads.errors import BudgetError
 from workloads.sampling.bounds import Bounds, batch_bounds
@@ -28,6 +30,38 @@ _PARTITIONS, _MOST_PARTITIONS = 32, 256
 HELD_BYTES = 12
 REQUEST_BYTES = 64 << 10  # largest read through a reader's own buffer
 _UNIT_BYTES = 8 << 20  # topology is read in units of this size, or of one partition's if that is larger
+Ordering = Literal["random", "rotation", "sequential", "fixed"]
+
+
+class MariusOptions(SamplingOptions):
+    """Options of `mariusgnn`."""
+
+    partitions: int = Field(
+        0,
+        ge=0,
+        le=256,
+        description="p: partitions of the nodes; fewer where a partition would be no whole sectors; 0: 32, and more "
+        "where the budget would not hold a handful of them",
+    )
+    buffer: int = Field(0, ge=0, le=256, description="c: partitions in memory at once; 0: as many as the budget holds")
+    ordering: Ordering = Field(
+        "random",
+        description="which partitions join those of the training nodes in an epoch: `random` draws them anew; "
+        "`rotation` takes the next ones, so that all have their turn soonest; `sequential` moves on by one, which "
+        "reads least; `fixed` never changes them",
+    )
+    io_depth: int = Field(
+        32, ge=2, le=1024, description="reads kept in flight: three of four for rows, the others for edge buckets"
+    )
+    gather_threads: int = Field(0, ge=0, le=256, description="threads that gather one mini-batch; 0: one for each core")
+    request_bytes: int = Field(1 << 20, ge=4096, le=1 << 24, description="bytes of one read of a partition or buckets")
+    batch_slack: float = Field(
+        1.25,
+        ge=1,
+        le=16,
+        description="rows of a mini-batch's table, as a multiple of the largest mini-batch of the whole graph: without "
+        "its hubs, what is buffered can give larger ones",
+    )
 
 
 @dataclass(frozen=True)
@@ -38,8 +72,6 @@ class MariusSizes:
         capacity: c, partitions in memory at once.
         max_edges: most edges among the partitions that may be in memory together.
         unit_bytes: bytes of the buffer through which lists and edge buckets are read.
-        tables: feature tables of mini-batches.
-        plan: all buffers.
     """
 
     capacity: int
@@ -163,21 +195,13 @@ def _bounds(workload: Workload, options: MariusOptions, nodes: int, *, whole: bo
     bounds = batch_bounds(workload)
     if whole:
         return bounds  # the same graph, so the same mini-batches
-    sampler = workload.sampler
-    most = sampler.batch_size
-    reached = most
-    for fanout in sampler.fanout:
+    reached = most = workload.sampler.batch_size
+    for fanout in workload.sampler.fanout:
         most *= fanout if fanout >= 0 else nodes
         reached = min(nodes, reached + most)
-    rows = min(nodes, reached, math.ceil(bounds.max_nodes * options.batch_slack))
-    growth = options.batch_slack
-    return replace(
-        bounds,
-        max_nodes=rows,
-        max_edges=math.ceil(bounds.max_edges * growth),
-        sampled_bytes=math.ceil(bounds.sampled_bytes * growth),
-        scratch_bytes=math.ceil(bounds.scratch_bytes * growth),
-    )
+    names = ("max_nodes", "max_edges", "sampled_bytes", "scratch_bytes")
+    grown = {name: math.ceil(getattr(bounds, name) * options.batch_slack) for name in names}
+    return replace(bounds, **{**grown, "max_nodes": min(nodes, reached, grown["max_nodes"])})
 
 
 def buffered(count: int, pinned: int, capacity: int, ordering: Ordering, *, seed: int, epoch: int) -> list[int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +26,9 @@ from systems.engine.loading.sized import Ids
 from systems.engine.store import artefacts
 from systems.interface import Batch, Counters, Facts, SystemInfo
 from systems.mariusgnn.buffer import PartitionBuffer
-from systems.mariusgnn.options import MariusOptions
 from systems.mariusgnn.partition_writer import write_partitions
-from systems.mariusgnn.partitioned import Layout, Partitions, count_buckets
-from systems.mariusgnn.planner import HELD_BYTES, NAME, MariusSizes, buffered, partitions_for, plan_sizes
+from systems.mariusgnn.partitioned import COUNTS, Layout, Partitions, count_buckets
+from systems.mariusgnn.planner import HELD_BYTES, NAME, MariusOptions, MariusSizes, buffered, partitions_for, plan_sizes
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import advise_random, make_sampler
@@ -41,7 +40,7 @@ _WRITE_BYTES = 256 << 20  # most bytes of rows or edges in memory while they are
 class MariusGnn(GatherSystem):
     """MariusGNN: partition buffer, edge buckets, sampling inside the buffer."""
 
-    info: ClassVar[SystemInfo] = SystemInfo(
+    info = SystemInfo(
         name=NAME,
         paper="gnndrive",
         summary="partitions buffered in memory; sampling only among them",
@@ -70,7 +69,7 @@ class MariusGnn(GatherSystem):
         """Layout of the partition files, which follows from the number of edges in each bucket, counted once."""
         found = artefacts.find(self.runtime.artefacts, NAME, self._key)
         if found is not None:
-            return Layout.load(found.path, self._parts)
+            return Layout(self._parts, np.load(found.path / COUNTS))
         memory = min(_COUNT_BYTES, max(1 << 20, (self.budget.host or 1 << 62) // 4))
         counts = count_buckets(self.workload, self._parts, self._assign(), memory_bytes=memory)
         return Layout(self._parts, counts)
@@ -94,9 +93,8 @@ class MariusGnn(GatherSystem):
         )
         with_features = self.runtime.stages != "sample"
         self._buffer = PartitionBuffer(self._prepared.path, self._layout, sizes, self.options, features=with_features)
-        labels = self.workload.dataset.memmap("labels")
-        advise_random(labels)
-        self._labels = labels
+        self._labels = self.workload.dataset.memmap("labels")
+        advise_random(self._labels)
         self._label_file = DatasetFiles(self.workload, ["labels"])
         self._allocate()
         self._draw = _no_graph_yet
@@ -114,8 +112,8 @@ class MariusGnn(GatherSystem):
             threads=self.runtime.cores,
             progress=self.runtime.progress,
         )
-        counts = {"writes": moved.writes, "bytes_written": moved.bytes_written}
-        return {"reads": moved.reads.requests, "bytes_read": moved.reads.bytes_read, **counts}
+        reads = {"reads": moved.reads.requests, "bytes_read": moved.reads.bytes_read}
+        return {**reads, "writes": moved.writes, "bytes_written": moved.bytes_written}
 
     def _sample(self, work: Callable[[], SampledBatch]) -> SampledBatch:
         self._label_file.check()

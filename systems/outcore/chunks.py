@@ -18,8 +18,7 @@ import xxhash
 from systems import _native
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import ReadStats, arrived, range_queue
-from systems.engine.store.packed_layout import parse
-from systems.engine.store.packed_store import slot_rows
+from systems.engine.store.packed_layout import parse, slot_rows
 from systems.outcore.distribute import ChunkIndex
 from workloads.direct_files import padded
 from workloads.errors import DataIOError
@@ -50,7 +49,6 @@ class _Piece:
     batch: int
     ticket: int
     memory: Rows
-    first: int  # first row within the chunk; -1: the address list
     room: Rows  # buffer, `memory` is its front
     asked_s: float
 
@@ -71,11 +69,11 @@ class Chunks:
 
     def __init__(self, index: ChunkIndex, memory: Rows, piece_bytes: int, lists: int, first: int = 0) -> None:
         self._path, self._index, self._row = index.path, index, index.row_bytes
-        self._piece_bytes, self._lists, self._first = piece_bytes, lists, first
+        self._piece_bytes, self._lists = piece_bytes, lists
         self._piece_rows = piece_bytes // self._row
         assert self._piece_rows % slot_rows(self._row) == 0
         self._free = [memory[i : i + piece_bytes] for i in range(0, memory.nbytes - piece_bytes + 1, piece_bytes)]
-        self._todo = self._pieces()
+        self._todo = self._pieces(first)
         self._next = next(self._todo, None)
         self._asked: deque[_Piece] = deque()
         self._lists_asked = 0
@@ -87,12 +85,11 @@ class Chunks:
         self._queue: _native.RangeQueue | None = range_queue(self._path, depth=depth, request_bytes=request_bytes)
         self.mode: str = self._queue.mode
 
-    def _pieces(self) -> Iterator[tuple[int, int]]:
+    def _pieces(self, first: int) -> Iterator[tuple[int, int]]:
         """Yield (mini-batch, first row) of every piece; the address list (-1) precedes a mini-batch's rows."""
-        for batch, count in enumerate(self._index.rows[self._first :, 1].tolist(), self._first):
+        for batch, count in enumerate(self._index.rows[first:, 1].tolist(), first):
             yield batch, -1
-            for first in range(0, count, self._piece_rows):
-                yield batch, first
+            yield from ((batch, row) for row in range(0, count, self._piece_rows))
 
     def _ask(self) -> None:
         while self._next is not None and self._queue is not None:
@@ -112,7 +109,7 @@ class Chunks:
                 offset += first * self._row
             memory = room[:nbytes]
             ticket = self._queue.submit(offset, nbytes, memory)
-            self._asked.append(_Piece(batch, ticket, memory, first, room, time.monotonic()))
+            self._asked.append(_Piece(batch, ticket, memory, room, time.monotonic()))
             self.reads.count(nbytes)
             self._next = next(self._todo, None)
 
@@ -129,9 +126,7 @@ class Chunks:
         piece = self._take()
         self._check(self._index.list_digests, "address list", piece.batch, xxhash.xxh3_64_intdigest(piece.memory.data))
         self._lists_asked -= 1
-        arrays = parse(piece.memory)
-        ids: npt.NDArray[np.int64] = arrays.get("ids", np.empty(0, dtype=np.int64))
-        return Addresses(arrays["slots"], arrays["to"], ids)
+        return Addresses(**{"ids": np.empty(0, dtype=np.int64), **parse(piece.memory)})
 
     def fill(self, put: Put, to: npt.NDArray[np.int32]) -> None:
         """Read the rows of the mini-batch whose address list was returned last; `put` copies row i to slot `to[i]`."""
@@ -140,25 +135,23 @@ class Chunks:
             piece = self._take()
             batch = piece.batch
             digest.update(piece.memory.data)
-            count = min(self._piece_rows, len(to) - first)
-            rows = piece.memory[: count * self._row].reshape(-1, self._row)
-            put(rows, to[first : first + count])
+            part = to[first : first + self._piece_rows]
+            put(piece.memory[: len(part) * self._row].reshape(-1, self._row), part)
             self._free.append(piece.room)
             self._ask()
         if batch >= 0:
             self._check(self._index.row_digests, "rows", batch, digest.intdigest())
 
     def _check(self, digests: npt.NDArray[np.uint64], part: str, batch: int, digest: int) -> None:
-        if digest == int(digests[batch]):
-            return
-        offset = int(self._index.rows[batch, 0] if part == "rows" else self._index.lists[batch, 0])
-        raise DataIOError(
-            f"the {part} of chunk {batch} in {self._path}, at offset {offset}, are corrupted: their XXH3 is not that "
-            f"of what was written",
-            path=str(self._path),
-            offset=offset,
-            fix="check the device of the results folder",
-        )
+        if digest != int(digests[batch]):
+            offset = int((self._index.rows if part == "rows" else self._index.lists)[batch, 0])
+            message = f"the {part} of chunk {batch} in {self._path}, at offset {offset}, are corrupted"
+            raise DataIOError(
+                f"{message}: their XXH3 is not that of what was written",
+                path=str(self._path),
+                offset=offset,
+                fix="check the device of the results folder",
+            )
 
     def close(self) -> None:
         """Wait for the reads in flight, end the thread and close the file. May be called more than once."""

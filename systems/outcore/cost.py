@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -35,12 +35,10 @@ Sample = Callable[[int, int], Ids]
 
 @dataclass(frozen=True)
 class TablePass:
-    """One pass over the feature table.
+    """Requests of one pass over the feature table, and the bytes that they read.
 
     Attributes:
         gap_bytes: longest run of unwanted bytes that is read to save a request.
-        requests: number of requests.
-        nbytes: bytes that the requests read.
     """
 
     gap_bytes: int
@@ -68,7 +66,7 @@ class GroupSeconds:
     single: float
     online: float
     replay: float
-    table_pass: TablePass = field(default=TablePass(0, 0, 0))
+    table_pass: TablePass
 
 
 def expected_passes(rows: float, num_rows: int, row_bytes: int) -> Iterator[TablePass]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import ReadStats
 from systems.engine.io.row_reads import RowTable
 from systems.engine.store.packed_layout import lay_out
-from workloads.direct_files import PAGE, io_failed, open_direct, padded, write_at
+from workloads.direct_files import io_failed, open_direct, padded, write_at
 from workloads.errors import BudgetError, InputError
 from workloads.units import format_bytes
 
@@ -68,7 +69,6 @@ class PassStats:
 
     passes: int = 0
     reads: ReadStats = field(default_factory=ReadStats)
-    writes: int = 0
     bytes_written: int = 0
 
 
@@ -90,14 +90,7 @@ class PassPlan:
 
     def memory_bytes(self, row_bytes: int, chunks: int) -> int:
         """Return the bytes of host memory for a pass that writes `chunks` chunks, beside their ids."""
-        return _native.distribute_bytes(
-            row_bytes=row_bytes,
-            chunks=chunks,
-            region_bytes=self.region_bytes,
-            regions=self.regions,
-            buffer_bytes=self.buffer_bytes,
-            writers=WRITERS,
-        )
+        return _native.distribute_bytes(row_bytes=row_bytes, writers=WRITERS, **{**vars(self), "chunks": chunks})
 
 
 def plan_pass(row_bytes: int, chunks: int, memory_bytes: int) -> PassPlan:
@@ -106,8 +99,7 @@ def plan_pass(row_bytes: int, chunks: int, memory_bytes: int) -> PassPlan:
     Raises:
         BudgetError: the memory does not suffice for one chunk at a time.
     """
-    passes = 1
-    while True:
+    for passes in count(1):
         each = -(-chunks // passes)
         for least, region, regions in _SHAPES:
             for size in (_LONGEST_WRITE, _LONGEST_WRITE // 2, 64 << 10, 32 << 10, _LEAST_WRITE):
@@ -115,12 +107,9 @@ def plan_pass(row_bytes: int, chunks: int, memory_bytes: int) -> PassPlan:
                 if size >= least and plan.memory_bytes(row_bytes, each) <= memory_bytes:
                     return plan
         if each <= 1:
-            raise BudgetError(
-                f"distributing needs {format_bytes(plan.memory_bytes(row_bytes, 1))}, it has "
-                f"{format_bytes(memory_bytes)}",
-                "raise memory",
-            )
-        passes += 1
+            break
+    needed, held = format_bytes(plan.memory_bytes(row_bytes, 1)), format_bytes(memory_bytes)
+    raise BudgetError(f"distributing needs {needed}, it has {held}", "raise memory")
 
 
 def good_bytes(row_bytes: int, chunks: int, share_bytes: int) -> int:
@@ -229,12 +218,10 @@ class ChunkWriter:
         self._flush()
         self._buffer = aligned_empty(0)
         counts = np.diff(np.array(self._ends, dtype=np.int64))
-        sizes = -(-counts * self._table.row_bytes // PAGE) * PAGE
-        offsets = self._end + np.concatenate([[0], np.cumsum(sizes)])
+        sizes: Ids = counts * self._table.row_bytes
+        offsets = self._end + np.concatenate([[0], np.cumsum(padded(sizes))])
         self._reserve(int(offsets[-1]))
-        digests = np.zeros(len(counts), dtype=np.uint64)
-        stats = PassStats()
-        wanted = np.flatnonzero(counts)
+        digests, stats, wanted = np.zeros(len(counts), dtype=np.uint64), PassStats(), np.flatnonzero(counts)
         if len(wanted):
             plan = plan_pass(self._table.row_bytes, len(wanted), self._memory - 4 * int(counts.sum()))
             for first in range(0, len(wanted), plan.chunks):
@@ -252,15 +239,12 @@ class ChunkWriter:
         return index, stats
 
     def _pass(self, part: Ids, offsets: Ids, plan: PassPlan, stats: PassStats) -> npt.NDArray[np.uint64]:
-        table = self._table
-        ends = np.array(self._ends, dtype=np.int64)
+        table, ends = self._table, np.array(self._ends, dtype=np.int64)
         chunks = np.stack([offsets[part], ends[part], ends[part + 1]], axis=1)
         try:
-            reads, writes, written, digests, failure = _native.distribute(
+            reads, _, written, digests, failure = _native.distribute(
                 path=str(table.path),
-                data_offset=table.data_offset,
-                num_rows=table.num_rows,
-                row_bytes=table.row_bytes,
+                **table.place,
                 file=str(self._path),
                 chunks=np.ascontiguousarray(chunks),
                 ids=self._wanted,
@@ -284,7 +268,6 @@ class ChunkWriter:
             raise io_failed(self._path if writing else table.path, offset, code, writing=writing)
         stats.passes += 1
         stats.reads.add(ReadStats(**reads))
-        stats.writes += writes
         stats.bytes_written += written
         return digests
 

@@ -12,12 +12,10 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -35,64 +33,55 @@ from systems.outcore.cost import GroupSeconds, gap_bytes, predict
 from systems.outcore.distribute import ChunkIndex, ChunkWriter, PassStats
 from systems.outcore.pins import Pins, Uses, choose
 from systems.outcore.planner import NAME, OutcoreSizes
-from systems.outcore.sampling import Ahead, ExternalSampler
+from systems.outcore.sampling import ExternalSampler, Ids, Job, Nodes
 from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
 
-Ids = npt.NDArray[np.int64]
-Nodes = npt.NDArray[np.uint32]
-Strategy = Literal["distribute", "single"]
 _FIX = "make room on the disk of the results folder, or lower group"
-
-
-@dataclass(frozen=True)
-class Job:
-    """Mini-batches `first` to `first + count - 1` of an epoch."""
-
-    epoch: int
-    first: int
-    count: int
+_NO_IDS = np.empty(0, dtype=np.int64)
+_NO_USES = Uses(np.empty(0, dtype=np.uint32), _NO_IDS, _NO_IDS)
 
 
 @dataclass
 class Group:
-    """A prepared group.
+    """A sampled group of mini-batches, then prepared for training.
 
     Attributes:
-        samples: file of its mini-batches.
-        index: index of `samples`.
-        rows: file of its chunks; None where no rows are extracted.
-        chunks: index of `rows`.
+        samples, index: file of its mini-batches, and the index of that file.
+        used: rows that its mini-batches use; none once their slots are planned.
+        uses: number of these uses; `hits` are in memory, `misses` are not.
+        written_s: seconds of writing `samples`.
+        rows, chunks: file of its chunks, and the index of that file; None where no rows are extracted.
         strategy: whether misses are distributed to chunks or read one by one.
-        uses: rows that its mini-batches use; `hits` are in memory, `misses` are not.
         carried: hits on rows that an earlier group left in their slots.
         pinned: rows that stay in their slots; they form a chunk before those of the mini-batches.
-        reads: reads for sampling during its preparation, for this group or the next.
+        reads: reads for sampling it; once it is prepared, those during its preparation, for this group or the next.
         graph_written: bytes of graphs written during its preparation.
         pack: counts of distributing.
         prediction: predicted seconds of each strategy; None where the device profile lacks rates.
         gap_bytes: longest run of unwanted bytes of the table that is read to save a request.
-        seconds: seconds of `prepare` and of `train`.
     """
 
     job: Job
     samples: Path
     index: RegionIndex
+    used: Uses
+    uses: int
+    reads: ReadStats
+    written_s: float
     rows: Path | None = None
     chunks: ChunkIndex | None = None
-    strategy: Strategy = "distribute"
-    uses: int = 0
+    strategy: Literal["distribute", "single"] = "distribute"
     hits: int = 0
     misses: int = 0
     carried: int = 0
     pinned: int = 0
-    reads: ReadStats = field(default_factory=ReadStats)
     graph_written: int = 0
     pack: PassStats = field(default_factory=PassStats)
     prediction: GroupSeconds | None = None
     gap_bytes: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
+    prepared_s: float = 0.0
 
     def observed(self) -> dict[str, float]:
         """Return the counts of its preparation, as `Counters.observed` has them."""
@@ -107,19 +96,6 @@ class Group:
         }
 
 
-@dataclass
-class _Sampled:
-    """A sampled group: its file, the rows that its mini-batches use, the reads for it and the seconds of writing it."""
-
-    job: Job
-    path: Path
-    index: RegionIndex
-    uses: Uses
-    count: int
-    reads: ReadStats
-    written_s: float
-
-
 @dataclass(eq=False)
 class Preparer:
     """Preparer of successive groups; each is planned from the rows that the group before leaves in the slots.
@@ -130,11 +106,10 @@ class Preparer:
 
     sizes: OutcoreSizes
     clock: StageClock
-    block_bytes: int
 
     def __post_init__(self) -> None:
-        sizes, options = self.sizes, self.sizes.options
-        self._seeds = make_seed_plan(self.sizes.workload)
+        sizes, options, workload = self.sizes, self.sizes.options, self.sizes.workload
+        self._seeds = make_seed_plan(workload)
         self._slots: _native.SlotPlanner | None = None
         if sizes.slots:
             self._slots = _native.SlotPlanner(sizes.slots, sizes.window, options.belady, sizes.threads)
@@ -142,55 +117,52 @@ class Preparer:
         self._sampler: ExternalSampler | None = None
         if sizes.external:
             self._sampler = ExternalSampler(
-                self.sizes.workload,
-                gap_bytes=options.gap_bytes or gap_bytes(self.sizes.runtime.disk),
+                workload,
+                gap_bytes=options.gap_bytes or gap_bytes(sizes.runtime.disk),
                 piece_bytes=sizes.graph_piece_bytes,
                 pieces=sizes.graph_pieces,
                 group_nodes=sizes.graph_nodes,
                 threads=sizes.threads,
             )
         else:
-            self._online = mapped_sampler(self.sizes.workload)
+            self._online = mapped_sampler(workload)
+        #: Groups that are sampled in the same passes: as many as there are hops.
+        self._together = len(workload.sampler.fanout) if options.shared_passes else 1
         self._pipe: Pipeline | None = None
         self._folder: Path | None = None
-        self._made: dict[str, int] = {}
+        self._made = Counter[str]()
         self._free: dict[str, list[Path]] = {"samples": [], "rows": []}
-        self._waiting: _Sampled | None = None
+        self._waiting: Group | None = None
         self._stop = _native.StopFlag()
         self._stopped = False
 
-    def prepare(
-        self, job: Job, then: Sequence[Job] = (), upcoming: Job | None = None, then_upcoming: Sequence[Job] = ()
-    ) -> Group:
+    def prepare(self, jobs: Sequence[Job], ahead: bool) -> Group:
         """Prepare a group; for one thread at a time, in the order of the groups.
 
         Args:
-            job: mini-batches of the group.
-            then: jobs that follow `job`, sampled ahead in the same passes over the graph.
-            upcoming: job of the next call, sampled at the end of this one.
-            then_upcoming: jobs that follow `upcoming`.
+            jobs: the group and the groups after it, as many as there are hops, which share passes over the graph.
+            ahead: whether the next group is sampled at the end.
 
         Raises:
             DataIOError: a disk is full or fails; `close` removes what was written.
             InterruptedError: `stop` was called.
         """
-        start, before = time.monotonic(), self._reads()
-        sampled, self._waiting = self._waiting, None
-        written = 0
-        if sampled is None or sampled.job != job:
-            sampled = self._sample(job, then)
-            written += sampled.index.nbytes
-        group = self._make(sampled)
-        del sampled
-        if upcoming is not None:
-            self._waiting = self._sample(upcoming, then_upcoming)
-            written += self._waiting.index.nbytes
-        group.reads, group.graph_written = difference(self._reads(), before), written
-        group.seconds["prepare"] = time.monotonic() - start
+        start, group, sampled = time.monotonic(), self._waiting, list[Group]()
+        self._waiting = None
+        if group is None or group.job != jobs[0]:
+            group = self._sample(jobs[: self._together])
+            sampled.append(group)
+        if self._slots is not None:
+            self._pack(group, self._place(group))
+        if ahead:
+            self._waiting = self._sample(jobs[1 : self._together + 1])
+            sampled.append(self._waiting)
+        reads = ReadStats()
+        for one in sampled:
+            reads.add(one.reads)
+            group.graph_written += one.index.nbytes
+        group.reads, group.prepared_s = reads, time.monotonic() - start
         return group
-
-    def _reads(self) -> ReadStats:
-        return self._sampler.reads() if self._sampler is not None else ReadStats()
 
     def _path(self, kind: str) -> Path:
         """Return a file that no group needs any more, or a new one."""
@@ -200,8 +172,8 @@ class Preparer:
             self._folder.mkdir(parents=True)
         if self._free[kind]:
             return self._free[kind].pop()
-        self._made[kind] = number = self._made.get(kind, -1) + 1
-        return self._folder / f"{kind}-{number}"
+        self._made[kind] += 1
+        return self._folder / f"{kind}-{self._made[kind]}"
 
     def release(self, group: Group) -> None:
         """Free a group's files, so that a later group overwrites them."""
@@ -209,17 +181,21 @@ class Preparer:
         if group.rows is not None:
             self._free["rows"].append(group.rows)
 
-    def _sample(self, job: Job, then: Sequence[Job]) -> _Sampled:
-        nodes = np.empty(self.sizes.group_uses, dtype=np.uint32) if self.sizes.slots > 0 else None
-        seeds, before, path = self._seeds_of(job), self._reads(), self._path("samples")
+    def _reads(self) -> ReadStats:
+        return self._sampler.reads() if self._sampler is not None else ReadStats()
+
+    def _sample(self, jobs: Sequence[Job]) -> Group:
+        """Sample and write the first of these groups; later ones share its passes over the graph."""
+        job, before, path = jobs[0], self._reads(), self._path("samples")
+        seeds = self._seeds_of(job)
+        nodes = np.empty(self.sizes.group_uses, dtype=np.uint32) if self.sizes.slots else None
         graphs, written_s = BatchWriter(path, fix=_FIX, reuse=True), 0.0
         try:
             if self._sampler is None:
                 offsets, nodes = self._write_online(job, seeds, graphs, nodes)
             else:
                 with self.clock.stage("sample", job.first):
-                    ahead = [Ahead(one.epoch, one.first, one.count, partial(self._seeds_of, one)) for one in then]
-                    self._sampler.sample(job.epoch, job.first, seeds, ahead)
+                    self._sampler.sample(jobs, lambda one: seeds if one is job else self._seeds_of(one))
                     start = time.monotonic()
                     offsets, nodes = self._sampler.write(graphs, self.sizes.room_bytes, nodes)
                     written_s = time.monotonic() - start
@@ -229,11 +205,9 @@ class Preparer:
             raise
         del graphs
         give_back_free_memory()
-        count = int(offsets[-1])
-        used = np.empty(0, dtype=np.uint32) if nodes is None else nodes[:count]
-        counts = np.array([len(part) for part in seeds], dtype=np.int64)
-        reads = difference(self._reads(), before)
-        return _Sampled(job, path, index, Uses(used, offsets, counts), count, reads, written_s)
+        count, counts = int(offsets[-1]), np.array([len(part) for part in seeds], dtype=np.int64)
+        used = _NO_USES if nodes is None else Uses(nodes[:count], offsets, counts)
+        return Group(job, path, index, used, count, _difference(self._reads(), before), written_s)
 
     def _write_online(
         self, job: Job, seeds: list[Ids], graphs: BatchWriter, nodes: Nodes | None
@@ -258,112 +232,100 @@ class Preparer:
                 graphs.append(batch)
         return offsets, nodes
 
-    def _make(self, sampled: _Sampled) -> Group:
-        group = Group(sampled.job, sampled.path, sampled.index, uses=sampled.count)
-        if self._slots is not None:
-            uses = self._pin(group, sampled.uses)
-            self._place(group, self._slots, uses, sampled)
-            group.rows = self._path("rows")
-            writer = ChunkWriter(
-                group.rows,
-                RowTable.of(self.sizes.workload.dataset),
-                misses=group.misses + group.pinned if group.strategy == "distribute" else 0,
-                memory_bytes=self.sizes.packing_bytes,
-                gap_bytes=group.gap_bytes,
-                stop=self._stop,
-            )
-            try:
-                self._lists(group, self._slots, writer, sampled.uses)  # the last use of the nodes
-                sampled.uses = Uses(np.empty(0, dtype=np.uint32), uses.offsets, uses.seeds)
-                del uses
-                give_back_free_memory()
-                with self.clock.stage("pack", group.job.first):
-                    group.chunks, group.pack = writer.distribute()
-            finally:
-                writer.close()
-        return group
-
     def _seeds_of(self, job: Job) -> list[Ids]:
         return self._seeds.batches(job.epoch)[job.first : job.first + job.count]
 
-    def _pin(self, group: Group, uses: Uses) -> Uses:
-        """Choose the pinned rows once where a run replays an epoch, and return the uses of all other rows."""
-        options, sizes = self.sizes.options, self.sizes
-        if not (options.replay and options.belady):
-            return uses
+    def _place(self, group: Group) -> _native.SlotPlanner:
+        """Plan the slots of a group's rows, and choose how the rows that miss are read; return the plan."""
+        sizes, options, disk, uses = self.sizes, self.sizes.options, self.sizes.runtime.disk, group.used
         with self.clock.stage("inspect", group.job.first):
-            if self._pins is None:
-                self._slots = None
-                with _window_fits():
-                    self._pins = choose(uses, sizes.slots, sizes.window)
-                group.pinned = len(self._pins)
-                self._slots = _native.SlotPlanner(sizes.slots - len(self._pins), sizes.window, True, sizes.threads)
-            return self._pins.without(uses)
-
-    def _place(self, group: Group, planner: _native.SlotPlanner, uses: Uses, sampled: _Sampled) -> None:
-        start = time.monotonic()
-        with self.clock.stage("inspect", group.job.first), _window_fits():
-            planner.plan(uses.nodes, uses.offsets, uses.seeds)
-        planned_s = time.monotonic() - start
-        group.misses = len(uses.nodes) - planner.hits
-        group.hits, group.carried = group.uses - group.misses, planner.carried
-        dataset, disk = self.sizes.workload.dataset, self.sizes.runtime.disk
-        group.gap_bytes = gap_bytes(disk)
-        with self.clock.stage("inspect", group.job.first):
-            group.prediction = predict(
+            try:
+                if options.replay and options.belady:
+                    if self._pins is None:
+                        self._slots = None
+                        self._pins = choose(uses, sizes.slots, sizes.window)
+                        group.pinned = len(self._pins)
+                        self._slots = _native.SlotPlanner(
+                            sizes.slots - len(self._pins), sizes.window, True, sizes.threads
+                        )
+                    uses = self._pins.without(uses)
+                planner, start = self._slots, time.monotonic()
+                assert planner is not None
+                planner.plan(uses.nodes, uses.offsets, uses.seeds)
+                planned_s = time.monotonic() - start
+            except ValueError as error:
+                raise BudgetError(f"{NAME}: {error}", "raise memory or lower window") from None
+            group.misses = len(uses.nodes) - planner.hits
+            group.hits, group.carried = group.uses - group.misses, planner.carried
+            found = group.prediction = predict(
                 disk,
                 uses=group.uses,
                 misses=group.misses,
-                row_bytes=self.sizes.row,
-                table_bytes=dataset.feature_bytes,
-                block_bytes=max(self.block_bytes, 4096 if self.sizes.options.io_granularity == "4096" else 0),
+                row_bytes=sizes.row,
+                table_bytes=sizes.workload.dataset.feature_bytes,
+                block_bytes=max(sizes.block_bytes, 4096 if options.io_granularity == "4096" else 0),
                 sampled=planner.sampled_misses,
-                beside=sampled.reads.requests_by_size,
+                beside=group.reads.requests_by_size,
                 planned_s=planned_s,
-                written_s=sampled.written_s,
+                written_s=group.written_s,
             )
-        if group.prediction is not None:
-            group.gap_bytes = group.prediction.table_pass.gap_bytes
-        if self.sizes.options.packing == "off":
+        group.gap_bytes = gap_bytes(disk) if found is None else found.table_pass.gap_bytes
+        # A replay always distributes, since every epoch reads the chunks again.
+        cheaper = found is not None and not options.replay and found.single < found.distribute
+        if options.packing == "off" or (options.packing == "auto" and cheaper):
             group.strategy = "single"
-        elif self.sizes.options.packing == "auto" and group.prediction is not None and not self.sizes.options.replay:
-            # A replay always distributes, since every epoch reads the chunks again.
-            cheaper = group.prediction.single < group.prediction.distribute
-            group.strategy = "single" if cheaper else "distribute"
+        return planner
 
-    def _lists(self, group: Group, planner: _native.SlotPlanner, writer: ChunkWriter, uses: Uses) -> None:
+    def _pack(self, group: Group, planner: _native.SlotPlanner) -> None:
+        """Write the address lists, and the rows that miss where they are distributed."""
+        group.rows = self._path("rows")
+        writer = ChunkWriter(
+            group.rows,
+            RowTable.of(self.sizes.workload.dataset),
+            misses=group.misses + group.pinned if group.strategy == "distribute" else 0,
+            memory_bytes=self.sizes.packing_bytes,
+            gap_bytes=group.gap_bytes,
+            stop=self._stop,
+        )
+        try:
+            with self.clock.stage("inspect", group.job.first):
+                self._lists(group, planner, writer)
+            group.used = _NO_USES
+            give_back_free_memory()
+            with self.clock.stage("pack", group.job.first):
+                group.chunks, group.pack = writer.distribute()
+        finally:
+            writer.close()
+
+    def _lists(self, group: Group, planner: _native.SlotPlanner, writer: ChunkWriter) -> None:
         """Append the address lists of all mini-batches and the ids of each chunk's rows."""
-        packed = group.strategy == "distribute"
-        none = np.empty(0, dtype=np.int64)
-        pins = self._pins
+        packed, pins = group.strategy == "distribute", self._pins
 
         def append(ids: Ids, to: npt.NDArray[np.int32], slots: npt.NDArray[np.int32]) -> None:
-            arrays: Mapping[str, npt.NDArray[Any]] = {"slots": slots, "to": to}
-            writer.append(ids if packed else none, arrays if packed else {**arrays, "ids": ids})
+            arrays = {"slots": slots, "to": to}
+            writer.append(ids if packed else _NO_IDS, arrays if packed else {**arrays, "ids": ids})
 
-        with self.clock.stage("inspect", group.job.first):
-            if packed and pins is None:
-                writer.append_planned(planner, group.job.count)
-                planner.clear()
-                return
-            if pins is not None and group.pinned:
-                append(pins.ids.astype(np.int64), pins.slots, np.empty(0, dtype=np.int32))
-            for i in range(group.job.count):
-                ids, to = planner.misses(i)
-                slots = planner.slots(i)
-                if pins is not None:
-                    slots, to = pins.slots_of(uses.batch(i), slots), to + np.int32(len(pins))
-                append(ids, to, slots)
-                if self._stopped:
-                    raise InterruptedError("preparing was stopped")
+        if packed and pins is None:
+            writer.append_planned(planner, group.job.count)
             planner.clear()
+            return
+        if pins is not None and group.pinned:
+            append(pins.ids.astype(np.int64), pins.slots, np.empty(0, dtype=np.int32))
+        for i in range(group.job.count):
+            ids, to = planner.misses(i)
+            slots = planner.slots(i)
+            if pins is not None:
+                slots, to = pins.slots_of(group.used.batch(i), slots), to + np.int32(len(pins))
+            append(ids, to, slots)
+            if self._stopped:
+                raise InterruptedError("preparing was stopped")
+        planner.clear()
 
     def rest(self) -> None:
         """Free memory and close files after the last group, but keep the prepared groups."""
         if self._sampler is not None:
             self._sampler.close()
-        self._sampler = self._slots = None
-        self._pins = None
+        self._sampler = self._slots = self._pins = None
         give_back_free_memory()
 
     def stop(self) -> None:
@@ -384,17 +346,7 @@ class Preparer:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-@contextmanager
-def _window_fits() -> Iterator[None]:
-    """Convert the slot planner's errors to BudgetError."""
-    try:
-        yield
-    except ValueError as error:
-        raise BudgetError(f"{NAME}: {error}", "raise memory or lower window") from None
-
-
-def difference(after: ReadStats, before: ReadStats) -> ReadStats:
-    """Return the reads between two counts."""
+def _difference(after: ReadStats, before: ReadStats) -> ReadStats:
     names = ("requests", "bytes_read", "bytes_useful", "rows", "unique_rows", "seconds")
     sizes = Counter(after.requests_by_size) - Counter(before.requests_by_size)
     return ReadStats(

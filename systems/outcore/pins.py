@@ -8,15 +8,14 @@ of their own, as many as leave the fewest reads in all.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from systems import _native
 
-Ids: TypeAlias = npt.NDArray[np.int64]
-Nodes: TypeAlias = npt.NDArray[np.uint32]
+Ids = npt.NDArray[np.int64]
+Nodes = npt.NDArray[np.uint32]
 # Shares of pinned rows that are tried, in the slots that the mini-batches under way leave free.
 _SHARES = (0.0, 0.5, 0.75, 0.9, 1.0)
 
@@ -40,16 +39,17 @@ class Uses:
         return self.nodes[int(self.offsets[i]) : int(self.offsets[i + 1])]
 
 
+@dataclass(frozen=True, eq=False)
 class Pins:
     """Pinned rows, each with a slot of its own.
 
-    Args:
+    Attributes:
         ids: uint32 [p], ids of the rows, ascending.
         slots: int32 [p], slot of each row: 0 to p - 1, the row used most first.
     """
 
-    def __init__(self, ids: Nodes, slots: npt.NDArray[np.int32]) -> None:
-        self.ids, self.slots = ids, slots
+    ids: Nodes
+    slots: npt.NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -94,7 +94,8 @@ def choose(uses: Uses, slots: int, window: int) -> Pins:
     del counts
     under_way = uses.offsets[window:] - uses.offsets[:-window] if window < len(uses.offsets) else uses.offsets[-1:]
     spare = max(0, slots - int(under_way.max()))
-    best, fewest = Pins(ids[:0], np.empty(0, dtype=np.int32)), None
+    best: Pins | None = None
+    fewest = 0
     for share in _SHARES:
         count = min(int(share * spare), len(ids))
         ranks = np.argsort(ids[order[:count]])
@@ -104,6 +105,7 @@ def choose(uses: Uses, slots: int, window: int) -> Pins:
         planner.plan(rest.nodes, rest.offsets, rest.seeds)
         misses = len(rest.nodes) - planner.hits
         del planner, rest  # frees their memory before the next pair is allocated
-        if fewest is None or misses < fewest:
+        if best is None or misses < fewest:
             best, fewest = pins, misses
+    assert best is not None
     return best

@@ -6,7 +6,10 @@ sizes grow with mini-batches and the budget: nothing is held for each node or ed
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
+from pydantic import Field
 
 from systems import _native
 from systems.engine.io.reader import RowReader
@@ -14,10 +17,9 @@ from systems.engine.io.topology import device_bytes, indptr_item
 from systems.engine.loading.sized import Sizes
 from systems.engine.store.batch_store import BatchWriter
 from systems.engine.store.packed_layout import slot_rows
-from systems.interface import PlanItem, System
+from systems.interface import Options, PlanItem, System, size
 from systems.outcore.cost import predict
 from systems.outcore.distribute import good_bytes, least_bytes
-from systems.outcore.options import OutcoreOptions
 from systems.outcore.sampling import ExternalSampler, in_flight
 from workloads.accelerator import NO_ROWS
 from workloads.direct_files import PAGE
@@ -43,6 +45,59 @@ _GOOD_PACKING = 64 << 20
 _PACKING_SHARE = 15  # a fifteenth of the host budget each for table regions in flight and for write buffers
 
 
+class OutcoreOptions(Options):
+    """Options of `outcore`: how groups of mini-batches are prepared, and with how much memory."""
+
+    external_sampling: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="sample by passes over the graph's files (auto: where the sampler is neighbour sampling); "
+        "off: with indptr in memory and indices memory-mapped",
+    )
+    shared_passes: bool = Field(
+        True,
+        description="sample later groups of mini-batches in the passes over the graph that one makes, one hop "
+        "less each, so that a group costs one pass; off: one for each of its hops",
+    )
+    belady: bool = Field(True, description="keep rows from one use to the next by Belady's rule; off: for the window")
+    packing: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="distribute rows into a chunk for each mini-batch by one pass over the feature table; off: "
+        "read them one by one; auto: what the device profile predicts to take less time",
+    )
+    look_ahead: bool = Field(
+        True,
+        description="prepare the next group of mini-batches while this one trains, that of the next epoch too "
+        "(after the last epoch as well, so that every epoch counts one preparation)",
+    )
+    replay: bool = Field(
+        False, description="train all epochs on the first one's samples, prepared once; the run is then not faithful"
+    )
+    group: int = Field(0, ge=0, description="mini-batches prepared together; 0: as many of an epoch as memory allows")
+    window: int = Field(2, ge=1, le=64, description="mini-batches whose rows are in memory at a time, at least")
+    slots: str = size("auto", description="memory for rows: `auto` (what the budget leaves), or a size")
+    queue: int = Field(2, ge=1, le=64, description="graphs of mini-batches that are read ahead")
+    device_slots: str = size(
+        "auto",
+        "off",
+        description="of the memory for rows, on a device of its own: `auto` (what it has), `off`, or a size; "
+        "the device reads the others itself",
+    )
+    samplers: int = Field(0, ge=0, le=256, description="threads that sample; 0: one for each core if memory allows")
+    io_depth: int = Field(128, ge=1, le=4096, description="single-row reads in flight")
+    io_granularity: Literal["logical", "4096"] = Field(
+        "logical", description="smallest read of single rows: the device's logical block, or 4096"
+    )
+    request_bytes: int = Field(512 << 10, ge=4096, le=1 << 24, description="a read of a packed chunk, about")
+    read_ahead_bytes: int = Field(8 << 20, ge=1 << 16, description="of packed chunks in flight, at most")
+    gap_bytes: int = Field(
+        0,
+        ge=0,
+        description="unwanted bytes of the graph that are read rather than begin another request; 0: those "
+        "that the device streams in the time of one random read",
+    )
+    copy_threads: int = Field(1, ge=1, le=64, description="threads that copy rows to their slots")
+
+
 class OutcoreSizes(Sizes):
     """Sizes of a run's groups and buffers.
 
@@ -51,13 +106,10 @@ class OutcoreSizes(Sizes):
         group: mini-batches prepared together.
         group_uses: most rows that a group uses.
         window: least number of mini-batches whose rows are in memory together.
-        slots: rows of the table that training reads.
-        device_slots: slots in device memory; the device reads the others in host memory.
-        piece_bytes: bytes of a read of a packed chunk: whole rows and whole pages.
-        pieces: reads of packed chunks in flight.
+        slots, device_slots: rows of the table that training reads, and those of them in device memory.
+        piece_bytes, pieces: bytes of a read of a packed chunk, whole rows and whole pages; and such reads in flight.
         packing_bytes: bytes of memory for packing.
-        graph_piece_bytes: bytes of a read of the graph.
-        graph_pieces: pieces of the graph in memory.
+        graph_piece_bytes, graph_pieces: bytes of a read of the graph, and such pieces in memory.
         graph_nodes: destination nodes drawn at a time.
         threads: threads that sample.
         room_bytes: bytes in which sampled mini-batches are laid out to be written together.
@@ -71,14 +123,14 @@ class OutcoreSizes(Sizes):
     def __init__(self, system: System) -> None:
         super().__init__(system)
         workload, runtime, options = self.workload, self.runtime, self.options
+        self.block_bytes = _native.block_bytes(str(workload.dataset.file("features")))
         self.sizes_of_batches = largest_batch(workload).nodes_by_batch.reshape(-1)
         can = ExternalSampler.can_sample(workload)
         self.external = options.external_sampling == "on" or (options.external_sampling == "auto" and can)
         host = self.budget.host
-        small = host is not None and host < 256 << 20
         self.graph_piece_bytes = next(size for least, size in _GRAPH_PIECES if host is None or host >= least)
         self.graph_pieces = ExternalSampler.pieces(self.graph_piece_bytes, runtime.disk)
-        self.graph_nodes = 2048 if small else 8192
+        self.graph_nodes = 2048 if host is not None and host < 256 << 20 else 8192
         self.threads = options.samplers or self._threads()
         unit = slot_rows(self.row) * self.row
         ahead = min(options.read_ahead_bytes, in_flight(runtime.disk))
@@ -173,26 +225,18 @@ class OutcoreSizes(Sizes):
 
     def _held(self) -> list[PlanItem]:
         """List training's memory beside the slots, and the memory that preparation holds in every phase."""
-        bounds, options = self.bounds, self.options
+        bounds, options, most = self.bounds, self.options, self.bounds.max_nodes
         under_way = options.queue + options.window + 4
-        share = self.uses(under_way) / (under_way * bounds.max_nodes)
+        share = self.uses(under_way) / (under_way * most)
         read_back = max(2, int(share * under_way + 1)) * bounds.sampled_bytes
-        items = [
-            PlanItem("mini-batches read back", read_back),
-            PlanItem("threads", _THREADS),
-            PlanItem("seed nodes", bounds.seed_bytes),
-        ]
+        sizes = {"mini-batches read back": read_back, "threads": _THREADS, "seed nodes": bounds.seed_bytes}
+        items = [PlanItem(name, size) for name, size in sizes.items()]
         if not self.sampling_only:
-            items += [
-                PlanItem("packed rows in flight", self.piece_bytes * self.pieces),
-                PlanItem("address lists", 12 * (LISTS_AHEAD + 4) * bounds.max_nodes),
-            ]
+            items.append(PlanItem("packed rows in flight", self.piece_bytes * self.pieces))
+            items.append(PlanItem("address lists", 12 * (LISTS_AHEAD + 4) * most))
             if options.packing != "on":
                 one = RowReader.plan_bytes(
-                    row_bytes=self.row,
-                    depth=options.io_depth,
-                    granularity=options.io_granularity,
-                    num_ids=bounds.max_nodes,
+                    row_bytes=self.row, depth=options.io_depth, granularity=options.io_granularity, num_ids=most
                 )
                 items.append(PlanItem("reader of single rows", one))
             if self.device_slots:
@@ -212,17 +256,15 @@ class OutcoreSizes(Sizes):
         """Return the mini-batches whose rows are in memory together, fewer in little memory, and the slots for them."""
         if self.sampling_only:
             return self.options.window, 0
-        left, nodes = self.left(held), self.num_nodes
-        window = self.options.window
-        while True:
-            least = min(nodes, self.uses(window))
+        left = self.left(held)
+        for window in range(self.options.window, 0, -1):
+            least = min(self.num_nodes, self.uses(window))
             need = self._slots_bytes(least) + self._preparing(1, self._packing_floor(1))
             if left is None or need <= left:
-                return window, least
-            if window == 1:
-                rows = PlanItem("rows of the largest mini-batch and its preparation", need)
-                self.require([*held, rows], FIX)
-            window -= 1
+                break
+        else:
+            self.require([*held, PlanItem("rows of the largest mini-batch and its preparation", need)], FIX)
+        return window, least
 
     def _group(self, held: list[PlanItem], least: int) -> int:
         """Return the mini-batches of a group: as many as leave `least` slots, the whole epoch where it fits."""
@@ -258,18 +300,18 @@ class OutcoreSizes(Sizes):
 
     def _will_distribute(self, group: int) -> bool:
         """Predict whether misses will be distributed; their number is known only once mini-batches are sampled."""
-        dataset, uses = self.workload.dataset, self.uses(group)
+        if self.options.packing != "auto" or self.options.replay:
+            return self.options.packing != "off"
+        uses = self.uses(group)
         found = predict(
             self.runtime.disk,
             uses=uses,
             misses=int(_LIKELY_MISS_SHARE * uses),
             row_bytes=self.row,
-            table_bytes=dataset.feature_bytes,
-            block_bytes=_native.block_bytes(str(dataset.file("features"))),
+            table_bytes=self.workload.dataset.feature_bytes,
+            block_bytes=self.block_bytes,
         )
-        if self.options.packing != "auto" or self.options.replay or found is None:
-            return self.options.packing != "off"
-        return found.distribute <= found.single
+        return found is None or found.distribute <= found.single
 
     def _packing_floor(self, group: int) -> int:
         return 0 if self.sampling_only else least_bytes(self.row) + self._miss_bytes(group)
@@ -280,8 +322,7 @@ class OutcoreSizes(Sizes):
 
     def _phases(self, group: int) -> tuple[int, int]:
         """Return the bytes of host memory for sampling a group and for planning its slots."""
-        bounds = self.bounds
-        uses = self.uses(group)
+        bounds, uses = self.bounds, self.uses(group)
         nodes = 4 * uses
         share = uses / (group * bounds.max_nodes)  # mean mini-batch over the largest
         if self.external:
@@ -304,10 +345,9 @@ class OutcoreSizes(Sizes):
 
     def _ahead(self, group: int) -> int:
         """Return the bytes held in all phases for later groups that are sampled in this group's passes."""
-        if not self.external or not self.options.shared_passes:
+        alone = self.options.replay and group >= self.bounds.num_batches  # there is no other group
+        if alone or not self.external or not self.options.shared_passes:
             return 0
-        if self.options.replay and group >= self.bounds.num_batches:
-            return 0  # there is no other group
         share = self.uses(group) / (group * self.bounds.max_nodes)
         return int(share * group * ExternalSampler.ahead_bytes(self.bounds, len(self.workload.sampler.fanout)))
 

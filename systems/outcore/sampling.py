@@ -13,15 +13,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from systems import _native
-from systems.engine.io.reader import Mode, ReadStats
+from systems.engine.io.memory import aligned_empty
+from systems.engine.io.reader import Mode, ReadStats, arrived, range_queue
 from systems.engine.store.batch_store import BatchWriter
 from systems.interface import DiskProfile
-from systems.outcore.labels import LabelReader
 from workloads.direct_files import PAGE, io_failed
 from workloads.errors import DatasetError, InputError
 from workloads.sampling.bounds import Bounds
@@ -30,33 +32,98 @@ from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
 Nodes = npt.NDArray[np.uint32]
-_PIECE = 512 << 10
-_PIECES = 16
-_LEAST_PIECES = 4
+_PIECES, _LEAST_PIECES = 16, 4
 # Seconds of sequential reads in flight: the device's latency and a thread's delay until it submits again.
 _AHEAD_S = 0.008
 _DEPTH = 32
-_GROUP_NODES = 8192
+# A label, the longest request for labels, its buffer, and such requests in flight.
+_ITEM, _RANGE, _BUFFER, _IN_FLIGHT = 8, 64 << 10, (64 << 10) + 4096, 6
 
 
-@dataclass(frozen=True)
-class Ahead:
-    """A later group: mini-batches `first` to `first + count - 1` of an epoch, and their seed nodes."""
+class LabelReader:
+    """Reader of the 8-byte labels of seed nodes; labels close together are read in one request where that is cheaper.
+
+    A group has thousands of seed nodes: with a request for each label, a disk of few requests a second would take
+    longer than for the whole file.
+
+    Args:
+        gap_bytes: longest run of unwanted bytes that is read to save a request.
+
+    Raises:
+        DataIOError: the file cannot be opened.
+    """
+
+    def __init__(self, path: Path, *, data_offset: int, gap_bytes: int, mode: Mode = "auto") -> None:
+        self._path, self._offset, self._gap = path, data_offset, gap_bytes
+        self._open = partial(range_queue, path, depth=_IN_FLIGHT, request_bytes=_BUFFER, mode=mode)
+        self._queue: _native.RangeQueue | None = self._open()
+
+    @staticmethod
+    def memory_bytes() -> int:
+        """Return the bytes of host memory that `read` takes beside its ids and values."""
+        return _IN_FLIGHT * _BUFFER
+
+    def read(self, ids: Ids) -> tuple[Ids, ReadStats]:
+        """Return the items of `ids` (int64 [n], any order) and the counts of their reads.
+
+        Raises:
+            DataIOError: the file ends early or its device failed; names file and offset.
+        """
+        queue = self._queue = self._queue or self._open()  # reopened after a failure
+        values, stats, block = np.empty(len(ids), dtype=np.int64), ReadStats(), queue.block_bytes
+        order = np.argsort(ids, kind="stable")
+        at = self._offset + _ITEM * ids[order]
+        first, last = at // block * block, (at + _ITEM - 1) // block * block + block
+        begins = np.ones(len(ids), dtype=bool)
+        begins[1:] = (first[1:] - last[:-1] > self._gap) | (first[1:] // _RANGE != first[:-1] // _RANGE)
+        starts = np.flatnonzero(begins)
+        ends = np.append(starts[1:], len(ids))[: len(starts)]
+        free = [aligned_empty(_BUFFER) for _ in range(min(_IN_FLIGHT, len(starts)))]
+        asked: deque[tuple[int, npt.NDArray[np.uint8], int, int]] = deque()
+
+        def take() -> None:
+            ticket, memory, begin, end = asked.popleft()
+            arrived(queue, ticket, self._path)
+            inside = at[begin:end] - first[begin]
+            values[order[begin:end]] = memory[inside[:, None] + np.arange(_ITEM)].view(np.int64).reshape(-1)
+            free.append(memory)
+
+        try:
+            for begin, end in zip(starts.tolist(), ends.tolist(), strict=True):
+                if not free:
+                    take()
+                memory, offset = free.pop(), int(first[begin])
+                need = int(at[end - 1]) + _ITEM - offset
+                asked.append((queue.submit(offset, need, memory), memory, begin, end))
+                stats.count(-(-need // block) * block)
+            while asked:
+                take()
+        except BaseException:
+            # Reads in flight write into buffers that are about to be freed.
+            self.close()
+            raise
+        stats.rows, stats.bytes_useful = len(ids), _ITEM * len(ids)
+        return values, stats
+
+    def close(self) -> None:
+        """Wait for the reads in flight and close the file. May be called more than once."""
+        queue, self._queue = self._queue, None
+        if queue is not None:
+            queue.close()
+
+
+@dataclass(frozen=True, order=True)
+class Job:
+    """A group: mini-batches `first` to `first + count - 1` of an epoch."""
 
     epoch: int
     first: int
     count: int
-    seeds: Callable[[], Sequence[Ids]]
-
-    @property
-    def name(self) -> tuple[int, int, int]:
-        """Identity of the group: epoch, first mini-batch and number of mini-batches."""
-        return self.epoch, self.first, self.count
 
 
 @dataclass
 class _Begun:
-    name: tuple[int, int, int]
+    job: Job
     seeds: Ids
     offsets: Ids
     hops: int = 0
@@ -73,8 +140,7 @@ class ExternalSampler:
 
     Args:
         gap_bytes: longest run of unwanted bytes of the graph that is read to save a request.
-        piece_bytes: bytes of a read of the graph's files, in whole pages.
-        pieces: pieces of `indices` in memory.
+        piece_bytes, pieces: bytes of a read of the graph's files, in whole pages, and such pieces of `indices` held.
         group_nodes: approximate number of destination nodes drawn before their edges are read.
         threads: threads that draw and relabel.
 
@@ -88,9 +154,9 @@ class ExternalSampler:
         workload: Workload,
         *,
         gap_bytes: int,
-        piece_bytes: int = _PIECE,
+        piece_bytes: int = 512 << 10,
         pieces: int = _PIECES,
-        group_nodes: int = _GROUP_NODES,
+        group_nodes: int = 8192,
         threads: int = 1,
         mode: Mode = "auto",
     ) -> None:
@@ -167,13 +233,13 @@ class ExternalSampler:
         slots = 1 << (2 * (bounds.max_nodes + bounds.max_edges) - 1).bit_length()
         return 8 * slots + 16 * bounds.max_nodes
 
-    def sample(self, epoch: int, first: int, seeds: Sequence[Ids], ahead: Sequence[Ahead] = ()) -> None:
-        """Sample mini-batches `first`, `first + 1`, … of `epoch`; `write` stores them.
+    def sample(self, jobs: Sequence[Job], seeds: Callable[[Job], Sequence[Ids]]) -> None:
+        """Sample the mini-batches of a group; `write` stores them.
 
         Args:
-            seeds: int64, seed nodes of each mini-batch.
-            ahead: later groups, in order; each draws one hop less than the group before it in the same passes. A
-                group that was not listed ahead of its own call starts from the seed nodes.
+            jobs: the group, then later groups, in order; each draws one hop less than the group before it in the same
+                passes. A group that was not listed ahead of its own call starts from the seed nodes.
+            seeds: function from a group to the seed nodes of each of its mini-batches, int64.
 
         Raises:
             InputError: a seed node is repeated or not a node.
@@ -181,14 +247,13 @@ class ExternalSampler:
             DataIOError: a file ends early or its device failed; names file and offset.
             InterruptedError: `stop` was called.
         """
-        asked = [Ahead(epoch, first, len(seeds), lambda: seeds), *ahead]
-        if any(one.name != other.name for one, other in zip(self._begun, asked, strict=False)):
+        if any(begun.job != job for begun, job in zip(self._begun, jobs, strict=False)):
             self._forget()
         try:
             while not self._begun or self._begun[0].hops < self._num_hops:
                 # A group begins once the group before has drawn a hop, so each stays one hop behind the other.
-                if len(self._begun) < len(asked) and (not self._begun or self._begun[-1].hops > 0):
-                    self._begin(asked[len(self._begun)])
+                if len(self._begun) < len(jobs) and (not self._begun or self._begun[-1].hops > 0):
+                    self._begin(jobs[len(self._begun)], seeds)
                 failure = self._native.pass_over()
                 if failure is not None:
                     code, in_indices, offset = failure
@@ -206,18 +271,16 @@ class ExternalSampler:
             raise
         self._native.finish()
         begun = self._begun.popleft()
-        values, read = self._labels.read(begun.seeds)
+        self._label_values, read = self._labels.read(begun.seeds)
         self._label_reads.add(read)
-        self._label_values, self._seed_offsets = values, begun.offsets
+        self._seed_offsets = begun.offsets
 
-    def _begin(self, group: Ahead) -> None:
-        parts = [np.asarray(part, dtype=np.int64) for part in group.seeds()]
-        offsets = np.zeros(len(parts) + 1, dtype=np.int64)
-        np.cumsum([len(part) for part in parts], out=offsets[1:])
-        flat = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-        numbers = np.arange(group.first, group.first + len(parts), dtype=np.int64)
-        self._native.begin(group.epoch, numbers, flat, offsets)
-        self._begun.append(_Begun(group.name, flat, offsets))
+    def _begin(self, job: Job, seeds: Callable[[Job], Sequence[Ids]]) -> None:
+        parts = seeds(job)
+        offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        flat = np.concatenate(parts)
+        self._native.begin(job.epoch, np.arange(job.first, job.first + len(parts), dtype=np.int64), flat, offsets)
+        self._begun.append(_Begun(job, flat, offsets))
 
     def _forget(self) -> None:
         self._native.forget()

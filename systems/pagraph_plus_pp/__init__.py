@@ -1,21 +1,14 @@
-"""`pagraph+pp`: `pagraph` over first-layer aggregates.
-
-PaGraph with the first layer aggregated beforehand (Section 5.1): wider rows, one hop less.
-"""
-
-from __future__ import annotations
-
-from typing import ClassVar
+"""`pagraph+pp`: `pagraph` over first-layer aggregates (PaGraph, Section 5.1): wider rows, one hop less."""
 
 from systems.engine.loading.first_layer import FirstLayerSystem
 from systems.interface import SystemInfo
-from systems.pagraph.system import PaGraph, PaGraphOptions
+from systems.pagraph import PaGraph, PaGraphOptions
 
 
 class PaGraphPP(FirstLayerSystem, PaGraph):
     """PaGraph whose rows are first-layer aggregates."""
 
-    info: ClassVar[SystemInfo] = SystemInfo(
+    info = SystemInfo(
         name="pagraph+pp",
         paper="pagraph",
         summary="pagraph with the first layer aggregated beforehand over all neighbours",

@@ -3,27 +3,19 @@
 The baseline of data tiering's paper (Min et al., 2021): every row crosses the bus when a kernel reads it.
 """
 
-from __future__ import annotations
-
-from typing import ClassVar
-
 from systems.engine.loading.cached_system import LoaderOptions
 from systems.engine.loading.zero_copy import ZeroCopySystem
 from systems.interface import SystemInfo
 
 
-class UvaOptions(LoaderOptions):
-    """Options of `uva`."""
-
-
 class Uva(ZeroCopySystem):
     """Zero-copy reads of all rows, as with DGL's unified tensors."""
 
-    info: ClassVar[SystemInfo] = SystemInfo(
+    info = SystemInfo(
         name="uva",
         paper="data-tiering",
         summary="features in host memory, read by the device without copies (zero-copy)",
-        options=UvaOptions,
+        options=LoaderOptions,
     )
 
 

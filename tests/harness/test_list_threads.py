@@ -10,8 +10,7 @@ import pytest
 from harness.run.orchestrator import execute
 from harness.run.series import Series
 from systems.engine.io.topology import list_threads_bytes
-from systems.ginex.options import GinexOptions
-from systems.ginex.planner import GinexSizes
+from systems.ginex.planner import GinexOptions, GinexSizes
 from systems.interface import MemoryBudget
 from tests.harness.cap_tools import MIB, needs_cap, on_disk
 from tests.harness.run_tools import config, share_cache

@@ -102,7 +102,7 @@ STAGED: dict[str, Any] = {
 }
 
 
-@pytest.mark.slow(*SOURCES, "systems/gnndrive", "systems/gnndrive/shared_staging.py", "systems/native")
+@pytest.mark.slow(*SOURCES, "systems/gnndrive", "systems/gnndrive/buffers.py", "systems/native")
 def test_ranks_on_devices_share_one_staging_buffer(series: Series) -> None:
     """Idle portions are lent and rows that lie there are found: both show in the counters, neither in the batches."""
     few = {"extractors": 2, "samplers": 1}

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from systems.gnndrive.system import GnnDrive
-from systems.in_memory.system import InMemory
+from systems.in_memory import InMemory
 from systems.interface import Batch, Counters, Plan, PlanItem
-from systems.pyg_plus.system import PygPlus
+from systems.pyg_plus import PygPlus
 
 
 class WrongRows(InMemory):

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from systems.ali_plus_pg import SYSTEM
-from systems.ali_plus_pg.options import SPLITS, AliPlusPgOptions
-from systems.ali_plus_pg.planner import shares
+from systems.ali_plus_pg.planner import SPLITS, AliPlusPgOptions, shares
 from systems.engine.cache.split_tuner import Candidate, SplitForecast, best, device_seconds, disk_class, forecast
 from systems.engine.io.row_reads import feature_reader
 from systems.engine.rank.ranking import out_degrees

@@ -12,7 +12,7 @@ import torch
 
 from harness.check.case import Case
 from harness.check.data import make_dataset
-from systems.diskgnn.options import DiskGnnOptions
+from systems.diskgnn.planner import DiskGnnOptions
 from systems.diskgnn.system import DiskGnn
 from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock
 from tests.systems.support_systems import reference, run, workload_of

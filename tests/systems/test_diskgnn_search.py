@@ -16,12 +16,10 @@ from hypothesis import strategies as st
 
 from harness.check.case import Case
 from harness.check.data import make_dataset
-from systems.diskgnn.fit import fit
 from systems.diskgnn.layout import ColdSamples, Shape, segments
-from systems.diskgnn.minhash import simulate_reads
-from systems.diskgnn.planner import DiskGnnSizes
+from systems.diskgnn.planner import DiskGnnSizes, fit
 from systems.diskgnn.ranking import AccessCounts, MissCurve, miss_curve, slots_of
-from systems.diskgnn.search import Search, Space, rows_by_segment, rows_of
+from systems.diskgnn.search import Search, Space, rows_by_segment, rows_of, simulate_reads
 from systems.engine.io.reader import ReadStats
 from systems.engine.store.batch_store import BatchReader, BatchWriter
 from tests.systems.support_systems import workload_of
@@ -66,10 +64,10 @@ def test_every_cold_row_has_one_place_and_the_counts_are_those_stored(
     with cold_samples(lists, tuple(sorted(hot))) as samples:
         shape, work = Shape(length, threshold), where()
         stored, shared = 0, []
-        for segment in segments(samples, shape, work, hashes=2, seed=1):
+        for order, placements in segments(samples, shape, work, hashes=2, seed=1):
             first = len(shared)
-            shared.extend(segment.order.tolist())
-            for placement in segment.placements():
+            shared.extend(order.tolist())
+            for placement in placements:
                 wanted = sorted(set(lists[placement.batch]) - hot)
                 assert sorted([*placement.packed.tolist(), *placement.single.tolist()]) == wanted
                 assert placement.packed.tolist() == sorted(placement.packed.tolist())

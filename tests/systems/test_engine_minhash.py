@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from systems.diskgnn.minhash import minhash_order, simulate_reads
+from systems.diskgnn.layout import minhash_order
+from systems.diskgnn.search import simulate_reads
 from systems.engine.io.reader import RowReader
 from tests.systems.engine_tables import random_table, write_table
 

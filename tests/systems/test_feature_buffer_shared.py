@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from systems.gnndrive.feature_buffer import FeatureBuffer, FeatureBufferClosed
+from systems.gnndrive.buffers import BufferClosed, FeatureBuffer
 
 
 def _shared(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
@@ -42,7 +42,7 @@ def test_rows_that_one_process_read_are_hits_of_the_other() -> None:
 
     assert os.waitstatus_to_exitcode(os.waitpid(_child(load), 0)[1]) == 0
     got = buffer.acquire(np.array([5, 6, 7]))
-    assert (buffer.hits, len(got.load)) == (2, 1)
+    assert (buffer.counts["hits"] + buffer.counts["shared"], len(got.load)) == (2, 1)
 
 
 def test_processes_gather_right_rows_under_pressure() -> None:
@@ -69,7 +69,7 @@ def test_processes_gather_right_rows_under_pressure() -> None:
 
     children = [_child(lambda seed=seed: work(seed)) for seed in range(2)]
     assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0, 0]
-    assert buffer.free_slots == slots
+    assert buffer.counts["unused"] == slots
 
 
 def test_a_process_that_dies_while_it_waits_leaves_the_others_able_to_go_on() -> None:
@@ -83,7 +83,7 @@ def test_a_process_that_dies_while_it_waits_leaves_the_others_able_to_go_on() ->
     buffer.publish(held.load_slots)  # wakes waiters: a condition that counts them would wait for the dead one
     buffer.release_slots(held.alias)
     buffer.close()
-    with pytest.raises(FeatureBufferClosed):
+    with pytest.raises(BufferClosed):
         buffer.acquire(np.array([3]), timeout_s=5)
 
 

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from systems.ginex.loop import FeatureCache
-from systems.ginex.options import GinexOptions
-from systems.ginex.planner import runtime_batch_bytes
+from systems.ginex.planner import GinexOptions, runtime_batch_bytes
 from systems.interface import Counters, MemoryBudget, System
 from tests.support import make_tiny
 from tests.systems.policy_models import belady_misses

@@ -12,7 +12,7 @@ import torch
 
 from systems.engine.io.reader import RowReader
 from systems.gnndrive.extractor import StagedExtractor
-from systems.gnndrive.options import GnnDriveOptions
+from systems.gnndrive.planner import GnnDriveOptions
 from systems.interface import MemoryBudget
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from harness.isolation import Limits
-from systems.data_tiering.reorder import order_by, reorder
+from systems.data_tiering.reorder import reorder
 from systems.engine.io.memory import evict
 from systems.engine.loading.aggregate import aggregate_first_layer
+from systems.engine.rank.ranking import top
 from tests.harness.cap_tools import CAPPING, MIB, REPOSITORY, needs_cap, on_disk
 from tests.systems.support_systems import workload_of
 from workloads.dataset import PARTS, Dataset
@@ -27,7 +28,8 @@ import sys
 import numpy as np
 from pathlib import Path
 from systems.engine.loading.aggregate import aggregate_first_layer
-from systems.data_tiering.reorder import order_by, reorder
+from systems.data_tiering.reorder import reorder
+from systems.engine.rank.ranking import top
 from workloads.dataset import Dataset
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 what, source, target, budget = sys.argv[1:]
@@ -37,7 +39,7 @@ if what == "aggregate":
     aggregate_first_layer(workload, target, budget_bytes=int(budget))
 else:
     scores = np.random.default_rng(0).random(dataset.num_nodes)
-    print(reorder(dataset, order_by(scores), Path(target), budget_bytes=int(budget)).fingerprint)
+    print(reorder(dataset, top(scores, len(scores)), Path(target), budget_bytes=int(budget)).fingerprint)
 """
 
 
@@ -93,5 +95,5 @@ def test_aggregation_lives_under_half_of_its_tables_bytes(wide: Dataset) -> None
 @pytest.mark.timeout(240)
 def test_reordering_lives_under_half_of_its_tables_bytes(wide: Dataset) -> None:
     scores = np.random.default_rng(0).random(NODES)
-    expected = reorder(wide, order_by(scores), wide.path.parent / "reordered").fingerprint
+    expected = reorder(wide, top(scores, len(scores)), wide.path.parent / "reordered").fingerprint
     assert in_half(wide, "reorder", wide.path.parent / "capped", wide.feature_bytes // 2) == expected

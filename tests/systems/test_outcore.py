@@ -12,7 +12,7 @@ import torch
 from systems import _native
 from systems.interface import Counters, DiskPoint, DiskProfile, MemoryBudget
 from systems.outcore.cost import REGION_BYTES, expected_passes, gap_bytes, passes_of, predict
-from systems.outcore.options import OutcoreOptions
+from systems.outcore.planner import OutcoreOptions
 from systems.outcore.system import Outcore
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
@@ -166,7 +166,7 @@ def test_shared_passes_read_the_graph_once_a_group(tiny_dataset: Dataset, group:
 def test_look_ahead_prepares_the_next_epoch_within_this_one(tiny_dataset: Dataset) -> None:
     with running("outcore", workload_of(tiny_dataset)) as system:
         run(system, 0)
-        assert system._next is not None and system._next[1].done()  # type: ignore[attr-defined]
+        assert system._next is not None and system._next.done()  # type: ignore[attr-defined]
     with running("outcore", workload_of(tiny_dataset), look_ahead=False) as system:
         run(system, 0)
         assert system._next is None  # type: ignore[attr-defined]
@@ -255,7 +255,7 @@ def test_an_epoch_that_was_left_or_asked_for_again_is_whole(tiny_dataset: Datase
 def test_a_corrupted_chunk_is_told(tiny_dataset: Dataset) -> None:
     with running("outcore", workload_of(tiny_dataset), packing="on") as system:
         run(system, 0)
-        chunks = system._next[1].result().chunks  # type: ignore[attr-defined]
+        chunks = system._next.result().chunks  # type: ignore[attr-defined]
         with chunks.path.open("r+b") as file:
             file.seek(int(chunks.rows[0, 0]))
             file.write(b"\xff" * 64)

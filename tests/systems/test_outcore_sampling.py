@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from systems.engine.store.batch_store import BatchReader, BatchWriter
-from systems.outcore.sampling import Ahead, ExternalSampler, Nodes
+from systems.outcore.sampling import ExternalSampler, Ids, Job, Nodes
 from tests.support import make_tiny
 from tests.systems.support_systems import workload_of
 from workloads.dataset import Dataset
@@ -23,10 +24,15 @@ from workloads.workload import Workload
 pytestmark = pytest.mark.timeout(60)
 
 
+def seeds_of(workload: Workload) -> Callable[[Job], list[Ids]]:
+    plan = make_seed_plan(workload)
+    return lambda job: plan.batches(job.epoch)[job.first : job.first + job.count]
+
+
 def external(workload: Workload, epoch: int, first: int, count: int, **arguments: int) -> list[SampledBatch]:
     sampler = ExternalSampler(workload, **{"gap_bytes": 0, **arguments})
     try:
-        sampler.sample(epoch, first, make_seed_plan(workload).batches(epoch)[first : first + count])
+        sampler.sample([Job(epoch, first, count)], seeds_of(workload))
         return written(sampler)
     finally:
         sampler.close()
@@ -85,7 +91,7 @@ def test_threads_do_not_change_what_is_read(tiny_dataset: Dataset) -> None:
 
     def reads(threads: int) -> tuple[int, int]:
         sampler = ExternalSampler(workload, gap_bytes=0, threads=threads, piece_bytes=4096)
-        sampler.sample(0, 0, make_seed_plan(workload).batches(0)[:20])
+        sampler.sample([Job(0, 0, 20)], seeds_of(workload))
         found = sampler.reads()
         sampler.close()
         return found.requests, found.bytes_read
@@ -116,15 +122,11 @@ def test_a_graph_that_was_cut_is_told_with_file_and_offset(tmp_path: Path) -> No
     assert str(path) in str(found.value) and found.value.offset >= size - 8192
 
 
-def groups_of(workload: Workload, epochs: int, size: int) -> list[Ahead]:
+def groups_of(workload: Workload, epochs: int, size: int) -> list[Job]:
     """All epochs cut into groups."""
-    plan = make_seed_plan(workload)
-
-    def cut(epoch: int, first: int) -> Ahead:
-        seeds = plan.batches(epoch)[first : first + size]
-        return Ahead(epoch, first, len(seeds), lambda: seeds)
-
-    return [cut(epoch, first) for epoch in range(epochs) for first in range(0, plan.num_batches, size)]
+    count = make_seed_plan(workload).num_batches
+    starts = range(0, count, size)
+    return [Job(epoch, first, min(size, count - first)) for epoch in range(epochs) for first in starts]
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -137,7 +139,7 @@ def test_groups_that_share_passes_are_the_same_mini_batches(
     groups = groups_of(workload, 3, 7)
     sampler = ExternalSampler(workload, gap_bytes=0, threads=threads, piece_bytes=8192)
     for number, group in enumerate(groups):
-        sampler.sample(group.epoch, group.first, group.seeds(), groups[number + 1 : number + 1 + ahead])
+        sampler.sample(groups[number : number + 1 + ahead], seeds_of(workload))
         assert_equal(written(sampler), workload, group.epoch, group.first)
     sampler.close()
 
@@ -149,9 +151,9 @@ def test_a_group_costs_one_pass_where_the_next_ones_are_foretold(tiny_dataset: D
     def pointers(ahead: int) -> list[int]:
         """Requests of each group, every page of the index pointers by itself: with these seeds all are wanted."""
         sampler, found = ExternalSampler(workload, gap_bytes=1 << 20, piece_bytes=1 << 19), []
-        for number, group in enumerate(groups):
+        for number in range(len(groups)):
             before = sampler.reads().bytes_read
-            sampler.sample(group.epoch, group.first, group.seeds(), groups[number + 1 : number + 1 + ahead])
+            sampler.sample(groups[number : number + 1 + ahead], seeds_of(workload))
             found.append(sampler.reads().bytes_read - before)
         sampler.close()
         return found
@@ -169,7 +171,7 @@ def test_the_file_is_as_if_mini_batches_were_appended(
     workload = workload_of(tiny_dataset, fanout=(5, 3))
     seeds = make_seed_plan(workload).batches(4)[2:11]
     sampler, online = ExternalSampler(workload, gap_bytes=0, threads=threads), make_sampler(workload)
-    sampler.sample(4, 2, seeds)
+    sampler.sample([Job(4, 2, len(seeds))], lambda _: seeds)
     whole, single = BatchWriter(tmp_path / "whole"), BatchWriter(tmp_path / "single")
     offsets, nodes = sampler.write(whole, room_bytes, None)
     for i, part in enumerate(seeds):
@@ -184,7 +186,7 @@ def test_the_file_is_as_if_mini_batches_were_appended(
 def test_room_for_nodes_grows(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset)
     sampler = ExternalSampler(workload, gap_bytes=0, threads=2)
-    sampler.sample(0, 0, make_seed_plan(workload).batches(0)[:5])
+    sampler.sample([Job(0, 0, 5)], seeds_of(workload))
     assert_equal(written(sampler, nodes=np.empty(100, dtype=np.uint32)), workload, 0, 0)
     sampler.close()
 
@@ -192,7 +194,7 @@ def test_room_for_nodes_grows(tiny_dataset: Dataset) -> None:
 def test_writing_stops(tiny_dataset: Dataset, tmp_path: Path) -> None:
     workload = workload_of(tiny_dataset)
     sampler, writer = ExternalSampler(workload, gap_bytes=0), BatchWriter(tmp_path / "samples")
-    sampler.sample(0, 0, make_seed_plan(workload).batches(0)[:5])
+    sampler.sample([Job(0, 0, 5)], seeds_of(workload))
     sampler.stop()
     with pytest.raises(InterruptedError, match="stopped"):
         sampler.write(writer, 1 << 16, None)
@@ -205,7 +207,7 @@ def test_who_was_not_foretold_starts_from_its_seed_nodes(tiny_dataset: Dataset) 
     first, second, third, fourth = groups_of(workload, 2, 10)[:4]
     sampler = ExternalSampler(workload, gap_bytes=0)
     for group, ahead in ((first, [second]), (third, [second]), (second, []), (fourth, [first]), (first, [])):
-        sampler.sample(group.epoch, group.first, group.seeds(), ahead)
+        sampler.sample([group, *ahead], seeds_of(workload))
         assert_equal(written(sampler), workload, group.epoch, group.first)
     sampler.close()
 
@@ -214,8 +216,8 @@ def test_a_sampler_goes_on_after_a_fault(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset)
     sampler = ExternalSampler(workload, gap_bytes=0)
     with pytest.raises(InputError, match="twice"):
-        sampler.sample(0, 0, [np.array([4, 4])])
-    sampler.sample(0, 0, make_seed_plan(workload).batches(0)[:2])
+        sampler.sample([Job(0, 0, 1)], lambda _: [np.array([4, 4])])
+    sampler.sample([Job(0, 0, 2)], seeds_of(workload))
     assert_equal(written(sampler), workload, 0, 0)
     sampler.close()
 
@@ -229,7 +231,7 @@ def test_gaps_are_read_where_that_saves_requests(tiny_dataset: Dataset) -> None:
     def reads(gap: int) -> tuple[int, int]:
         workload = workload_of(tiny_dataset, batch_size=2)
         sampler = ExternalSampler(workload, gap_bytes=gap)
-        sampler.sample(0, 0, make_seed_plan(workload).batches(0)[:1])
+        sampler.sample([Job(0, 0, 1)], seeds_of(workload))
         found = sampler.reads()
         sampler.close()
         return found.requests, found.bytes_read

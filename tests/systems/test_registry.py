@@ -39,7 +39,7 @@ def test_a_module_name_is_not_a_system_name() -> None:
 
 
 def test_anyones_class_can_be_loaded() -> None:
-    loaded = registry.load("systems.pyg_plus.system:PygPlus")
+    loaded = registry.load("systems.pyg_plus:PygPlus")
     assert issubclass(loaded, System)
 
 
@@ -47,7 +47,7 @@ def test_anyones_class_can_be_loaded() -> None:
     ("name", "message"),
     [
         ("no.such.module:Thing", "there is no module"),
-        ("systems.pyg_plus.system:PygPlu", "did you mean 'PygPlus'"),
+        ("systems.pyg_plus:PygPlu", "did you mean 'PygPlus'"),
         ("systems.interface:Options", "is not a System class"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from systems.data_tiering.reorder import ReorderFacts, load_order, order_by, reorder
+from systems.data_tiering.reorder import ReorderFacts, reorder
 from systems.engine.rank.ranking import scores, top
 from tests.support import make_tiny
 from tests.systems.support_systems import workload_of
@@ -34,14 +34,14 @@ def test_the_graph_is_the_same_under_other_names_for_any_budget(
 ) -> None:
     nodes, edges = 4000, 60_000
     old = make_tiny(tmp_path / "old", nodes=nodes, edges=edges, dim=dim, dtype=dtype, index_dtype=index_dtype)
-    order = order_by(scores(workload_of(old), "weighted-reverse-pagerank"))
+    order = top(scores(workload_of(old), "weighted-reverse-pagerank"), nodes)
     digests = set()
     for number, budget in enumerate([None, 1 << 20, 400_000]):
         facts = ReorderFacts()
         new = reorder(old, order, tmp_path / f"new-{number}", budget_bytes=budget, threads=2, facts=facts)
         assert_isomorphic(old, new, order)
         assert new.verify() == []
-        assert load_order(new).tolist() == order.tolist()
+        assert np.load(new.path / "order.npy").tolist() == order.tolist()
         digests.add(new.fingerprint)
         assert sorted(path.name for path in new.path.iterdir()) == sorted(
             ["dataset.json", "order.npy", *(f"{part}.npy" for part in PARTS)]
@@ -60,11 +60,6 @@ def test_many_windows_go_through_scratch_files(tmp_path: Path) -> None:
     new = reorder(old, order, tmp_path / "new", budget_bytes=1 << 20, facts=facts)
     assert facts.scratch
     assert_isomorphic(old, new, order)
-
-
-def test_the_hottest_nodes_come_first(tiny_dataset: Dataset) -> None:
-    found = scores(workload_of(tiny_dataset), "out-degree")
-    assert order_by(found)[:100].tolist() == top(found, 100).tolist()
 
 
 def test_what_is_no_permutation_is_refused(tmp_path: Path, tiny_dataset: Dataset) -> None:
@@ -89,8 +84,3 @@ def test_a_truncated_part_leaves_no_dataset(tmp_path: Path, tiny_dataset: Datase
     with pytest.raises((DataIOError, DatasetError), match=part):
         reorder(dataset, np.arange(2000)[::-1].copy(), tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["bad"]
-
-
-def test_a_dataset_that_was_not_reordered_has_no_order(tiny_dataset: Dataset) -> None:
-    with pytest.raises(DatasetError, match=r"order\.npy"):
-        load_order(tiny_dataset)

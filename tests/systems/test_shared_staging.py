@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from systems.engine.io.reader import RowReader
+from systems.gnndrive.buffers import BufferClosed, SharedStaging
 from systems.gnndrive.extractor import SharedStagedExtractor
-from systems.gnndrive.shared_staging import SharedStaging, StagingClosed
 from tests.systems.test_gnndrive import LateAccelerator
 from workloads.accelerator import CpuAccelerator, Event
 
@@ -191,7 +191,7 @@ def test_a_process_that_dies_with_segments_leaves_the_others_able_to_end() -> No
         try:
             while True:
                 first.acquire(wait=True)
-        except StagingClosed as error:
+        except BufferClosed as error:
             caught.append(error)
 
     waiter = threading.Thread(target=wait)
@@ -200,7 +200,7 @@ def test_a_process_that_dies_with_segments_leaves_the_others_able_to_end() -> No
     first.close()
     waiter.join(5)
     assert len(caught) == 1
-    with pytest.raises(StagingClosed):
+    with pytest.raises(BufferClosed):
         second.acquire(wait=False)
 
 
