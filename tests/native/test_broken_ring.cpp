@@ -15,7 +15,6 @@
 #include "base/aligned_memory.hpp"
 #include "check.hpp"
 #include "io/range_queue.hpp"
-#include "read/group_read.hpp"
 #include "read/reader.hpp"
 
 using namespace outcore;

@@ -115,8 +115,8 @@ void policies_of_several_threads_carry_it() {
     for (std::int64_t at = 0; at <= 3000; at += 50) begins.push_back(at);
     const AccessTrace trace{rows, begins, 100};
     const std::vector<std::int64_t> sizes{10, 20, 40, 80};
-    const auto expected = policy_misses(Policy::sieve, trace, sizes, 1);
-    CHECK(failing_memory::each_once([&] { CHECK(policy_misses(Policy::sieve, trace, sizes, 4) == expected); }) > 3);
+    const auto expected = policy_misses("sieve", trace, sizes, 1);
+    CHECK(failing_memory::each_once([&] { CHECK(policy_misses("sieve", trace, sizes, 4) == expected); }) > 3);
 }
 
 void a_pass_carries_it(bool hold, bool ring) {
@@ -129,7 +129,7 @@ void a_pass_carries_it(bool hold, bool ring) {
     }
     PackOptions options;
     options.partition_rows = 100;
-    options.write_bytes = pack_page;
+    options.write_bytes = page_bytes;
     options.hold = hold;
     options.threads = 3;
     options.read = {2, 4096, {ring, false}};

@@ -22,8 +22,8 @@ int main() {
                 std::vector<std::int64_t> rows(random() % 300);
                 for (auto& row : rows) row = static_cast<std::int64_t>(random() % 5000);
                 std::vector<std::byte> out(rows.size() * row_bytes);
-                CHECK(gather({table.data(), 5000, row_bytes}, rows, out.data(), 1 + random() % 8, random() % 2 == 0) ==
-                      -1);
+                CHECK(gather({table.data(), 5000, row_bytes}, rows, {out.data(), rows.size(), row_bytes},
+                             1 + random() % 8, random() % 2 == 0) == -1);
                 for (std::size_t i = 0; i < rows.size(); ++i) {
                     const std::byte* row = table.data() + static_cast<std::uint64_t>(rows[i]) * row_bytes;
                     CHECK(std::memcmp(out.data() + i * row_bytes, row, row_bytes) == 0);

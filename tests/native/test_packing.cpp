@@ -15,8 +15,6 @@ namespace {
 
 constexpr std::uint64_t header = 1000;  // not aligned to anything
 
-std::uint64_t padded(std::uint64_t bytes) { return (bytes + pack_page - 1) / pack_page * pack_page; }
-
 void packs_the_right_rows(std::uint64_t row_bytes, std::uint64_t num_rows) {
     const TestFile table(header + num_rows * row_bytes);
     std::mt19937_64 random(row_bytes);
@@ -47,7 +45,7 @@ void packs_the_right_rows(std::uint64_t row_bytes, std::uint64_t num_rows) {
             PackOptions options;
             options.partition_rows = partition_rows;
             options.buffers = 1 + threads % 3;
-            options.write_bytes = threads == 1 ? pack_page : 4 * pack_page;
+            options.write_bytes = threads == 1 ? page_bytes : 4 * page_bytes;
             options.hold = way >= 2;
             options.threads = threads;
             options.read = {4, 8192, true, false};
@@ -82,7 +80,7 @@ void chunks_that_hold_rows_back_are_written_in_long_pieces() {
     const std::vector<std::string> files{out.path};
     PackOptions options;
     options.partition_rows = 64;
-    options.write_bytes = 32 * pack_page;
+    options.write_bytes = 32 * page_bytes;
     options.threads = 3;
     std::vector<PackResult> results;
     for (const bool hold : {false, true}) {
@@ -103,7 +101,7 @@ void a_cut_table_ends_every_thread() {
     const std::vector<PackChunk> chunks{{0, 0, 0, 1000}, {0, 0, 0, 400}};
     PackOptions options;
     options.partition_rows = 100;
-    options.write_bytes = pack_page;
+    options.write_bytes = page_bytes;
     const std::vector<std::string> files{out.path};
     for (const bool hold : {false, true}) {
         options.hold = hold;

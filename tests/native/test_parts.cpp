@@ -3,8 +3,7 @@
 #include <random>
 
 #include "check.hpp"
-#include "io/buddy.hpp"
-#include "io/progress.hpp"
+#include "read/window.hpp"
 
 using outcore::Buddy;
 using outcore::Progress;

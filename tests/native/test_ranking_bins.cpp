@@ -51,13 +51,13 @@ int main() {
     // Threads search in-neighbours ahead of the assignment, which does not depend on their number.
     std::vector<std::int64_t> train(500);
     for (std::size_t i = 0; i < train.size(); ++i) train[i] = static_cast<std::int64_t>(i * 37);
-    const CscView<std::int32_t> graph{indptr, sources};
+    const std::span<const std::int32_t> indices(sources);
     std::vector<std::vector<std::int64_t>> found;
     for (unsigned threads : {1U, 2U, 5U}) {
         std::vector<std::uint64_t> words(4 * ((nodes + 63) / 64), 0);
-        const Members members{words, (nodes + 63) / 64};
-        found.push_back(partition_greedily<std::int32_t>(graph, train, 2, 4, {}, members, threads));
-        CHECK(count_accesses<std::int32_t>(graph, train, found.back(), 2, members, threads).outside == 0);
+        const Members members{words.data(), 4, (nodes + 63) / 64};
+        found.push_back(partition_greedily(indptr, indices, train, 2, {}, members, threads));
+        CHECK(count_accesses(indptr, indices, train, found.back(), 2, members, threads).outside == 0);
     }
     CHECK(found[0] == found[1] && found[0] == found[2]);
 }

@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "check.hpp"
-#include "read/group_read.hpp"
 #include "read/reader.hpp"
 
 using namespace outcore;

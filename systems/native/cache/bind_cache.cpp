@@ -1,4 +1,4 @@
-// Bindings of the feature buffer, the shared staging buffer, the changeset planner, cache policies and the slot planner.
+// Bindings of the feature buffer, shared staging buffer, changeset planner, slot planner and cache policies.
 #include "base/arrays.hpp"
 #include "cache/changeset.hpp"
 #include "cache/feature_buffer.hpp"
@@ -42,7 +42,6 @@ void bind_buffers(nb::module_& m) {
                 new (self) SharedBuffer({memory}, num_slots, bytes_of(memory), create);
             },
             "num_slots"_a, "memory"_a, "create"_a)
-        .def_prop_ro("num_slots", &SharedBuffer::num_slots)
         .def_static("bytes", &FeatureBuffer::bytes, "num_slots"_a)
         .def(
             "acquire",
@@ -169,11 +168,8 @@ void bind_cache(nb::module_& m) {
           "Returns the ids relabelled in the order of their first occurrence, and the number of distinct ids.");
     m.def(
         "policy_misses",
-        [](const std::string& name, std::span<const u32> rows, Ids begins, u32 num_rows, Ids sizes, unsigned threads) {
-            const auto policy = policy_named(name);
-            if (!policy) throw std::invalid_argument("there is no policy " + name);
-            return policy_misses(*policy, {rows, begins, num_rows}, sizes, threads);
-        },
+        [](const std::string& policy, std::span<const u32> rows, Ids begins, u32 num_rows, Ids sizes,
+           unsigned threads) { return policy_misses(policy, {rows, begins, num_rows}, sizes, threads); },
         "policy"_a, "rows"_a, "begins"_a, "num_rows"_a, "sizes"_a, "threads"_a, released());
 }
 

@@ -1,9 +1,6 @@
 // Changeset planner: a look-back pass finds next uses, then a simulation keeps the cache as buckets by next use.
 #include "cache/changeset.hpp"
 
-#include <algorithm>
-#include <atomic>
-#include <numeric>
 #include <stdexcept>
 
 #include "base/team.hpp"
@@ -19,7 +16,7 @@ bool fits_narrow(u64 batches) { return batches < none_narrow; }
 
 }  // namespace
 
-ChangesetPlanner::ChangesetPlanner(u64 num_nodes, u64 capacity, std::span<const i64> batch_sizes, unsigned threads)
+ChangesetPlanner::ChangesetPlanner(u64 num_nodes, u64 capacity, Ids batch_sizes, unsigned threads)
     : num_nodes_(num_nodes),
       capacity_(std::min(capacity, num_nodes)),
       threads_(std::max(threads, 1U)),
@@ -32,7 +29,7 @@ ChangesetPlanner::ChangesetPlanner(u64 num_nodes, u64 capacity, std::span<const 
     starts_.push_back(0);
     for (const i64 size : batch_sizes) {
         if (size < 0 || static_cast<u64>(size) > num_nodes)
-            throw std::invalid_argument("a batch has a size that cannot be");
+            throw std::invalid_argument("a mini-batch is larger than the graph");
         starts_.push_back(starts_.back() + static_cast<u64>(size));
     }
     digests_.assign(batch_sizes.size(), 0);
@@ -75,21 +72,17 @@ void ChangesetPlanner::set_next_use(u64 access, u32 batch) {
     else next_wide_[access] = batch;
 }
 
-void ChangesetPlanner::check(Phase phase, u32 batch, std::span<const i64> nodes) const {
+void ChangesetPlanner::check(Phase phase, u32 batch, Ids nodes) const {
     if (phase != phase_ || batch != due_ || batch + 1 >= starts_.size())
         throw std::invalid_argument("a batch out of turn");
     if (nodes.size() != starts_[batch + 1] - starts_[batch])
         throw std::invalid_argument("a batch of another size than announced");
+    // Later passes follow links that look_back set: with other nodes they would access memory outside the arrays.
+    if (phase != Phase::back && digest(nodes) != digests_[batch])
+        throw std::invalid_argument("a batch of other nodes than look_back was given");
 }
 
-// Later passes follow links that look_back set: with other nodes they would access memory outside the arrays.
-void ChangesetPlanner::check_again(Phase phase, u32 batch, std::span<const i64> nodes) const {
-    check(phase, batch, nodes);
-    if (digest(nodes) != digests_[batch])
-        throw std::invalid_argument("a batch of other nodes than were looked back at");
-}
-
-u64 ChangesetPlanner::digest(std::span<const i64> nodes) const {
+u64 ChangesetPlanner::digest(Ids nodes) const {
     std::atomic<u64> sum{0};
     parallel(nodes.size(), chunk, threads_, [&](size_t begin, size_t end, int) {
         u64 part = 0;
@@ -103,7 +96,7 @@ u64 ChangesetPlanner::digest(std::span<const i64> nodes) const {
     return sum;
 }
 
-void ChangesetPlanner::look_back(u32 batch, std::span<const i64> nodes) {
+void ChangesetPlanner::look_back(u32 batch, Ids nodes) {
     if (due_ == 0) throw std::invalid_argument("a batch out of turn");
     --due_;
     check(Phase::back, batch, nodes);
@@ -130,13 +123,13 @@ void ChangesetPlanner::look_back(u32 batch, std::span<const i64> nodes) {
         }
     });
     if (wrong == 1) throw std::out_of_range("a node that is not in the graph");
-    if (wrong == 2) throw std::invalid_argument("a node is twice in a batch");
+    if (wrong == 2) throw std::invalid_argument("a node occurs twice in a mini-batch");
     digests_[batch] = digest(nodes);
     if (due_ == 0) phase_ = Phase::fill;
 }
 
-bool ChangesetPlanner::fill(u32 batch, std::span<const i64> nodes) {
-    check_again(Phase::fill, batch, nodes);
+bool ChangesetPlanner::fill(u32 batch, Ids nodes) {
+    check(Phase::fill, batch, nodes);
     for (size_t i = 0; i < nodes.size() && filled_ < capacity_; ++i) {
         if (i + ahead < nodes.size()) __builtin_prefetch(&of_node_[static_cast<u64>(nodes[i + ahead])], 1);
         const auto node = static_cast<u64>(nodes[i]);
@@ -150,7 +143,7 @@ bool ChangesetPlanner::fill(u32 batch, std::span<const i64> nodes) {
 
 void ChangesetPlanner::begin(std::span<const u32> resident) {
     if (phase_ != Phase::fill) throw std::invalid_argument("begin out of turn");
-    if (resident.size() > capacity_) throw std::invalid_argument("more rows are there than the cache has slots");
+    if (resident.size() > capacity_) throw std::invalid_argument("there are more resident rows than slots");
     node_in_ = PageArray<u32>(capacity_);
     link_ = PageArray<i32>(capacity_);
     free_ = PageArray<i32>(capacity_);
@@ -184,8 +177,7 @@ std::vector<i64> ChangesetPlanner::held(u64 begin, u64 end) const {
         throw std::invalid_argument("held out of turn");
     end = std::min(end, capacity_);
     std::vector<i64> found;
-    for (u64 slot = begin; slot < end; ++slot)
-        found.push_back(node_in_[slot] == none ? -1 : static_cast<i64>(node_in_[slot]));
+    for (u64 slot = begin; slot < end; ++slot) found.push_back(node_in_[slot] == none ? -1 : i64{node_in_[slot]});
     return found;
 }
 
@@ -197,8 +189,7 @@ void ChangesetPlanner::link(Lane& lane, i32 slot, u32 next) {
 }
 
 // Finds the hits and misses in a lane's part of a batch; hits move to the bucket of their next use.
-void ChangesetPlanner::look_up(Lane& lane, u64 first, std::span<const i64> nodes, size_t begin, size_t end,
-                               std::span<i32> slots) {
+void ChangesetPlanner::look_up(Lane& lane, u64 first, Ids nodes, size_t begin, size_t end, std::span<i32> slots) {
     for (size_t block = begin; block < end; block += 4 * ahead) {
         const size_t stop = std::min(end, block + 4 * ahead);
         for (size_t i = block; i < stop; ++i) {
@@ -229,8 +220,8 @@ void ChangesetPlanner::look_up(Lane& lane, u64 first, std::span<const i64> nodes
     }
 }
 
-Changeset ChangesetPlanner::advance(u32 batch, std::span<const i64> nodes) {
-    check_again(Phase::forward, batch, nodes);
+Changeset ChangesetPlanner::advance(u32 batch, Ids nodes) {
+    check(Phase::forward, batch, nodes);
     Changeset result;
     result.slots.resize(nodes.size());
     // Every row in this batch's bucket is a hit, which look_up moves to the bucket of its next use or frees.
@@ -273,7 +264,7 @@ void ChangesetPlanner::evict(u32 next, u64 count, Changeset& result) {
     }
 }
 
-void ChangesetPlanner::choose(std::span<const i64> nodes, u32 batch, Changeset& result) {
+void ChangesetPlanner::choose(Ids nodes, u32 batch, Changeset& result) {
     u64 wanted = held_;
     for (const Lane& lane : lanes_) wanted += lane.incoming.size();
     if (wanted == held_) return;
@@ -285,8 +276,7 @@ void ChangesetPlanner::choose(std::span<const i64> nodes, u32 batch, Changeset& 
         u32 next = 0;
         for (const Lane& lane : lanes_) next = std::max(next, lane.furthest);
         for (;; --next) {
-            u64 arriving = 0;
-            u64 present = 0;
+            u64 arriving = 0, present = 0;
             for (const Lane& lane : lanes_) {
                 arriving += lane.arriving[next];
                 present += lane.present[next];

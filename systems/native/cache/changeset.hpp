@@ -1,12 +1,10 @@
 // Belady's replacement over a superbatch, planned before any row is read (Ginex, section 3.4): linear in the accesses.
 #pragma once
 
-#include <span>
 #include <type_traits>
 #include <vector>
 
 #include "base/aligned_memory.hpp"
-#include "base/types.hpp"
 
 namespace outcore {
 
@@ -36,8 +34,7 @@ struct Changeset {
     std::vector<i32> slots;         // by node: its slot in the cache, or -1 for a miss
     std::vector<i32> in_positions;  // positions in the mini-batch of the nodes that enter the cache afterwards
     std::vector<i32> in_slots;      // slots that these nodes enter; a row already there is evicted
-    u64 hits = 0;
-    u64 evictions = 0;
+    u64 hits = 0, evictions = 0;
 };
 
 // Planner in three passes over the mini-batches, which the caller streams in, so that no node list stays in memory:
@@ -54,15 +51,15 @@ struct Changeset {
 class ChangesetPlanner {
 public:
     // Throws std::invalid_argument for a number out of range, std::bad_alloc.
-    ChangesetPlanner(u64 num_nodes, u64 capacity, std::span<const i64> batch_sizes, unsigned threads);
+    ChangesetPlanner(u64 num_nodes, u64 capacity, Ids batch_sizes, unsigned threads);
 
     // Each throws std::invalid_argument: out of turn, other size than in `batch_sizes`, other nodes than in look_back.
     // look_back also throws std::out_of_range for an invalid node; the planner is unusable after look_back throws.
-    void look_back(u32 batch, std::span<const i64> nodes);
-    bool fill(u32 batch, std::span<const i64> nodes);
+    void look_back(u32 batch, Ids nodes);
+    bool fill(u32 batch, Ids nodes);
     void begin(std::span<const u32> resident = {});
     std::vector<i64> held(u64 begin, u64 end) const;
-    Changeset advance(u32 batch, std::span<const i64> nodes);
+    Changeset advance(u32 batch, Ids nodes);
 
     u64 filled() const { return filled_; }
     u64 memory_bytes() const;
@@ -86,18 +83,16 @@ private:
     };
     static constexpr size_t lane_count = 4;
 
-    void check(Phase phase, u32 batch, std::span<const i64> nodes) const;
-    void check_again(Phase phase, u32 batch, std::span<const i64> nodes) const;
-    u64 digest(std::span<const i64> nodes) const;
+    void check(Phase phase, u32 batch, Ids nodes) const;
+    u64 digest(Ids nodes) const;
     void link(Lane& lane, i32 slot, u32 next);
     u32 next_use(u64 access) const;
     void set_next_use(u64 access, u32 batch);
-    void look_up(Lane& lane, u64 first, std::span<const i64> nodes, size_t begin, size_t end, std::span<i32> slots);
-    void choose(std::span<const i64> nodes, u32 batch, Changeset& result);
+    void look_up(Lane& lane, u64 first, Ids nodes, size_t begin, size_t end, std::span<i32> slots);
+    void choose(Ids nodes, u32 batch, Changeset& result);
     void evict(u32 next, u64 count, Changeset& result);
 
-    u64 num_nodes_;
-    u64 capacity_;
+    u64 num_nodes_, capacity_;
     unsigned threads_;
     bool narrow_;  // every batch number fits in 2 bytes an access
     Phase phase_ = Phase::back;

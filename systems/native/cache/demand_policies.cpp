@@ -1,8 +1,9 @@
 // Demand policies for one cache size: every miss inserts the row and, in a full cache, evicts another.
 #include <algorithm>
+#include <queue>
 #include <stdexcept>
+#include <string>
 #include <utility>
-#include <vector>
 
 #include "cache/policies.hpp"
 
@@ -11,31 +12,11 @@ namespace {
 
 constexpr u32 none = UINT32_MAX;
 
-// A first-in first-out queue of bounded length.
-class Ring {
-public:
-    explicit Ring(size_t capacity) : rows_(std::max<size_t>(1, capacity)) {}
-
-    size_t size() const { return size_; }
-
-    void push(u32 row) {
-        size_t at = first_ + size_++;
-        if (at >= rows_.size()) at -= rows_.size();
-        rows_[at] = row;
-    }
-
-    u32 pop() {
-        const u32 row = rows_[first_];
-        if (++first_ == rows_.size()) first_ = 0;
-        --size_;
-        return row;
-    }
-
-private:
-    std::vector<u32> rows_;
-    size_t first_ = 0;
-    size_t size_ = 0;
-};
+u32 pop(std::queue<u32>& rows) {
+    const u32 row = rows.front();
+    rows.pop();
+    return row;
+}
 
 // Linked lists of rows, newest at the front; each row is in at most one list.
 class Chains {
@@ -55,57 +36,22 @@ public:
     }
 
     void remove(size_t chain, u32 row) {
-        const u32 newer = newer_[row];
-        const u32 older = older_[row];
+        const u32 newer = newer_[row], older = older_[row];
         (newer == none ? front_[chain] : older_[newer]) = older;
         (older == none ? back_[chain] : newer_[older]) = newer;
     }
 
 private:
-    std::vector<u32> newer_;
-    std::vector<u32> older_;
-    std::vector<u32> front_;
-    std::vector<u32> back_;
+    std::vector<u32> newer_, older_, front_, back_;
 };
 
 // In each class, `hit(row)` records an access and returns whether the row is cached; `insert(row)` follows a miss.
-
-class Lru {
-public:
-    Lru(const AccessTrace& trace, size_t capacity)
-        : chain_(trace.num_rows, 1), cached_(trace.num_rows), capacity_(capacity) {}
-
-    bool hit(u32 row) {
-        if (!cached_[row]) return false;
-        chain_.remove(0, row);
-        chain_.push(0, row);
-        return true;
-    }
-
-    void insert(u32 row) {
-        if (size_ == capacity_) {
-            const u32 victim = chain_.back(0);
-            chain_.remove(0, victim);
-            cached_[victim] = 0;
-        } else {
-            ++size_;
-        }
-        chain_.push(0, row);
-        cached_[row] = 1;
-    }
-
-private:
-    Chains chain_;
-    std::vector<u8> cached_;
-    size_t capacity_;
-    size_t size_ = 0;
-};
 
 // First in, first out. With a second chance, the hand spares a row used since it last passed; new rows count as unused.
 template <bool second_chance>
 class Queue {
 public:
-    Queue(const AccessTrace& trace, size_t capacity) : queue_(capacity), state_(trace.num_rows), capacity_(capacity) {}
+    Queue(const AccessTrace& trace, size_t capacity) : state_(trace.num_rows), capacity_(capacity) {}
 
     bool hit(u32 row) {
         if (state_[row] == 0) return false;
@@ -115,11 +61,11 @@ public:
 
     void insert(u32 row) {
         if (queue_.size() == capacity_) {
-            u32 victim = queue_.pop();
+            u32 victim = pop(queue_);
             while (state_[victim] == 2) {
                 state_[victim] = 1;
                 queue_.push(victim);
-                victim = queue_.pop();
+                victim = pop(queue_);
             }
             state_[victim] = 0;
         }
@@ -128,7 +74,7 @@ public:
     }
 
 private:
-    Ring queue_;
+    std::queue<u32> queue_;
     std::vector<u8> state_;  // 0: not cached, 1: cached, 2: cached and used
     size_t capacity_;
 };
@@ -229,8 +175,6 @@ public:
         : capacity_(capacity),
           small_places_(std::max<size_t>(1, capacity / 10)),
           main_places_(capacity - small_places_),
-          small_(capacity),
-          main_(capacity),
           uses_(trace.num_rows),
           cached_(trace.num_rows),
           forgotten_at_(trace.num_rows) {}
@@ -256,7 +200,7 @@ public:
 private:
     void evict_small() {
         while (small_.size() > 0) {
-            const u32 row = small_.pop();
+            const u32 row = pop(small_);
             if (uses_[row] > 1 && main_places_ > 0) {
                 if (main_.size() >= main_places_) evict_main();
                 uses_[row] = 0;
@@ -271,7 +215,7 @@ private:
 
     void evict_main() {
         while (main_.size() > 0) {
-            const u32 row = main_.pop();
+            const u32 row = pop(main_);
             if (uses_[row] == 0) {
                 cached_[row] = 0;
                 return;
@@ -281,13 +225,9 @@ private:
         }
     }
 
-    size_t capacity_;
-    size_t small_places_;
-    size_t main_places_;
-    Ring small_;
-    Ring main_;
-    std::vector<u8> uses_;
-    std::vector<u8> cached_;
+    size_t capacity_, small_places_, main_places_;
+    std::queue<u32> small_, main_;
+    std::vector<u8> uses_, cached_;
     std::vector<u64> forgotten_at_;  // number of ghosts at which the id is forgotten; 0: not remembered
     u64 ghosts_ = 0;
 };
@@ -307,17 +247,15 @@ u64 count(const AccessTrace& trace, u64 capacity) {
 
 }  // namespace
 
-u64 demand_misses(Policy policy, const AccessTrace& trace, u64 capacity) {
-    switch (policy) {
-        case Policy::lru: return count<Lru>(trace, capacity);
-        case Policy::fifo: return count<Queue<false>>(trace, capacity);
-        case Policy::lfu: return count<Lfu>(trace, capacity);
-        case Policy::clock: return count<Queue<true>>(trace, capacity);
-        case Policy::sieve: return count<Sieve>(trace, capacity);
-        case Policy::s3fifo: return count<S3Fifo>(trace, capacity);
-        case Policy::belady: break;
-    }
-    throw std::invalid_argument("that policy needs the future of the trace");
+CountMisses demand_policy(std::string_view name) {
+    constexpr std::pair<std::string_view, CountMisses> policies[] = {{"fifo", count<Queue<false>>},
+                                                                     {"lfu", count<Lfu>},
+                                                                     {"clock", count<Queue<true>>},
+                                                                     {"sieve", count<Sieve>},
+                                                                     {"s3-fifo", count<S3Fifo>}};
+    for (const auto& [known, counts] : policies)
+        if (known == name) return counts;
+    throw std::invalid_argument("there is no policy " + std::string(name));
 }
 
 }  // namespace outcore

@@ -1,12 +1,7 @@
 // Bookkeeping under one mutex in flat arrays: sized by slots, not nodes; without pointers, so processes may share them.
 #include "cache/feature_buffer.hpp"
 
-#include <algorithm>
-#include <chrono>
 #include <mutex>
-#include <new>
-#include <stdexcept>
-#include <system_error>
 #include <unordered_set>
 
 #include "base/refuse.hpp"
@@ -27,23 +22,26 @@ Clock::time_point deadline_of(double timeout_s) {
 // Place in the queue for slots. Every exit from the scope gives it up and wakes the next caller in the queue.
 class FeatureBuffer::Turn {
 public:
-    Turn(FeatureBuffer& buffer, std::unique_lock<SharedMutex>& lock)
-        : buffer_(buffer), lock_(lock), ticket_(buffer.enqueue()) {}
+    Turn(Head& head, std::unique_lock<SharedMutex>& lock) : head_(head), lock_(lock), ticket_(head.next_ticket) {
+        if (head.queued == head.queue.size()) throw std::length_error("256 extractors wait for slots already");
+        head.queue[head.queued++] = head.next_ticket++;
+    }
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
     ~Turn() {
         try {
             if (!lock_.owns_lock()) lock_.lock();
-            buffer_.dequeue(ticket_);
+            const auto begin = head_.queue.begin();
+            head_.queued = static_cast<u32>(std::remove(begin, begin + head_.queued, ticket_) - begin);
         } catch (const std::system_error&) {  // the mutex is unrecoverable, so no caller waits for a turn
         }
-        buffer_.head_->slots_free.notify_all();
+        head_.slots_free.notify_all();
     }
 
-    bool come() const { return buffer_.head_->queue[0] == ticket_; }
+    bool come() const { return head_.queue[0] == ticket_; }
 
 private:
-    FeatureBuffer& buffer_;
+    Head& head_;
     std::unique_lock<SharedMutex>& lock_;
     u64 ticket_;
 };
@@ -89,25 +87,6 @@ u64 FeatureBuffer::bytes(u32 num_slots) {
            2 * SharedArrays::bytes<u32>(slots + 1);
 }
 
-u64 FeatureBuffer::enqueue() {
-    Head& head = *head_;
-    if (head.queued == head.queue.size()) throw std::length_error("256 extractors wait for slots already");
-    return head.queue[head.queued++] = head.next_ticket++;
-}
-
-void FeatureBuffer::dequeue(u64 ticket) {
-    Head& head = *head_;
-    const auto end = head.queue.begin() + head.queued;
-    const auto left = std::remove(head.queue.begin(), end, ticket);
-    head.queued = static_cast<u32>(left - head.queue.begin());
-}
-
-std::string FeatureBuffer::failure_of(u32 slot) const {
-    for (const auto& failure : head_->failures)
-        if (failure.slot == slot) return failure.text.data();
-    return "its loader failed";
-}
-
 // Inserts a slot before another of the standby list, or with `num_slots_` at its end.
 void FeatureBuffer::standby_insert(u32 slot, u32 before) {
     const u32 last = prev_[before];
@@ -126,7 +105,7 @@ void FeatureBuffer::standby_remove(u32 slot) {
 
 // Counts the standby slots that a mini-batch takes: of rows in them and for rows to load. Throws std::bad_alloc before
 // any change that other callers see.
-u64 FeatureBuffer::slots_wanted(std::span<const i64> ids, u64& unique) {
+u64 FeatureBuffer::slots_wanted(Ids ids, u64& unique) {
     ++head_->stamp;
     u64 in_standby = 0;
     u64 absent = 0;
@@ -153,7 +132,7 @@ u64 FeatureBuffer::slots_wanted(std::span<const i64> ids, u64& unique) {
 }
 
 // The caller has reserved `result`: an exception halfway would leak the slots taken so far.
-void FeatureBuffer::take(std::span<const i64> ids, Acquired& result) noexcept {
+void FeatureBuffer::take(Ids ids, Acquired& result) noexcept {
     result.alias.assign(ids.size(), -1);
     ++head_->stamp;
     // Buffered rows first: they must leave the standby list before another row evicts them.
@@ -194,7 +173,7 @@ void FeatureBuffer::take(std::span<const i64> ids, Acquired& result) noexcept {
     }
 }
 
-BufferState FeatureBuffer::acquire(std::span<const i64> ids, double timeout_s, Acquired& result, u64& needed) {
+BufferState FeatureBuffer::acquire(Ids ids, double timeout_s, Acquired& result, u64& needed) {
     const auto deadline = deadline_of(timeout_s);
     for (const auto id : ids)
         if (id < 0) throw std::out_of_range("a node id is negative");
@@ -203,7 +182,7 @@ BufferState FeatureBuffer::acquire(std::span<const i64> ids, double timeout_s, A
     result.load.reserve(ids.size());
     result.waiting.reserve(ids.size());
     std::unique_lock lock(head_->mutex);
-    const Turn turn(*this, lock);
+    const Turn turn(*head_, lock);
     if (!head_->slots_free.wait_until(lock, deadline, [&] { return closed() || turn.come(); }))
         return BufferState::timeout;
     for (;;) {
@@ -225,15 +204,15 @@ u32 FeatureBuffer::checked(i64 slot) const {
     return static_cast<u32>(slot);
 }
 
-void FeatureBuffer::publish(std::span<const i64> slots) {
+void FeatureBuffer::publish(Ids slots) {
     const Notify notify(head_->rows_there);
     const std::lock_guard lock(head_->mutex);
     for (const auto slot : slots)
-        if (state_[checked(slot)] != Slot::loading) throw std::logic_error("published a slot that is not in loading");
+        if (state_[checked(slot)] != Slot::loading) throw std::logic_error("published a slot that is not being loaded");
     for (const auto slot : slots) state_[static_cast<size_t>(slot)] = Slot::valid;
 }
 
-void FeatureBuffer::fail(std::span<const i64> slots, const std::string& error) {
+void FeatureBuffer::fail(Ids slots, const std::string& error) {
     const Notify notify(head_->rows_there);
     const std::lock_guard lock(head_->mutex);
     for (const auto slot : slots) {
@@ -247,23 +226,24 @@ void FeatureBuffer::fail(std::span<const i64> slots, const std::string& error) {
     }
 }
 
-BufferState FeatureBuffer::wait(std::span<const i64> slots, double timeout_s, std::string& error) {
+BufferState FeatureBuffer::wait(Ids slots, double timeout_s, std::string& error) {
     const auto deadline = deadline_of(timeout_s);
     std::unique_lock lock(head_->mutex);
     // Valid slots stay valid while the caller holds them: resume at the first that was not.
     size_t at = 0;
-    const auto settled = [&] {
+    const auto decided = [&] {
         while (at < slots.size() && state_[checked(slots[at])] == Slot::valid) ++at;
         return closed() || at == slots.size() || state_[static_cast<size_t>(slots[at])] == Slot::failed;
     };
-    if (!head_->rows_there.wait_until(lock, deadline, settled)) return BufferState::timeout;
+    if (!head_->rows_there.wait_until(lock, deadline, decided)) return BufferState::timeout;
     if (at == slots.size()) return BufferState::ok;
     if (closed()) return BufferState::closed;
-    error = failure_of(static_cast<u32>(slots[at]));
+    const auto found = std::ranges::find(head_->failures, slots[at], &Head::Failure::slot);
+    error = found == head_->failures.end() ? "its loader failed" : found->text.data();
     return BufferState::failed;
 }
 
-void FeatureBuffer::release(std::span<const i64> slots) {
+void FeatureBuffer::release(Ids slots) {
     const Notify notify(head_->slots_free);
     const std::lock_guard lock(head_->mutex);
     for (const auto one : slots) {
@@ -283,7 +263,7 @@ void FeatureBuffer::release(std::span<const i64> slots) {
     }
 }
 
-std::vector<i64> FeatureBuffer::slots_of(std::span<const i64> ids) {
+std::vector<i64> FeatureBuffer::slots_of(Ids ids) {
     const std::lock_guard lock(head_->mutex);
     std::vector<i64> slots;
     slots.reserve(ids.size());

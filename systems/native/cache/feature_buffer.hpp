@@ -1,16 +1,12 @@
-// Feature buffer management (GNNDrive, Section 4.2 and Algorithm 1): slot, references and state of each node's row.
-// Holds no feature rows itself.
+// State of a feature buffer (GNNDrive, Section 4.2, Algorithm 1): slot, references and state of each row, not the rows.
 #pragma once
 
 #include <array>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/aligned_memory.hpp"
-#include "base/types.hpp"
-#include "cache/shared_sync.hpp"
-#include "cache/slot_table.hpp"
+#include "cache/shared_memory.hpp"
 
 namespace outcore {
 
@@ -36,25 +32,24 @@ public:
     // in it, and the others attach afterwards. The memory must outlive the object.
     FeatureBuffer(u32 num_slots, std::span<std::byte> memory, bool create);
 
-    u32 num_slots() const { return num_slots_; }
     static u64 bytes(u32 num_slots);
 
     // Acquires all slots that a mini-batch needs, or none: an extractor never holds some while it waits for others, so
     // extractors cannot deadlock. First come, first served. Each occurrence of an id adds one reference. For too_small,
     // `needed` is the mini-batch's number of unique rows. An exception leaves the buffer unchanged.
-    BufferState acquire(std::span<const i64> ids, double timeout_s, Acquired& result, u64& needed);
+    BufferState acquire(Ids ids, double timeout_s, Acquired& result, u64& needed);
 
     // Marks the rows of these slots as loaded. Throws std::logic_error for a slot that is not being loaded.
-    void publish(std::span<const i64> slots);
+    void publish(Ids slots);
     // Marks these slots as failed, except published ones; their waiters get `error`.
-    void fail(std::span<const i64> slots, const std::string& error);
+    void fail(Ids slots, const std::string& error);
     // Waits until every slot is valid or one has failed, which sets `error`.
-    BufferState wait(std::span<const i64> slots, double timeout_s, std::string& error);
+    BufferState wait(Ids slots, double timeout_s, std::string& error);
     // Removes one reference from each; a valid slot without references joins the standby list as most recently used.
-    void release(std::span<const i64> slots);
+    void release(Ids slots);
 
     // Returns the slots of ids that the caller holds. Throws std::logic_error for an id without a slot.
-    std::vector<i64> slots_of(std::span<const i64> ids);
+    std::vector<i64> slots_of(Ids ids);
 
     // Wakes every waiter; from then on `acquire`, and `wait` for slots that are not valid, return `closed`.
     void close();
@@ -69,19 +64,16 @@ private:
 
     void standby_insert(u32 slot, u32 before);
     void standby_remove(u32 slot);
-    u64 slots_wanted(std::span<const i64> ids, u64& unique);
-    void take(std::span<const i64> ids, Acquired& result) noexcept;
+    u64 slots_wanted(Ids ids, u64& unique);
+    void take(Ids ids, Acquired& result) noexcept;
     u32 checked(i64 slot) const;
 
     // State other than the arrays, which follow it in the same memory.
     struct Head {
         SharedMutex mutex;
-        SharedCondition slots_free;
-        SharedCondition rows_there;
+        SharedCondition slots_free, rows_there;
         u32 num_slots = 0;
-        u64 stamp = 0;
-        u64 standby = 0;
-        u64 next_ticket = 0;
+        u64 stamp = 0, standby = 0, next_ticket = 0;
         std::array<u64, 256> queue{};  // tickets of the callers that wait for slots, oldest first
         u32 queued = 0;
         struct Failure {
@@ -96,9 +88,6 @@ private:
 
     void lay_out(std::span<std::byte> memory, bool create);
     bool closed() const { return head_->closed || head_->mutex.orphaned(); }
-    u64 enqueue();
-    void dequeue(u64 ticket);
-    std::string failure_of(u32 slot) const;
 
     u32 num_slots_;
     AlignedMemory own_;  // empty where the memory is the caller's

@@ -1,11 +1,7 @@
 // Belady's replacement and LRU for all sizes at once, and the choice between a pass for all sizes and a pass a size.
 #include "cache/policies.hpp"
 
-#include <algorithm>
-#include <array>
 #include <bit>
-#include <stdexcept>
-#include <utility>
 
 #include "base/refuse.hpp"
 #include "base/team.hpp"
@@ -20,9 +16,8 @@ std::vector<u32> next_uses(const AccessTrace& trace) {
     std::vector<u32> next(trace.rows.size());
     std::vector<u32> upcoming(trace.num_rows, none);
     for (size_t batch = trace.num_batches(); batch-- > 0;) {
-        const auto begin = static_cast<size_t>(trace.begins[batch]);
-        const auto end = static_cast<size_t>(trace.begins[batch + 1]);
-        for (size_t i = begin; i < end; ++i) next[i] = std::exchange(upcoming[trace.rows[i]], static_cast<u32>(batch));
+        for (size_t i = trace.begin(batch), end = trace.begin(batch + 1); i < end; ++i)
+            next[i] = std::exchange(upcoming[trace.rows[i]], static_cast<u32>(batch));
     }
     return next;
 }
@@ -64,8 +59,7 @@ public:
     }
 
 private:
-    std::vector<u32> head_;
-    std::vector<u32> link_;
+    std::vector<u32> head_, link_;
     std::vector<u64> filled_;
     u32 current_ = 0;
     size_t size_ = 0;
@@ -118,43 +112,21 @@ private:
     size_t total_ = 0;
 };
 
-}  // namespace
-
-std::optional<Policy> policy_named(std::string_view name) {
-    constexpr std::array<std::string_view, 7> names{"belady", "lru", "fifo", "lfu", "clock", "sieve", "s3-fifo"};
-    const auto found = std::ranges::find(names, name);
-    if (found == names.end()) return std::nullopt;
-    return static_cast<Policy>(found - names.begin());
-}
-
-DenseRows dense_rows(std::span<const i64> ids, u64 num_nodes) {
-    if (num_nodes >= none) throw std::length_error("a trace of 2^32 nodes or more");
-    std::vector<u32> number(num_nodes, none);
-    DenseRows dense{{}, 0};
-    dense.rows.reserve(ids.size());
-    for (const i64 id : ids) {
-        if (static_cast<u64>(id) >= num_nodes) refuse<std::out_of_range>("row ", id, " of ", num_nodes);
-        auto& given = number[static_cast<size_t>(id)];
-        if (given == none) given = dense.num_rows++;
-        dense.rows.push_back(given);
-    }
-    return dense;
-}
-
 void check(const AccessTrace& trace) {
-    const auto& begins = trace.begins;
-    check_offsets(begins, trace.rows.size(), "the mini-batches' accesses");
-    if (begins.size() >= none || trace.num_rows == none) throw std::invalid_argument("the trace is too large");
+    check_offsets(trace.begins, trace.rows.size(), "the mini-batches' accesses");
+    if (trace.begins.size() >= none || trace.num_rows == none) throw std::invalid_argument("the trace is too large");
     if (std::ranges::any_of(trace.rows, [&](u32 row) { return row >= trace.num_rows; }))
         throw std::invalid_argument("a row is out of range");
     std::vector<u32> seen(trace.num_rows, none);
-    for (u32 batch = 0; batch < trace.num_batches(); ++batch) {
-        for (auto i = begins[batch]; i < begins[batch + 1]; ++i)
-            if (std::exchange(seen[trace.rows[static_cast<size_t>(i)]], batch) == batch)
+    for (u32 batch = 0; batch < trace.num_batches(); ++batch)
+        for (size_t i = trace.begin(batch), end = trace.begin(batch + 1); i < end; ++i)
+            if (std::exchange(seen[trace.rows[i]], batch) == batch)
                 throw std::invalid_argument("a row occurs twice in a mini-batch");
-    }
 }
 
+// Counts hits by the smallest cache that has them: element d has the accesses that hit in caches of d rows or more and
+// in no smaller one. One pass for all sizes, since LRU and Belady's replacement are stack algorithms (Mattson, Gecsei,
+// Slutz and Traiger 1970).
 std::vector<u64> lru_hits(const AccessTrace& trace) {
     std::vector<u64> hits(size_t{trace.num_rows} + 1);
     const size_t window = std::bit_ceil(std::max<size_t>(2 * size_t{trace.num_rows}, 4096));
@@ -202,9 +174,7 @@ std::vector<u64> belady_hits(const AccessTrace& trace) {
     std::vector<u32> level_of(trace.num_rows, none);
     Soonest entering(trace.num_rows, trace.num_batches());
     for (u32 batch = 0; batch < trace.num_batches(); ++batch) {
-        const auto begin = static_cast<size_t>(trace.begins[batch]);
-        const auto end = static_cast<size_t>(trace.begins[batch + 1]);
-        for (size_t i = begin; i < end; ++i) {
+        for (size_t i = trace.begin(batch), end = trace.begin(batch + 1); i < end; ++i) {
             const u32 row = trace.rows[i];
             const u32 level = std::exchange(level_of[row], none);
             if (level != none) {
@@ -233,11 +203,27 @@ std::vector<u64> belady_hits(const AccessTrace& trace) {
     return hits;
 }
 
-std::vector<i64> policy_misses(Policy policy, const AccessTrace& trace, std::span<const i64> sizes, unsigned threads) {
+}  // namespace
+
+DenseRows dense_rows(Ids ids, u64 num_nodes) {
+    if (num_nodes >= none) throw std::length_error("a trace of 2^32 nodes or more");
+    std::vector<u32> number(num_nodes, none);
+    DenseRows dense{{}, 0};
+    dense.rows.reserve(ids.size());
+    for (const i64 id : ids) {
+        if (static_cast<u64>(id) >= num_nodes) refuse<std::out_of_range>("row ", id, " of ", num_nodes);
+        auto& given = number[static_cast<size_t>(id)];
+        if (given == none) given = dense.num_rows++;
+        dense.rows.push_back(given);
+    }
+    return dense;
+}
+
+std::vector<i64> policy_misses(std::string_view policy, const AccessTrace& trace, Ids sizes, unsigned threads) {
     check(trace);
     std::vector<i64> misses(sizes.size());
-    if (policy == Policy::belady || policy == Policy::lru) {
-        auto hits = policy == Policy::lru ? lru_hits(trace) : belady_hits(trace);
+    if (policy == "belady" || policy == "lru") {
+        auto hits = policy == "lru" ? lru_hits(trace) : belady_hits(trace);
         for (size_t d = 1; d < hits.size(); ++d) hits[d] += hits[d - 1];
         for (size_t i = 0; i < sizes.size(); ++i) {
             const auto size = std::min<u64>(static_cast<u64>(std::max<i64>(0, sizes[i])), trace.num_rows);
@@ -245,11 +231,9 @@ std::vector<i64> policy_misses(Policy policy, const AccessTrace& trace, std::spa
         }
         return misses;
     }
-    parallel(static_cast<i64>(sizes.size()), 1, threads, [&](size_t begin, size_t end, int) {
-        for (size_t i = begin; i < end; ++i) {
-            const auto size = static_cast<u64>(std::max<i64>(0, sizes[i]));
-            misses[i] = static_cast<i64>(demand_misses(policy, trace, size));
-        }
+    const CountMisses count = demand_policy(policy);
+    parallel(static_cast<i64>(sizes.size()), 1, threads, [&](size_t i, size_t, int) {
+        misses[i] = static_cast<i64>(count(trace, static_cast<u64>(std::max<i64>(0, sizes[i]))));
     });
     return misses;
 }

@@ -1,12 +1,9 @@
 // Bookkeeping of a shared staging buffer: a robust mutex around flat arrays. A mutex orphaned by a kill closes it.
 #include "cache/segment_pool.hpp"
 
-#include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <mutex>
 #include <new>
-#include <stdexcept>
 
 namespace outcore {
 
@@ -93,7 +90,7 @@ void SegmentPool::release(u32 party, u32 segment) {
     --head_->parties[party].held;
 }
 
-void SegmentPool::publish(u32 segment, std::span<const i64> nodes) {
+void SegmentPool::publish(u32 segment, Ids nodes) {
     if (segment >= segments() || nodes.size() > segment_rows_) throw std::out_of_range("rows beyond the segment");
     const std::lock_guard lock(head_->mutex);
     const u32 first = segment * segment_rows_;
@@ -103,7 +100,7 @@ void SegmentPool::publish(u32 segment, std::span<const i64> nodes) {
     }
 }
 
-std::vector<i64> SegmentPool::present(std::span<const i64> nodes) {
+std::vector<i64> SegmentPool::present(Ids nodes) {
     std::vector<i64> found;
     found.reserve(nodes.size());
     const std::lock_guard lock(head_->mutex);
@@ -112,8 +109,7 @@ std::vector<i64> SegmentPool::present(std::span<const i64> nodes) {
     return found;
 }
 
-std::vector<i64> SegmentPool::fetch(u32 party, u32 segment, std::span<const i64> nodes, std::span<std::byte> staging,
-                                    u64 row_bytes) {
+std::vector<i64> SegmentPool::fetch(u32 party, u32 segment, Ids nodes, std::span<std::byte> staging, u64 row_bytes) {
     if (party >= parties_ || segment >= segments()) throw std::out_of_range("there is no such party or segment");
     if (staging.size() < u64{segments()} * segment_rows_ * row_bytes)
         throw std::invalid_argument("the staging buffer is smaller than its segments");

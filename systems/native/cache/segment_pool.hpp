@@ -3,12 +3,9 @@
 #pragma once
 
 #include <array>
-#include <span>
 #include <vector>
 
-#include "base/types.hpp"
-#include "cache/shared_sync.hpp"
-#include "cache/slot_table.hpp"
+#include "cache/shared_memory.hpp"
 
 namespace outcore {
 
@@ -25,7 +22,7 @@ public:
     static constexpr u32 max_parties = 256;
 
     // Uses `bytes(...)` of memory that processes share, aligned to 64 bytes: one process creates the pool, the others
-    // attach after that. The memory has to outlive the object. Throws std::invalid_argument for sizes that do not fit.
+    // attach afterwards. The memory must outlive the object. Throws std::invalid_argument for sizes that do not fit.
     SegmentPool(u32 parties, u32 portion, u32 segment_rows, std::span<std::byte> memory, bool create);
 
     static u64 bytes(u32 parties, u32 portion, u32 segment_rows);
@@ -38,13 +35,12 @@ public:
     void release(u32 party, u32 segment);
 
     // Records row i of the segment, which the caller holds, as that of nodes[i] until the segment is acquired again.
-    void publish(u32 segment, std::span<const i64> nodes);
+    void publish(u32 segment, Ids nodes);
     // Returns the positions of nodes whose rows lie in some segment now.
-    std::vector<i64> present(std::span<const i64> nodes);
+    std::vector<i64> present(Ids nodes);
     // Copies the rows of `nodes` that still lie in some segment to the first rows of `segment`, which the caller holds;
     // returns their positions. `staging` is the table of all segments' rows.
-    std::vector<i64> fetch(u32 party, u32 segment, std::span<const i64> nodes, std::span<std::byte> staging,
-                           u64 row_bytes);
+    std::vector<i64> fetch(u32 party, u32 segment, Ids nodes, std::span<std::byte> staging, u64 row_bytes);
 
     // Wakes every waiter; `acquire` returns `closed` from then on.
     void close();
@@ -61,8 +57,7 @@ private:
         u64 freed_at = 0;
     };
     struct Party {
-        u32 held = 0;
-        u32 waiting = 0;
+        u32 held = 0, waiting = 0;
         SegmentCounts counts;
     };
     struct Head {
@@ -78,9 +73,7 @@ private:
     bool may_take(u32 party, bool borrow, bool waited) const;
     u32 oldest_free() const;
 
-    u32 parties_;
-    u32 portion_;
-    u32 segment_rows_;
+    u32 parties_, portion_, segment_rows_;
     Head* head_ = nullptr;
     std::span<Segment> segments_;
     SlotTable nodes_;

@@ -2,12 +2,6 @@
 // many rows of each pair are kept; over all uses by mini-batch, to give each row its slot.
 #include "cache/slot_plan.hpp"
 
-#include <algorithm>
-#include <cstring>
-#include <stdexcept>
-#include <string>
-#include <utility>
-
 #include "base/radix.hpp"
 #include "base/refuse.hpp"
 #include "store/xxh3.hpp"
@@ -45,17 +39,21 @@ void sort_runs(std::vector<u64>& values) {
     }
 }
 
+void free_memory(std::initializer_list<std::vector<u32>*> lists) {
+    for (auto* list : lists) std::vector<u32>().swap(*list);
+}
+
+// Returns the number of parts of the nodes: fewer for many mini-batches, since each part counts all their pairs.
+u32 parts(u64 batches, u32 threads) { return std::min(threads, batches <= 256 ? 8U : 2U); }
+
 }  // namespace
 
 SlotPlanner::SlotPlanner(u32 slots, u32 window, bool keep, u32 threads)
     : slots_(slots), window_(window), keep_(keep), threads_(threads), held_(slots, none), free_at_(slots, 0) {
-    if (threads == 0) throw std::invalid_argument("a plan is made by one thread at least");
+    if (threads == 0) throw std::invalid_argument("a plan needs at least one thread");
     if (window == 0 || window > most_window) throw std::invalid_argument("a window has 1 to 65,536 mini-batches");
     if (slots >= fresh_bit) throw std::invalid_argument("a table has fewer than 2^31 slots");
 }
-
-// Returns the number of parts of the nodes: fewer for many mini-batches, since each part counts all their pairs.
-u32 SlotPlanner::parts(u64 batches, u32 threads) { return std::min(threads, batches <= 256 ? 8U : 2U); }
 
 u64 SlotPlanner::bytes(u64 slots, u64 batches, u64 accesses, u32 threads) {
     return 24 * slots + 8 * accesses + std::max(8U, 4 * parts(batches, threads)) * (batches + 8) * (batches + 8) +
@@ -68,7 +66,7 @@ u32 SlotPlanner::batch_of(u32 access) const {
     return batch;
 }
 
-void SlotPlanner::plan(std::span<const u32> nodes, std::span<const i64> offsets, std::span<const i64> seeds) {
+void SlotPlanner::plan(std::span<const u32> nodes, Ids offsets, Ids seeds) {
     check_offsets(offsets, nodes.size(), "the mini-batches' nodes");
     if (seeds.size() + 1 != offsets.size())
         refuse<std::invalid_argument>("there are ", seeds.size(), " seed counts for ", offsets.size() - 1,
@@ -100,18 +98,12 @@ void SlotPlanner::plan(std::span<const u32> nodes, std::span<const i64> offsets,
     decide();
     assign();
     // The queries after a plan need only places.
-    for (auto* list : {&next_, &held_next_, &pairs_, &coarse_}) {
-        list->clear();
-        list->shrink_to_fit();
-    }
+    free_memory({&next_, &held_next_, &pairs_, &coarse_});
     order_misses(team);
 }
 
 void SlotPlanner::clear() {
-    for (auto* list : {&next_, &held_next_, &place_, &pairs_, &coarse_, &missed_}) {
-        list->clear();
-        list->shrink_to_fit();
-    }
+    free_memory({&next_, &held_next_, &place_, &pairs_, &coarse_, &missed_});
     missed_begin_.clear();
     nodes_ = {};
     batches_ = 0;
@@ -161,9 +153,7 @@ void SlotPlanner::find_next(Team& team) {
     std::vector<u64> bounds{0};
     for (size_t p = 1; p < count; ++p)
         bounds.push_back(std::max<u64>(bounds.back(), sample[sample.size() * p / count]));
-    u32 most = 0;
-    for (const auto node : nodes_) most = std::max(most, node);
-    bounds.push_back(nodes_.empty() ? 0 : u64{most} + 1);
+    bounds.push_back(nodes_.empty() ? 0 : u64{*std::ranges::max_element(nodes_)} + 1);
     std::vector<std::vector<u32>> counted(count);
     team.share(count, [&](size_t p) {
         counted[p].assign(pairs_.size(), 0);
@@ -372,8 +362,7 @@ void SlotPlanner::copy_misses(std::span<u32> to) const {
 }
 
 std::vector<i64> SlotPlanner::sampled_misses(u64 region_rows, u64 every) const {
-    if (region_rows == 0 || every == 0)
-        throw std::invalid_argument("regions have rows, and one of at least one is taken");
+    if (region_rows == 0 || every == 0) throw std::invalid_argument("region_rows and every must be positive");
     std::vector<i64> result;
     u64 region = UINT64_MAX;
     bool taken = false;

@@ -4,13 +4,10 @@
 // memory by mini-batches squared, not by rows.
 #pragma once
 
-#include <array>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/team.hpp"
-#include "base/types.hpp"
 
 namespace outcore {
 
@@ -30,7 +27,7 @@ public:
     // the begin of each; behind its first seeds[i] nodes, mini-batch i is a few ascending runs.
     // Throws std::invalid_argument where offsets or seeds contradict the nodes, or a window's rows exceed the slots,
     // whose contents are then unchanged. All calls below read `nodes`, until the next plan or `clear`.
-    void plan(std::span<const u32> nodes, std::span<const i64> offsets, std::span<const i64> seeds);
+    void plan(std::span<const u32> nodes, Ids offsets, Ids seeds);
 
     // Returns the rows to read for mini-batch i of the last call, and their slots.
     SlotMisses misses(size_t i) const;
@@ -65,7 +62,6 @@ private:
     };
 
     struct Uses;
-    static u32 parts(u64 batches, u32 threads);
     void find_next(Team& team);
     void find_next_of(const Uses& all, u64 first, u64 stop, u64 group, std::vector<u32>& pairs);
     void decide();
@@ -78,8 +74,7 @@ private:
     size_t pair_at(i64 from, u32 to) const { return static_cast<size_t>(from + window_) * columns_ + to; }
     u32& pair(i64 from, u32 to) { return pairs_[pair_at(from, to)]; }
 
-    u32 slots_;
-    u32 window_;
+    u32 slots_, window_;
     bool keep_;
     u32 threads_;
     // Kept across calls: the node in each slot, and the first mini-batch of the next call that may overwrite it.
@@ -88,9 +83,8 @@ private:
 
     std::span<const u32> nodes_;
     std::vector<i64> offsets_;
-    std::span<const i64> seeds_;
-    u32 batches_ = 0;
-    u32 columns_ = 0;
+    Ids seeds_;
+    u32 batches_ = 0, columns_ = 0;
     std::vector<u32> next_;       // by access: next access of its row, or none - 1 - class (see `tails`)
     std::vector<u32> held_next_;  // by slot: first access of the row that it holds
     std::vector<u32> place_;      // by access: its slot, with fresh_bit for a row to read

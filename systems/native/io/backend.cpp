@@ -1,33 +1,206 @@
-// The choice between io_uring and the pread pool.
+// The two backends: io_uring, and a pool of threads for hosts where io_uring is missing or forbidden.
 #include "io/backend.hpp"
 
+#ifdef OUTCORE_HAS_LIBURING
+#include <liburing.h>
+#endif
 #include <sys/resource.h>
+#include <sys/uio.h>
 
-#include <algorithm>
-#include <cerrno>
+#include <array>
+#include <chrono>
+#include <condition_variable>
 #include <stdexcept>
 #include <system_error>
 
-#include "io/pread_pool.hpp"
-#include "io/ring.hpp"
+#include "base/team.hpp"
 
 namespace outcore {
 namespace {
 
+// Reads and writes by threads that call pread and pwrite.
+class PreadPool final : public IoBackend {
+public:
+    // Starts fewer threads where the host gives no more. Throws std::system_error where it gives none.
+    PreadPool(u32 threads, u32 depth, int fd) : fd_(fd), waiting_(depth) {
+        staged_.reserve(depth);
+        done_.reserve(depth);
+        if (start_threads(threads_, threads, [this](size_t) { work(); }) == 0)
+            throw std::system_error(EAGAIN, std::generic_category(), "a thread to read with");
+    }
+    ~PreadPool() override { abandon(); }
+
+    void queue(const Io& io) override { staged_.push_back(io); }
+
+    size_t wait(std::span<Completion> out, u32 at_least) override {
+        std::unique_lock lock(mutex_);
+        const size_t added = staged_.size();
+        for (const Io& io : staged_) waiting_[(first_waiting_ + num_waiting_++) % waiting_.size()] = io;
+        staged_.clear();
+        if (added > 1) {
+            work_there_.notify_all();
+        } else if (added == 1) {
+            work_there_.notify_one();
+        }
+        wanted_ = at_least;
+        enough_done_.wait(lock, [&] { return done_.size() >= at_least; });
+        wanted_ = 0;
+        const size_t count = std::min(out.size(), done_.size());
+        std::copy_n(done_.begin(), count, out.begin());
+        done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));
+        return count;
+    }
+
+    void abandon() noexcept override {
+        {
+            const std::lock_guard lock(mutex_);
+            closing_ = true;
+        }
+        work_there_.notify_all();
+        for (auto& thread : threads_) thread.join();
+        threads_.clear();
+    }
+
+private:
+    void work() noexcept {
+        std::unique_lock lock(mutex_);
+        for (;;) {
+            work_there_.wait(lock, [&] { return closing_ || num_waiting_ > 0; });
+            if (closing_) return;
+            const Io io = waiting_[first_waiting_];
+            first_waiting_ = (first_waiting_ + 1) % waiting_.size();
+            --num_waiting_;
+            lock.unlock();
+            const auto at = static_cast<off_t>(io.offset);
+            const ssize_t got =
+                io.write ? pwrite(fd_, io.destination, io.length, at) : pread(fd_, io.destination, io.length, at);
+            const auto result = static_cast<i32>(got < 0 ? -errno : got);
+            lock.lock();
+            done_.push_back({io.tag, result});
+            if (wanted_ > 0 && done_.size() >= wanted_) enough_done_.notify_one();
+        }
+    }
+
+    int fd_;
+    // None of these grows beyond `depth`, which is reserved from the start: threads allocate nothing.
+    std::vector<Io> staged_;   // queued, not yet given to the threads
+    std::vector<Io> waiting_;  // a ring of `depth` places; `first_waiting_` begins next
+    std::vector<Completion> done_;
+    size_t first_waiting_ = 0, num_waiting_ = 0;
+    std::mutex mutex_;
+    std::condition_variable work_there_, enough_done_;
+    size_t wanted_ = 0;  // number of completions that `wait` sleeps for
+    bool closing_ = false;
+    std::vector<std::thread> threads_;
+};
+
 #ifdef OUTCORE_HAS_LIBURING
-std::string memlock_limit() {
-    rlimit limit{};
-    getrlimit(RLIMIT_MEMLOCK, &limit);
-    return limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur >> 10) + " KiB";
-}
+
+// The ring, its registered file and its registered bounce buffer.
+class Ring final : public IoBackend {
+public:
+    // Throws std::system_error where io_uring is missing or forbidden (ENOSYS, EPERM).
+    Ring(u32 depth, int fd) : fd_(fd) {
+        // COOP_TASKRUN: completions are processed when the reader enters the kernel anyway, without an interrupt to it.
+        int code = -EINVAL;
+        for (const unsigned flags : {IORING_SETUP_COOP_TASKRUN | IORING_SETUP_CQSIZE, IORING_SETUP_CQSIZE + 0U}) {
+            io_uring_params params{};
+            params.flags = flags;
+            params.cq_entries = 2 * depth;
+            code = io_uring_queue_init_params(depth, &ring_, &params);
+            if (code != -EINVAL) break;
+        }
+        if (code < 0) throw std::system_error(-code, std::generic_category(), "io_uring_setup");
+        registered_file_ = io_uring_register_files(&ring_, &fd_, 1) == 0;
+    }
+    Ring(const Ring&) = delete;
+    Ring& operator=(const Ring&) = delete;
+    ~Ring() override { io_uring_queue_exit(&ring_); }
+
+    // Registers the buffer; returns 0, or the errno of the kernel's refusal (ENOMEM: the memlock limit).
+    int register_bounce(std::byte* data, size_t bytes) {
+        const iovec memory{data, bytes};
+        const int code = io_uring_register_buffers(&ring_, &memory, 1);
+        registered_buffer_ = code == 0;
+        return -code;
+    }
+
+    void queue(const Io& io) override {
+        io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+        if (entry == nullptr) {
+            submit(0);
+            entry = io_uring_get_sqe(&ring_);
+            if (entry == nullptr) throw std::system_error(EBUSY, std::generic_category(), "io_uring_get_sqe");
+        }
+        const int file = registered_file_ ? 0 : fd_;
+        if (io.write) {
+            io_uring_prep_write(entry, file, io.destination, io.length, io.offset);
+        } else if (io.in_bounce && registered_buffer_) {
+            io_uring_prep_read_fixed(entry, file, io.destination, io.length, io.offset, 0);
+        } else {
+            io_uring_prep_read(entry, file, io.destination, io.length, io.offset);
+        }
+        if (registered_file_) entry->flags |= IOSQE_FIXED_FILE;
+        entry->user_data = io.tag;
+        ++open_;
+    }
+
+    size_t wait(std::span<Completion> out, u32 at_least) override {
+        if (io_uring_cq_ready(&ring_) < at_least || io_uring_sq_ready(&ring_) > 0) submit(at_least);
+        return take(out);
+    }
+
+    // Polls the completions in memory that the ring shares with the kernel: no call that the kernel could refuse.
+    // Closing the ring is not enough, since the kernel ends its reads some time later.
+    void abandon() noexcept override {
+        std::array<Completion, 64> completions;
+        while (open_ > io_uring_sq_ready(&ring_)) {
+            if (take(completions) == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+        }
+    }
+
+private:
+    size_t take(std::span<Completion> out) noexcept {
+        unsigned head = 0;
+        size_t count = 0;
+        io_uring_cqe* entry = nullptr;
+        io_uring_for_each_cqe(&ring_, head, entry) {
+            if (count == out.size()) break;
+            out[count++] = {static_cast<u32>(entry->user_data), entry->res};
+        }
+        io_uring_cq_advance(&ring_, static_cast<unsigned>(count));
+        open_ -= count;
+        return count;
+    }
+
+    void submit(u32 at_least) {
+        for (;;) {
+            const int code = io_uring_submit_and_wait(&ring_, at_least);
+            if (code >= 0) {
+                if (io_uring_sq_ready(&ring_) == 0 && io_uring_cq_ready(&ring_) >= at_least) return;
+            } else if (code != -EINTR && code != -EAGAIN && code != -EBUSY) {
+                throw std::system_error(-code, std::generic_category(), "io_uring_enter");
+            }
+            // Completions must be taken before the kernel accepts more.
+            if (code < 0 && io_uring_cq_ready(&ring_) > 0) return;
+        }
+    }
+
+    io_uring ring_{};
+    int fd_;
+    u64 open_ = 0;  // requests queued and not yet taken as completions
+    bool registered_file_ = false, registered_buffer_ = false;
+};
 
 OpenedBackend open_ring(int fd, u32 depth, const AlignedMemory* bounce) {
     auto ring = std::make_unique<Ring>(depth, fd);
     if (bounce == nullptr) return {std::move(ring), "io_uring"};
     const int code = ring->register_bounce(bounce->data(), bounce->size());
     if (code == 0) return {std::move(ring), "io_uring registered", true};
-    const std::string reason =
-        code == ENOMEM ? "memlock limit " + memlock_limit() : std::generic_category().message(code);
+    std::string reason = std::generic_category().message(code);
+    if (rlimit limit{}; code == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0)
+        reason = "memlock limit " +
+                 (limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur >> 10) + " KiB");
     return {std::move(ring), "io_uring unregistered (" + reason + ")"};
 }
 #else

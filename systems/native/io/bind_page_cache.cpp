@@ -1,14 +1,7 @@
 // Page cache of a file: bytes held, eviction, and madvise of mapped memory; with the bindings.
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <system_error>
-#include <vector>
 
 #include "base/arrays.hpp"
 #include "io/direct_file.hpp"
@@ -19,15 +12,10 @@ namespace {
 // The number is the same on every architecture; Debian 12's headers are older than the call (Linux 6.5).
 constexpr long cachestat_number = 451;
 struct CacheRange {
-    u64 offset;
-    u64 length;
+    u64 offset, length;
 };
 struct CacheCounts {
-    u64 cached;
-    u64 dirty;
-    u64 writeback;
-    u64 evicted;
-    u64 recently_evicted;
+    u64 cached, dirty, writeback, evicted, recently_evicted;
 };
 
 [[noreturn]] void fail(const std::string& path) { throw std::system_error(errno, std::generic_category(), path); }
@@ -53,6 +41,7 @@ u64 resident_by_mincore(int fd, const std::string& path) {
     return resident;
 }
 
+// Returns the bytes of the file in the page cache: cachestat(2), else mincore(2). Throws std::system_error.
 u64 resident(const FileHandle& file, const std::string& path) {
     CacheRange all{0, 0};  // length 0: to the end
     CacheCounts counts{};
@@ -60,9 +49,6 @@ u64 resident(const FileHandle& file, const std::string& path) {
         return counts.cached * static_cast<u64>(sysconf(_SC_PAGESIZE));
     return resident_by_mincore(file.fd(), path);
 }
-
-// Returns the bytes of the file in the page cache: cachestat(2), else mincore(2). Throws std::system_error.
-u64 resident_bytes(const std::string& path) { return resident(FileHandle(path, O_RDONLY), path); }
 
 // Writes dirty pages out and drops the file's clean ones; returns the bytes still resident (pages that a process has
 // mapped cannot be dropped). Throws std::system_error.
@@ -90,7 +76,10 @@ void advise(const void* data, size_t bytes, int advice) {
 
 void bind_page_cache(nb::module_& m) {
     m.def(
-        "resident_bytes", [](const std::string& path) { return with_path(path, [&] { return resident_bytes(path); }); },
+        "resident_bytes",
+        [](const std::string& path) {
+            return with_path(path, [&] { return resident(FileHandle(path, O_RDONLY), path); });
+        },
         "path"_a, released());
     m.def(
         "evict", [](const std::string& path) { return with_path(path, [&] { return evict(path); }); }, "path"_a,

@@ -6,10 +6,12 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <fstream>
 #include <system_error>
+#include <utility>
 
 namespace outcore {
 namespace {
@@ -27,24 +29,19 @@ u32 sysfs_block_bytes(dev_t device) {
 
 }  // namespace
 
-FileHandle::FileHandle(const std::string& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC)) {
+FileHandle::FileHandle(const std::string& path, int flags)
+    : direct_((flags & O_DIRECT) != 0), fd_(open(path.c_str(), flags | O_CLOEXEC)) {
+    if (fd_ < 0 && errno == EINVAL && std::exchange(direct_, false))
+        fd_ = open(path.c_str(), (flags & ~O_DIRECT) | O_CLOEXEC);
     if (fd_ < 0) throw std::system_error(errno, std::generic_category(), path);
 }
 
-FileHandle FileHandle::open_direct(const std::string& path, int flags) {
-    const int fd = open(path.c_str(), flags | O_CLOEXEC | O_DIRECT);
-    if (fd >= 0) return {fd, true};
-    if (errno != EINVAL) throw std::system_error(errno, std::generic_category(), path);
-    return {path, flags};
-}
-
-DirectFile::DirectFile(const std::string& path) : file_(FileHandle::open_direct(path, O_RDONLY)) {
+DirectFile::DirectFile(const std::string& path) : file_(path, O_RDONLY | O_DIRECT) {
     struct stat info{};
     if (fstat(fd(), &info) != 0) throw std::system_error(errno, std::generic_category(), path);
     size_ = static_cast<u64>(S_ISBLK(info.st_mode) ? lseek(fd(), 0, SEEK_END) : info.st_size);
     const dev_t device = S_ISBLK(info.st_mode) ? info.st_rdev : info.st_dev;
-    u32 offset_alignment = 0;
-    u32 memory_alignment = 0;
+    u32 offset_alignment = 0, memory_alignment = 0;
 #ifdef STATX_DIOALIGN
     struct statx more{};
     if (syscall(SYS_statx, fd(), "", AT_EMPTY_PATH, STATX_DIOALIGN, &more) == 0 && (more.stx_mask & STATX_DIOALIGN)) {
@@ -53,10 +50,8 @@ DirectFile::DirectFile(const std::string& path) : file_(FileHandle::open_direct(
     }
 #endif
     if (offset_alignment == 0) offset_alignment = sysfs_block_bytes(device);
-    if (offset_alignment == 0 || !std::has_single_bit(offset_alignment)) offset_alignment = 4096;
-    block_bytes_ = offset_alignment < 512 ? 512 : offset_alignment;
-    memory_alignment_ =
-        memory_alignment != 0 && std::has_single_bit(memory_alignment) ? memory_alignment : block_bytes_;
+    block_bytes_ = std::has_single_bit(offset_alignment) ? std::max(512U, offset_alignment) : 4096;
+    memory_alignment_ = std::has_single_bit(memory_alignment) ? memory_alignment : block_bytes_;
 }
 
 }  // namespace outcore

@@ -10,12 +10,14 @@
 
 namespace outcore {
 
+constexpr u64 page_bytes = 4096;  // every device reads and writes whole pages at page boundaries
+
+constexpr u64 padded(u64 bytes) { return up_to(bytes, page_bytes); }
+
 // An open file, closed at the end.
 class FileHandle {
 public:
-    // Opens with O_DIRECT, or without where the file system has none (tmpfs). Throws std::system_error.
-    static FileHandle open_direct(const std::string& path, int flags);
-    // Throws std::system_error.
+    // Opens the file; flags with O_DIRECT: without it where the file system has none (tmpfs). Throws std::system_error.
     FileHandle(const std::string& path, int flags);
     FileHandle(const FileHandle&) = delete;
     FileHandle& operator=(const FileHandle&) = delete;
@@ -25,10 +27,8 @@ public:
     bool direct() const { return direct_; }
 
 private:
-    FileHandle(int fd, bool direct) : fd_(fd), direct_(direct) {}
-
+    bool direct_;
     int fd_;
-    bool direct_ = false;
 };
 
 // Reads a file that lies on any device.

@@ -6,11 +6,11 @@
 #include <cerrno>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <vector>
 
-#include "base/types.hpp"
 #include "io/backend.hpp"
 #include "io/direct_file.hpp"
 
@@ -25,12 +25,10 @@ struct DirectWritersOptions {
 // Pool of write buffers over one file, for one thread.
 class DirectWriters {
 public:
-    static constexpr u64 page_bytes = 4096;
-
-    // The file must exist. Throws std::system_error, std::runtime_error (io_uring is needed and unavailable).
+    // The file must exist. Throws std::invalid_argument, std::system_error, std::runtime_error (no io_uring).
     DirectWriters(const std::string& path, const DirectWritersOptions& options, u64 buffers)
-        : file_(FileHandle::open_direct(path, O_WRONLY)),
-          memory_(buffers * options.buffer_bytes),
+        : file_(path, O_WRONLY | O_DIRECT),
+          memory_(buffers * checked(options).buffer_bytes),
           writes_(options.writers),
           backend_(open_backend(options.choice, file_.fd(), options.writers, options.writers).backend) {
         for (u64 i = 0; i < buffers; ++i) free_.push_back(memory_.data() + i * options.buffer_bytes);
@@ -72,6 +70,12 @@ private:
         std::byte* buffer;
         u64 bytes, offset, done;
     };
+
+    static const DirectWritersOptions& checked(const DirectWritersOptions& options) {
+        if (options.buffer_bytes == 0 || options.buffer_bytes % page_bytes != 0 || options.writers == 0)
+            throw std::invalid_argument("buffers are whole pages; there are writers");
+        return options;
+    }
 
     void queue(u32 tag) {
         const Write& write = writes_[tag];

@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "base/aligned_memory.hpp"
-#include "base/types.hpp"
 #include "io/range_queue.hpp"
 
 namespace outcore {
@@ -25,7 +23,6 @@ struct PieceFileOptions {
 
 class PieceFile {
 public:
-    static constexpr u64 page_bytes = 4096;
     // Requests of at least this many bytes begin at a page, unless an earlier request has read a part of it: a device
     // reads long requests up to a third slower into the midst of a page.
     static constexpr u64 long_bytes = 32 << 10;

@@ -2,7 +2,6 @@
 #include "io/range_queue.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <stdexcept>
 #include <system_error>

@@ -6,15 +6,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "base/types.hpp"
 #include "io/backend.hpp"
 #include "io/direct_file.hpp"
-#include "io/progress.hpp"
 
 namespace outcore {
 
@@ -53,8 +50,7 @@ public:
 
 private:
     struct Range {
-        u64 offset;
-        u64 need;
+        u64 offset, need;
         std::byte* memory;
         u64 begun = 0;  // bytes for which requests were queued
         u32 in_flight = 0;
@@ -88,8 +84,7 @@ private:
     std::vector<Completion> completions_;
 
     std::mutex mutex_;
-    std::condition_variable asked_;
-    std::condition_variable arrived_;
+    std::condition_variable asked_, arrived_;
     std::deque<Range> ranges_;
     Ticket first_ = 0;   // ticket of ranges_.front()
     Ticket cursor_ = 0;  // ticket of the range whose requests are being queued

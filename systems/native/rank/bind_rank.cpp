@@ -1,9 +1,6 @@
 // Bindings of the rankings and of partitioning.
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
-#include <type_traits>
-
 #include "base/arrays.hpp"
 #include "rank/partition.hpp"
 #include "rank/ranking_bins.hpp"
@@ -28,45 +25,16 @@ bool count_ids(std::span<const Id> ids, std::span<Count> counts) {
     return true;
 }
 
-using Words = RowsOf<u64>;
-
-template <class Id>
-CscView<Id> graph_of(Ids indptr, std::span<const Id> indices, const Words& members) {
-    if (indptr.empty()) throw std::invalid_argument("indptr is empty");
-    if (indptr.size() - 1 > (u64{1} << 32)) throw std::invalid_argument("more than 2^32 nodes");
-    if (members.num_rows == 0) throw std::invalid_argument("there are no partitions");
-    if (members.row_bytes * 64 < indptr.size() - 1) throw std::out_of_range("members has too few words");
-    return {indptr, indices};
-}
-
-Members members_of(const Words& words) { return {{words.data, words.num_rows * words.row_bytes}, words.row_bytes}; }
-
 template <class Id>
 void bind_ids(nb::module_& m, nb::class_<BinnedEdges>& binned) {
     m.def("count_ids", &count_ids<Id, i32>, "ids"_a.noconvert(), "counts"_a, released());
     m.def("count_ids", &count_ids<Id, i64>, "ids"_a.noconvert(), "counts"_a, released());
     binned.def("append", &BinnedEdges::append<Id>, "sources"_a.noconvert(), "indptr"_a.noconvert(), "first_target"_a,
                "first_edge"_a, "threads"_a, released());
-    m.def(
-        "partition_greedily",
-        [](Ids indptr, std::span<const Id> indices, Ids train, unsigned hops, Ids given, Words members,
-           unsigned threads) {
-            const auto graph = graph_of<Id>(indptr, indices, members);
-            if (!given.empty() && given.size() != train.size()) throw std::out_of_range("given has another size");
-            return partition_greedily(graph, train, hops, members.num_rows, given, members_of(members), threads);
-        },
-        "indptr"_a.noconvert(), "indices"_a.noconvert(), "train"_a.noconvert(), "hops"_a, "given"_a.noconvert(),
-        "members"_a, "threads"_a, released());
-    m.def(
-        "count_accesses",
-        [](Ids indptr, std::span<const Id> indices, Ids train, Ids partition_of, unsigned hops, Words members,
-           unsigned threads) {
-            const auto graph = graph_of<Id>(indptr, indices, members);
-            if (partition_of.size() != train.size()) throw std::out_of_range("partition_of has another size");
-            return count_accesses(graph, train, partition_of, hops, members_of(members), threads);
-        },
-        "indptr"_a.noconvert(), "indices"_a.noconvert(), "train"_a.noconvert(), "partition_of"_a.noconvert(), "hops"_a,
-        "members"_a, "threads"_a, released());
+    m.def("partition_greedily", &partition_greedily<Id>, "indptr"_a.noconvert(), "indices"_a.noconvert(),
+          "train"_a.noconvert(), "hops"_a, "given"_a.noconvert(), "members"_a, "threads"_a, released());
+    m.def("count_accesses", &count_accesses<Id>, "indptr"_a.noconvert(), "indices"_a.noconvert(), "train"_a.noconvert(),
+          "partition_of"_a.noconvert(), "hops"_a, "members"_a, "threads"_a, released());
 }
 
 }  // namespace
@@ -88,29 +56,15 @@ void bind_rank(nb::module_& m) {
             std::vector<const BinnedEdges*> edges;  // `chunks` keeps them alive even if the caller's sequence changes
             edges.reserve(chunks.size());
             for (const nb::object& chunk : chunks) edges.push_back(&nb::cast<const BinnedEdges&>(chunk));
-            if (sums.size() < Binning(values.size()).entries()) throw std::out_of_range("sums has too few entries");
             unlocked([&] { add_along(edges, values, sums, threads); });
         },
         "chunks"_a, "values"_a.noconvert(), "sums"_a, "threads"_a,
         nb::sig(
             "def add_along(chunks: collections.abc.Sequence[BinnedEdges], values: numpy.typing.NDArray[numpy.float64], "
             "sums: numpy.typing.NDArray[numpy.float64], threads: int) -> None"));
-    m.def(
-        "pagerank_step",
-        [](std::span<double> scores, std::span<double> sums, std::span<const double> before, double base,
-           double damping, unsigned threads) {
-            if (sums.size() < Binning(scores.size()).entries()) throw std::out_of_range("sums has too few entries");
-            if (!before.empty() && before.size() != scores.size()) throw std::out_of_range("before has another size");
-            return pagerank_step(scores, sums, before, base, damping, threads);
-        },
-        "scores"_a, "sums"_a, "before"_a.noconvert(), "base"_a, "damping"_a, "threads"_a, released());
-    m.def(
-        "divide_by_degrees",
-        [](std::span<double> scores, Ids indptr, unsigned threads) {
-            if (indptr.size() != scores.size() + 1) throw std::out_of_range("indptr has another size");
-            return divide_by_degrees(scores, indptr, threads);
-        },
-        "scores"_a, "indptr"_a.noconvert(), "threads"_a, released());
+    m.def("pagerank_step", &pagerank_step, "scores"_a, "sums"_a, "before"_a.noconvert(), "base"_a, "damping"_a,
+          "threads"_a, released());
+    m.def("divide_by_degrees", &divide_by_degrees, "scores"_a, "indptr"_a.noconvert(), "threads"_a, released());
 }
 
 }  // namespace outcore

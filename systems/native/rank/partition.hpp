@@ -5,30 +5,30 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
-#include <span>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "base/team.hpp"
-#include "base/types.hpp"
 
 namespace outcore {
 
+using Members = RowsOf<u64>;  // members of each partition, one bit a node
+
 template <class Id>
 struct CscView {
-    std::span<const i64> indptr;
+    Ids indptr;
     std::span<const Id> indices;
     u64 num_nodes() const { return indptr.size() - 1; }
-};
 
-// Members of each partition, one bit a node.
-struct Members {
-    std::span<u64> words;  // partition after partition
-    u64 stride;            // words of one partition
-
-    bool has(u64 partition, u64 node) const { return (words[partition * stride + node / 64] >> (node % 64) & 1) != 0; }
+    // Throws std::invalid_argument for no graph or no partitions, std::out_of_range for too short rows of members.
+    void check(const Members& members) const {
+        if (indptr.empty()) throw std::invalid_argument("indptr is empty");
+        if (num_nodes() > (u64{1} << 32)) throw std::invalid_argument("more than 2^32 nodes");
+        if (members.num_rows == 0) throw std::invalid_argument("there are no partitions");
+        if (members.row_bytes * 64 < num_nodes()) throw std::out_of_range("members has too few words");
+    }
 };
 
 // Search for the in-neighbours of a node, hop by hop; one stamp a node saves clearing between searches.
@@ -73,21 +73,18 @@ private:
 
 // Calls visit(i, found) for each training node in order, with the searches of `threads` nodes under way at once.
 template <class Id, class Visit>
-void for_each_in_order(const CscView<Id>& graph, std::span<const i64> train, unsigned hops, unsigned threads,
-                       const Visit& visit) {
+void for_each_in_order(const CscView<Id>& graph, Ids train, unsigned hops, unsigned threads, const Visit& visit) {
     const size_t lanes = std::max(1U, threads);
     std::vector<Search> searches(lanes, Search(graph.num_nodes()));
     std::vector<std::vector<u32>> found(lanes);
     std::atomic<bool> sound{true};
     for (size_t begin = 0; begin < train.size(); begin += lanes) {
         const size_t count = std::min(lanes, train.size() - begin);
-        parallel(count, 1, threads, [&](size_t from, size_t to, int) {
-            for (size_t lane = from; lane < to; ++lane) {
-                if (!searches[lane].run(graph, train[begin + lane], hops, found[lane]))
-                    sound.store(false, std::memory_order_relaxed);
-            }
+        parallel(count, 1, threads, [&](size_t lane, size_t, int) {
+            if (!searches[lane].run(graph, train[begin + lane], hops, found[lane]))
+                sound.store(false, std::memory_order_relaxed);
         });
-        if (!sound) throw std::invalid_argument("an id is no node's, or the index pointers are of another graph");
+        if (!sound) throw std::invalid_argument("an id is not a node's, or the index pointers are of another graph");
         for (size_t lane = 0; lane < count; ++lane) visit(begin + lane, found[lane]);
     }
 }
@@ -97,8 +94,12 @@ void for_each_in_order(const CscView<Id>& graph, std::span<const i64> train, uns
 // scores. `threads` threads search in-neighbours of several nodes at once; the result does not depend on their number.
 // Returns the partition of each training node. Throws std::invalid_argument for an invalid node or partition.
 template <class Id>
-std::vector<i64> partition_greedily(const CscView<Id>& graph, std::span<const i64> train, unsigned hops, u64 partitions,
-                                    std::span<const i64> given, Members members, unsigned threads) {
+std::vector<i64> partition_greedily(Ids indptr, std::span<const Id> indices, Ids train, unsigned hops, Ids given,
+                                    Members members, unsigned threads) {
+    const CscView<Id> graph{indptr, indices};
+    graph.check(members);
+    if (!given.empty() && given.size() != train.size()) throw std::out_of_range("given has another size");
+    const u64 partitions = members.num_rows;
     const double average = static_cast<double>(train.size()) / static_cast<double>(partitions);
     const u64 room = (train.size() + partitions - 1) / partitions;
     constexpr i32 none = -1;
@@ -133,7 +134,7 @@ std::vector<i64> partition_greedily(const CscView<Id>& graph, std::span<const i6
         result[i] = static_cast<i64>(chosen);
         home[found.front()] = static_cast<i32>(chosen);
         ++num_train[chosen];
-        u64* const words = members.words.data() + chosen * members.stride;
+        u64* const words = members.row(chosen);
         for (const u32 node : found) {
             u64& word = words[node / 64];
             const u64 bit = u64{1} << (node % 64);
@@ -147,20 +148,22 @@ std::vector<i64> partition_greedily(const CscView<Id>& graph, std::span<const i6
 // Number of pairs of a training node and itself or an in-neighbour of up to `hops` hops, and number of these pairs
 // whose second node is no member of the training node's partition.
 struct Accesses {
-    u64 all = 0;
-    u64 outside = 0;
+    u64 all = 0, outside = 0;
 };
 
 template <class Id>
-Accesses count_accesses(const CscView<Id>& graph, std::span<const i64> train, std::span<const i64> partition_of,
-                        unsigned hops, Members members, unsigned threads) {
+Accesses count_accesses(Ids indptr, std::span<const Id> indices, Ids train, Ids partition_of, unsigned hops,
+                        Members members, unsigned threads) {
+    const CscView<Id> graph{indptr, indices};
+    graph.check(members);
+    if (partition_of.size() != train.size()) throw std::out_of_range("partition_of has another size");
     Accesses counts;
     for_each_in_order(graph, train, hops, threads, [&](size_t i, const std::vector<u32>& found) {
         const auto partition = static_cast<u64>(partition_of[i]);
-        if (members.stride == 0 || partition >= members.words.size() / members.stride)
-            throw std::invalid_argument("a partition does not exist");
+        if (partition >= members.num_rows) throw std::invalid_argument("a partition does not exist");
+        const u64* const words = members.row(partition);
         counts.all += found.size();
-        for (const u32 node : found) counts.outside += !members.has(partition, node);
+        for (const u32 node : found) counts.outside += (words[node / 64] >> (node % 64) & 1) == 0;
     });
     return counts;
 }

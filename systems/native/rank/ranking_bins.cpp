@@ -1,13 +1,11 @@
 // Sorting of edges into bins, sums along the edges, and the steps of PageRank.
 #include "rank/ranking_bins.hpp"
 
-#include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <stdexcept>
 #include <type_traits>
 
 #include "base/team.hpp"
+#include "store/edge_run.hpp"
 
 namespace outcore {
 
@@ -29,8 +27,7 @@ void BinnedEdges::clear() {
 }
 
 template <class Id>
-bool BinnedEdges::append(std::span<const Id> sources, std::span<const i64> indptr, i64 first_target, i64 first_edge,
-                         unsigned threads) {
+bool BinnedEdges::append(std::span<const Id> sources, Ids indptr, i64 first_target, i64 first_edge, unsigned threads) {
     if (sources.empty()) return true;
     if (sources.size() > capacity_ - size_) throw std::length_error("more edges than there is room for");
     if (indptr.size() < 2) return false;
@@ -58,14 +55,12 @@ bool BinnedEdges::append(std::span<const Id> sources, std::span<const i64> indpt
     }
     begins_.resize(parts_.size() * (bins + 1), 0);
     std::atomic<bool> sound{true};
-    parallel(parts_.size() - old, 1, threads, [&](size_t from, size_t to, int) {
-        for (size_t number = old + from; number < old + to; ++number) {
-            const Part& part = parts_[number];
-            const auto own = sources.subspan(part.begin - size_, part.end - part.begin);
-            const i64 edge = first_edge + static_cast<i64>(part.begin - size_);
-            if (!sort_part(part, begins_.data() + number * (bins + 1), own, indptr, first_target, edge))
-                sound.store(false, std::memory_order_relaxed);
-        }
+    parallel(parts_.size() - old, 1, threads, [&](size_t i, size_t, int) {
+        const Part& part = parts_[old + i];
+        const auto own = sources.subspan(part.begin - size_, part.end - part.begin);
+        const i64 edge = first_edge + static_cast<i64>(part.begin - size_);
+        if (!sort_part(part, begins_.data() + (old + i) * (bins + 1), own, indptr, first_target, edge))
+            sound.store(false, std::memory_order_relaxed);
     });
     if (!sound) return failed();
     size_ += sources.size();
@@ -73,8 +68,8 @@ bool BinnedEdges::append(std::span<const Id> sources, std::span<const i64> indpt
 }
 
 template <class Id>
-bool BinnedEdges::sort_part(const Part& part, u32* next, std::span<const Id> sources, std::span<const i64> indptr,
-                            i64 first_target, i64 first_edge) {
+bool BinnedEdges::sort_part(const Part& part, u32* next, std::span<const Id> sources, Ids indptr, i64 first_target,
+                            i64 first_edge) {
     using Unsigned = std::make_unsigned_t<Id>;
     const u64 bins = binning_.bins();
     const unsigned shift = binning_.shift;
@@ -89,49 +84,45 @@ bool BinnedEdges::sort_part(const Part& part, u32* next, std::span<const Id> sou
     }
     for (u64 bin = 2; bin <= bins; ++bin) next[bin] += next[bin - 1];
     u32* const out = edges_ + part.begin;
-    const Id* id = sources.data();
-    const i64 stop = first_edge + static_cast<i64>(sources.size());
-    auto target = static_cast<size_t>(part.target - first_target);
-    for (u64 row = 0; first_edge < stop; ++row, ++target) {
-        if (row >= part_targets || target + 1 >= indptr.size()) return false;
+    return walk(sources, indptr, first_edge, [&](size_t target, i64, std::span<const Id> list) {
+        const u64 row = target - static_cast<u64>(part.target - first_target);
+        if (row >= part_targets) return false;
         const auto high = static_cast<u32>(row << Binning::local_bits);
-        for (const i64 end = std::min(indptr[target + 1], stop); first_edge < end; ++first_edge) {
-            const auto node = static_cast<Unsigned>(*id++);
+        for (const Id id : list) {
+            const auto node = static_cast<Unsigned>(id);
             out[next[(node & mask) + 1]++] = high | static_cast<u32>(node >> shift);
         }
-    }
-    return true;
+        return true;
+    });
 }
 
-template bool BinnedEdges::append(std::span<const i32>, std::span<const i64>, i64, i64, unsigned);
-template bool BinnedEdges::append(std::span<const i64>, std::span<const i64>, i64, i64, unsigned);
+template bool BinnedEdges::append(std::span<const i32>, Ids, i64, i64, unsigned);
+template bool BinnedEdges::append(Ids, Ids, i64, i64, unsigned);
 
 void add_along(std::span<const BinnedEdges* const> chunks, std::span<const double> values, std::span<double> sums,
                unsigned threads) {
     for (const BinnedEdges* chunk : chunks)
-        if (chunk->num_nodes() != values.size()) throw std::out_of_range("edges of a graph of another size");
-    if (chunks.empty()) return;
-    const Binning binning = chunks.front()->binning_;
+        if (chunk->num_nodes() != values.size()) throw std::out_of_range("the edges are of a graph of another size");
+    const Binning binning(values.size());
+    if (sums.size() < binning.entries()) throw std::out_of_range("sums has too few entries");
     constexpr u32 low = (u32{1} << Binning::local_bits) - 1;
     constexpr std::ptrdiff_t ahead = 16;
-    parallel(binning.bins(), 1, threads, [&](size_t from, size_t to, int) {
-        for (size_t bin = from; bin < to; ++bin) {
-            double* const sum = sums.data() + bin * binning.span;
-            for (const BinnedEdges* chunk : chunks) {
-                const u32* begins = chunk->begins_.data() + bin;
-                for (const auto& part : chunk->parts_) {
-                    const double* const value = values.data() + part.target;
-                    const u32* edge = chunk->edges_ + part.begin + begins[0];
-                    const u32* const end = chunk->edges_ + part.begin + begins[1];
-                    const auto add = [&] { sum[*edge & low] += value[*edge >> Binning::local_bits]; };
-                    // A bin is larger than the second-level cache of most cores: prefetch its sums.
-                    for (; end - edge > ahead; ++edge) {
-                        __builtin_prefetch(sum + (edge[ahead] & low), 1);
-                        add();
-                    }
-                    for (; edge != end; ++edge) add();
-                    begins += binning.bins() + 1;
+    parallel(binning.bins(), 1, threads, [&](size_t bin, size_t, int) {
+        double* const sum = sums.data() + bin * binning.span;
+        for (const BinnedEdges* chunk : chunks) {
+            const u32* begins = chunk->begins_.data() + bin;
+            for (const auto& part : chunk->parts_) {
+                const double* const value = values.data() + part.target;
+                const u32* edge = chunk->edges_ + part.begin + begins[0];
+                const u32* const end = chunk->edges_ + part.begin + begins[1];
+                const auto add = [&] { sum[*edge & low] += value[*edge >> Binning::local_bits]; };
+                // A bin is larger than the second-level cache of most cores: prefetch its sums.
+                for (; end - edge > ahead; ++edge) {
+                    __builtin_prefetch(sum + (edge[ahead] & low), 1);
+                    add();
                 }
+                for (; edge != end; ++edge) add();
+                begins += binning.bins() + 1;
             }
         }
     });
@@ -140,27 +131,27 @@ void add_along(std::span<const BinnedEdges* const> chunks, std::span<const doubl
 double pagerank_step(std::span<double> scores, std::span<double> sums, std::span<const double> before, double base,
                      double damping, unsigned threads) {
     const Binning binning(scores.size());
+    if (sums.size() < binning.entries()) throw std::out_of_range("sums has too few entries");
+    if (!before.empty() && before.size() != scores.size()) throw std::out_of_range("before has another size");
     constexpr size_t block = size_t{1} << 16;
     std::vector<double> changes((scores.size() + block - 1) / block, 0.0);
-    parallel(changes.size(), 1, threads, [&](size_t from, size_t to, int) {
-        for (size_t number = from; number < to; ++number) {
-            double change = 0.0;
-            const size_t end = std::min(scores.size(), (number + 1) * block);
-            for (size_t node = number * block; node < end; ++node) {
-                double& sum = sums[binning.place(node)];
-                scores[node] = base + damping * sum;
-                sum = 0.0;
-                if (!before.empty()) change += std::abs(scores[node] - before[node]);
-            }
-            changes[number] = change;
+    parallel(scores.size(), block, threads, [&](size_t begin, size_t end, int) {
+        double change = 0.0;
+        for (size_t node = begin; node < end; ++node) {
+            double& sum = sums[binning.place(node)];
+            scores[node] = base + damping * sum;
+            sum = 0.0;
+            if (!before.empty()) change += std::abs(scores[node] - before[node]);
         }
+        changes[begin / block] = change;
     });
     double change = 0.0;
     for (const double part : changes) change += part;
     return change;
 }
 
-bool divide_by_degrees(std::span<double> scores, std::span<const i64> indptr, unsigned threads) {
+bool divide_by_degrees(std::span<double> scores, Ids indptr, unsigned threads) {
+    if (indptr.size() != scores.size() + 1) throw std::out_of_range("indptr has another size");
     std::atomic<bool> sound{true};
     parallel(scores.size(), size_t{1} << 16, threads, [&](size_t from, size_t to, int) {
         bool rises = true;

@@ -3,13 +3,10 @@
 // bit for any number of threads, any cut of the graph into chunks, and a plain loop over all edges.
 #pragma once
 
-#include <bit>
 #include <new>
-#include <span>
 #include <vector>
 
 #include "base/aligned_memory.hpp"
-#include "base/types.hpp"
 
 namespace outcore {
 
@@ -47,8 +44,7 @@ public:
     // targets from `first_target` on, and one more. Returns false, and adds nothing, for an invalid source or an
     // `indptr` of another graph. Throws std::length_error beyond the capacity.
     template <class Id>
-    bool append(std::span<const Id> sources, std::span<const i64> indptr, i64 first_target, i64 first_edge,
-                unsigned threads);
+    bool append(std::span<const Id> sources, Ids indptr, i64 first_target, i64 first_edge, unsigned threads);
 
     void clear();
     u64 num_nodes() const { return num_nodes_; }
@@ -71,8 +67,8 @@ private:
     static u64 part_edges(u64 bins);
 
     template <class Id>
-    bool sort_part(const Part& part, u32* begins, std::span<const Id> sources, std::span<const i64> indptr,
-                   i64 first_target, i64 first_edge);
+    bool sort_part(const Part& part, u32* begins, std::span<const Id> sources, Ids indptr, i64 first_target,
+                   i64 first_edge);
 
     static u64 checked(u64 capacity) {
         if (capacity > (u64{1} << 60)) throw std::bad_alloc();
@@ -89,7 +85,8 @@ private:
     std::vector<u32> begins_;  // by part and bin: begin of its edges; and the end of the last bin
 };
 
-// Adds values[target] to sums[place(source)] along every edge, in the order of the edges and of `chunks`.
+// Adds values[target] to sums[place(source)] along every edge, in the order of the edges and of `chunks`. This and the
+// functions below throw std::out_of_range for arrays that are too short.
 void add_along(std::span<const BinnedEdges* const> chunks, std::span<const double> values, std::span<double> sums,
                unsigned threads);
 
@@ -100,6 +97,6 @@ double pagerank_step(std::span<double> scores, std::span<double> sums, std::span
 
 // Divides scores[i] by the in-degree of target i; 0 for a target without in-neighbours. `indptr` has one entry more
 // than `scores`. Returns false where `indptr` decreases: the scores are then invalid.
-bool divide_by_degrees(std::span<double> scores, std::span<const i64> indptr, unsigned threads);
+bool divide_by_degrees(std::span<double> scores, Ids indptr, unsigned threads);
 
 }  // namespace outcore

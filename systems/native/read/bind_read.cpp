@@ -1,13 +1,11 @@
 // Bindings of the reader, the range queue and copies of rows; `systems/engine/io/reader.py` adds types and errors.
 #include <nanobind/stl/pair.h>
 
-#include <algorithm>
 #include <list>
 
 #include "io/range_queue.hpp"
 #include "read/bind_counts.hpp"
 #include "read/gather.hpp"
-#include "read/group_read.hpp"
 #include "read/reader.hpp"
 
 OUTCORE_TUPLE(ReadResult, 2)
@@ -92,7 +90,6 @@ void bind_readers(nb::module_& m) {
         .def_prop_ro("mode", &Reader::mode)
         .def_prop_ro("memory_bytes", &Reader::memory_bytes)
         .def_prop_ro("block_bytes", [](const Reader& self) { return self.layout().block_bytes; })
-        .def_prop_ro("file_bytes", [](const Reader& self) { return self.file().size(); })
         .def(
             "read",
             [](Reader& self, Ids ids, OutTable out, const std::optional<In<i64>>& out_rows) {
@@ -105,22 +102,8 @@ void bind_readers(nb::module_& m) {
         .def("counts_of", &Reader::counts_of, "ids"_a, released(),
              "Counts the requests and bytes of a read of these ids.")
         .def("read_range", &Reader::read_range, "offset"_a, "out"_a, "request_bytes"_a, released())
-        .def(
-            "read_ranges",
-            [](Reader& self, Ids offsets, Ids sizes, Ids positions, std::span<std::byte> out, u32 request_bytes) {
-                if (sizes.size() != offsets.size() || positions.size() != offsets.size())
-                    throw std::invalid_argument("offsets, sizes and positions differ in length");
-                std::vector<FileRange> ranges;
-                ranges.reserve(offsets.size());
-                for (size_t i = 0; i < offsets.size(); ++i) {
-                    const auto bytes = static_cast<u64>(sizes[i]), position = static_cast<u64>(positions[i]);
-                    if (bytes > out.size() || position > out.size() - bytes)
-                        throw std::out_of_range("a range would be read past the end of out");
-                    ranges.push_back({static_cast<u64>(offsets[i]), bytes, out.data() + position});
-                }
-                return self.read_ranges(ranges, request_bytes);
-            },
-            "offsets"_a, "sizes"_a, "positions"_a, "out"_a, "request_bytes"_a, released());
+        .def("read_ranges", &Reader::read_ranges, "offsets"_a, "sizes"_a, "positions"_a, "out"_a, "request_bytes"_a,
+             released());
 
     nb::class_<Staged>(m, "GroupRead", "Reads rows into a bounded staging buffer and hands them over group by group.")
         .def(
@@ -185,15 +168,7 @@ void bind_read(nb::module_& m) {
         },
         "ids"_a, nb::kw_only(), "data_offset"_a, "num_rows"_a, "row_bytes"_a, "file_bytes"_a, "block_bytes"_a,
         "merge"_a, "max_request_bytes"_a, "merge_gap_bytes"_a, released());
-    m.def(
-        "gather",
-        [](Table table, Ids rows, OutTable out, unsigned threads, bool in_order) {
-            if (out.row_bytes != table.row_bytes)
-                throw std::invalid_argument("out's rows have another size than the table's");
-            if (out.num_rows < rows.size()) throw std::out_of_range("out has fewer rows than asked for");
-            return gather(table, rows, out.data, threads, in_order);
-        },
-        "table"_a, "rows"_a, "out"_a, "threads"_a, "in_order"_a = false, released());
+    m.def("gather", &gather, "table"_a, "rows"_a, "out"_a, "threads"_a, "in_order"_a = false, released());
     m.def("scatter", &scatter, "source"_a, "from_rows"_a, "target"_a, "to_rows"_a, "threads"_a, released());
     m.def("split_rows", &split_rows, "source"_a, "to_rows"_a, "begin"_a, "on_device"_a, "host"_a, "staging"_a,
           released());

@@ -4,13 +4,8 @@
 #include <setjmp.h>
 #include <signal.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <mutex>
 #include <numeric>
-#include <stdexcept>
-#include <vector>
 
 #include "base/refuse.hpp"
 #include "base/team.hpp"
@@ -59,8 +54,8 @@ void install_guard() {
 constexpr size_t ahead = 4;  // rows whose first lines are prefetched; a prefetch never faults
 
 // Out of line, like its caller: a value that lives across the jump must not be in a register.
-[[gnu::noinline]] void copy_rows(const Table& table, std::span<const i64> rows, std::span<const u32> order,
-                                 std::byte* out, size_t begin, size_t end) {
+[[gnu::noinline]] void copy_rows(const Table& table, Ids rows, std::span<const u32> order, std::byte* out, size_t begin,
+                                 size_t end) {
     if (!order.empty()) {
         for (const u32 i : order.subspan(begin, end - begin))
             std::memcpy(out + i * table.row_bytes, table.row(static_cast<u64>(rows[i])), table.row_bytes);
@@ -76,8 +71,8 @@ constexpr size_t ahead = 4;  // rows whose first lines are prefetched; a prefetc
     }
 }
 
-[[gnu::noinline]] bool copy_guarded(const Table& table, std::span<const i64> rows, std::span<const u32> order,
-                                    std::byte* out, size_t begin, size_t end) {
+[[gnu::noinline]] bool copy_guarded(const Table& table, Ids rows, std::span<const u32> order, std::byte* out,
+                                    size_t begin, size_t end) {
     sigjmp_buf back;
     if (sigsetjmp(back, 0) != 0) {
         guard.back = nullptr;
@@ -93,7 +88,9 @@ constexpr size_t ahead = 4;  // rows whose first lines are prefetched; a prefetc
 
 }  // namespace
 
-i64 gather(const Table& table, std::span<const i64> rows, std::byte* out, unsigned threads, bool in_order) {
+i64 gather(Table table, Ids rows, OutTable out, unsigned threads, bool in_order) {
+    if (out.row_bytes != table.row_bytes) throw std::invalid_argument("out's rows have another size than the table's");
+    if (out.num_rows < rows.size()) throw std::out_of_range("out has fewer rows than asked for");
     for (const i64 row : rows) checked_row(row, table.num_rows);
     install_guard();
     std::vector<u32> order;
@@ -107,7 +104,7 @@ i64 gather(const Table& table, std::span<const i64> rows, std::byte* out, unsign
     const size_t chunk = std::clamp<size_t>(rows.size() / (std::max(threads, 1U) * 16ULL), 1, 64);
     parallel(rows.size(), chunk, threads, [&](size_t begin, size_t end, int) {
         if (fault.load(std::memory_order_relaxed) >= 0) return;
-        if (!copy_guarded(table, rows, order, out, begin, end)) fault.store(guard.fault - table.data);
+        if (!copy_guarded(table, rows, order, out.data, begin, end)) fault.store(guard.fault - table.data);
     });
     return fault.load();
 }
@@ -115,7 +112,7 @@ i64 gather(const Table& table, std::span<const i64> rows, std::byte* out, unsign
 void scatter(Table source, std::span<const i32> from, OutTable target, std::span<const i32> to, unsigned threads) {
     const size_t row_bytes = source.row_bytes;
     if (row_bytes != target.row_bytes) throw std::invalid_argument("the tables have rows of different sizes");
-    if (from.size() != to.size()) throw std::invalid_argument("as many rows to copy as places are wanted");
+    if (from.size() != to.size()) throw std::invalid_argument("there are not as many places as rows to copy");
     const size_t chunk = std::max<size_t>(16, (size_t{128} << 10) / std::max<size_t>(row_bytes, 1));
     parallel(from.size(), chunk, threads, [&](size_t begin, size_t end, int) {
         for (size_t i = begin; i < end; ++i) {

@@ -1,9 +1,7 @@
 // The planner: radix sort of the ids, then one pass that joins covering block ranges.
 #include "read/read_plan.hpp"
 
-#include <algorithm>
 #include <numeric>
-#include <stdexcept>
 
 #include "base/radix.hpp"
 #include "base/refuse.hpp"
@@ -29,16 +27,12 @@ u64 ReadPlan::covering_bytes(const RowLayout& layout) {
 }
 
 void ReadPlan::sort_rows(u64 largest_id) {
-    const auto by_id = [](const RowRef& a, const RowRef& b) { return a.id < b.id; };
-    if (std::is_sorted(rows_.begin(), rows_.end(), by_id)) return;
-    if (rows_.size() < 256) {
-        std::stable_sort(rows_.begin(), rows_.end(), by_id);
-        return;
-    }
-    radix_sort(rows_, scratch_, largest_id, [](const RowRef& row) { return static_cast<u64>(row.id); });
+    if (std::ranges::is_sorted(rows_, {}, &RowRef::id)) return;
+    if (rows_.size() < 256) std::ranges::stable_sort(rows_, {}, &RowRef::id);
+    else radix_sort(rows_, scratch_, largest_id, [](const RowRef& row) { return static_cast<u64>(row.id); });
 }
 
-void ReadPlan::build(std::span<const i64> ids, const RowLayout& layout, const MergeRule& rule, u32 group_rows) {
+void ReadPlan::build(Ids ids, const RowLayout& layout, const MergeRule& rule, u32 group_rows) {
     if (ids.size() > UINT32_MAX) throw std::length_error("more than 2^32 rows in one read");
     rows_.clear();
     requests_.clear();

@@ -2,19 +2,15 @@
 #pragma once
 
 #include <algorithm>
-#include <span>
 #include <vector>
 
-#include "base/types.hpp"
 #include "io/backend.hpp"
 
 namespace outcore {
 
 struct RowLayout {
     u64 data_offset;  // byte of row 0 in the file
-    u64 num_rows;
-    u64 row_bytes;
-    u64 file_bytes;
+    u64 num_rows, row_bytes, file_bytes;
     u32 block_bytes;  // requests begin and end at multiples of the block
 
     u64 row_offset(i64 id) const { return data_offset + static_cast<u64>(id) * row_bytes; }
@@ -53,7 +49,7 @@ class ReadPlan {
 public:
     // Plans the reads of `ids`. group_rows > 0: no request crosses a multiple of it in `rows`, so that each group
     // completes by itself. Throws std::out_of_range for an id outside [0, num_rows), std::length_error beyond 2^32 ids.
-    void build(std::span<const i64> ids, const RowLayout& layout, const MergeRule& rule, u32 group_rows = 0);
+    void build(Ids ids, const RowLayout& layout, const MergeRule& rule, u32 group_rows = 0);
 
     std::span<const RowRef> rows() const { return rows_; }
     std::span<const Request> requests() const { return requests_; }
@@ -67,8 +63,7 @@ public:
 private:
     void sort_rows(u64 largest_id);
 
-    std::vector<RowRef> rows_;
-    std::vector<RowRef> scratch_;
+    std::vector<RowRef> rows_, scratch_;
     std::vector<Request> requests_;
     ReadCounts counts_;
 };

@@ -1,11 +1,7 @@
 // The reader: opens the file, chooses between io_uring and the pread pool, and drives a window over a plan.
 #include "read/reader.hpp"
 
-#include <algorithm>
-#include <bit>
 #include <cstring>
-#include <stdexcept>
-#include <system_error>
 
 #include "base/refuse.hpp"
 
@@ -16,6 +12,13 @@ namespace {
 // for each read costs more than the copy out of the registered bounce buffer.
 constexpr u64 direct_from_bytes = 8192;
 constexpr u64 most_offset = u64{1} << 62;
+constexpr u32 no_slice = UINT32_MAX;
+
+// Bytes [offset, offset + bytes) of the file, to be read to `to`.
+struct FileRange {
+    u64 offset, bytes;
+    std::byte* to;
+};
 
 }  // namespace
 
@@ -55,12 +58,29 @@ Reader::Claim Reader::claim() {
     return Claim(&busy_);
 }
 
-bool Reader::direct_into(const std::byte* address, u64 bytes) const {
-    if (bytes < direct_from_bytes && registered_) return false;
-    return reinterpret_cast<std::uintptr_t>(address) % file_.memory_alignment() == 0;
+template <class At>
+Target Reader::target_of(const Request& request, const At& at) const {
+    // A request of exactly one row can be read straight into its destination.
+    if (request.num_rows == 1 && request.length == layout_.row_bytes &&
+        (request.length >= direct_from_bytes || !registered_)) {
+        std::byte* address = at(request.first_row);
+        if (reinterpret_cast<std::uintptr_t>(address) % file_.memory_alignment() == 0)
+            return {Target::Kind::direct, address};
+    }
+    return {Target::Kind::bounce};
 }
 
-ReadResult Reader::read(std::span<const i64> ids, OutTable out, std::span<const i64> out_rows) {
+template <class At>
+void Reader::copy_rows(const Request& request, const std::byte* bytes, const At& at) const {
+    const auto rows = plan_.rows();
+    for (u32 i = request.first_row; i < request.first_row + request.num_rows; ++i) {
+        std::byte* to = at(i);
+        const std::byte* from = bytes + (layout_.row_offset(rows[i].id) - request.offset);
+        if (to != from) std::memcpy(to, from, layout_.row_bytes);
+    }
+}
+
+ReadResult Reader::read(Ids ids, OutTable out, Ids out_rows) {
     const Claim held = claim();
     if (!out_rows.empty()) {
         if (out_rows.size() != ids.size()) throw std::invalid_argument("out_rows and ids differ in length");
@@ -71,42 +91,39 @@ ReadResult Reader::read(std::span<const i64> ids, OutTable out, std::span<const 
     }
     plan_.build(ids, layout_, options_.rule);
     const auto rows = plan_.rows();
-    const u64 row_bytes = layout_.row_bytes;
-    const auto destination = [&](u32 position) {
+    const auto at = [&](u32 i) {
+        const u32 position = rows[i].position;
         const u64 row = out_rows.empty() ? position : static_cast<u64>(out_rows[position]);
-        return out.data + row * row_bytes;
+        return out.data + row * layout_.row_bytes;
     };
-    const auto admit = [&](const Request& request) {
-        // A request of exactly one row can be read straight into its destination.
-        if (request.num_rows == 1 && request.length == row_bytes) {
-            std::byte* address = destination(rows[request.first_row].position);
-            if (direct_into(address, row_bytes)) return Target{Target::Kind::direct, address};
-        }
-        return Target{Target::Kind::bounce};
-    };
-    const auto deliver = [&](const Request& request, const std::byte* bytes) {
-        for (const RowRef& row : rows.subspan(request.first_row, request.num_rows)) {
-            std::byte* to = destination(row.position);
-            const std::byte* from = bytes + (layout_.row_offset(row.id) - request.offset);
-            if (to != from) std::memcpy(to, from, row_bytes);
-        }
-    };
-    window_->run(plan_.requests(), admit, deliver);
+    window_->run(
+        plan_.requests(), [&](const Request& request) { return target_of(request, at); },
+        [&](const Request& request, const std::byte* bytes) { copy_rows(request, bytes, at); });
     return {plan_.counts(), window_->failure()};
 }
 
-ReadCounts Reader::counts_of(std::span<const i64> ids) const {
+ReadCounts Reader::counts_of(Ids ids) const {
     ReadPlan plan;
     plan.build(ids, layout_, options_.rule);
     return plan.counts();
 }
 
 ReadResult Reader::read_range(u64 offset, std::span<std::byte> out, u32 request_bytes) {
-    const FileRange range{offset, out.size(), out.data()};
-    return read_ranges({&range, 1}, request_bytes);
+    const i64 at = static_cast<i64>(offset), size = static_cast<i64>(out.size()), position = 0;
+    return read_ranges({&at, 1}, {&size, 1}, {&position, 1}, out, request_bytes);
 }
 
-ReadResult Reader::read_ranges(std::span<const FileRange> ranges, u32 request_bytes) {
+ReadResult Reader::read_ranges(Ids offsets, Ids sizes, Ids positions, std::span<std::byte> out, u32 request_bytes) {
+    if (sizes.size() != offsets.size() || positions.size() != offsets.size())
+        throw std::invalid_argument("offsets, sizes and positions differ in length");
+    std::vector<FileRange> ranges;
+    ranges.reserve(offsets.size());
+    for (size_t i = 0; i < offsets.size(); ++i) {
+        const auto bytes = static_cast<u64>(sizes[i]), position = static_cast<u64>(positions[i]);
+        if (bytes > out.size() || position > out.size() - bytes)
+            throw std::out_of_range("a range would be read past the end of out");
+        ranges.push_back({static_cast<u64>(offsets[i]), bytes, out.data() + position});
+    }
     const Claim held = claim();
     const u64 block = layout_.block_bytes;
     if (ranges.size() > UINT32_MAX) throw std::length_error("more than 2^32 ranges in one read");
@@ -155,6 +172,78 @@ ReadResult Reader::read_ranges(std::span<const FileRange> ranges, u32 request_by
     const auto failure = window_->failure();
     window_->begin({});
     return {std::move(counts), failure};
+}
+
+// Group reads: the plan's sorted rows are cut into groups; each group gets a slice of the staging buffer.
+GroupRead::GroupRead(Reader& reader, Ids ids, std::span<std::byte> staging, u32 group_rows, bool own_slices)
+    : reader_(reader), claim_(reader.claim()), staging_(staging), group_rows_(group_rows) {
+    if (group_rows == 0) throw std::invalid_argument("group_rows must be positive");
+    const u64 slices = slices_ = staging.size() / reader.layout_.row_bytes / group_rows;
+    if (slices == 0) throw std::invalid_argument("the staging buffer holds less than one group");
+    reader.plan_.build(ids, reader.layout_, reader.options_.rule, group_rows);
+    const size_t groups = (ids.size() + group_rows - 1) / group_rows;
+    slice_of_group_.assign(groups, no_slice);
+    rows_left_.assign(groups, group_rows);
+    ready_.reserve(groups);
+    if (ids.size() % group_rows != 0) rows_left_.back() = static_cast<u32>(ids.size() % group_rows);
+    for (u64 i = own_slices ? slices : 0; i > 0; --i) free_slices_.push_back(static_cast<u32>(i - 1));
+    reader.window_->begin(reader.plan_.requests());
+}
+
+GroupRead::State GroupRead::next(Group& group) {
+    if (!claim_) return State::finished;
+    Window& window = *reader_.window_;
+    const auto at = [&](u32 row) {
+        const u64 slice = slice_of_group_[row / group_rows_];
+        return staging_.data() + (slice * group_rows_ + row % group_rows_) * reader_.layout_.row_bytes;
+    };
+    const auto admit = [&](const Request& request) {
+        u32& slice = slice_of_group_[request.first_row / group_rows_];
+        if (slice == no_slice) {
+            if (free_slices_.empty()) return Target{Target::Kind::later};
+            slice = free_slices_.back();
+            free_slices_.pop_back();
+        }
+        return reader_.target_of(request, at);
+    };
+    const auto deliver = [&](const Request& request, const std::byte* bytes) {
+        reader_.copy_rows(request, bytes, at);
+        const u32 group_of = request.first_row / group_rows_;
+        rows_left_[group_of] -= request.num_rows;
+        if (rows_left_[group_of] == 0) ready_.push_back(group_of);
+    };
+    // Even with a group in hand, refill the queue first, so that the device works while the caller copies.
+    if (!window.finished()) window.step(false, admit, deliver);
+    while (none_ready() && !window.finished()) {
+        window.step(true, admit, deliver);
+        if (none_ready() && window.idle() && !window.finished()) {
+            // An idle window alone is not starved: the next request's group may already have a slice.
+            const u32 group_after = window.upcoming().first_row / group_rows_;
+            if (slice_of_group_[group_after] == no_slice && free_slices_.empty()) return State::starved;
+        }
+    }
+    if (window.failure()) {
+        while (!window.finished()) window.step(true, admit, deliver);
+        return State::failed;
+    }
+    if (none_ready()) return State::finished;
+    const u32 index = ready_[handed_out_++];
+    const auto rows = reader_.plan_.rows();
+    const size_t first = static_cast<size_t>(index) * group_rows_;
+    group = {slice_of_group_[index], rows.subspan(first, std::min<size_t>(group_rows_, rows.size() - first))};
+    return State::group;
+}
+
+void GroupRead::give_back(u32 slice) {
+    if (slice >= slices_) refuse<std::out_of_range>("slice ", slice, " of a staging buffer of ", slices_);
+    free_slices_.push_back(slice);
+}
+
+void GroupRead::close() {
+    if (!claim_) return;
+    reader_.window_->drain();
+    reader_.window_->begin({});
+    claim_.reset();
 }
 
 }  // namespace outcore

@@ -2,20 +2,95 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <optional>
-#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include "base/aligned_memory.hpp"
-#include "base/types.hpp"
 #include "io/backend.hpp"
-#include "io/buddy.hpp"
-#include "io/progress.hpp"
 #include "read/read_plan.hpp"
 
 namespace outcore {
+
+// Buddy allocator of a bounce buffer for requests of any size, released in any order; no fragmentation outlives them.
+class Buddy {
+public:
+    static constexpr u32 none = UINT32_MAX;
+
+    // Hands out runs of 2^k units of `unit_bytes` each from `total_bytes`.
+    Buddy(size_t total_bytes, size_t unit_bytes)
+        : unit_bytes_(unit_bytes),
+          units_(static_cast<u32>(total_bytes / unit_bytes)),
+          heads_(32, none),
+          next_(units_, none),
+          prev_(units_, none),
+          free_order_(units_, used) {
+        for (u32 at = 0, order = 0; at < units_; at += 1U << order) {
+            order = static_cast<u32>(std::bit_width(units_ - at)) - 1;
+            if (at > 0) order = std::min(order, static_cast<u32>(std::countr_zero(at)));
+            push(at, order);
+        }
+    }
+
+    // Bytes of the buffer that a request of `bytes` occupies.
+    static size_t rounded(size_t bytes, size_t unit_bytes) {
+        return std::bit_ceil((bytes + unit_bytes - 1) / unit_bytes) * unit_bytes;
+    }
+
+    // Returns the byte offset of a run that holds `bytes`, or SIZE_MAX where none is free now.
+    size_t allocate(size_t bytes) {
+        const u32 wanted = order_of(bytes);
+        u32 order = wanted;
+        while (order < heads_.size() && heads_[order] == none) ++order;
+        if (order >= heads_.size()) return SIZE_MAX;
+        const u32 at = heads_[order];
+        remove(at, order);
+        while (order > wanted) {
+            --order;
+            push(at + (1U << order), order);
+        }
+        return at * unit_bytes_;
+    }
+
+    void release(size_t offset, size_t bytes) {
+        auto at = static_cast<u32>(offset / unit_bytes_);
+        u32 order = order_of(bytes);
+        for (;;) {
+            const u32 twin = at ^ (1U << order);
+            if (twin >= units_ || free_order_[twin] != order) break;
+            remove(twin, order);
+            at = at < twin ? at : twin;
+            ++order;
+        }
+        push(at, order);
+    }
+
+private:
+    static constexpr u8 used = 255;
+
+    u32 order_of(size_t bytes) const {
+        const size_t units = (bytes + unit_bytes_ - 1) / unit_bytes_;
+        return units <= 1 ? 0 : static_cast<u32>(std::bit_width(units - 1));
+    }
+    void push(u32 at, u32 order) {
+        free_order_[at] = static_cast<u8>(order);
+        prev_[at] = none;
+        next_[at] = heads_[order];
+        if (heads_[order] != none) prev_[heads_[order]] = at;
+        heads_[order] = at;
+    }
+    void remove(u32 at, u32 order) {
+        free_order_[at] = used;
+        (prev_[at] != none ? next_[prev_[at]] : heads_[order]) = next_[at];
+        if (next_[at] != none) prev_[next_[at]] = prev_[at];
+    }
+
+    size_t unit_bytes_;
+    u32 units_;
+    std::vector<u32> heads_, next_, prev_;
+    std::vector<u8> free_order_;  // order of the free run that begins here, else `used`
+};
 
 // Destination of a request's bytes: the caller's memory, or the bounce buffer; `later`: the request cannot start yet.
 struct Target {
@@ -156,14 +231,12 @@ private:
     IoBackend& backend_;
     const AlignedMemory& bounce_;
     Buddy buddy_;
-    u32 depth_;
-    u32 block_bytes_;
+    u32 depth_, block_bytes_;
     std::vector<Flight> flights_;
     std::vector<Completion> completions_;
     std::vector<u32> free_;
     std::span<const Request> requests_;
-    u32 next_ = 0;
-    u32 refill_ = 1;
+    u32 next_ = 0, refill_ = 1;
     std::optional<IoFailure> failure_;
     int broken_ = 0;  // errno of the kernel's refusal, once it has refused
 };

@@ -1,15 +1,6 @@
 // Blocks of out-of-core sampling: relabels a hop's sources once all of them have been read, and lays mini-batches out.
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <bit>
-#include <condition_variable>
-#include <cstring>
-#include <mutex>
-#include <stdexcept>
-
 #include "base/refuse.hpp"
-#include "sampling/external_parts.hpp"
+#include "sampling/external_sampler.hpp"
 
 namespace outcore {
 namespace {
@@ -21,9 +12,8 @@ constexpr size_t batch_fields = 8, block_fields = 4;
 
 // Builds the hop's block: edges in the order of destinations, new nodes by ascending id after the others.
 void ExternalSampler::relabel(Part& part, Labels& labels) {
-    ExternalHop hop;
+    Block hop;
     const size_t count = part.nodes.size(), edges = part.arrived.size();
-    hop.num_dst = static_cast<i64>(count);
     hop.indptr.resize(count + 1);
     hop.indices.resize(edges);
     const size_t slots = std::bit_ceil(std::max<size_t>(16, 2 * (count + std::min<size_t>(edges, num_nodes_))));
@@ -34,7 +24,7 @@ void ExternalSampler::relabel(Part& part, Labels& labels) {
     constexpr size_t ahead = 16;
     size_t at = 0;
     for (size_t i = 0; i < count; ++i) {
-        hop.indptr[i] = static_cast<i64>(at);
+        hop.indptr[i] = static_cast<u32>(at);
         const u32* sources = part.arrived.data() + part.start[i];
         const u32 kept = part.count[i];
         if (i + 2 < count) {
@@ -51,65 +41,53 @@ void ExternalSampler::relabel(Part& part, Labels& labels) {
             hop.indices[at++] = static_cast<i32>(entry);
         }
     }
-    hop.indptr[count] = static_cast<i64>(at);
-    labels.sort(num_nodes_);
+    hop.indptr[count] = static_cast<u32>(at);
+    radix_sort(labels.fresh, labels.other, num_nodes_, [](u64 value) { return value >> 32; });
     part.nodes.reserve(count + labels.fresh.size());
     for (const auto value : labels.fresh) {
         labels.table[static_cast<u32>(value)].position = static_cast<u32>(part.nodes.size());
         part.nodes.push_back(static_cast<u32>(value >> 32));
     }
     for (auto& entry : hop.indices) entry = static_cast<i32>(labels.table[static_cast<u32>(entry)].position);
-    const auto total = static_cast<u32>(part.nodes.size());
-    hop.num_src = total;
-    if (total > count) part.runs.push_back({static_cast<u32>(count), total, 0, 0});
+    hop.num_src = static_cast<i64>(part.nodes.size());
+    if (part.nodes.size() > count)
+        part.runs.push_back({static_cast<u32>(count), static_cast<u32>(part.nodes.size()), 0, 0});
     part.hops.push_back(std::move(hop));
-}
-
-// Builds the last hop's block where it is missing and frees the drawn edges, which only the blocks hold then.
-void ExternalSampler::relabel_last(Part& part) {
-    if (part.settled) return;
-    auto working = labels();
-    relabel(part, *working);
-    give_back(std::move(working));
-    part.start = part.count = part.arrived = {};
-    part.settled = true;
+    // Only nodes and blocks are needed until the next pass (assigning {} would keep the memory).
+    for (auto* list : {&part.start, &part.count, &part.arrived}) std::vector<u32>().swap(*list);
 }
 
 LaidOut ExternalSampler::laid_out(size_t i, u64 labels) const {
     const Part& part = finished_.at(i);
-    if (!part.settled) throw std::invalid_argument("this mini-batch is not settled");
+    if (part.hops.size() < options_.fanout.size())
+        throw std::invalid_argument("this mini-batch's last block is not built yet");
     LaidOut made{0, 4 * part.nodes.size(), 8 * (batch_fields + block_fields * part.hops.size() + labels),
                  part.nodes.size()};
     for (const auto& hop : part.hops)
         made.body_bytes += up_to(4 * hop.indptr.size(), 8) + up_to(4 * hop.indices.size(), 8);
-    made.bytes = up_to(up_to(made.head_bytes, 8) + made.body_bytes, PieceFile::page_bytes);
+    made.bytes = padded(up_to(made.head_bytes, 8) + made.body_bytes);
     return made;
 }
 
-std::vector<LaidOut> ExternalSampler::lay_out(size_t begin, std::span<const i64> labels, std::span<const i64> offsets,
-                                              std::span<std::byte> to, std::optional<std::span<u32>> nodes) {
+std::vector<LaidOut> ExternalSampler::lay_out(size_t begin, Ids labels, Ids offsets, std::span<std::byte> to,
+                                              std::optional<std::span<u32>> nodes) {
     check_offsets(offsets, labels.size(), "the seed nodes' labels");
     if (offsets.size() != finished_.size() + 1)
-        throw std::invalid_argument("labels are those of the seed nodes of the group that was finished");
+        throw std::invalid_argument("the labels are not those of the finished group's seed nodes");
     if (begin >= finished_.size() || finished_[begin].taken)
-        throw std::invalid_argument("this mini-batch is not there");
+        throw std::invalid_argument("there is no such mini-batch, or it was laid out before");
     check_stop();
-    if (team_ == nullptr) team_ = std::make_unique<Team>(static_cast<int>(options_.threads));
+    need_team();
     std::vector<LaidOut> made;
     std::atomic<size_t> claimed{begin};
     std::mutex mutex;
     std::condition_variable moved;
     size_t next = begin;  // mini-batch that gets space next: in order, though several are relabelled at a time
     bool full = false;
-    const auto stop = [&] {
-        const std::lock_guard lock(mutex);
-        full = true;
-        moved.notify_all();
-    };
-    const auto work = [&] {
+    const auto work = [&](Labels& working) {
         for (size_t i; (i = claimed.fetch_add(1)) < finished_.size();) {
             Part& part = finished_[i];
-            relabel_last(part);
+            if (part.hops.size() < options_.fanout.size()) relabel(part, working);  // the last hop's block
             const auto seeds =
                 labels.subspan(static_cast<size_t>(offsets[i]), static_cast<size_t>(offsets[i + 1] - offsets[i]));
             const LaidOut size = laid_out(i, seeds.size());
@@ -134,11 +112,13 @@ std::vector<LaidOut> ExternalSampler::lay_out(size_t begin, std::span<const i64>
             part.taken = true;
         }
     };
-    team_->run([&](int) {
+    team_->run([&](int member) {
         try {
-            work();
-        } catch (...) {
-            stop();  // else the other threads would wait for this mini-batch's turn
+            work(labels_[static_cast<size_t>(member)]);
+        } catch (...) {  // else the other threads would wait for this mini-batch's turn
+            const std::lock_guard lock(mutex);
+            full = true;
+            moved.notify_all();
             throw;
         }
     });
@@ -146,7 +126,7 @@ std::vector<LaidOut> ExternalSampler::lay_out(size_t begin, std::span<const i64>
 }
 
 // Writes the mini-batch in the layout that `laid_out` sizes.
-void ExternalSampler::put(const Part& part, std::span<const i64> labels, std::byte* to, u64 bytes) {
+void ExternalSampler::put(const Part& part, Ids labels, std::byte* to, u64 bytes) {
     std::byte* const end = to + bytes;
     const auto copy = [&](const void* from, size_t size) {
         std::memcpy(to, from, size);
@@ -166,35 +146,16 @@ void ExternalSampler::put(const Part& part, std::span<const i64> labels, std::by
                                                static_cast<i64>(part.hops.size())};
     copy(fields.data(), sizeof(fields));
     for (auto hop = part.hops.rbegin(); hop != part.hops.rend(); ++hop) {
-        const std::array<i64, block_fields> shape{hop->num_src, hop->num_dst, hop->indptr.back(), 4};
+        const std::array<i64, block_fields> shape{hop->num_src, static_cast<i64>(hop->indptr.size()) - 1,
+                                                  hop->indptr.back(), 4};
         copy(shape.data(), sizeof(shape));
     }
     copy(labels.data(), labels.size_bytes());
     for (auto hop = part.hops.rbegin(); hop != part.hops.rend(); ++hop) {
-        const size_t size = 4 * hop->indptr.size();
-        for (const auto pointer : hop->indptr) {
-            const auto narrow = static_cast<u32>(pointer);
-            std::memcpy(to, &narrow, 4);
-            to += 4;
-        }
-        std::memset(to, 0, up_to(size, 8) - size);
-        to += up_to(size, 8) - size;
+        copy(hop->indptr.data(), 4 * hop->indptr.size());
         copy(hop->indices.data(), 4 * hop->indices.size());
     }
     std::memset(to, 0, static_cast<size_t>(end - to));
-}
-
-std::unique_ptr<ExternalSampler::Labels> ExternalSampler::labels() {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<Labels>();
-    auto found = std::move(idle_.back());
-    idle_.pop_back();
-    return found;
-}
-
-void ExternalSampler::give_back(std::unique_ptr<Labels> labels) {
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(labels));
 }
 
 }  // namespace outcore

@@ -1,28 +1,20 @@
 // A pass walks `indptr` in pieces, draws positions for the nodes that mini-batches hold, and notes each drawn edge in
 // the bucket of its piece of `indices`. Once no more edges can join a bucket, the wanted pages of its piece are read
 // and the neighbours copied to their mini-batches. Nothing is sorted: a mini-batch's nodes are a few ascending runs.
-#include "base/refuse.hpp"
-#include "sampling/external_parts.hpp"
+#include "sampling/external_sampler.hpp"
 
-#include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <iterator>
-#include <stdexcept>
+
+#include "base/refuse.hpp"
 
 namespace outcore {
 namespace {
 
-constexpr u64 page_bytes = PieceFile::page_bytes;
 constexpr u32 most_piece_bytes = 1U << 29;
 constexpr u64 most_file_bytes = u64{1} << 61;
 constexpr size_t most_wants = 8192;  // wanted edges of one piece before it is read
 // Below this number of nodes, waking another thread takes longer than its work.
 constexpr u64 least_shared = 512;
-
-PieceFileOptions file_options(const GraphFile& file, const ExternalOptions& options, u32 extra, u32 pieces) {
-    return {options.piece_bytes + extra, pieces, options.depth, file.end(), options.gap_bytes, options.choice};
-}
 
 // Exception that carries a failed read out of a pass.
 struct ReadFailed {
@@ -35,17 +27,6 @@ void wait_for(PieceFile& file, const PieceFile::Read& read, bool in_indices) {
 }
 
 }  // namespace
-
-size_t ExternalSampler::Bucket::size() const {
-    size_t sum = 0;
-    for (const Share& share : shares) sum += share.wants.size();
-    return sum;
-}
-
-struct ExternalSampler::Flight {
-    Bucket bucket;
-    PieceFile::Read read;
-};
 
 ExternalSampler::ExternalSampler(const GraphFile& indptr, const GraphFile& indices, ExternalOptions options)
     : indptr_(indptr), indices_(indices), options_(std::move(options)), num_nodes_(indptr.items - 1) {
@@ -66,29 +47,30 @@ ExternalSampler::ExternalSampler(const GraphFile& indptr, const GraphFile& indic
 }
 
 void ExternalSampler::open_files() {
+    const auto open = [&](const GraphFile& file, u32 piece_bytes, u32 pieces) {
+        return std::make_unique<PieceFile>(file.path, PieceFileOptions{piece_bytes, pieces, options_.depth, file.end(),
+                                                                       options_.gap_bytes, options_.choice});
+    };
     // One page more than a piece of index pointers: the end of the last node's list may lie in it.
-    pointer_file_ = std::make_unique<PieceFile>(
-        indptr_.path, file_options(indptr_, options_, page_bytes, std::max(2U, options_.pieces / 4)));
-    index_file_ = std::make_unique<PieceFile>(indices_.path, file_options(indices_, options_, 0, options_.pieces));
+    pointer_file_ = open(indptr_, options_.piece_bytes + page_bytes, std::max(2U, options_.pieces / 4));
+    index_file_ = open(indices_, options_.piece_bytes, options_.pieces);
 }
 
-ExternalSampler::~ExternalSampler() = default;
-
-void ExternalSampler::stop() { stop_ = true; }
+// Created at the first use, so that helper threads inherit their caller's priority.
+void ExternalSampler::need_team() {
+    if (team_ != nullptr) return;
+    team_ = std::make_unique<Team>(static_cast<int>(options_.threads));
+    labels_.resize(options_.threads);
+}
 
 void ExternalSampler::check_stop() const {
     if (stop_) throw std::runtime_error("sampling was stopped");
 }
 
-u64 ExternalSampler::memory_bytes() const {
-    return pointer_file_ == nullptr ? 0 : pointer_file_->bytes() + index_file_->bytes();
-}
-
-void ExternalSampler::begin(u64 epoch, std::span<const i64> numbers, std::span<const i64> seeds,
-                            std::span<const i64> offsets) {
+void ExternalSampler::begin(u64 epoch, Ids numbers, Ids seeds, Ids offsets) {
     check_offsets(offsets, seeds.size(), "the mini-batches' seed nodes");
     if (offsets.size() != numbers.size() + 1)
-        throw std::invalid_argument("one offset more than mini-batches is wanted");
+        throw std::invalid_argument("offsets must have one entry more than there are mini-batches");
     std::vector<Part> parts(numbers.size());
     for (size_t p = 0; p < parts.size(); ++p) {
         Part& part = parts[p];
@@ -100,8 +82,7 @@ void ExternalSampler::begin(u64 epoch, std::span<const i64> numbers, std::span<c
         const auto count = static_cast<u32>(part.nodes.size());
         part.seed_order.resize(count);
         for (u32 i = 0; i < count; ++i) part.seed_order[i] = i;
-        std::sort(part.seed_order.begin(), part.seed_order.end(),
-                  [&](auto a, auto b) { return part.nodes[a] < part.nodes[b]; });
+        std::ranges::sort(part.seed_order, {}, [&](u32 i) { return part.nodes[i]; });
         part.runs.push_back({0, count, 0, 0});
         for (u32 i = 1; i < count; ++i)
             if (part.node(0, i - 1) == part.node(0, i)) refuse_repeated_seed(part.node(0, i));
@@ -115,8 +96,7 @@ std::optional<ExternalFailure> ExternalSampler::pass() {
     const auto hops = static_cast<u32>(options_.fanout.size());
     if (!begun_.empty() && begun_.front().hops >= hops)
         throw std::invalid_argument("the first group has drawn all its hops");
-    // Created here, so that helper threads inherit their caller's priority.
-    if (team_ == nullptr) team_ = std::make_unique<Team>(static_cast<int>(options_.threads));
+    need_team();
     divide();
     const auto clear = [&] {
         buckets_.clear();
@@ -132,15 +112,11 @@ std::optional<ExternalFailure> ExternalSampler::pass() {
     };
     try {
         run_pass();
-        team_->share(parts_.size(), [&](size_t p) {
-            Part& part = parts_[p];
-            if (++part.hop == hops) return;  // lay_out builds the last hop's block
-            auto working = labels();
-            relabel(part, *working);
-            give_back(std::move(working));
-            // Only nodes and blocks are needed until the next pass.
-            part.start = part.count = part.arrived = {};
-        });
+        const auto finish_hop = [&](size_t p, size_t, int member) {
+            // lay_out builds the last hop's block.
+            if (parts_[p].hops.size() + 1 < hops) relabel(parts_[p], labels_[static_cast<size_t>(member)]);
+        };
+        team_->loop(parts_.size(), 1, finish_hop);
     } catch (const ReadFailed& failed) {
         abandon();
         return failed.failure;
@@ -173,7 +149,7 @@ void ExternalSampler::divide() {
     std::vector<u64> upto(parts_.size() + 1, 0);
     whole_lists_ = false;
     for (size_t p = 0; p < parts_.size(); ++p) {
-        const i64 fanout = options_.fanout[parts_[p].hop];
+        const i64 fanout = options_.fanout[parts_[p].hops.size()];
         whole_lists_ |= fanout < 0;
         upto[p + 1] = upto[p] + (1 + static_cast<u64>(std::max<i64>(fanout, 0))) * parts_[p].nodes.size();
     }
@@ -192,7 +168,7 @@ void ExternalSampler::run_pass() {
     if (pointer_file_ == nullptr) open_files();
     for (Part& part : parts_) {
         const size_t count = part.nodes.size();
-        const i64 fanout = options_.fanout[part.hop];
+        const i64 fanout = options_.fanout[part.hops.size()];
         part.start.resize(count);
         part.count.resize(count);
         part.arrived.clear();
@@ -299,7 +275,8 @@ void ExternalSampler::draw_range(u64 last, u64 held, u64 base, const std::byte* 
 
 void ExternalSampler::draw_part(size_t d, u32 p, u64 last, u64 base, const std::byte* pointers) {
     Part& part = parts_[p];
-    const i64 fanout = options_.fanout[part.hop];
+    const auto hop = static_cast<u32>(part.hops.size());
+    const i64 fanout = options_.fanout[hop];
     Drawing& drawing = drawings_[d];
     std::array<DrawnList, kDrawLanes> lists;
     std::array<u32, kDrawLanes> places;
@@ -308,7 +285,7 @@ void ExternalSampler::draw_part(size_t d, u32 p, u64 last, u64 base, const std::
         if (waiting == 0) return;
         const auto count = static_cast<size_t>(fanout);
         drawing.positions.resize(count * kDrawLanes);
-        drawing.drawer.draw({lists.data(), waiting}, {options_.seed, part.epoch, part.number, part.hop}, count,
+        drawing.drawer.draw({lists.data(), waiting}, {options_.seed, part.epoch, part.number, hop}, count,
                             options_.replace, drawing.positions.data());
         for (size_t l = 0; l < waiting; ++l)
             for (size_t k = 0; k < count; ++k)

@@ -4,20 +4,15 @@
 // are keyed by name (draws.hpp), so the mini-batches equal those of the in-memory sampler.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "base/aligned_memory.hpp"
 #include "base/draws.hpp"
-#include "base/team.hpp"
-#include "base/types.hpp"
+#include "base/radix.hpp"
 #include "io/piece_file.hpp"
 
 namespace outcore {
@@ -52,13 +47,7 @@ struct ExternalFailure {
     u64 offset;
 };
 
-struct ExternalHop {
-    std::vector<i64> indptr;
-    std::vector<i32> indices;
-    i64 num_src = 0, num_dst = 0;
-};
-
-// Sizes of a mini-batch on disk (systems/engine/store/batch_store.py): node ids, body at a multiple of 8, zeros to a page.
+// Sizes of a mini-batch on disk (engine/store/batch_store.py): node ids, body at a multiple of 8, zeros to a page.
 struct LaidOut {
     u64 bytes, head_bytes, body_bytes, nodes;
 };
@@ -67,10 +56,9 @@ class ExternalSampler {
 public:
     // Throws std::invalid_argument, std::system_error.
     ExternalSampler(const GraphFile& indptr, const GraphFile& indices, ExternalOptions options);
-    ~ExternalSampler();
 
     // Begins a group of mini-batches with these `numbers`. Throws std::invalid_argument for invalid seeds or offsets.
-    void begin(u64 epoch, std::span<const i64> numbers, std::span<const i64> seeds, std::span<const i64> offsets);
+    void begin(u64 epoch, Ids numbers, Ids seeds, Ids offsets);
     // Passes over the graph once and draws one hop of each group begun. After a failure all groups are dropped.
     // Throws std::out_of_range (damaged graph), std::runtime_error (stopped), std::invalid_argument (no hop left).
     std::optional<ExternalFailure> pass();
@@ -81,19 +69,81 @@ public:
     // Relabels mini-batches of the finished group from `begin` on and lays each out once, one after the other in `to`,
     // and their nodes in `nodes` if given, until one does not fit. `labels` are the labels of the group's seed nodes.
     // Call it neither in two threads nor during a pass. Throws std::invalid_argument, std::runtime_error (stopped).
-    std::vector<LaidOut> lay_out(size_t begin, std::span<const i64> labels, std::span<const i64> offsets,
-                                 std::span<std::byte> to, std::optional<std::span<u32>> nodes);
+    std::vector<LaidOut> lay_out(size_t begin, Ids labels, Ids offsets, std::span<std::byte> to,
+                                 std::optional<std::span<u32>> nodes);
     // Returns the sizes of mini-batch i, the first that `lay_out` had no space for. Others: std::invalid_argument.
     LaidOut laid_out(size_t i, u64 labels) const;
     // Ends a pass under way soon; later calls of `pass` and `lay_out` throw.
-    void stop();
+    void stop() { stop_ = true; }
 
     const RequestCounts& reads() const { return reads_; }
-    u64 memory_bytes() const;  // of the read buffers, without the mini-batches
+    // Returns the bytes of the read buffers, without the mini-batches.
+    u64 memory_bytes() const { return pointer_file_ == nullptr ? 0 : pointer_file_->bytes() + index_file_->bytes(); }
 
 private:
-    struct Part;
-    struct Labels;  // working memory of relabelling
+    static constexpr u32 no_node = UINT32_MAX;  // invalid node id
+
+    struct Block {
+        std::vector<u32> indptr;
+        std::vector<i32> indices;
+        i64 num_src = 0;
+    };
+    // Mini-batch between two hops.
+    struct Part {
+        struct Run {
+            u32 begin, end;
+            u32 marked, drawn;  // ends of the nodes requested and of the nodes drawn for
+        };
+
+        u64 epoch = 0, number = 0;
+        std::vector<u32> nodes;
+        std::vector<u32> seed_order;    // positions of the seed nodes by ascending id
+        std::vector<Run> runs;          // ascending runs of nodes; the first is indexed through seed_order
+        std::vector<u32> start, count;  // of each destination's edges in `arrived`
+        std::vector<u32> arrived;       // source ids of the drawn edges
+        std::vector<Block> hops;        // built so far; the next hop to draw follows them
+        i64 list_reads = 0;
+        bool taken = false;  // laid out by lay_out
+
+        u32 position(size_t run, u32 i) const { return run == 0 ? seed_order[i] : i; }
+        u32 node(size_t run, u32 i) const { return nodes[position(run, i)]; }
+
+        // Returns the first i of the run from `from` on whose node is `bound` or more.
+        u32 until(size_t run, u32 from, u64 bound) const {
+            u32 low = from, high = runs[run].end;
+            for (u32 step = 1; low + step < high; step *= 2) {  // gallop: the result is usually near
+                if (node(run, low + step) >= bound) {
+                    high = low + step;
+                    break;
+                }
+                low += step;
+            }
+            while (low < high) {
+                const u32 middle = low + (high - low) / 2;
+                if (node(run, middle) < bound) low = middle + 1;
+                else high = middle;
+            }
+            return low;
+        }
+    };
+    // Working memory of relabelling: a hash table from ids to positions.
+    struct Labels {
+        struct Entry {
+            u32 id, position;
+        };
+        std::vector<Entry> table;
+        std::vector<u64> fresh, other;  // id << 32 | entry of `table`; `other` is scratch
+
+        static u32 hash(u32 id) { return id * 0x9E3779B1U; }
+
+        // Returns the entry of an id, or the empty entry (id `no_node`) for a new one.
+        u32 find(u32 id, int shift) const {
+            const auto mask = static_cast<u32>(table.size() - 1);
+            u32 at = hash(id) >> shift;
+            while (table[at].id != id && table[at].id != no_node) at = (at + 1) & mask;
+            return at;
+        }
+    };
     struct Want {
         u32 at;  // byte offset in the piece
         u32 part;
@@ -108,7 +158,11 @@ private:
         std::vector<Share> shares;  // one per thread
         size_t alone = 0;           // wants added under `alone_` since the bucket was empty
 
-        size_t size() const;
+        size_t size() const {
+            size_t sum = 0;
+            for (const Share& share : shares) sum += share.wants.size();
+            return sum;
+        }
     };
     // Mini-batches [begin, end) of one thread, and its drawing memory.
     struct Drawing {
@@ -116,8 +170,10 @@ private:
         LaneDrawer drawer;
         std::vector<u64> positions;
     };
-    struct Flight;
-
+    struct Flight {
+        Bucket bucket;
+        PieceFile::Read read;
+    };
     // Group of `parts` consecutive mini-batches begun together, and the number of hops they have drawn.
     struct Begun {
         size_t parts;
@@ -139,11 +195,9 @@ private:
     void send(Bucket bucket, u64 base);
     void complete();
     void relabel(Part& part, Labels& labels);
-    void relabel_last(Part& part);
-    static void put(const Part& part, std::span<const i64> labels, std::byte* to, u64 bytes);
+    static void put(const Part& part, Ids labels, std::byte* to, u64 bytes);
     void check_stop() const;
-    std::unique_ptr<Labels> labels();
-    void give_back(std::unique_ptr<Labels> labels);
+    void need_team();
 
     GraphFile indptr_, indices_;
     ExternalOptions options_;
@@ -161,9 +215,8 @@ private:
     bool whole_lists_ = false;  // some mini-batch takes all neighbours in this pass
     bool alone_ = false;        // one thread draws for all mini-batches
     std::unique_ptr<Team> team_;
+    std::vector<Labels> labels_;  // by member of the team
     RequestCounts reads_;
-    std::mutex mutex_;
-    std::vector<std::unique_ptr<Labels>> idle_;
     std::atomic<bool> stop_{false};
 };
 

@@ -1,15 +1,7 @@
 // Graph cut into partitions of nodes and buckets of edges (MariusGNN), with the bindings: bucket (i, j) holds the edges
 // from nodes of partition j to nodes of partition i, so that the graph among buffered partitions is read without any
 // other edge. A bucket holds source nodes by (destination, position in its neighbour list). The list order, one byte an
-// in-edge, gives the bucket of each next edge of a list; so lists are restored exactly, and no edge stores its
-// destination.
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <stdexcept>
-#include <utility>
-#include <vector>
-
+// in-edge, gives the bucket of each next edge of a list, so lists are restored exactly without stored destinations.
 #include "base/refuse.hpp"
 #include "base/team.hpp"
 #include "read/bind_counts.hpp"
@@ -23,7 +15,7 @@ constexpr size_t max_partitions = 256;
 
 // Fills the first partitions of `size` nodes with `first`, in that order, and assigns the other nodes at random: every
 // assignment is equally likely, and the seed determines it. Throws std::out_of_range for an invalid or repeated id.
-void assign_partitions(std::span<const i64> first, u64 size, u64 seed, std::span<u8> partition_of) {
+void assign_partitions(Ids first, u64 size, u64 seed, std::span<u8> partition_of) {
     const u64 nodes = partition_of.size();
     if (size == 0 || (nodes + size - 1) / size > max_partitions)
         refuse<std::out_of_range>("more than ", max_partitions, " partitions");
@@ -85,7 +77,7 @@ void partitions_of(std::span<const Index> sources, std::span<const u8> partition
             order[i] = partition_of[source];
         }
     });
-    if (wrong) throw std::out_of_range("an edge comes from a node that the graph has not");
+    if (wrong) throw std::out_of_range("an edge comes from a node outside the graph");
 }
 
 // Puts the edges of one destination partition into its buckets: the next edge from partition j at out[next[j]++].
@@ -105,9 +97,9 @@ void place_edges(std::span<const Index> sources, std::span<const u8> order, std:
     std::copy_n(at.begin(), next.size(), next.begin());
 }
 
-// Writes to indptr[node + 1] the number of edges of its list from buffered partitions, and the slots of these edges to
-// `kept`; returns the number of kept edges. Of one partition as a destination come its nodes, the lengths of their lists
-// and the list order. slot_of: [partitions], < 0 for a partition not buffered.
+// Writes to indptr[node + 1] the number of the node's in-edges from buffered partitions, and the slots of these edges to
+// `kept`; returns the number of kept edges. nodes, degrees, order: of one partition as a destination, the nodes, the
+// lengths of their lists and the list order. slot_of: [partitions], < 0 for a partition not buffered.
 // Throws std::out_of_range where the arrays contradict each other or `kept` is too small.
 size_t count_kept(Ids nodes, std::span<const u32> degrees, std::span<const u8> order, std::span<const i16> slot_of,
                   std::span<i64> indptr, std::span<u8> kept) {
@@ -145,13 +137,11 @@ size_t count_kept(Ids nodes, std::span<const u32> degrees, std::span<const u8> o
 // buckets[starts[s] .. starts[s] + lengths[s]). kept: the slots that count_kept wrote for these nodes.
 // Throws std::out_of_range where a bucket is not used up exactly.
 template <class Index>
-void fill_lists(std::span<const i64> nodes, std::span<const u8> kept, std::span<const i64> indptr,
-                std::span<const Index> buckets, std::span<const i64> starts, std::span<const i64> lengths,
-                std::span<Index> indices) {
+void fill_lists(Ids nodes, std::span<const u8> kept, Ids indptr, std::span<const Index> buckets, Ids starts,
+                Ids lengths, std::span<Index> indices) {
     if (starts.size() != lengths.size() || starts.size() > max_partitions)
         throw std::out_of_range("starts and lengths differ in length");
-    std::array<i64, max_partitions> next{}, left{};
-    std::array<i64, max_partitions> used{};
+    std::array<i64, max_partitions> next{}, left{}, used{};
     for (size_t slot = 0; slot < starts.size(); ++slot) {
         if (starts[slot] < 0 || lengths[slot] < 0 ||
             static_cast<u64>(starts[slot]) + static_cast<u64>(lengths[slot]) > buckets.size())
@@ -167,19 +157,15 @@ void fill_lists(std::span<const i64> nodes, std::span<const u8> kept, std::span<
     size_t edge = 0;
     for (const i64 node : nodes) {
         const auto index = static_cast<size_t>(node);
-        if (indptr.empty() || index >= indptr.size() - 1) throw std::out_of_range("a node that the graph has not");
+        if (indptr.empty() || index >= indptr.size() - 1) throw std::out_of_range("a node outside the graph");
         const i64 begin = indptr[index], end = indptr[index + 1];
         if (begin < 0 || end < begin || static_cast<u64>(end) > indices.size() ||
             edge + static_cast<size_t>(end - begin) > kept.size())
-            throw std::out_of_range("the lists are longer than what was kept of them");
+            throw std::out_of_range("the lists have more edges than were kept");
         for (i64 at = begin; at < end; ++at)
             indices[static_cast<size_t>(at)] = buckets[static_cast<size_t>(next[kept[edge++]]++)];
     }
-    if (edge != kept.size()) throw std::out_of_range("edges were kept that no list has");
-}
-
-DirectWritersOptions writing(u32 buffer_bytes, u32 writers, const std::string& mode) {
-    return {buffer_bytes, writers, IoChoice::named(mode)};
+    if (edge != kept.size()) throw std::out_of_range("more edges were kept than the lists have");
 }
 
 template <class Index>
@@ -204,7 +190,8 @@ void bind_buckets(nb::module_& m) {
             [](Spread* self, const std::string& path, Ids bounds, u32 buffer_bytes, u32 writers,
                const std::string& mode) {
                 with_path(path, [&] {
-                    new (self) Spread(path, Spread::regions_between(bounds), writing(buffer_bytes, writers, mode));
+                    new (self)
+                        Spread(path, Spread::regions_between(bounds), {buffer_bytes, writers, IoChoice::named(mode)});
                 });
             },
             "path"_a, "bounds"_a, nb::kw_only(), "buffer_bytes"_a, "writers"_a, "mode"_a)
@@ -217,7 +204,7 @@ void bind_buckets(nb::module_& m) {
         .def_static(
             "bytes",
             [](u64 regions, u32 buffer_bytes, u32 writers) {
-                return Spread::bytes(regions, writing(buffer_bytes, writers, "auto"));
+                return Spread::bytes(regions, {buffer_bytes, writers, {}});
             },
             "regions"_a, "buffer_bytes"_a, "writers"_a);
     m.attr("MAX_PARTITIONS") = max_partitions;

@@ -1,9 +1,7 @@
-// Order of a disk cache's rows that puts rows of the same mini-batches next to each other (DiskGNN, Algorithm 1): MinHash
-// by one sort of the ids, which puts equal ids together with their lists; counting sorts do the rest.
-#include <algorithm>
+// Order of a disk cache's rows that puts rows of the same mini-batches next to each other (DiskGNN, Algorithm 1).
+// MinHash by one sort of the ids, which puts equal ids together with their lists; counting sorts do the rest.
 #include <iterator>
 #include <numeric>
-#include <utility>
 
 #include "base/arrays.hpp"
 #include "base/radix.hpp"
@@ -21,39 +19,33 @@ std::vector<u32> permutation(size_t count, SplitMix& random) {
     return rank;
 }
 
-// Ids in ascending order and their old positions: sorted[k] = ids[from[k]]. Stable and linear (radix sort).
-struct Ascending {
-    std::vector<u32> sorted;
-    std::vector<u32> from;
-};
-Ascending ascending(std::span<const i64> ids) {
+// Returns the ids in ascending order and their old positions. Stable and linear (radix sort).
+std::tuple<std::vector<u32>, std::vector<u32>> ascending(Ids ids) {
     if (ids.size() > UINT32_MAX) throw std::length_error("more than 2^32 rows in one list");
     struct Entry {
         u32 id, from;
     };
     std::vector<Entry> entries(ids.size());
     u32 largest = 0;
-    bool ordered = true;
     for (size_t i = 0; i < ids.size(); ++i) {
         if (ids[i] < 0 || ids[i] > UINT32_MAX) refuse<std::out_of_range>("row ", ids[i]);
         entries[i] = {static_cast<u32>(ids[i]), static_cast<u32>(i)};
         largest = std::max(largest, entries[i].id);
-        ordered = ordered && (i == 0 || ids[i - 1] <= ids[i]);
     }
-    if (std::vector<Entry> other; !ordered)
+    if (std::vector<Entry> other; !std::ranges::is_sorted(ids))
         radix_sort(entries, other, largest, [](const Entry& entry) { return entry.id; });
-    Ascending result{std::vector<u32>(ids.size()), std::vector<u32>(ids.size())};
+    std::vector<u32> sorted(ids.size()), from(ids.size());
     for (size_t i = 0; i < ids.size(); ++i) {
-        result.sorted[i] = entries[i].id;
-        result.from[i] = entries[i].from;
+        sorted[i] = entries[i].id;
+        from[i] = entries[i].from;
     }
-    return result;
+    return {std::move(sorted), std::move(from)};
 }
 
 // Returns each id of the lists once, by (minhash 1, …, minhash `hashes`, id), in time linear in the ids. List j,
 // ids[offsets[j], offsets[j + 1]), has the rows that mini-batch j of the segment accesses. A row's minhash is the least
 // rank of its mini-batches under a random permutation of the segment's. Throws std::invalid_argument (offsets).
-std::vector<i64> minhash_order(std::span<const i64> ids, std::span<const i64> offsets, u32 hashes, u64 seed) {
+std::vector<i64> minhash_order(Ids ids, Ids offsets, u32 hashes, u64 seed) {
     check_offsets(offsets, ids.size(), "the lists of ids");
     const size_t num_lists = offsets.size() - 1;
     auto [sorted, list_of] = ascending(ids);
@@ -67,8 +59,7 @@ std::vector<i64> minhash_order(std::span<const i64> ids, std::span<const i64> of
     std::unique_copy(sorted.begin(), sorted.end(), std::back_inserter(unique));
     std::vector<u32> order(unique.size());
     std::iota(order.begin(), order.end(), 0U);
-    std::vector<u32> next(unique.size());
-    std::vector<u32> least(unique.size());
+    std::vector<u32> next(unique.size()), least(unique.size());
     SplitMix random(seed);
     std::vector<std::vector<u32>> ranks;
     ranks.reserve(hashes);
@@ -93,23 +84,11 @@ std::vector<i64> minhash_order(std::span<const i64> ids, std::span<const i64> of
     return result;
 }
 
-// Returns the bytes of working memory for `num_ids` ids in `num_lists` lists.
-u64 minhash_bytes(u64 num_ids, u64 num_lists, u32 hashes) {
-    // Upper bound: the sort's four arrays, of which two stay beside four for the unique ids and the result.
-    return num_ids * (4 * sizeof(u32) + 4 * sizeof(u32) + sizeof(i64)) + num_lists * (hashes + 1) * sizeof(u32);
-}
-
 }  // namespace
-}  // namespace outcore
-
-OUTCORE_TUPLE(Ascending, 2)
-
-namespace outcore {
 
 void bind_minhash(nb::module_& m) {
     m.def("ascending", &ascending, "ids"_a, released(), "Returns the ids in ascending order and their old positions.");
     m.def("minhash_order", &minhash_order, "ids"_a, "offsets"_a, "hashes"_a, "seed"_a, released());
-    m.def("minhash_bytes", &minhash_bytes, "num_ids"_a, "num_lists"_a, "hashes"_a);
 }
 
 }  // namespace outcore

@@ -1,4 +1,4 @@
-// Bindings of packing, row distribution and MinHash; `systems/engine/store/` and `systems/outcore/` add the types.
+// Bindings of packing and row distribution; `systems/engine/store/` and `systems/outcore/` add the types.
 #include <nanobind/stl/vector.h>
 
 #include "read/bind_counts.hpp"
@@ -13,9 +13,7 @@ OUTCORE_TUPLE(DistributeResult, 5)
 namespace outcore {
 namespace {
 
-struct StopFlag {
-    std::atomic<bool> value{false};
-};
+using StopFlag = std::atomic<bool>;
 
 // One row of numbers for each chunk: its file, where there are several, and offset, begin and end.
 using Chunks = RowsOf<const i64>;
@@ -61,9 +59,8 @@ DistributeResult distribute_rows(const std::string& path, u64 data_offset, u64 n
     const auto list = chunks_of(chunks, false);
     const DistributeOptions options{region_bytes,         regions, depth, gap_bytes, buffer_bytes, writers,
                                     IoChoice::named(mode)};
-    return with_path(path, [&] {
-        return distribute({path, data_offset, num_rows, row_bytes}, file, list, ids, options, stop.value);
-    });
+    return with_path(
+        path, [&] { return distribute({path, data_offset, num_rows, row_bytes}, file, list, ids, options, stop); });
 }
 
 }  // namespace
@@ -76,7 +73,7 @@ void bind_store(nb::module_& m) {
     m.def(
         "xxh3", [](std::span<const std::byte> data) { return xxh3(data); }, "data"_a, released(),
         "XXH3-64 of the bytes.");
-    nb::class_<StopFlag>(m, "StopFlag").def(nb::init<>()).def("set", [](StopFlag& self) { self.value = true; });
+    nb::class_<StopFlag>(m, "StopFlag").def(nb::init<>()).def("set", [](StopFlag& self) { self = true; });
     m.def("distribute", &distribute_rows, nb::kw_only(), "path"_a, "data_offset"_a, "num_rows"_a, "row_bytes"_a,
           "file"_a, "chunks"_a, "ids"_a, "region_bytes"_a, "regions"_a, "depth"_a, "gap_bytes"_a, "buffer_bytes"_a,
           "writers"_a, "mode"_a, "stop"_a, released(), "Returns (reads, writes, bytes written, digests, failure).");

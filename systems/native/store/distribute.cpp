@@ -1,21 +1,13 @@
 // One thread walks the table, fills buffers and queues full ones for writing, so that reads, copies and writes overlap.
 #include "store/distribute.hpp"
 
-#include <algorithm>
-#include <cstring>
-#include <deque>
-#include <stdexcept>
-
 #include "base/refuse.hpp"
 #include "store/spread.hpp"
 
 namespace outcore {
 namespace {
 
-constexpr u64 page_bytes = PieceFile::page_bytes;
 constexpr u64 most_region = u64{1} << 30;
-
-u64 padded(u64 bytes) { return up_to(bytes, page_bytes); }
 
 // Places in a chunk's ids.
 struct Cursor {

@@ -5,11 +5,9 @@
 
 #include <atomic>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "base/types.hpp"
 #include "io/piece_file.hpp"
 #include "store/packing.hpp"
 
@@ -33,8 +31,7 @@ struct DistributeFailure {
 
 struct DistributeResult {
     RequestCounts reads;
-    u64 writes = 0;
-    u64 bytes_written = 0;
+    u64 writes = 0, bytes_written = 0;
     std::vector<u64> digests;  // XXH3 of each chunk with its padding; 0 for an empty one or after a failure
     std::optional<DistributeFailure> failure;
 };
@@ -42,8 +39,8 @@ struct DistributeResult {
 // Returns the memory in bytes that a pass over `chunks` chunks takes, without the ids.
 u64 distribute_bytes(const DistributeOptions& options, u64 row_bytes, u64 chunks);
 
-// Runs the pass; `file`, that of every chunk, must exist and may be longer. The ids of a chunk have no repeats. Throws std::out_of_range, std::invalid_argument,
-// std::system_error, and std::runtime_error once `stop` is true.
+// Runs the pass. `file`, that of every chunk, exists and may be longer; the ids of a chunk have no repeats. Throws
+// std::out_of_range, std::invalid_argument, std::system_error, and std::runtime_error once `stop` is true.
 DistributeResult distribute(const PackSource& table, const std::string& file, std::span<const PackChunk> chunks,
                             std::span<const u32> ids, const DistributeOptions& options, const std::atomic<bool>& stop);
 

@@ -2,22 +2,10 @@
 // full; without, they leave at once in a few writes, and only the rest of a page waits in a buffer of 4 KiB.
 #include "store/packing.hpp"
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <iterator>
-#include <mutex>
-#include <new>
-#include <stdexcept>
 #include <system_error>
-#include <thread>
 
-#include "base/aligned_memory.hpp"
 #include "base/refuse.hpp"
 #include "base/team.hpp"
 #include "read/read_plan.hpp"
@@ -28,37 +16,26 @@ namespace {
 
 constexpr u64 most_bytes = u64{1} << 62;  // limit of memory and of file offsets
 
-u64 padded(u64 bytes) { return up_to(bytes, pack_page); }
-
-class WriteFile {
-public:
-    explicit WriteFile(const std::string& path) : file_(FileHandle::open_direct(path, O_WRONLY)) {}
-
-    // Writes at `offset` and advances it. Returns 0, or errno with `offset` at the failure.
-    int write(const std::byte* data, size_t bytes, u64& offset) const {
-        while (bytes > 0) {
-            const ssize_t done = pwrite(file_.fd(), data, bytes, static_cast<off_t>(offset));
-            if (done < 0 && errno == EINTR) continue;
-            if (done <= 0) return done < 0 ? errno : EIO;
-            // A direct write must resume at a page: repeat a short one from the start of the page that it ended in.
-            const size_t whole =
-                static_cast<size_t>(done) == bytes ? bytes : static_cast<size_t>(done) / pack_page * pack_page;
-            if (whole == 0) return ENOSPC;
-            data += whole;
-            offset += whole;
-            bytes -= whole;
-        }
-        return 0;
+// Writes at `offset` and advances it. Returns 0, or errno with `offset` at the failure.
+int write_at(int fd, const std::byte* data, size_t bytes, u64& offset) {
+    while (bytes > 0) {
+        const ssize_t done = pwrite(fd, data, bytes, static_cast<off_t>(offset));
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return done < 0 ? errno : EIO;
+        // A direct write must resume at a page: repeat a short one from the start of the page that it ended in.
+        const size_t whole =
+            static_cast<size_t>(done) == bytes ? bytes : static_cast<size_t>(done) / page_bytes * page_bytes;
+        if (whole == 0) return ENOSPC;
+        data += whole;
+        offset += whole;
+        bytes -= whole;
     }
-
-private:
-    FileHandle file_;
-};
+    return 0;
+}
 
 // Part of a partition from its first to its last wanted row.
 struct Wanted {
-    u64 first_row;
-    u64 last_row;
+    u64 first_row, last_row;
 };
 
 class Pass {
@@ -71,7 +48,7 @@ public:
           options_(options),
           queue_(source.path, options.read),
           states_(chunks.size()) {
-        for (const auto& file : files) files_.emplace_back(file);
+        for (const auto& file : files) files_.emplace_back(file, O_WRONLY | O_DIRECT);
         find_wanted();
         u64 held = 0;
         for (size_t c = 0; c < chunks.size(); ++c) {
@@ -80,7 +57,7 @@ public:
             if (held > most_bytes) throw std::bad_alloc();
             state.cursor = chunks[c].begin;
             state.at = chunks[c].offset;
-            state.held_bytes = options.hold ? std::min(options.write_bytes, bytes) : pack_page;
+            state.held_bytes = options.hold ? std::min(options.write_bytes, bytes) : page_bytes;
             held += state.held_bytes;
             // First writes differ in length: chunks of one size would fill together, a burst of writes and then none.
             state.room = state.held_bytes;
@@ -140,22 +117,20 @@ private:
         constexpr u64 none = UINT64_MAX;
         std::vector<Wanted> all(count, {none, 0});
         for (const auto& chunk : chunks_) {
-            u64 partition = none;
-            u64 stop = 0;
+            Wanted* partition = nullptr;
+            u64 stop = 0;  // first row after the partition
             u32 previous = 0;
-            for (u64 i = chunk.begin; i < chunk.end; ++i) {
-                const u32 id = ids_[i];
+            for (const u32 id : ids_.subspan(chunk.begin, chunk.end - chunk.begin)) {
                 checked_row(id, source_.num_rows);
                 if (id < previous) throw std::invalid_argument("the ids of a chunk do not ascend");
-                if (partition == none || id >= stop) {
-                    if (partition != none) all[partition].last_row = std::max<u64>(all[partition].last_row, previous);
-                    partition = id / rows;
-                    stop = (partition + 1) * rows;
-                    all[partition].first_row = std::min<u64>(all[partition].first_row, id);
+                if (id >= stop) {
+                    partition = &all[id / rows];
+                    stop = (id / rows + 1) * rows;
+                    partition->first_row = std::min<u64>(partition->first_row, id);
                 }
+                partition->last_row = std::max<u64>(partition->last_row, id);
                 previous = id;
             }
-            if (partition != none) all[partition].last_row = std::max<u64>(all[partition].last_row, previous);
         }
         std::ranges::copy_if(all, std::back_inserter(wanted_), [](const Wanted& one) { return one.first_row != none; });
     }
@@ -279,7 +254,7 @@ private:
             state.fill = fill;
             return;
         }
-        const size_t whole = fill / pack_page * pack_page;
+        const size_t whole = fill / page_bytes * page_bytes;
         if (!flush(chunk, state, out, whole)) return;
         state.fill = fill - whole;
         std::memcpy(state.held, out + whole, state.fill);
@@ -288,7 +263,7 @@ private:
     bool flush(const PackChunk& chunk, State& state, const std::byte* data, size_t bytes) {
         if (bytes == 0) return true;
         state.digest.update(data, bytes);
-        const int code = files_[chunk.file].write(data, bytes, state.at);
+        const int code = write_at(files_[chunk.file].fd(), data, bytes, state.at);
         if (code != 0) {
             fail(PackFailure{code, true, chunk.file, state.at});
             return false;
@@ -303,7 +278,7 @@ private:
     std::span<const u32> ids_;
     PackOptions options_;
     std::vector<Wanted> wanted_;
-    std::deque<WriteFile> files_;
+    std::deque<FileHandle> files_;
     AlignedMemory memory_;
     u64 partition_bytes_ = 0;
     RangeQueue queue_;  // declared after the memory it reads into: destroyed before it
@@ -312,8 +287,7 @@ private:
     std::vector<std::atomic<size_t>> left_;  // per partition: chunks that have not yet taken their rows
     std::atomic<size_t> next_{0};
     std::atomic<bool> failed_{false};
-    std::atomic<u64> writes_{0};
-    std::atomic<u64> bytes_written_{0};
+    std::atomic<u64> writes_{0}, bytes_written_{0};
 
     std::mutex mutex_;
     std::condition_variable changed_;
@@ -327,14 +301,14 @@ private:
 }  // namespace
 
 u64 partition_buffer_bytes(u64 partition_rows, u64 row_bytes) {
-    return padded(partition_rows * row_bytes) + 2 * pack_page;
+    return padded(partition_rows * row_bytes) + 2 * page_bytes;
 }
 
 void check_chunks(const PackSource& source, size_t files, std::span<const PackChunk> chunks, size_t ids) {
     check_table(source.data_offset, source.num_rows, source.row_bytes);
     for (const auto& chunk : chunks)
         if (chunk.offset > most_bytes || ids > most_bytes / source.row_bytes || chunk.begin > chunk.end ||
-            chunk.end > ids || chunk.file >= files || chunk.offset % pack_page != 0)
+            chunk.end > ids || chunk.file >= files || chunk.offset % page_bytes != 0)
             throw std::invalid_argument("a chunk lies outside its ids or files, or is not aligned");
 }
 
@@ -342,7 +316,7 @@ PackResult pack_pass(const PackSource& source, std::span<const std::string> file
                      std::span<const u32> ids, const PackOptions& options) {
     if (options.partition_rows == 0 || options.threads == 0 || options.buffers == 0)
         throw std::invalid_argument("no rows, threads or buffers");
-    if (options.write_bytes == 0 || options.write_bytes % pack_page != 0)
+    if (options.write_bytes == 0 || options.write_bytes % page_bytes != 0)
         throw std::invalid_argument("write_bytes is not a multiple of a page");
     check_chunks(source, files.size(), chunks, ids.size());
     PackOptions fitting = options;

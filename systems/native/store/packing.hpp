@@ -3,33 +3,26 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "base/types.hpp"
 #include "io/range_queue.hpp"
 
 namespace outcore {
 
-constexpr u64 pack_page = 4096;  // bytes; chunks begin at a page and are padded with zeros to the next
-
 // Feature table in a file.
 struct PackSource {
     std::string path;
-    u64 data_offset;
-    u64 num_rows;
-    u64 row_bytes;
+    u64 data_offset, num_rows, row_bytes;
 
     u64 row_offset(u64 row) const { return data_offset + row * row_bytes; }
 };
 
-// Rows ids[begin, end) of the table, contiguous from byte `offset` of file `file`. The ids ascend (repeats allowed).
+// Rows ids[begin, end) of the table, contiguous from byte `offset` of file `file`, a multiple of the page; padded with
+// zeros to a page. The ids ascend (repeats allowed).
 struct PackChunk {
     u32 file;
-    u64 offset;
-    u64 begin;
-    u64 end;
+    u64 offset, begin, end;
 
     bool empty() const { return begin == end; }
 };
@@ -57,10 +50,7 @@ struct PackFailure {
 
 struct PackResult {
     u64 partitions = 0;  // partitions read: those with a wanted row
-    u64 reads = 0;
-    u64 bytes_read = 0;
-    u64 writes = 0;
-    u64 bytes_written = 0;
+    u64 reads = 0, bytes_read = 0, writes = 0, bytes_written = 0;
     std::vector<u64> digests;  // XXH3 of each chunk with its padding; 0 for an empty one
     std::optional<PackFailure> failure;
 };

@@ -1,40 +1,16 @@
 // Distribution step of an external sort (Aggarwal and Vitter 1988, Section 3): data appended to a region of a file goes
-// through the region's buffer, and a full buffer is one long direct write.
+// through the region's buffer, and a full buffer is one long direct write, while the same thread fills other buffers.
 #pragma once
 
 #include <algorithm>
-#include <optional>
-#include <span>
+#include <cstring>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
-#include "base/types.hpp"
 #include "io/direct_writers.hpp"
+#include "store/edge_run.hpp"
 #include "store/xxh3.hpp"
 
 namespace outcore {
-
-// Calls visit(node, part of its list inside the run) for each node in order. The run: edges [first_edge, first_edge +
-// sources.size()) of a graph in CSC, and the index pointers of nodes first_node, first_node + 1, …, with the end of the
-// last list. Throws std::out_of_range where the run does not fit a graph of `nodes` nodes.
-template <class Index, class Visit>
-void for_each_list(Ids indptr, i64 first_node, i64 first_edge, std::span<const Index> sources, size_t nodes,
-                   const Visit& visit) {
-    const auto end = first_edge + static_cast<i64>(sources.size());
-    if (indptr.empty() || first_node < 0 || static_cast<u64>(first_node) + indptr.size() - 1 > nodes)
-        throw std::out_of_range("the run has nodes that the graph has not");
-    if (indptr.front() > first_edge || indptr.back() < end)
-        throw std::out_of_range("the run has edges outside its nodes' lists");
-    for (size_t i = 0; i + 1 < indptr.size(); ++i) {
-        if (indptr[i + 1] < indptr[i])
-            throw std::out_of_range("neighbour lists do not follow one another: indptr descends");
-        const i64 from = std::max(indptr[i], first_edge), to = std::min(indptr[i + 1], end);
-        if (from < to)
-            visit(static_cast<size_t>(first_node) + i,
-                  sources.subspan(static_cast<size_t>(from - first_edge), static_cast<size_t>(to - from)));
-    }
-}
 
 class Spread {
 public:
@@ -42,12 +18,32 @@ public:
     struct Bounds {
         u64 begin, end;
     };
-    // Returns the regions [bounds[k], bounds[k + 1]). Throws std::invalid_argument unless they are whole pages in order.
-    static std::vector<Bounds> regions_between(Ids bounds);
+    // Returns the regions [bounds[k], bounds[k + 1]). Throws std::invalid_argument unless they are pages in order.
+    static std::vector<Bounds> regions_between(Ids bounds) {
+        if (bounds.empty()) throw std::invalid_argument("regions have bounds");
+        std::vector<Bounds> regions;
+        for (size_t k = 0; k < bounds.size(); ++k) {
+            if (bounds[k] < 0 || bounds[k] % static_cast<i64>(page_bytes) != 0 || (k > 0 && bounds[k] < bounds[k - 1]))
+                throw std::invalid_argument("regions are whole pages, one behind the other");
+            if (k > 0) regions.push_back({static_cast<u64>(bounds[k - 1]), static_cast<u64>(bounds[k])});
+        }
+        return regions;
+    }
 
     // Opens an existing file; `digest` keeps the XXH3 of each region. Throws std::invalid_argument, std::system_error.
     Spread(const std::string& path, std::span<const Bounds> regions, const DirectWritersOptions& options,
-           bool digest = false);
+           bool digest = false)
+        : buffer_bytes_(options.buffer_bytes),
+          writers_(path, options, regions.size() + 2 * u64{options.writers}),
+          digests_(digest ? regions.size() : 0) {
+        for (size_t k = 0; k < regions.size(); ++k) {
+            const auto [begin, end] = regions[k];
+            u64 room = buffer_bytes_;
+            // First writes differ in length, so that equal regions do not fill at the same time.
+            if (end - begin > room) room = padded(room * (1 + k % first_writes) / first_writes);
+            regions_.push_back({begin, end, nullptr, 0, room});
+        }
+    }
 
     // Returns the bytes of the buffers of `regions` regions.
     static u64 bytes(u64 regions, const DirectWritersOptions& options) {
@@ -55,9 +51,25 @@ public:
     }
 
     // append, rows and lists throw std::out_of_range for a missing or full region; `finish` returns a failed write.
-    void append(size_t region, std::span<const std::byte> data);
+    void append(size_t index, std::span<const std::byte> data) {
+        if (index >= regions_.size()) throw std::out_of_range("a region that is not there");
+        Region& region = regions_[index];
+        if (data.size() > region.end - region.at - region.fill) throw std::out_of_range("a region is full");
+        while (!data.empty()) {
+            if (region.buffer == nullptr) region.buffer = writers_.take();
+            const u64 part = std::min<u64>(data.size(), region.room - region.fill);
+            std::memcpy(region.buffer + region.fill, data.data(), part);
+            data = data.subspan(part);
+            region.fill += part;
+            if (region.fill == region.room) flush(index, region.fill);
+        }
+    }
     // Appends row i to region regions[i].
-    void rows(Table rows, std::span<const u8> regions);
+    void rows(Table rows, std::span<const u8> regions) {
+        if (rows.row_bytes == 0 || rows.num_rows != regions.size())
+            throw std::invalid_argument("a region for each row");
+        for (size_t i = 0; i < regions.size(); ++i) append(regions[i], {rows.row(i), rows.row_bytes});
+    }
     // Appends each neighbour list of a run (see `for_each_list`) to the region of its node.
     template <class Index>
     void lists(Ids indptr, i64 first_node, i64 first_edge, std::span<const Index> sources,
@@ -66,9 +78,18 @@ public:
                       [&](size_t node, std::span<const Index> list) { append(region_of[node], std::as_bytes(list)); });
     }
     // Writes the rest of a region's buffer, padded with zeros to a page.
-    void close(size_t region);
+    void close(size_t index) {
+        Region& region = regions_.at(index);
+        if (region.fill == 0) return;
+        const u64 bytes = padded(region.fill);
+        std::memset(region.buffer + region.fill, 0, bytes - region.fill);
+        flush(index, bytes);
+    }
     // Writes the rest of the buffers, padded with zeros to a page, and waits; returns the first failure.
-    std::optional<IoFailure> finish();
+    std::optional<IoFailure> finish() {
+        for (size_t k = 0; k < regions_.size(); ++k) close(k);
+        return drain();
+    }
     // Waits for the writes queued so far; returns the first failure.
     std::optional<IoFailure> drain() { return writers_.finish(); }
 
@@ -78,13 +99,22 @@ public:
     u64 digest(size_t region) const { return digests_.at(region).value(); }
 
 private:
+    static constexpr u64 first_writes = 8;  // number of different lengths
+
     struct Region {
         u64 at, end;  // file offsets of the buffer's write and of the region's end
         std::byte* buffer = nullptr;
         u64 fill = 0, room = 0;
     };
 
-    void flush(size_t index, u64 bytes);
+    void flush(size_t index, u64 bytes) {
+        Region& region = regions_[index];
+        if (!digests_.empty()) digests_[index].update(region.buffer, bytes);
+        writers_.write(region.buffer, bytes, region.at);
+        ++writes_done_;
+        bytes_written_ += bytes;
+        region = {region.at + bytes, region.end, nullptr, 0, buffer_bytes_};
+    }
 
     u32 buffer_bytes_;
     DirectWriters writers_;
