@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from systems.engine.dgl.system import DglSystem, SamplerOption
+from systems.engine.dgl import DglSystem, SamplerOption
 from systems.engine.loading.cached_system import LoaderOptions
 from systems.interface import SystemInfo
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from systems.engine.dgl.system import DglSystem
+from systems.engine.dgl import DglSystem
 from systems.engine.loading.cached_system import LoaderOptions
 from systems.engine.loading.first_layer import FirstLayerSystem
 from systems.interface import SystemInfo

@@ -20,8 +20,7 @@ from systems.diskgnn.structure import Addresses
 from systems.engine.io.arrays import as_rows
 from systems.engine.io.memory import aligned_empty
 from systems.engine.loading.gather_loader import torch_dtype
-from systems.engine.loading.pipeline import Pipeline
-from systems.engine.loading.row_ring import RowRing
+from systems.engine.loading.pipeline import Pipeline, RowRing
 from workloads.accelerator import Event
 from workloads.direct_files import padded
 from workloads.feature_table import SplitTable, Table

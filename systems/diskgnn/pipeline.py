@@ -19,8 +19,8 @@ from systems.diskgnn.episode import Ready
 from systems.diskgnn.planner import DiskGnnSizes
 from systems.diskgnn.ranking import Ids
 from systems.diskgnn.structure import Addresses, read_graph
-from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
+from systems.engine.io.row_reads import ReaderPool
 from systems.engine.io.tally import Tally
 from systems.engine.loading.pipeline import Channel, Pipeline, Turnstile
 from systems.engine.store.packed_store import PackedBatch, PackedReader, PendingBatch

@@ -15,8 +15,8 @@ from systems.diskgnn.options import DiskGnnOptions
 from systems.diskgnn.pipeline import EpisodeLoader
 from systems.diskgnn.planner import DiskGnnSizes
 from systems.engine.io.memory import give_back_free_memory
-from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import ReadStats, RowReader
+from systems.engine.io.row_reads import ReaderPool
 from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles, row_bytes
 from systems.engine.loading.sized import SizedSystem

@@ -125,20 +125,20 @@ class Superbatch:
         """Return the nodes of one piece of the initial cache, ascending, and their slots."""
         reader = _opened(self._initial)
         head, body = reader.read_region(piece)
-        self._files.add(read=reader.nbytes_of(piece))
+        self._files.add(read=reader.index.read_bytes(piece))
         return head.view(np.uint32).astype(np.int64), body.view(np.int32)
 
     def batch(self, i: int) -> SampledBatch:
         """Read the `i`-th mini-batch."""
         batches = _opened(self._batches)
-        self._read_in_loop(batches.nbytes_of(i))
+        self._read_in_loop(batches.index.read_bytes(i))
         return batches.read(i)
 
     def changeset(self, i: int) -> Changeset:
         """Read the changeset of the `i`-th mini-batch."""
         reader = _opened(self._changes)
         head, body = reader.read_region(i)
-        self._read_in_loop(reader.nbytes_of(i))
+        self._read_in_loop(reader.index.read_bytes(i))
         entering = body.view(np.int32).reshape(2, -1)
         return Changeset(head.view(np.int32), entering[0], entering[1])
 

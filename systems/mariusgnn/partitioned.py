@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from systems import _native
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.ordered_stream import edge_runs
 from systems.engine.io.reader import RowReader
+from systems.engine.io.stream import edge_runs
 from systems.engine.io.topology import row_bytes
 from workloads.dataset import Part
 from workloads.direct_files import PAGE, padded
