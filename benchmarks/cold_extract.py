@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from _disk import data_file, interleave, parser, verdict
 
-from systems.engine.io.gather import gather
+from systems.engine.io.arrays import gather
 from systems.engine.io.memory import aligned_empty, evict, madvise, resident_bytes
 from systems.engine.io.reader import RowReader
 
@@ -34,7 +34,7 @@ GATHERERS = (32, 128)
 
 def dgl_loader(path: Path, num_rows: int, advice: bool) -> Callable[[torch.Tensor], torch.Tensor]:
     """Rows by way of DGL: its dataloader fetches the features of the seed nodes' blocks."""
-    from systems.engine.dgl.bridge import import_dgl
+    from systems.engine.dgl import import_dgl
 
     dgl: Any = import_dgl()
     # No edges: the input nodes of a mini-batch are its seed nodes, so that sampling costs nothing here.

@@ -29,7 +29,9 @@ import numpy.typing as npt
 from _disk import RAMP_S, data_file, fio, fio_write, interleave, parser, settle, verdict
 
 from systems.engine.io.memory import aligned_empty, evict
-from systems.engine.store.packed_store import PackedReader, PackedWriter, PendingBatch, RowTable
+from systems.engine.io.row_reads import RowTable
+from systems.engine.store.packed_store import PackedReader, PendingBatch
+from systems.engine.store.packed_writer import PackedWriter
 from workloads.units import parse_bytes
 
 REQUEST = 1 << 20

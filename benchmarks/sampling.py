@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.dgl.bridge import import_dgl
+from systems.engine.dgl import import_dgl
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.units import parse_count
 

@@ -121,7 +121,8 @@ def changesets(folder: Path) -> dict[str, Any]:
 
 
 def packing(folder: Path) -> dict[str, Any]:
-    from systems.engine.store.packed_store import PackedWriter, RowTable
+    from systems.engine.io.row_reads import RowTable
+    from systems.engine.store.packed_writer import PackedWriter
 
     reader, table = _samples(folder), RowTable.of(Dataset.open(folder / "graph"))
     shutil.rmtree(folder / "packed", ignore_errors=True)

@@ -21,73 +21,32 @@ if TYPE_CHECKING:
     from harness.check import CheckResult
     from harness.check import check_system as check
     from harness.results.store import load as results
-    from systems.interface import (
-        Batch,
-        Counters,
-        MemoryBudget,
-        Options,
-        Plan,
-        PlanItem,
-        Runtime,
-        StageClock,
-        System,
-        SystemInfo,
-        auto,
-    )
+    from systems.interface import Batch, Counters, MemoryBudget, Plan, PlanItem, Runtime, StageClock, System, SystemInfo
     from systems.loading import LayerEdges, MiniBatch
     from systems.loading import Loader as loader
+    from systems.options import Options, auto
     from workloads.dataset import Dataset
     from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, InputError, OutcoreError
     from workloads.workload import Workload
 
-#: Public name -> module, and its name there where it is another one.
-_PLACES = {
-    "loader": ("systems.loading", "Loader"),
-    "results": ("harness.results.store", "load"),
-    "check": ("harness.check", "check_system"),
-    "CheckResult": ("harness.check", "CheckResult"),
-    "Dataset": ("workloads.dataset", "Dataset"),
-    "Workload": ("workloads.workload", "Workload"),
-    **{name: ("systems.loading", name) for name in ("LayerEdges", "MiniBatch")},
-    **{
-        name: ("systems.interface", name)
-        for name in (
-            "Batch Counters MemoryBudget Options Plan PlanItem Runtime StageClock System SystemInfo auto".split()
-        )
-    },
-    **{
-        name: ("workloads.errors", name)
-        for name in "BudgetError DataIOError DatasetError HostError InputError OutcoreError".split()
-    },
+_MODULES = {
+    "harness.check": "CheckResult check_system",
+    "harness.results.store": "load",
+    "systems.interface": "Batch Counters MemoryBudget Plan PlanItem Runtime StageClock System SystemInfo",
+    "systems.loading": "LayerEdges Loader MiniBatch",
+    "systems.options": "Options auto",
+    "workloads.dataset": "Dataset",
+    "workloads.errors": "BudgetError DataIOError DatasetError HostError InputError OutcoreError",
+    "workloads.workload": "Workload",
 }
+_RENAMED = {"Loader": "loader", "check_system": "check", "load": "results"}
+#: Public name -> module, and its name there.
+_PLACES = {_RENAMED.get(name, name): (module, name) for module, text in _MODULES.items() for name in text.split()}
 
-__all__ = [
-    "Batch",
-    "BudgetError",
-    "CheckResult",
-    "Counters",
-    "DataIOError",
-    "Dataset",
-    "DatasetError",
-    "HostError",
-    "InputError",
-    "LayerEdges",
-    "MemoryBudget",
-    "MiniBatch",
-    "Options",
-    "OutcoreError",
-    "Plan",
-    "PlanItem",
-    "Runtime",
-    "StageClock",
-    "System",
-    "SystemInfo",
-    "Workload",
-    "auto",
-    "check",
-    "loader",
-    "results",
-]
+__all__ = ["CheckResult", "Dataset", "LayerEdges", "MiniBatch", "Workload", "check", "loader", "results"]
+__all__ += ["Batch", "Counters", "MemoryBudget", "Options", "Plan", "PlanItem", "Runtime", "StageClock"]
+__all__ += ["System", "SystemInfo", "auto"]
+__all__ += ["BudgetError", "DataIOError", "DatasetError", "HostError", "InputError", "OutcoreError"]
 
 
 def __getattr__(name: str) -> Any:

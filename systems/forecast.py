@@ -118,8 +118,7 @@ class Trace:
     def row_misses(self, policy: str, capacity: int) -> int:
         """Count the misses of a cache of `capacity` rows, which starts with the most popular rows if these are known.
 
-        Args:
-            policy: name in `systems.engine.cache.policies.DYNAMIC`.
+        `policy` is as in `misses`.
         """
         nodes = self.workload.dataset.num_nodes
         hot = [] if self.hot is None else [self.hot(min(capacity, nodes)).astype(np.uint32)]
@@ -156,10 +155,8 @@ class Trace:
         """Count the pages read where graph and features are memory-mapped and share the page cache."""
         begin = self.workload.dataset.topology_bytes // PAGE + 2
         ids = begin + self.workload.dataset.feature_bytes // PAGE + 2
-        parts = [
-            np.concatenate([pages, self._feature_pages(nodes) + np.uint32(begin)])
-            for pages, nodes in zip(self.pages, self.nodes, strict=True)
-        ]
+        both = zip(self.pages, self.nodes, strict=True)
+        parts = [np.concatenate([pages, self._feature_pages(nodes) + np.uint32(begin)]) for pages, nodes in both]
         return misses(_PAGE_CACHE, parts, ids, cache_bytes // PAGE)
 
     def _feature_pages(self, nodes: Nodes) -> Nodes:
@@ -178,12 +175,9 @@ class Trace:
     def resident(self, cached_rows: int = 0) -> Forecast:
         """Return the forecast of a system that loads all data once and caches `cached_rows` rows on the device."""
         dataset = self.workload.dataset
-        return Forecast(
-            {},
-            "reads everything once, then nothing",
-            self.missed(self.hottest(cached_rows)),
-            prepare_reads=sequential(dataset.feature_bytes + dataset.topology_bytes),
-        )
+        loaded = sequential(dataset.feature_bytes + dataset.topology_bytes)
+        copied = self.missed(self.hottest(cached_rows))
+        return Forecast({}, "reads everything once, then nothing", copied, prepare_reads=loaded)
 
 
 def sequential(nbytes: float) -> Reads:

@@ -10,7 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
@@ -19,10 +19,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from systems.facts import Facts
-from systems.forecast import Forecast, Trace
-from systems.options import Options, auto, size
-from systems.readings import DiskPoint, DiskProfile, StageSpan, wall_seconds
+from systems.forecast import Forecast as Forecast
+from systems.forecast import Trace as Trace
+from systems.options import Facts as Facts
+from systems.options import Options as Options
+from systems.options import auto as auto
+from systems.options import size as size
+from systems.readings import DiskPoint as DiskPoint
+from systems.readings import DiskProfile as DiskProfile
+from systems.readings import StageSpan as StageSpan
+from systems.readings import wall_seconds as wall_seconds
 from workloads.accelerator import Accelerator
 from workloads.errors import BudgetError
 from workloads.feature_table import SplitTable
@@ -31,40 +37,12 @@ from workloads.sampling.batch import SampledBatch
 from workloads.units import format_bytes
 from workloads.workload import Workload
 
-__all__ = [
-    "STAGES",
-    "Batch",
-    "Counters",
-    "DiskPoint",
-    "DiskProfile",
-    "Expectation",
-    "Facts",
-    "Forecast",
-    "MemoryBudget",
-    "Options",
-    "Plan",
-    "PlanItem",
-    "Runtime",
-    "StageClock",
-    "StageSpan",
-    "StagesWanted",
-    "System",
-    "SystemInfo",
-    "Tier",
-    "Trace",
-    "auto",
-    "size",
-    "wall_seconds",
-]
-
 _LEAST_RESERVE, _MOST_RESERVE, _RESERVE_SHARE = 4 << 20, 128 << 20, 16
 Tier = Literal["host", "device", "disk"]
 Made = TypeVar("Made")
 StagesWanted = Literal["all", "sample", "sample+extract"]
 STAGES = tuple(
-    """
-    sample extract transfer train wait inspect switch cache_update load_graph assemble data_prep pack
-    """.split()
+    "sample extract transfer train wait inspect switch cache_update load_graph assemble data_prep pack".split()
 )
 
 
@@ -154,11 +132,8 @@ class Plan:
             for item in (item for item in self.items if item.tier == tier):
                 if item.bytes > left:
                     after = f" after {', '.join(before)}" if before else ""
-                    raise BudgetError(
-                        f"{system}: {item.name} needs {format_bytes(item.bytes)}, {format_bytes(left)} is left of the "
-                        f"{format_bytes(limit)} {tier} budget{after}",
-                        fix,
-                    )
+                    rest = f"{format_bytes(left)} is left of the {format_bytes(limit)} {tier} budget{after}"
+                    raise BudgetError(f"{system}: {item.name} needs {format_bytes(item.bytes)}, {rest}", fix)
                 left -= item.bytes
                 before.append(f"{item.name} ({format_bytes(item.bytes)})")
         return self
@@ -360,12 +335,10 @@ class System(ABC):
         made(chosen)
         for name, values in reversed(steps.items()):
             for value in values[:-1]:
-                try:
+                with suppress(BudgetError):
                     made({**chosen, name: value})
-                except BudgetError:
-                    continue
-                chosen[name] = value
-                break
+                    chosen[name] = value
+                    break
         found = made(chosen)
         self.lowered = {name: (value, best[name]) for name, value in chosen.items() if value != best[name]}
         return found
@@ -422,14 +395,13 @@ class System(ABC):
         return Facts()
 
     def notes(self) -> dict[str, str]:
-        """Return text for people: the facts, and what else a reader of the record wants to know."""
+        """Return text for people: the facts, and further remarks on the run."""
         return self.facts().notes()
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast | None:
         """Forecast the system's reads of a trace after `plan`, without preparation; None: it has no forecast.
 
-        Args:
-            host_bytes: all host memory for data, `budget.host` and the reserve together.
+        `host_bytes` is all host memory for data, `budget.host` and the reserve together.
         """
         return None
 

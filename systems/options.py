@@ -1,4 +1,4 @@
-"""Options of systems: their base class, and fields that a plan may lower to fit the budget."""
+"""Options and facts of systems: their base classes, and fields that a plan may lower to fit the budget."""
 
 from __future__ import annotations
 
@@ -77,16 +77,12 @@ class Options(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _auto(cls, value: object, info: ValidationInfo) -> object:
-        """Read `auto` as 0 for integer fields."""
-        return 0 if value == "auto" and cls.model_fields[str(info.field_name)].annotation is int else value
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _words_that_yaml_takes_for_values(cls, value: object, info: ValidationInfo) -> object:
-        """Restore words that YAML parsed as a number or boolean (`io_granularity=4096`, `host_cache=off`)."""
+    def _words(cls, value: object, info: ValidationInfo) -> object:
+        """Read `auto` as 0 for integers; restore words that YAML parsed (`io_granularity=4096`, `host_cache=off`)."""
         annotation = cls.model_fields[str(info.field_name)].annotation
         words = get_args(annotation) if get_origin(annotation) is Literal else ()
+        if value == "auto" and annotation is int:
+            return 0
         if type(value) is int and str(value) in words:
             return str(value)
         if value is False and (annotation is str or "off" in words):
@@ -94,3 +90,34 @@ class Options(BaseModel):
         if value is True and "on" in words:
             return "on"
         return value
+
+
+class Facts(BaseModel):
+    """Named, typed facts of a run that code computes with, beside the counters; None: unknown or not applicable.
+
+    A system with more facts derives a class with more fields, of plain types and with the unit in the name (`pack_s`,
+    `disk_bytes`). Records keep every field under its name. A field with `repr=False` is not among the notes.
+
+    Attributes:
+        io: the reader's mode and fallbacks, such as `io_uring registered`.
+        reads_in: stages in which the system submits its own reads; empty: `extract`.
+        prepared_reused: whether preparation found the artefacts of an earlier run.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    io: str | None = None
+    reads_in: tuple[str, ...] = ()
+    prepared_reused: bool | None = Field(default=None, repr=False)
+
+    def notes(self) -> dict[str, str]:
+        """Return the facts as text for people, seconds and ratios to three decimals."""
+        found: dict[str, str] = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if field.repr and value not in (None, ()):
+                text = f"{value:.3f}" if isinstance(value, float) else str(value)
+                found[name] = "+".join(value) if isinstance(value, tuple) else text
+        if self.prepared_reused is not None:
+            found["prepared"] = "reused" if self.prepared_reused else "made"
+        return found

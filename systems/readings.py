@@ -86,14 +86,10 @@ class DiskProfile:
         read's size and time, then by sequential bandwidth. (A limiter, which counts requests and bytes separately, has
         a corner there and no slope.) Raises ValueError on a profile without random points.
         """
-        points = sorted((p for p in self.points if p.pattern == "random"), key=lambda p: p.block_bytes)
-        best: dict[int, float] = {}
-        for point in points:
-            best[point.block_bytes] = max(best.get(point.block_bytes, 0.0), point.iops)
+        best = self.random_rates()
         if not best:
             raise ValueError("the disk profile has no random-read points")
-        sizes = sorted(best)
-        times = [1.0 / best[size] for size in sizes]
+        sizes, times = list(best), [1.0 / rate for rate in best.values()]
         if request_bytes <= sizes[0]:
             return times[0]
         for low, high, t_low, t_high in zip(sizes, sizes[1:], times, times[1:], strict=False):
@@ -109,6 +105,10 @@ class DiskProfile:
             rise = longest / best_run.bytes_per_s - times[-1]
             streamed = times[-1] + rise * (request_bytes - sizes[-1]) / (longest - sizes[-1])
         return max(times[-1], streamed)
+
+    def random_rates(self) -> dict[int, float]:
+        """Return the highest measured random reads a second by request bytes, ascending."""
+        return dict(sorted((point.block_bytes, point.iops) for point in self.points if point.pattern == "random"))
 
     def sequential_bytes_per_s(self) -> float:
         """Return the highest measured sequential rate, 0 if none was measured."""
@@ -135,14 +135,9 @@ class StageSpan:
 
 def wall_seconds(spans: Sequence[StageSpan]) -> dict[str, float]:
     """Return seconds per stage during which at least one of its spans was open (methodology rule 11)."""
-    by_stage: dict[str, list[tuple[float, float]]] = {}
-    for span in spans:
-        by_stage.setdefault(span.stage, []).append((span.start, span.end))
-    result: dict[str, float] = {}
-    for stage, intervals in by_stage.items():
-        total, reach = 0.0, float("-inf")
-        for start, end in sorted(intervals):
-            total += max(0.0, end - max(start, reach))
-            reach = max(reach, end)
-        result[stage] = total
-    return result
+    seconds = {span.stage: 0.0 for span in spans}
+    reach = dict.fromkeys(seconds, float("-inf"))
+    for span in sorted(spans, key=lambda span: (span.start, span.end)):
+        seconds[span.stage] += max(0.0, span.end - max(span.start, reach[span.stage]))
+        reach[span.stage] = max(reach[span.stage], span.end)
+    return seconds

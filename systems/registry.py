@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import pkgutil
 import re
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 from systems.interface import System
@@ -23,20 +22,14 @@ def module_name(name: str) -> str:
     return "_plus_".join(name.replace("-", "_").split("+")).rstrip("_")
 
 
-@lru_cache(maxsize=1)
+@cache
 def _modules() -> tuple[str, ...]:
-    """List the modules beside this one that export `SYSTEM`, found by reading their source, without import."""
-    found = []
-    for module in pkgutil.iter_modules([str(_FOLDER)]):
-        path = _FOLDER / module.name / "__init__.py" if module.ispkg else _FOLDER / f"{module.name}.py"
-        if path.is_file() and _exports_system(path):
-            found.append(module.name)
-    return tuple(sorted(found))
-
-
-def _exports_system(path: Path) -> bool:
-    """Return whether the module assigns or imports `SYSTEM` in a line of its own."""
-    return bool(re.search(r"^(SYSTEM\b|from \S+ import .*\bSYSTEM\b)", path.read_text(encoding="utf-8"), re.MULTILINE))
+    """List the modules beside this one that assign or import `SYSTEM`, found by reading their source."""
+    exports = re.compile(r"^(SYSTEM\b|from \S+ import .*\bSYSTEM\b)", re.MULTILINE)
+    paths = {path.stem: path for path in _FOLDER.glob("*.py")} | {
+        path.parent.name: path for path in _FOLDER.glob("*/__init__.py")
+    }
+    return tuple(sorted(name for name, path in paths.items() if exports.search(path.read_text(encoding="utf-8"))))
 
 
 def names() -> list[str]:

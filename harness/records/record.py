@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 from harness.records.cell import Cell, cell_key
 from harness.records.seal import content_digest
 from harness.settings import SharedSettings
-from systems.facts import Facts
+from systems.options import Facts
 from workloads.units import row_bytes
 
 if TYPE_CHECKING:

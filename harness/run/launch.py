@@ -19,7 +19,7 @@ from harness.isolation.docker.foreign import image_of
 from harness.records.record import Status
 from harness.wire.pipes import Pipes, PoolServer
 from harness.wire.protocol import Done, Event, EventReader, Failed, Gate, ProtocolError, WorkerSpec
-from systems.facts import Facts
+from systems.options import Facts
 from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, InputError, OutcoreError
 
 PLAN_REFUSED = "the plan does not fit"

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, TypeAdapter, 
 from harness.records.record import PlannedBuffer, RunConfig
 from harness.settings import Strict
 from harness.wire.spots import Spot
-from systems.facts import Facts
+from systems.options import Facts
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:

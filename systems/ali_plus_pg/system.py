@@ -19,10 +19,9 @@ import torch
 from systems.ali_plus_pg.planner import SPLITS, AliPlusPgOptions, AliPlusPgSizes, Shares, shares
 from systems.engine.cache import neighbour_cache, split_tuner
 from systems.engine.cache.static_cache import StaticCache
-from systems.engine.io.gather import gather
-from systems.engine.io.pool import ReaderPool
+from systems.engine.io.arrays import gather
 from systems.engine.io.reader import ReadStats, RowReader
-from systems.engine.io.row_reads import feature_reader, reader_arguments
+from systems.engine.io.row_reads import ReaderPool, feature_reader, reader_arguments
 from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles, mapped_sampler
 from systems.engine.loading.gather_loader import GatherSystem, HostTable

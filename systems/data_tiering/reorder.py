@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from systems import _native
 from systems.engine.io.arrays import as_rows
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.ordered_stream import edge_runs, ordered_stream, ordered_stream_bytes, whole_rows
 from systems.engine.io.row_reads import RowTable
+from systems.engine.io.stream import edge_runs, ordered_stream, ordered_stream_bytes, whole_rows
 from systems.engine.io.topology import damaged
 from workloads.dataset import PARTS, Dataset
 from workloads.errors import BudgetError

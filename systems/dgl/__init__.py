@@ -3,7 +3,7 @@
 DGL as its users run it: mini-batches are sampled ahead; DGL's DataLoader gathers and copies while training waits.
 """
 
-from systems.engine.dgl.system import DglSystem, SamplerOption
+from systems.engine.dgl import DglSystem, SamplerOption
 from systems.engine.loading.cached_system import LoaderOptions
 from systems.interface import SystemInfo
 

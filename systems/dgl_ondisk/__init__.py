@@ -7,13 +7,12 @@ from typing import Any
 import torch
 from pydantic import Field
 
-from systems.engine.dgl.bridge import Fetch
-from systems.engine.dgl.system import DglSystem, SamplerOption
+from systems.engine.dgl import DglSystem, Fetch, SamplerOption
 from systems.engine.io.reader import Granularity, ReadStats, RowReader
 from systems.engine.io.tally import counters_of
 from systems.engine.loading.cached_system import CacheFacts
 from systems.engine.loading.gather_loader import torch_dtype
-from systems.engine.loading.host_features import HostFeatures
+from systems.engine.loading.row_tiers import HostFeatures
 from systems.engine.loading.sized import SamplingOptions
 from systems.interface import Counters, Forecast, PlanItem, SystemInfo, Trace
 from workloads.accelerator import aligned_host_tensor

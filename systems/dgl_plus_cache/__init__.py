@@ -3,7 +3,7 @@
 PaGraph's baseline that isolates the gain of partitioning: DGL gathers only the rows that miss the cache.
 """
 
-from systems.engine.dgl.system import DglSystem, SamplerOption
+from systems.engine.dgl import DglSystem, SamplerOption
 from systems.engine.loading.cached_system import CacheOptions
 from systems.interface import SystemInfo
 

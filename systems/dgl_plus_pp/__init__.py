@@ -1,6 +1,6 @@
 """`dgl+pp`: `dgl` over rows that are first-layer aggregates (PaGraph, Section 5.1)."""
 
-from systems.engine.dgl.system import DglSystem
+from systems.engine.dgl import DglSystem
 from systems.engine.loading.cached_system import LoaderOptions
 from systems.engine.loading.first_layer import FirstLayerSystem
 from systems.interface import SystemInfo

@@ -18,8 +18,7 @@ from systems.diskgnn.layout import Addresses
 from systems.diskgnn.planner import DiskGnnSizes, Fit
 from systems.engine.io.arrays import as_rows
 from systems.engine.loading.gather_loader import torch_dtype
-from systems.engine.loading.pipeline import Pipeline
-from systems.engine.loading.row_ring import RowRing
+from systems.engine.loading.pipeline import Pipeline, RowRing
 from workloads.accelerator import Event
 from workloads.direct_files import PAGE, padded
 from workloads.feature_table import SplitTable, Table

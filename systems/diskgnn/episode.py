@@ -38,8 +38,10 @@ from systems.engine.io.topology import mapped_sampler
 from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.engine.store.artefacts import Prepared, identity, prepare
 from systems.engine.store.batch_store import BatchReader, BatchWriter
-from systems.engine.store.packed_store import PackedWriter, arrays_bytes, packed_bytes, rows_bytes
+from systems.engine.store.packed_layout import arrays_bytes
+from systems.engine.store.packed_writer import PackedWriter
 from systems.interface import StageClock
+from workloads.direct_files import padded
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_seed_plan
 
@@ -219,7 +221,7 @@ class _Layout:
         self.episodes, self.sizes, self.options = episodes, episodes.sizes, episodes.sizes.options
         self._cold, self._slots, self._levels = cold, slots, levels
         # Caches in memory are kept on disk too.
-        self._cached_bytes = sum(rows_bytes(count, self.sizes.row) for count in (levels.direct, levels.host))
+        self._cached_bytes = sum(padded(count * self.sizes.row) for count in (levels.direct, levels.host))
         self._where, self.search_seconds = by_node(len(slots)), 0.0
         self._unpacked = self.options.packing == "off" or self.sizes.sampling_only
         self._sampled_bytes = int(graph_bytes.sum()) + 12 * int(index.counts.sum())
@@ -273,7 +275,7 @@ class _Layout:
                 if not self.sizes.sampling_only:
                     arrays |= address_arrays(batch.nodes, placement, self._slots, self._levels)
                 writer.append(placement.packed, arrays)
-                disk += packed_bytes(len(placement.packed), self.sizes.row, arrays_bytes(arrays))
+                disk += padded(len(placement.packed) * self.sizes.row) + arrays_bytes(arrays)
                 single = self.episodes.simulate(placement.rows) if len(placement.rows) else ReadStats()
                 singles.setdefault(batch.epoch, ReadStats()).add(single)
                 part = feature_reads(placement, self.sizes.row, single)
@@ -281,7 +283,7 @@ class _Layout:
         shared = np.concatenate(orders)
         if len(shared):
             writer.add_rows(DISK, shared)
-            disk += rows_bytes(len(shared), self.sizes.row)
+            disk += padded(len(shared) * self.sizes.row)
         return {
             "predicted": ShapeCost(prediction.shape, disk, read, useful).as_dict(),
             "search_s": self.search_seconds,

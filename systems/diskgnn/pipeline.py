@@ -20,8 +20,8 @@ from systems.diskgnn.layout import Addresses, read_graph
 from systems.diskgnn.planner import DiskGnnSizes
 from systems.diskgnn.ranking import Ids
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
+from systems.engine.io.row_reads import ReaderPool
 from systems.engine.io.tally import Tally
 from systems.engine.loading.pipeline import Channel, Pipeline, Turnstile
 from systems.engine.store.packed_store import PackedBatch, PackedReader, PendingBatch

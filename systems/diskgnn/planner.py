@@ -17,7 +17,8 @@ from systems.engine.io.reader import RowReader
 from systems.engine.io.topology import device_bytes, indptr_item, map_item
 from systems.engine.loading.sized import Sizes
 from systems.engine.store.batch_store import BatchWriter
-from systems.engine.store.packed_store import PackedWriter, slot_rows
+from systems.engine.store.packed_layout import slot_rows
+from systems.engine.store.packed_writer import PackedWriter
 from systems.interface import MemoryBudget, Options, Plan, PlanItem, System, auto, size
 from workloads.accelerator import NO_ROWS
 from workloads.direct_files import PAGE, padded

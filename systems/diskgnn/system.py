@@ -16,9 +16,8 @@ from systems.diskgnn.pipeline import EpisodeLoader
 from systems.diskgnn.planner import DiskGnnOptions, DiskGnnSizes, fit
 from systems.diskgnn.ranking import AccessCounts, miss_curve, slots_of
 from systems.engine.io.memory import give_back_free_memory
-from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import ReadStats, RowReader
-from systems.engine.io.row_reads import RowTable
+from systems.engine.io.row_reads import ReaderPool, RowTable
 from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles
 from systems.engine.loading.sized import SizedSystem

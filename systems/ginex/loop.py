@@ -15,13 +15,12 @@ import torch
 
 from systems.engine.cache.changeset import Changeset, copy_rows
 from systems.engine.io.memory import aligned_empty, madvise
-from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
+from systems.engine.io.row_reads import ReaderPool
 from systems.engine.io.tally import Tally
 from systems.engine.io.topology import row_bytes
-from systems.engine.loading.gather_loader import copied, torch_dtype
-from systems.engine.loading.pipeline import Channel, Pipeline
-from systems.engine.loading.row_ring import TableRing
+from systems.engine.loading.gather_loader import check_size, copied, torch_dtype
+from systems.engine.loading.pipeline import Channel, Pipeline, TableRing
 from systems.ginex.planner import LOADED, GinexSizes
 from systems.ginex.superbatch import Piece, Policy, Superbatch
 from systems.interface import Batch, StageClock
@@ -115,7 +114,7 @@ class MainLoop:
         def fetch(i: int, batch: _Loaded) -> _Loaded:
             # In order, so that a later mini-batch never holds the memory that the next one to train waits for.
             turnstile.enter(i)
-            self.tables.check(batch.sampled)
+            check_size(batch.sampled, self.tables.rows)
             batch.rows = table = inputs.take_piece(batch.sampled.num_nodes)
             turnstile.leave()
             with self.clock.stage("extract", batch.sampled.index):

@@ -137,18 +137,18 @@ class Superbatch:
     def initial_rows(self, piece: int) -> tuple[Ids, Ints]:
         """Return the nodes of one piece of the initial cache, ascending, and their slots."""
         head, body = self._initial.read_region(piece)
-        self._files.add(read=self._initial.nbytes_of(piece))
+        self._files.add(read=self._initial.index.read_bytes(piece))
         return head.view(np.uint32).astype(np.int64), body.view(np.int32)
 
     def batch(self, i: int) -> SampledBatch:
         """Read the `i`-th mini-batch."""
-        self._read_in_loop(self._batches.nbytes_of(i))
+        self._read_in_loop(self._batches.index.read_bytes(i))
         return self._batches.read(i)
 
     def changeset(self, i: int) -> Changeset:
         """Read the changeset of the `i`-th mini-batch."""
         head, body = self._changes.read_region(i)
-        self._read_in_loop(self._changes.nbytes_of(i))
+        self._read_in_loop(self._changes.index.read_bytes(i))
         entering = body.view(np.int32).reshape(2, -1)
         return Changeset(head.view(np.int32), entering[0], entering[1])
 

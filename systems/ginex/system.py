@@ -17,9 +17,8 @@ import numpy.typing as npt
 
 from systems.engine.cache import neighbour_cache
 from systems.engine.io.memory import give_back_free_memory
-from systems.engine.io.pool import ReaderPool
 from systems.engine.io.reader import RowReader
-from systems.engine.io.row_reads import feature_reader
+from systems.engine.io.row_reads import ReaderPool, feature_reader
 from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles, mapped_sampler
 from systems.engine.loading.pipeline import Channel, Pipeline

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from systems.engine.io.gather import gather
+from systems.engine.io.arrays import gather
 from systems.engine.io.reader import ReadStats, RowGroup, RowReader
 from systems.engine.io.topology import DatasetFiles
 from systems.gnndrive.buffers import SharedStaging

@@ -17,8 +17,7 @@ import numpy.typing as npt
 import torch
 
 from systems.engine.io.memory import madvise
-from systems.engine.io.pool import ReaderPool
-from systems.engine.io.row_reads import feature_reader
+from systems.engine.io.row_reads import ReaderPool, feature_reader
 from systems.engine.io.tally import Tally
 from systems.engine.io.topology import DatasetFiles, loaded, mapped_sampler
 from systems.engine.loading.gather_loader import torch_dtype

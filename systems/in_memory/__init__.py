@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from systems.engine.io.gather import gather
+from systems.engine.io.arrays import gather
 from systems.engine.io.topology import DatasetFiles, indptr_item, sampling_items
 from systems.engine.loading.gather_loader import BETWEEN, GatherSystem, Tables, plan_tables
 from systems.engine.loading.sized import SamplingOptions

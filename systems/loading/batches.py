@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from systems.interface import PlanItem
-from workloads.errors import HostError, InputError
+from workloads.errors import HostError, InputError, require
 from workloads.sampling.batch import Block, SampledBatch
 from workloads.sampling.bounds import Bounds
 from workloads.sampling.listing import find
@@ -102,17 +102,15 @@ def resolve_form(form: str, edges: str, sampler: str) -> Form:
         InputError: the form or edges are unknown, or the sampler has no such edges.
         HostError: `pyg` without torch_geometric, `dgl` without DGL.
     """
-    if edges not in ("hops", "layers"):
-        raise InputError(f"edges is {edges!r}", "use hops or layers")
-    if form not in ("auto", "pyg", "plain", "dgl"):
-        raise InputError(f"form is {form!r}", "use auto, pyg, plain or dgl")
+    require(edges in ("hops", "layers"), f"edges is {edges!r}", "use hops or layers")
+    require(form in ("auto", "pyg", "plain", "dgl"), f"form is {form!r}", "use auto, pyg, plain or dgl")
     if edges == "hops" and form != "dgl" and find(sampler).by_layer:
         raise InputError(f"a {sampler} sample is drawn layer by layer, not hop by hop", "use edges='layers'")
     installed = importlib.util.find_spec("torch_geometric") is not None
     if form == "pyg" and not installed:
         raise HostError("form is pyg, and torch_geometric is not installed", "pip install torch_geometric")
     if form == "dgl":
-        from systems.engine.dgl.bridge import require_dgl
+        from systems.engine.dgl import require_dgl
 
         require_dgl("form dgl")
     if form == "auto":
@@ -146,18 +144,15 @@ class HandOut:
     device: torch.device
 
     def convert(self, sampled: SampledBatch, x: torch.Tensor) -> Any:
-        """Convert a sampled mini-batch to its form; shares no memory with `sampled`.
-
-        Args:
-            x: [num_nodes, dim] on the device.
-        """
+        """Convert a mini-batch with rows `x` [num_nodes, dim] on the device; shares no memory with `sampled`."""
         if self.form == "dgl":
             return _dgl(sampled, x, self.device)
         found = MiniBatch(
             torch.tensor(sampled.labels), torch.tensor(sampled.nodes), sampled.num_seeds, sampled.epoch, sampled.index
         )
         if not self.shadow:
-            found.num_sampled_nodes = hop_nodes(sampled)
+            new = (block.num_src - block.num_dst for block in reversed(sampled.blocks))
+            found.num_sampled_nodes = [sampled.num_seeds, *new]
         if self.edges == "layers":
             found.layers = [layer_edges(block) for block in sampled.blocks]
         elif self.shadow:
@@ -186,11 +181,6 @@ def layer_edges(block: Block) -> LayerEdges:
     return LayerEdges(torch.from_numpy(result), (block.num_src, block.num_dst))
 
 
-def hop_nodes(sampled: SampledBatch) -> list[int]:
-    """Return the number of seed nodes, then of new nodes of each hop."""
-    return [sampled.num_seeds, *(block.num_src - block.num_dst for block in reversed(sampled.blocks))]
-
-
 def hop_edges(sampled: SampledBatch) -> tuple[torch.Tensor, list[int]]:
     """Return each node's neighbours as drawn in the hop that found it: int64 [2, num_edges], and edges of each hop."""
     parts, begin = [], 0
@@ -216,7 +206,7 @@ def _pyg(found: MiniBatch) -> Any:
 
 def _dgl(sampled: SampledBatch, x: torch.Tensor, device: torch.device) -> tuple[Any, Any, list[Any]]:
     """Return input nodes, output nodes and blocks with `feat` and `label`, like DGL's `DataLoader`."""
-    from systems.engine.dgl.bridge import import_dgl, to_dgl_blocks
+    from systems.engine.dgl import import_dgl, to_dgl_blocks
 
     # Copied because the system reuses the arrays.
     own = replace(sampled, blocks=tuple(replace(block, indptr=block.indptr.copy()) for block in sampled.blocks))

@@ -14,7 +14,7 @@ import torch
 from systems.interface import Batch, System
 from systems.loading.batches import HandOut, forget_rows
 from workloads.accelerator import aligned_host_tensor
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 from workloads.feature_table import SplitTable
 
 
@@ -54,8 +54,7 @@ class Epoch(Iterator[Any]):
         self._batches: Iterator[Batch] | None = self.system.epoch(self.number)
 
     def __next__(self) -> Any:
-        if self._why:
-            raise InputError(f"this epoch was ended before it was over: {self._why}", "begin another iteration")
+        require(not self._why, f"this epoch was ended before it was over: {self._why}", "begin another iteration")
         if self._batches is None:
             raise StopIteration
         try:

@@ -16,24 +16,15 @@ from typing import Any
 import numpy.typing as npt
 
 from systems.engine.store.artefacts import in_use
-from systems.interface import (
-    DiskProfile,
-    MemoryBudget,
-    Options,
-    Plan,
-    PlanItem,
-    Runtime,
-    StageClock,
-    reserve_bytes,
-    wall_seconds,
-)
+from systems.interface import MemoryBudget, Plan, PlanItem, Runtime, StageClock, reserve_bytes
 from systems.loading.batches import Edges, Form, HandOut, handed_out_items, resolve_form
 from systems.loading.epoch import Epoch
 from systems.loading.request import bounds_of, check_options, check_usable, memory_bytes, open_dataset
+from systems.readings import DiskProfile, wall_seconds
 from systems.registry import load
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.listing import find
 from workloads.sampling.make import make_seed_plan
@@ -131,35 +122,52 @@ class Loader:
         #: Whether the mini-batches equal the workload's, as every faithful system's do.
         self.faithful = self._class.is_faithful(chosen)
         self._batches = make_seed_plan(self.workload).num_batches
-        self._host = memory_bytes(memory, opened.feature_bytes)
-        self._epochs = epochs
+        host = memory_bytes(memory, opened.feature_bytes)
         self._next = 0
         self._prepared = False
+        self._private = artefacts is None
         self._running: weakref.ref[Epoch] | None = None
         self._used: set[str] = set()
         self._class.load_libraries()
         # Released together: at `close`, on garbage collection of the loader, or at exit.
         self._resources = contextlib.ExitStack()
         self._finalizer = weakref.finalize(self, _release, self._resources, os.getpid())
-        self._disk = disk or DiskProfile()
         try:
-            self._open(chosen, device, device_memory, artefacts, cores or len(os.sched_getaffinity(0)), keep_order)
+            scratch, kept = self._make_folders(artefacts)
+            bounds_of(self.workload, kept)
+            self._bounds = batch_bounds(self.workload)
+            reserve = () if host is None else (PlanItem("reserve", reserve_bytes(host)),)
+            row_bytes = opened.dim * opened.feature_dtype.itemsize
+            own = Plan((*reserve, *handed_out_items(self._bounds, row_bytes, device != "cpu")))
+            whole = MemoryBudget(host, _device_bytes(device, device_memory))
+            own.require("the loader", whole, "raise memory, or lower batch_size or fanout")
+            budget = MemoryBudget(
+                None if whole.host is None else whole.host - own.total("host"),
+                None if whole.device is None else whole.device - own.total("device"),
+            )
+            self._clock = StageClock()
+            accelerator = make_accelerator(device, memory_bytes=budget.device)
+            self._resources.callback(accelerator.close)
+            runtime = Runtime(
+                accelerator=accelerator,
+                disk=disk or DiskProfile(),
+                artefacts=kept,
+                scratch=scratch,
+                cores=cores or len(os.sched_getaffinity(0)),
+                keep_order=keep_order,
+                epochs=epochs,
+            )
+            self._system = self._class(self.workload, runtime, budget, chosen, self._clock)
+            self._resources.callback(self._system.close)
+            #: Every buffer that the loader and its system hold.
+            self.plan = Plan((*own.items, *self._system.plan().items))
         except BaseException:
             self.close()
             raise
 
-    def _open(
-        self,
-        options: Options,
-        device: str,
-        device_memory: str | int | None,
-        artefacts: Path | str | None,
-        cores: int,
-        keep_order: bool,
-    ) -> None:
-        dataset = self.workload.dataset
-        self._private = artefacts is None
-        root = dataset.path.parent if artefacts is None else Path(artefacts)
+    def _make_folders(self, artefacts: Path | str | None) -> tuple[Path, Path]:
+        """Make the folders of the loader's own files and of its artefacts, both under `artefacts` if that is given."""
+        root = self.workload.dataset.path.parent if artefacts is None else Path(artefacts)
         try:
             root.mkdir(parents=True, exist_ok=True)
             # If the process is killed, the next loader removes it.
@@ -171,37 +179,8 @@ class Loader:
         kept = scratch / "artefacts" if artefacts is None else Path(artefacts) / self._class.info.name.replace(":", "-")
         kept.mkdir(parents=True, exist_ok=True)
         self._resources.enter_context(in_use(kept))
-        bounds_of(self.workload, kept)
-        bounds = batch_bounds(self.workload)
-        row_bytes = dataset.dim * dataset.feature_dtype.itemsize
-        on_device = device != "cpu"
-        reserve = () if self._host is None else (PlanItem("reserve", reserve_bytes(self._host)),)
-        own = Plan((*reserve, *handed_out_items(bounds, row_bytes, on_device)))
-        whole = MemoryBudget(self._host, _device_bytes(device, device_memory))
-        own.require("the loader", whole, "raise memory, or lower batch_size or fanout")
-        budget = MemoryBudget(
-            None if whole.host is None else whole.host - own.total("host"),
-            None if whole.device is None else whole.device - own.total("device"),
-        )
-        self._clock = StageClock()
-        accelerator = make_accelerator(device, memory_bytes=budget.device)
-        self._resources.callback(accelerator.close)
-        runtime = Runtime(
-            accelerator=accelerator,
-            disk=self._disk,
-            artefacts=kept,
-            scratch=scratch / "run",
-            cores=cores,
-            keep_order=keep_order,
-            epochs=self._epochs,
-        )
-        runtime.scratch.mkdir()
-        self._system = self._class(self.workload, runtime, budget, options, self._clock)
-        self._resources.callback(self._system.close)
-        plan = self._system.plan()
-        #: Every buffer that the loader and its system hold.
-        self.plan = Plan((*own.items, *plan.items))
-        self._bounds = bounds
+        (scratch / "run").mkdir()
+        return scratch / "run", kept
 
     @property
     def system(self) -> str:
@@ -219,8 +198,7 @@ class Loader:
         Raises:
             InputError: `epoch` is negative.
         """
-        if epoch < 0:
-            raise InputError(f"epoch is {epoch}", "give 0 or more")
+        require(epoch >= 0, f"epoch is {epoch}", "give 0 or more")
         self._next = epoch
 
     def prepare(self) -> None:
@@ -238,14 +216,9 @@ class Loader:
         self.prepare()
         number = self._next
         self._next += 1
-        system = self._system
-        hand_out = HandOut(
-            self._form,
-            self._edges,
-            shadow=find(self.workload.sampler.name).one_subgraph,
-            device=system.runtime.accelerator.torch_device,
-        )
-        found = Epoch(system, number, self.began, hand_out, self._copy, self._bounds.max_nodes, len(self))
+        shadow, device = find(self.workload.sampler.name).one_subgraph, self._system.runtime.accelerator.torch_device
+        hand_out = HandOut(self._form, self._edges, shadow, device)
+        found = Epoch(self._system, number, self.began, hand_out, self._copy, self._bounds.max_nodes, len(self))
         self._running = weakref.ref(found)
         return found
 
@@ -280,8 +253,7 @@ class Loader:
             running.end(why)
 
     def _check_open(self) -> None:
-        if not self._finalizer.alive:
-            raise InputError("the loader is closed", "make another")
+        require(self._finalizer.alive, "the loader is closed", "make another")
 
     def close(self) -> None:
         """End the current epoch, every thread, file and buffer. May be called more than once."""
@@ -308,8 +280,7 @@ def _release(resources: contextlib.ExitStack, process: int) -> None:
 
 def _device_bytes(device: str, device_memory: str | int | None) -> int | None:
     if device == "cpu":
-        if device_memory is not None:
-            raise InputError("device_memory is given, and cpu has no memory of its own", "leave it out")
+        require(device_memory is None, "device_memory is given, and cpu has no memory of its own", "leave it out")
         return None
     if device_memory is not None:
         return parse_bytes(device_memory, "device_memory")

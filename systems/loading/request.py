@@ -19,7 +19,7 @@ from systems.engine.io.memory import give_back_free_memory
 from systems.engine.store.artefacts import identity, prepare
 from systems.interface import Options, System
 from workloads.dataset import Dataset, find_dataset
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 from workloads.manifest import Part
 from workloads.sampling.bounds import BatchBounds, keep_bounds, largest_batch
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
@@ -71,10 +71,9 @@ def open_dataset(dataset: Dataset | Path | str, split: str, nodes: Sequence[int]
         dataset = find_dataset(str(dataset), os.environ.get("OUTCORE_DATA", "data"))
     if nodes is not None:
         chosen = np.asarray(nodes)
-        if chosen.ndim != 1 or not np.issubdtype(chosen.dtype, np.integer):
-            raise InputError(f"nodes is {chosen.dtype} {list(chosen.shape)}", "give whole numbers [n]")
-        if len(np.unique(chosen)) != len(chosen):
-            raise InputError("nodes names a node twice", "give each once")
+        whole = chosen.ndim == 1 and np.issubdtype(chosen.dtype, np.integer)
+        require(whole, f"nodes is {chosen.dtype} {list(chosen.shape)}", "give whole numbers [n]")
+        require(len(np.unique(chosen)) == len(chosen), "nodes names a node twice", "give each once")
         if len(chosen) and not (chosen.min() >= 0 and chosen.max() < dataset.num_nodes):
             raise InputError(
                 f"nodes run from {chosen.min()} to {chosen.max()}, the graph has {dataset.num_nodes}", "give ids of it"
@@ -82,8 +81,7 @@ def open_dataset(dataset: Dataset | Path | str, split: str, nodes: Sequence[int]
         return SeedNodes(dataset, chosen.astype(np.int64))
     if split == "train":
         return dataset
-    if split not in ("valid", "test"):
-        raise InputError(f"split is {split!r}", "use train, valid or test, or give nodes")
+    require(split in ("valid", "test"), f"split is {split!r}", "use train, valid or test, or give nodes")
     return SeedNodes(dataset, dataset.load(split))  # type: ignore[arg-type]
 
 
@@ -102,8 +100,7 @@ def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:
             raise InputError(f"memory is {memory!r}", "write a size like 8GiB, or a share like 0.25x") from None
     else:
         size = parse_bytes(memory.removeprefix("+") if isinstance(memory, str) else memory, "memory")
-    if size <= 0:
-        raise InputError(f"memory is {memory!r}", "give more than nothing")
+    require(size > 0, f"memory is {memory!r}", "give more than nothing")
     return size
 
 
@@ -137,37 +134,26 @@ def check_usable(system: type[System], options: Options, device: str, faithful: 
         InputError: gives the reason and an alternative.
     """
     name = system.info.name
-    if device.startswith("emulated"):
-        raise InputError(f"device is {device!r}, which computes nothing", "use cpu or cuda")
+    require(not device.startswith("emulated"), f"device is {device!r}, which computes nothing", "use cpu or cuda")
     kind = device.partition(":")[0]
     if kind in ("cpu", "cuda") and kind not in system.info.devices:
         raise InputError(f"{name} does not run on {kind}", f"use {', '.join(set(system.info.devices) - {'emulated'})}")
-    if system.aggregated:
-        raise InputError(
-            f"{name} hands out rows that hold one model's first layer already, which a model of your own would apply "
-            "again",
-            f"use {name.removesuffix('+pp')}",
-        )
+    said = "hands out rows that hold one model's first layer already, which a model of your own would apply again"
+    require(not system.aggregated, f"{name} {said}", f"use {name.removesuffix('+pp')}")
     if faithful and not system.is_faithful(options):
+        said = "samples in its own way: its mini-batches are not the workload's, and accuracy may be lower"
+        fix = "use another system"
         if system.info.faithful:
-            raise InputError(
-                f"{name} with these options trains on other mini-batches than the workload's",
-                "leave them at their defaults, or say faithful=False to take its own",
-            )
-        raise InputError(
-            f"{name} samples in its own way: its mini-batches are not the workload's, and accuracy may be lower",
-            "use another system, or say faithful=False to take its own",
-        )
+            said = "with these options trains on other mini-batches than the workload's"
+            fix = "leave them at their defaults"
+        raise InputError(f"{name} {said}", f"{fix}, or say faithful=False to take its own")
 
 
 def bounds_of(workload: Workload, folder: Path) -> BatchBounds:
-    """Find the largest mini-batch's sizes by sampling an epoch, and keep them for this process's planners.
+    """Find the largest mini-batch's sizes by sampling an epoch; keep them in `folder`, and for this process's planners.
 
     The harness samples every epoch of a run, but a user's loop has no last epoch: the bound is at least the mean plus
     five standard deviations, to which the systems add their own margin.
-
-    Args:
-        folder: folder that keeps the bounds (`Runtime.artefacts`).
     """
     epochs = -(-_SEEN // make_seed_plan(workload).num_batches)
 
@@ -191,10 +177,6 @@ def _widened(exact: BatchBounds, workload: Workload) -> BatchBounds:
     likely = float(whole.mean() + _DEVIATIONS * whole.std())
     most = min(workload.dataset.num_nodes, max(exact.max_nodes, math.ceil(likely)))
     growth = max(1.0, likely / max(1, exact.max_nodes))
-    return replace(
-        exact,
-        max_nodes=most,
-        max_edges=math.ceil(exact.max_edges * growth),
-        max_nbytes=math.ceil(exact.max_nbytes * growth),
-        scratch_bytes=math.ceil(exact.scratch_bytes * growth),
-    )
+    grown = exact.max_edges, exact.max_nbytes, exact.scratch_bytes
+    edges, nbytes, scratch = (math.ceil(size * growth) for size in grown)
+    return replace(exact, max_nodes=most, max_edges=edges, max_nbytes=nbytes, scratch_bytes=scratch)

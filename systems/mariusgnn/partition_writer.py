@@ -20,7 +20,7 @@ import numpy.typing as npt
 from systems import _native
 from systems.engine.io.arrays import as_rows
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.ordered_stream import (
+from systems.engine.io.stream import (
     OrderedReads,
     edge_runs,
     ordered_part,

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from systems import _native
 from systems.engine.io.memory import aligned_empty
-from systems.engine.io.ordered_stream import edge_runs, ordered_part
+from systems.engine.io.stream import edge_runs, ordered_part
 from systems.engine.io.topology import row_bytes
 from workloads.direct_files import PAGE, padded
 from workloads.errors import DatasetError, InputError

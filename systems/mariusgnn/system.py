@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.io.gather import gather
+from systems.engine.io.arrays import gather
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.io.reader import ReadStats
 from systems.engine.io.tally import counters_of

@@ -200,7 +200,7 @@ class GroupLoader:
             with self.clock.stage("load_graph", i):
                 sampled = reader.read(i)
             one = ReadStats()
-            one.count(reader.nbytes_of(i))
+            one.count(reader.index.read_bytes(i))
             tally.add(one, edges=sampled.edge_reads)
             return sampled
 

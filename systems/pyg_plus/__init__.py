@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from systems.engine.io.gather import gather, order_bytes
+from systems.engine.io.arrays import gather, order_bytes
 from systems.engine.io.memory import madvise
 from systems.engine.io.topology import DatasetFiles, indptr_item, map_item, mapped_sampler, sampling_items
 from systems.engine.loading.gather_loader import BETWEEN, GatherSystem, Tables, plan_tables

@@ -19,7 +19,7 @@ from harness.records.record import DatasetConfig, Preprocess, Record
 from harness.records.study import StudyRecord, write_study
 from harness.results.store import write_run
 from harness.run.sweep import union
-from systems.facts import Facts
+from systems.options import Facts
 from tests.harness.figure_profile import keep_profile, nothing_published
 from tests.harness.records import make_record, telemetry_of
 

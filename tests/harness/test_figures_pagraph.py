@@ -26,7 +26,7 @@ from harness.results.store import write_run
 from harness.run.sweep import union
 from harness.settings import check_options
 from harness.studies.base import resolve_study
-from systems.facts import Facts
+from systems.options import Facts
 from tests.harness.figure_profile import nothing_published
 from tests.harness.records import make_record
 

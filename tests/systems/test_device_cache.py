@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.engine.loading.pipeline import Stopped
-from systems.engine.loading.row_ring import RowRing
+from systems.engine.loading.pipeline import RowRing, Stopped
 
 
 @given(st.integers(1, 40), st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), max_size=60))

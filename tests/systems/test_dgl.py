@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from harness.check.oracle import OwnBatches
-from systems.engine.dgl.bridge import dgl_graph, from_dgl_blocks, require_dgl, to_dgl_blocks
+from systems.engine.dgl import dgl_graph, from_dgl_blocks, require_dgl, to_dgl_blocks
 from systems.interface import Counters, MemoryBudget, System
 from systems.registry import load
 from tests.support import make_tiny

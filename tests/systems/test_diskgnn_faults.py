@@ -37,7 +37,7 @@ def packed(root: Path) -> list[Path]:
 _CHILD = """
     import sys, time
     from pathlib import Path
-    from systems.engine.store.packed_store import PackedWriter
+    from systems.engine.store.packed_writer import PackedWriter
     from tests.systems.support_systems import workload_of
     from tests.systems.test_diskgnn import prepared
     from workloads.dataset import Dataset

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from systems.engine.io.gather import gather
+from systems.engine.io.arrays import gather
 from systems.engine.io.memory import aligned_empty, evict, madvise, resident_bytes
 from tests.systems.engine_tables import random_table, run_child, same_bytes, write_table
 from workloads.errors import DataIOError
@@ -78,7 +78,7 @@ def test_a_bus_error_while_gathering_raises_instead_of_killing(tmp_path: Path) -
         """
         import mmap, os, sys
         import numpy as np
-        from systems.engine.io.gather import gather
+        from systems.engine.io.arrays import gather
         from workloads.errors import DataIOError
         with open(sys.argv[1], "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
@@ -109,7 +109,7 @@ def test_a_bus_error_outside_gather_still_ends_the_process(tmp_path: Path) -> No
             """
             import mmap, os, sys
             import numpy as np
-            from systems.engine.io.gather import gather
+            from systems.engine.io.arrays import gather
             gather(np.zeros((1, 4)), np.array([0]), np.zeros((1, 4)), 1)
             with open(sys.argv[1], "rb") as file:
                 mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)

@@ -19,22 +19,14 @@ from hypothesis import strategies as st
 from systems import _native
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import RowReader
+from systems.engine.io.row_reads import RowTable
 from systems.engine.store.artefacts import prepare
-from systems.engine.store.packed_layout import piece_rows
-from systems.engine.store.packed_store import (
-    PackedBatch,
-    PackedReader,
-    PackedWriter,
-    PackStats,
-    RowTable,
-    arrays_bytes,
-    packed_bytes,
-    row_pieces,
-    rows_bytes,
-    slot_rows,
-)
-from systems.engine.store.packing import PackOptions, least_memory, plan_packing
+from systems.engine.store.packed_layout import arrays_bytes, piece_rows, slot_rows
+from systems.engine.store.packed_store import PackedBatch, PackedReader, row_pieces
+from systems.engine.store.packed_writer import PackedWriter
+from systems.engine.store.packing import PackOptions, PackStats, least_memory, plan_packing
 from tests.systems.engine_tables import HEADER, random_table, run_child, write_table
+from workloads.direct_files import padded
 from workloads.errors import BudgetError, DataIOError, InputError
 
 MEMORY = 16 << 20
@@ -115,9 +107,9 @@ def test_both_ways_of_packing_write_the_rows_that_numpy_picks(
                     assert batch.arrays[name].tobytes() == array.tobytes()
             assert reader.counters() == reader.simulate(range(count))
         assert read_rows(folder, "disk_cache", row_bytes).tobytes() == content[cache].tobytes()
-        sizes = sum(packed_bytes(len(ids), row_bytes, arrays_bytes(arrays_of(n, ids))) for n, ids in enumerate(lists))
+        sizes = sum(padded(len(ids) * row_bytes) + arrays_bytes(arrays_of(n, ids)) for n, ids in enumerate(lists))
         assert (folder / "packed.bin").stat().st_size == sizes
-        assert (folder / "disk_cache.rows").stat().st_size == rows_bytes(len(cache), row_bytes)
+        assert (folder / "disk_cache.rows").stat().st_size == padded(len(cache) * row_bytes)
     for name in FILES:
         assert (tmp_path / "batched" / name).read_bytes() == (tmp_path / "individual" / name).read_bytes(), name
     with np.load(tmp_path / "batched/packed.npz") as one, np.load(tmp_path / "individual/packed.npz") as other:
@@ -332,7 +324,8 @@ def test_a_writer_that_was_killed_or_left_leaves_nothing_to_use(tmp_path: Path) 
     import numpy as np
     from pathlib import Path
     from systems.engine.store.artefacts import prepare
-    from systems.engine.store.packed_store import PackedWriter, RowTable
+    from systems.engine.io.row_reads import RowTable
+    from systems.engine.store.packed_writer import PackedWriter
     def make(folder):
         writer = PackedWriter(folder, RowTable(Path(sys.argv[1]), 4096, 3000, 100), memory_bytes=16 << 20)
         writer.append(np.arange(500), {})

@@ -10,8 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systems.engine.loading.pipeline import Stopped
-from systems.engine.loading.row_ring import TableRing
+from systems.engine.loading.pipeline import Stopped, TableRing
 
 
 @given(rows=st.integers(1, 20), sizes=st.lists(st.integers(1, 20), max_size=60), data=st.data())

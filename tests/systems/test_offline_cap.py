@@ -14,7 +14,7 @@ import pytest
 from harness.isolation import Limits
 from systems.data_tiering.reorder import reorder
 from systems.engine.io.memory import evict
-from systems.engine.loading.aggregate import aggregate_first_layer
+from systems.engine.loading.first_layer import aggregate_first_layer
 from systems.engine.rank.ranking import top
 from tests.harness.cap_tools import CAPPING, MIB, REPOSITORY, needs_cap, on_disk
 from tests.systems.support_systems import workload_of
@@ -27,7 +27,7 @@ PROGRAM = """
 import sys
 import numpy as np
 from pathlib import Path
-from systems.engine.loading.aggregate import aggregate_first_layer
+from systems.engine.loading.first_layer import aggregate_first_layer
 from systems.data_tiering.reorder import reorder
 from systems.engine.rank.ranking import top
 from workloads.dataset import Dataset

@@ -12,7 +12,7 @@ import torch
 from harness.check.case import Case
 from harness.check.drive import drive
 from harness.check.rules import judge
-from systems.engine.dgl.bridge import require_dgl
+from systems.engine.dgl import require_dgl
 from systems.interface import System
 from systems.pagraph_plus_pp import PaGraphPP
 from systems.registry import load

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -88,8 +88,7 @@ class ChangesetPlan:
     def look_ahead(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Run the first two passes: find each row's next use, and the initial rows of the cache.
 
-        Args:
-            stop: checked before each mini-batch; True ends the pass with `InterruptedError`.
+        `stop` is called before each mini-batch; True ends the pass with `InterruptedError`.
         """
         for batch, nodes in self._stream(range(self._count - 1, -1, -1), stop):
             self._native.look_back(batch, nodes)
@@ -150,10 +149,8 @@ class ChangesetPlan:
         with ThreadPoolExecutor(1, "changeset-read") as pool:
             try:
                 while True:
-                    with suppress(StopIteration):
-                        while len(waiting) < _AHEAD:
-                            number = next(numbers)
-                            waiting.append((number, pool.submit(self._nodes, number)))
+                    for number in islice(numbers, _AHEAD - len(waiting)):
+                        waiting.append((number, pool.submit(self._nodes, number)))
                     if not waiting:
                         return
                     number, future = waiting.pop(0)
@@ -161,8 +158,7 @@ class ChangesetPlan:
                         raise InterruptedError("planning changesets was stopped")
                     yield number, future.result()
             finally:
-                for _, future in waiting:
-                    future.cancel()
+                pool.shutdown(cancel_futures=True)
 
 
 def copy_rows(source: Array | Any, from_rows: Ints, target: Array | Any, to_rows: Ints, threads: int) -> None:

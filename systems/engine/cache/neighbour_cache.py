@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import RowReader
+from systems.engine.io.row_reads import RowTable
 from systems.engine.io.stream import stream
 from systems.engine.rank.ranking import out_degrees
 from systems.engine.store.artefacts import Prepared, identity, prepare
@@ -137,16 +138,8 @@ def _write(dataset: Dataset, folder: Path, indptr: npt.NDArray[np.int64], chosen
             total += int(sizes.sum())
     before[-1] = total
     wanted = np.flatnonzero(np.diff(before) > 0)
-    buffer, offset = aligned_empty(_PIECES * _PIECE), dataset.data_offset("indices")
-    pieces = stream(
-        dataset.file("indices"),
-        offset,
-        dataset.topology_bytes,
-        buffer,
-        request_bytes=_PIECE,
-        depth=_PIECES // 2,
-        only=wanted,
-    )
+    path, offset, buffer = dataset.file("indices"), dataset.data_offset("indices"), aligned_empty(_PIECES * _PIECE)
+    pieces = stream(path, offset, dataset.topology_bytes, buffer, request_bytes=_PIECE, depth=_PIECES // 2, only=wanted)
     with (folder / "lists").open("wb") as file:
         for at, piece in pieces:
             number = (at - offset) // _PIECE
@@ -214,16 +207,7 @@ def _chunks(count: int) -> Iterator[tuple[int, int]]:
 def _read(path: Path, nbytes: int) -> npt.NDArray[np.uint8]:
     memory = aligned_empty(nbytes)
     if nbytes:
-        with RowReader(
-            path,
-            data_offset=0,
-            num_rows=nbytes,
-            row_bytes=1,
-            depth=8,
-            max_request_bytes=1 << 20,
-            register_buffers=False,
-            threads=8,
-            buffer_bytes=8 << 20,
-        ) as reader:
+        own: dict[str, Any] = {"max_request_bytes": 1 << 20, "buffer_bytes": 8 << 20, "register_buffers": False}
+        with RowReader(path, **RowTable(path, 0, nbytes, 1).place, depth=8, threads=8, **own) as reader:
             reader.read_range(0, nbytes, memory)
     return memory

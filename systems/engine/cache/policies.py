@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from systems import _native
 from systems.engine.rank.ranking import out_degrees, top
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.workload import Workload
 
@@ -67,8 +67,7 @@ class RowTrace:
             InputError: a node is outside the graph, or there is no mini-batch.
         """
         parts = list(batches)
-        if not parts:
-            raise InputError("the trace has no mini-batches", "sample at least one")
+        require(parts, "the trace has no mini-batches", "sample at least one")
         ids = np.concatenate(parts)
         begins = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
         del parts
@@ -84,14 +83,8 @@ class RowTrace:
     def record(cls, workload: Workload, epochs: int = 1, *, threads: int = 1) -> RowTrace:
         """Sample the mini-batches of a workload's first epochs; takes 12 bytes of memory an access."""
         sampler, plan = make_sampler(workload, threads=threads), make_seed_plan(workload)
-        return cls.of(
-            (
-                sampler.sample(epoch, index, seeds).nodes
-                for epoch in range(epochs)
-                for index, seeds in enumerate(plan.batches(epoch))
-            ),
-            workload.dataset.num_nodes,
-        )
+        wanted = ((epoch, *batch) for epoch in range(epochs) for batch in enumerate(plan.batches(epoch)))
+        return cls.of((sampler.sample(*one).nodes for one in wanted), workload.dataset.num_nodes)
 
 
 @dataclass(frozen=True)
@@ -130,8 +123,7 @@ def simulate(trace: RowTrace, policy: str, sizes: Sequence[int] | Ids, *, thread
     Raises:
         InputError: the policy is unknown, or a size is negative.
     """
-    if policy not in DYNAMIC:
-        raise InputError(f"there is no policy {policy!r} to simulate", f"choose of {', '.join(DYNAMIC)}")
+    require(policy in DYNAMIC, f"there is no policy {policy!r} to simulate", f"choose of {', '.join(DYNAMIC)}")
     wanted = _sizes(sizes)
     misses = _native.policy_misses(policy, trace.rows, trace.begins, trace.num_rows, wanted, threads)
     return Misses(policy, wanted, misses, np.zeros_like(wanted), trace.accesses)
@@ -171,6 +163,6 @@ def compare(
 
 def _sizes(sizes: Sequence[int] | Ids) -> Ids:
     wanted = np.asarray(sizes, dtype=np.int64).reshape(-1)
-    if len(wanted) and int(wanted.min()) < 0:
-        raise InputError(f"a cache of {int(wanted.min())} rows", "give sizes of 0 or more")
+    least = int(wanted.min(initial=0))
+    require(least >= 0, f"a cache of {least} rows", "give sizes of 0 or more")
     return wanted

@@ -20,7 +20,7 @@ from systems.engine.io.reader import RowReader
 from systems.engine.rank.ranking import top
 from systems.forecast import misses
 from systems.interface import DiskProfile
-from workloads.errors import InputError
+from workloads.errors import require
 from workloads.sampling.batch import SampledBatch
 from workloads.workload import Workload
 
@@ -78,9 +78,8 @@ class SplitForecast:
     @property
     def cost(self) -> float:
         """Predicted seconds; without a profile, the number of reads."""
-        return (
-            self.seconds if self.seconds is not None else float(self.page_misses + sum(self.requests_by_size.values()))
-        )
+        reads = self.page_misses + sum(self.requests_by_size.values())
+        return float(reads) if self.seconds is None else self.seconds
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data, for an artefact's facts."""
@@ -117,8 +116,7 @@ def forecast(
     Raises:
         InputError: more than eight candidates, or none.
     """
-    if not 1 <= len(candidates) <= _MOST_CANDIDATES:
-        raise InputError(f"{len(candidates)} candidates", f"give 1 to {_MOST_CANDIDATES}")
+    require(1 <= len(candidates) <= _MOST_CANDIDATES, f"{len(candidates)} candidates", f"give 1 to {_MOST_CANDIDATES}")
     lists, rows = _cached(candidates, indptr, degrees)
     found = [SplitForecast(candidate.name) for candidate in candidates]
     pages: list[list[npt.NDArray[np.uint32]]] = [[] for _ in candidates]
@@ -169,11 +167,7 @@ def disk_class(disk: DiskProfile) -> list[int]:
 
     Repeated profiles differ slightly in their rates; the chosen setting must not change with them.
     """
-    rates: dict[int, float] = {}
-    for point in disk.points:
-        if point.pattern == "random":
-            rates[point.block_bytes] = max(rates.get(point.block_bytes, 0.0), point.iops)
-    return [part for size in sorted(rates) for part in (size, round(np.log2(max(1.0, rates[size]))))]
+    return [part for size, rate in disk.random_rates().items() for part in (size, round(np.log2(max(1.0, rate))))]
 
 
 def _cached(

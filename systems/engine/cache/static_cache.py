@@ -47,6 +47,7 @@ def look_up(slot_of: npt.NDArray[np.int32] | None, nodes: Ids) -> Lookup:
     return Lookup(slots, np.flatnonzero(slots < 0))
 
 
+@dataclass
 class StaticCache:
     """Rows of the highest-ranked nodes, in a table of the caller's.
 
@@ -55,10 +56,9 @@ class StaticCache:
         stats: reads of filling.
     """
 
-    def __init__(self, slot_of: npt.NDArray[np.int32] | None, capacity: int, stats: ReadStats) -> None:
-        self.slot_of = slot_of
-        self.capacity = capacity
-        self.stats = stats
+    slot_of: npt.NDArray[np.int32] | None
+    capacity: int
+    stats: ReadStats
 
     @classmethod
     def build(cls, workload: Workload, ranking: Ids, table: torch.Tensor | npt.NDArray[Any]) -> StaticCache:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -14,13 +14,6 @@ from workloads.direct_files import aligned_empty as aligned_empty
 from workloads.errors import DataIOError
 
 Advice = Literal["random", "willneed", "dontneed", "normal"]
-_ADVICE = {
-    "normal": mmap.MADV_NORMAL,
-    "random": mmap.MADV_RANDOM,
-    "willneed": mmap.MADV_WILLNEED,
-    "dontneed": mmap.MADV_DONTNEED,
-}
-
 _ARENA_MAX = -8  # of malloc.h
 
 
@@ -49,7 +42,7 @@ def share_one_heap() -> None:
 def madvise(array: Array, advice: Advice) -> None:
     """Tell the kernel the access pattern of `array`'s pages: `random` turns off read-ahead for a memory map."""
     if array.nbytes:
-        _native.advise(as_rows(array, 1).reshape(-1), _ADVICE[advice])
+        _native.advise(as_rows(array, 1).reshape(-1), getattr(mmap, f"MADV_{advice.upper()}"))
 
 
 def resident_bytes(path: Path | str) -> int:
@@ -58,10 +51,7 @@ def resident_bytes(path: Path | str) -> int:
     Raises:
         DataIOError: the file cannot be opened.
     """
-    try:
-        return _native.resident_bytes(str(path))
-    except OSError as error:
-        raise _failed(path, error) from error
+    return _in_page_cache(_native.resident_bytes, path)
 
 
 def evict(path: Path | str) -> int:
@@ -72,12 +62,11 @@ def evict(path: Path | str) -> int:
     Raises:
         DataIOError: the file cannot be opened or synced.
     """
+    return _in_page_cache(_native.evict, path)
+
+
+def _in_page_cache(call: Callable[[str], int], path: Path | str) -> int:
     try:
-        return _native.evict(str(path))
+        return call(str(path))
     except OSError as error:
-        raise _failed(path, error) from error
-
-
-def _failed(path: Path | str, error: OSError) -> DataIOError:
-    code = error.errno or 0
-    return DataIOError(f"cannot look at {path} in the page cache: {os.strerror(code)}", path=str(path), errno=code)
+        raise DataIOError.of(error, f"cannot look at {path} in the page cache", path) from error

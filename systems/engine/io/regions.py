@@ -25,25 +25,13 @@ from workloads.units import format_bytes
 
 Bytes = NDArray[np.uint8]
 #: A region's entry in the index. A region is its head, padded to 8 bytes, then its body; `count` is for the writer.
-ENTRY = np.dtype(
-    [
-        ("offset", "<i8"),
-        ("head_bytes", "<i8"),
-        ("body_bytes", "<i8"),
-        ("count", "<i8"),
-        ("head_xxh3", "<u8"),
-        ("body_xxh3", "<u8"),
-    ]
-)
+_NUMBERS, _DIGESTS = ("offset", "head_bytes", "body_bytes", "count"), ("head_xxh3", "body_xxh3")
+ENTRY = np.dtype([(name, "<i8") for name in _NUMBERS] + [(name, "<u8") for name in _DIGESTS])
 
 
 @dataclass(frozen=True)
 class RegionIndex:
-    """Index of the regions in a file.
-
-    Attributes:
-        entries: structured array of `ENTRY`.
-    """
+    """Index of the regions in a file: structured array of `ENTRY`."""
 
     entries: NDArray[Any]
 
@@ -67,12 +55,8 @@ class RegionIndex:
 
     def read_bytes(self, number: int) -> int:
         """Return the bytes that reading a region requests from the disk."""
-        return padded(_region_bytes(self.entries[number]))
-
-
-def _region_bytes(entry: Any) -> int:
-    """Return the bytes of a region's head, its padding and its body."""
-    return padded(int(entry["head_bytes"]), 8) + int(entry["body_bytes"])
+        entry = self.entries[number]
+        return padded(padded(int(entry["head_bytes"]), 8) + int(entry["body_bytes"]))
 
 
 class RegionWriter:
@@ -145,20 +129,15 @@ class RegionWriter:
         at, entries = 0, []
         for head, body, count in made:
             start = at + padded(head, 8)
-            digests = (
-                xxhash.xxh3_64_intdigest(self._buffer[at : at + head].data),
-                xxhash.xxh3_64_intdigest(self._buffer[start : start + body].data),
-            )
+            parts = self._buffer[at : at + head], self._buffer[start : start + body]
+            digests = [xxhash.xxh3_64_intdigest(part.data) for part in parts]
             entries.append((self.nbytes + at, head, body, count, *digests))
             at = padded(start + body)
         if self._budget is not None and self.nbytes + at > self._budget:
-            needed = self.nbytes + at
+            regions = len(self._entries) + len(made)
+            said = f"{self.path.name} needs {format_bytes(self.nbytes + at)} after {regions} regions"
             self.abandon()
-            raise BudgetError(
-                f"{self.path.name} needs {format_bytes(needed)} after {len(self._entries) + len(made)} regions, its "
-                f"budget is {format_bytes(self._budget)}",
-                self._fix,
-            )
+            raise BudgetError(f"{said}, its budget is {format_bytes(self._budget)}", self._fix)
         with self._advice():
             try:
                 write_at(self._fd, self._buffer[:at], self.nbytes, self.path)
@@ -169,10 +148,7 @@ class RegionWriter:
         self.nbytes += at
 
     def close(self, *, sync: bool = True) -> RegionIndex:
-        """Flush the file to disk; return its index.
-
-        Args:
-            sync: False for files that need not survive a crash of the machine.
+        """Flush the file to disk (`sync=False`: it need not survive a crash of the machine); return its index.
 
         Raises:
             DataIOError: the disk is full or fails.
@@ -216,16 +192,18 @@ class RegionReader:
     Args:
         path: file of a `RegionWriter`.
         index: result of `RegionWriter.close`.
-        what: name of a region in error messages.
+        what: name of a region in error messages, by default the class's.
 
     Raises:
         DataIOError: the file cannot be opened.
     """
 
-    def __init__(self, path: Path | str, index: RegionIndex, *, what: str = "region") -> None:
+    _what = "region"
+
+    def __init__(self, path: Path | str, index: RegionIndex, *, what: str = "") -> None:
         self.path = Path(path)
         self.index = index
-        self._what = what
+        self._what = what or self._what
         self._fd: int | None = None
         try:
             self._fd = open_direct(self.path, os.O_RDONLY)
@@ -235,30 +213,21 @@ class RegionReader:
     def __len__(self) -> int:
         return len(self.index)
 
-    def nbytes_of(self, number: int) -> int:
-        """Return the bytes that reading a region requests from the disk."""
-        return self.index.read_bytes(number)
-
     def read_region(self, number: int) -> tuple[Bytes, Bytes]:
         """Return head and body (uint8) of a region, both verified, as views of new memory.
 
         Raises:
             DataIOError: the device failed, or the bytes are missing or corrupted; names file, offset and region.
         """
-        entry = self.index.entries[number]
-        start, nbytes = padded(int(entry["head_bytes"]), 8), _region_bytes(entry)
-        memory = self._read(number, nbytes)
-        head, body = memory[: int(entry["head_bytes"])], memory[start:nbytes]
-        self._verify(number, head, int(entry["head_xxh3"]))
-        self._verify(number, body, int(entry["body_xxh3"]))
-        return head, body
+        head, body = (int(self.index.entries[number][name]) for name in ("head_bytes", "body_bytes"))
+        start = padded(head, 8)
+        memory = self._read(number, start + body)
+        return self._verified(number, memory[:head], "head_xxh3"), self._verified(number, memory[start:], "body_xxh3")
 
     def head(self, number: int) -> Bytes:
         """Return the head alone (uint8); raises as `read_region`."""
-        entry = self.index.entries[number]
-        head = self._read(number, int(entry["head_bytes"]))
-        self._verify(number, head, int(entry["head_xxh3"]))
-        return head
+        memory = self._read(number, int(self.index.entries[number]["head_bytes"]))
+        return self._verified(number, memory, "head_xxh3")
 
     def close(self) -> None:
         """Close the file. May be called more than once."""
@@ -277,19 +246,15 @@ class RegionReader:
             raise self._broken(number, error.offset, reason, error.errno) from error
         return memory[:nbytes]
 
-    def _verify(self, number: int, data: Bytes, expected: int) -> None:
-        if xxhash.xxh3_64_intdigest(data.data) != expected:
-            offset = int(self.index.offsets[number])
-            raise self._broken(number, offset, "its bytes are not those written (XXH3)", 0)
+    def _verified(self, number: int, data: Bytes, digest: str) -> Bytes:
+        entry = self.index.entries[number]
+        if xxhash.xxh3_64_intdigest(data.data) != int(entry[digest]):
+            raise self._broken(number, int(entry["offset"]), "its bytes are not those written (XXH3)", 0)
+        return data
 
     def _broken(self, number: int, offset: int, reason: str, code: int) -> DataIOError:
-        return DataIOError(
-            f"reading {self._what} {number} of {self.path} failed at offset {offset}: {reason}",
-            path=str(self.path),
-            offset=offset,
-            errno=code,
-            fix="check the device and run again",
-        )
+        said = f"reading {self._what} {number} of {self.path} failed at offset {offset}: {reason}"
+        return DataIOError(said, path=str(self.path), offset=offset, errno=code, fix="check the device and run again")
 
 
 def _flat(array: NDArray[Any]) -> Bytes:

@@ -1,10 +1,13 @@
-"""Tables of rows in files, and the reading of feature rows: options, the readers' arguments and memory."""
+"""Tables of rows in files, and the reading of feature rows: options, readers with their memory, a pool of readers."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -91,3 +94,44 @@ def feature_reader_bytes(workload: Workload, options: RowReadOptions, num_ids: i
     """Return the host memory of a reader of the feature table, for reads of up to `num_ids` rows."""
     path = workload.dataset.file("features")
     return RowReader.plan_bytes(**reader_arguments(workload, options), num_ids=num_ids, path=path)
+
+
+class _Reader(Protocol):
+    mode: str
+
+    def close(self) -> None: ...
+
+
+Held = TypeVar("Held", bound=_Reader)
+
+
+class ReaderPool(Generic[Held]):
+    """Readers, made at once; each thread borrows an idle one, of which there are as many as threads."""
+
+    def __init__(self, make: Callable[[], Held], count: int) -> None:
+        self._all = [make() for _ in range(count)]
+        self._idle = deque(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def mode(self) -> str:
+        """Read mode of the readers."""
+        return ", ".join(sorted({reader.mode for reader in self._all}))
+
+    @contextmanager
+    def borrow(self) -> Iterator[Held]:
+        """Lend an idle reader for the body."""
+        reader = self._idle.popleft()
+        try:
+            yield reader
+        finally:
+            self._idle.append(reader)
+
+    def close(self) -> None:
+        """Close all readers."""
+        for reader in self._all:
+            reader.close()
+        self._all.clear()
+        self._idle.clear()

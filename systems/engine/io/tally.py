@@ -40,28 +40,23 @@ class Tally:
         """Return these counts as `Counters.observed` has them."""
         return {name: float(self[name]) for name in names}
 
-    def reads(self, *more: ReadStats) -> ReadStats:
-        """Return the counts of all reads so far and of `more` reads."""
+    def reads(self) -> ReadStats:
+        """Return the counts of all reads so far."""
         total = ReadStats()
         with self._lock:
             total.add(self._reads)
-        for stats in more:
-            total.add(stats)
         return total
 
     def counters(self, depth: int, *more: ReadStats, **fields: Any) -> Counters:
-        """Return the harness's counters: of the reads so far and of `more` reads, with other `fields` as given.
-
-        Args:
-            depth: reads kept in flight.
-        """
-        return counters_of(self.reads(*more), depth, **fields)
+        """Return the harness's counters of the reads so far and of `more`, at `depth` in flight; as `counters_of`."""
+        total = self.reads()
+        for stats in more:
+            total.add(stats)
+        return counters_of(total, depth, **fields)
 
 
 def counters_of(reads: ReadStats, depth: int, **fields: Any) -> Counters:
     """Return the harness's counters of these reads at `depth` in flight; `fields` has the others, or replaces some."""
-    counted = {name: getattr(reads, name) for name in ("bytes_read", "bytes_useful")}
-    sizes = dict(reads.requests_by_size)
-    return Counters(
-        **{"io_requests": reads.requests, "requests_by_size": sizes, "queue_depth": depth, **counted, **fields}
-    )
+    counted: dict[str, Any] = {name: getattr(reads, name) for name in ("bytes_read", "bytes_useful")}
+    counted |= {"io_requests": reads.requests, "requests_by_size": dict(reads.requests_by_size), "queue_depth": depth}
+    return Counters(**counted | fields)

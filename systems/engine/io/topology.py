@@ -39,10 +39,9 @@ def indptr_item(workload: Workload) -> PlanItem:
 
 
 def map_item(workload: Workload, *, features: bool = False) -> PlanItem:
-    """Plan the page tables of memory maps: one page for each 2 MiB touched, kept after the pages are dropped.
+    """Plan the page tables of maps of `indices`, labels and, if wanted, features.
 
-    Args:
-        features: whether features are mapped beside `indices` and labels.
+    A page table has one page for each 2 MiB touched, kept after the pages are dropped.
     """
     dataset = workload.dataset
     mapped = dataset.topology_bytes + 8 * dataset.num_nodes + (dataset.feature_bytes if features else 0)
@@ -142,13 +141,8 @@ def check_length(path: Path, expected: int) -> None:
     try:
         size = os.stat(path).st_size  # noqa: PTH116 - once a mini-batch
     except OSError as error:
-        raise DataIOError(
-            f"cannot read {path}: {error.strerror}", path=str(path), offset=0, errno=error.errno or 0
-        ) from error
+        said = f"cannot read {path}: {error.strerror}"
+        raise DataIOError(said, path=str(path), offset=0, errno=error.errno or 0) from error
     if size < expected:
-        raise DataIOError(
-            f"{path} ends at offset {size}, {expected} bytes were expected: it was truncated",
-            path=str(path),
-            offset=size,
-            fix="restore it and run `outcore data verify`",
-        )
+        said = f"{path} ends at offset {size}, {expected} bytes were expected: it was truncated"
+        raise DataIOError(said, path=str(path), offset=size, fix="restore it and run `outcore data verify`")

@@ -25,11 +25,9 @@ from pydantic import AfterValidator, Field
 from systems.engine.cache.static_cache import Lookup
 from systems.engine.io.row_reads import RowTable
 from systems.engine.io.topology import DatasetFiles, indptr_item, loaded, map_item, sampling_items
-from systems.engine.loading.device_cache import CacheSizes, DeviceCache, check_share, wanted_rows
 from systems.engine.loading.gather_loader import check_size, torch_dtype
-from systems.engine.loading.host_features import HostFeatures, HostStore
-from systems.engine.loading.pipeline import Channel
-from systems.engine.loading.row_ring import RowRing
+from systems.engine.loading.pipeline import Channel, RowRing
+from systems.engine.loading.row_tiers import CacheSizes, DeviceCache, HostFeatures, HostStore, check_share, wanted_rows
 from systems.engine.loading.sized import LoadingRun, Sample, SamplingOptions, SamplingSystem
 from systems.engine.rank import ranking
 from systems.engine.store.artefacts import Prepared, identity, prepare
@@ -89,11 +87,7 @@ class CacheFacts(Facts):
 
 
 def ranked(system: System, method: RankingName, budget_bytes: int | None = None) -> Prepared:
-    """Rank all nodes by `method`, highest score first, as an artefact: int32 or int64 [N] in `order.npy`.
-
-    Args:
-        budget_bytes: most bytes for scoring; None: unlimited.
-    """
+    """Rank all nodes within `budget_bytes`, highest score first, as an artefact: int32 or int64 [N] in `order.npy`."""
     workload = system.workload
 
     def make(folder: Path) -> dict[str, str]:
@@ -197,18 +191,11 @@ class CachedSystem(SamplingSystem):
         return self.workload.dataset.topology_bytes
 
     def _topology_items(self) -> tuple[PlanItem, ...]:
-        dataset = self.workload.dataset
-        loaded: tuple[PlanItem, ...] = (
-            PlanItem("indices", self._index_bytes),
-            PlanItem("labels", 8 * dataset.num_nodes),
-        )
+        loaded = [PlanItem("indices", self._index_bytes), PlanItem("labels", 8 * self.workload.dataset.num_nodes)]
         if self._mapped:
-            loaded = (map_item(self.workload, features=isinstance(self.options, LoaderOptions)),)
-        return (
-            indptr_item(self.workload),
-            *loaded,
-            *sampling_items(self._bounds, workers=self._workers, waiting=self._waiting + self._ahead),
-        )
+            loaded = [map_item(self.workload, features=isinstance(self.options, LoaderOptions))]
+        sampled = sampling_items(self._bounds, workers=self._workers, waiting=self._waiting + self._ahead)
+        return (indptr_item(self.workload), *loaded, *sampled)
 
     def _staging_items(self) -> tuple[PlanItem, ...]:
         if self.runtime.accelerator.kind == "cpu":
@@ -394,7 +381,7 @@ class CachedSystem(SamplingSystem):
 
     def _load(self, run: LoadingRun, sampled: Channel[SampledBatch]) -> Channel[Batch]:
         assert self._cache is not None
-        pipe, turns, ring = run.pipe, run.pipe.filled(range(self._ahead)), RowRing(self._cache.buffer_rows)
+        pipe, turns, ring = run.pipe, run.pipe.filled(range(self._ahead)), RowRing(self._sizes.buffer_rows)
         pipe.on_stop(ring.stop)
         self._ring = ring
 
@@ -474,15 +461,10 @@ class CachedSystem(SamplingSystem):
         """Return hits in the device cache; misses come from host memory, through the page cache or from disk."""
         if self._draw is None:
             return Counters()
-        hits, tier = {"device": self._asked - self._loaded}, self._features.tier() if self._features else ""
-        if tier:
-            hits[tier] = self._loaded
-        return Counters(
-            rows=self._asked,
-            hits=hits,
-            misses=0 if tier else self._loaded,
-            bytes_loaded=self._loaded * self._rows.row_bytes,
-        )
+        loaded, tier = self._loaded, self._features.tier() if self._features else ""
+        hits = {"device": self._asked - loaded} | ({tier: loaded} if tier else {})
+        misses = 0 if tier else loaded
+        return Counters(rows=self._asked, hits=hits, misses=misses, bytes_loaded=loaded * self._rows.row_bytes)
 
     def files(self) -> list[Path]:
         """List the files of prepared artefacts, which the run reads."""
@@ -491,11 +473,9 @@ class CachedSystem(SamplingSystem):
     def facts(self) -> CacheFacts:
         """Return the size of the cache, and whether all artefacts were found."""
         cached = self._cache.rows if self._cache is not None and self._caches else None
-        return CacheFacts(
-            prepared_reused=all(prepared.reused for prepared in self._prepared) if self._prepared else None,
-            cached_rows=cached,
-            table_rows=None if cached is None else self._rows.num_rows,
-        )
+        reused = all(prepared.reused for prepared in self._prepared) if self._prepared else None
+        table_rows = None if cached is None else self._rows.num_rows
+        return CacheFacts(prepared_reused=reused, cached_rows=cached, table_rows=table_rows)
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast the misses of the device cache; nothing is read from disk but in preparation."""
@@ -510,10 +490,8 @@ class CachedSystem(SamplingSystem):
             "loading": "overlaps training" if self._ahead > 1 else "waits for training",
         }
         if self._cache is not None and self._caches:
-            cached = self._cache.rows
-            found["device_cache"] = (
-                f"{cached} of {self._rows.num_rows} rows, {format_bytes(cached * self._rows.row_bytes)}"
-            )
+            cached, rows = self._cache.rows, self._rows
+            found["device_cache"] = f"{cached} of {rows.num_rows} rows, {format_bytes(cached * rows.row_bytes)}"
         return found
 
     def close(self) -> None:

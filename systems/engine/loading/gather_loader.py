@@ -62,16 +62,10 @@ class Tables:
         """Bytes of one table."""
         return self.rows * self.dim * self.dtype.itemsize
 
-    def check(self, sampled: SampledBatch) -> None:
-        """Raise BudgetError if a mini-batch has more nodes than the plan holds."""
-        check_size(sampled, self.rows)
-
     def items(self) -> tuple[PlanItem, ...]:
         """Plan the tables."""
-        return (
-            PlanItem("feature tables", self.host * self.nbytes, "host"),
-            PlanItem("device feature tables", self.device * self.nbytes, "device"),
-        )
+        host, device = self.host * self.nbytes, self.device * self.nbytes
+        return PlanItem("feature tables", host), PlanItem("device feature tables", device, "device")
 
 
 def plan_tables(
@@ -197,7 +191,7 @@ class GatherSystem(SamplingSystem):
         turnstile = pipe.turnstile()
 
         def extract(number: int, structure: SampledBatch) -> Batch:
-            self._tables.check(structure)
+            check_size(structure, self._tables.rows)
             turnstile.enter(number)
             _, table = free.get()
             turnstile.leave()

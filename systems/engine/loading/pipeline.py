@@ -1,17 +1,23 @@
-"""Stages of threads joined by bounded channels, the basis of every system.
+"""Stages of threads joined by bounded channels, the basis of every system, and rings of buffer rows.
 
 A stage is a number of threads that take items from a source, process them and put the results in a sink. An error in
 any thread stops all threads and reaches the reader of the last channel; leaving the `with` block, at any time and for
 any reason, ends every thread and drops items in flight.
+
+Fixed buffers of the largest mini-batch's size would stand half empty. A ring hands out contiguous runs of rows in turn,
+so that as many mini-batches fit as their own sizes allow.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
+
+import torch
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -139,6 +145,73 @@ class Turnstile(Stoppable):
             self._changed.notify_all()
 
 
+class RowRing(Stoppable):
+    """Ring of buffer rows, handed out as contiguous runs that return in about the same order.
+
+    A run of the ring's full length is granted once all others have returned, so every `take` succeeds in the end.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()
+        self._capacity = capacity
+        self._runs: deque[list[int]] = deque()  # [start, count, still held], oldest first
+
+    def take(self, count: int) -> int:
+        """Return the first of `count` rows after waiting until they are free.
+
+        Raises:
+            ValueError: the ring has fewer rows.
+            Stopped: the pipeline ended.
+        """
+        if count > self._capacity:
+            raise ValueError(f"{count} rows of a ring of {self._capacity}")
+        with self._changed:
+            self._wait(lambda: self._place(count) is not None)
+            start = self._place(count)
+            assert start is not None
+            if count:
+                self._runs.append([start, count, 1])
+            return start
+
+    def _place(self, count: int) -> int | None:
+        if not self._runs:
+            return 0
+        first, (start, length, _) = self._runs[0][0], self._runs[-1]
+        end = start + length
+        if start >= first:
+            # The held rows are contiguous: free rows lie after them up to the end, and before them from the start.
+            return end if end + count <= self._capacity else 0 if count <= first else None
+        return end if end + count <= first else None
+
+    def give_back(self, start: int, count: int) -> None:
+        """Free a run obtained from `take`."""
+        if not count:
+            return
+        with self._changed:
+            next(run for run in self._runs if run == [start, count, 1])[2] = 0
+            while self._runs and not self._runs[0][2]:
+                self._runs.popleft()
+            self._changed.notify_all()
+
+
+class TableRing(RowRing):
+    """Ring of pieces of `table` [rows, dim]."""
+
+    def __init__(self, table: torch.Tensor) -> None:
+        super().__init__(table.shape[0])
+        self.table = table
+
+    def take_piece(self, rows: int) -> torch.Tensor:
+        """Return a piece of `rows` rows; waits and raises as `take`."""
+        start = self.take(rows)
+        return self.table[start : start + rows]
+
+    def give_back_piece(self, piece: torch.Tensor) -> None:
+        """Free a piece's rows, once all earlier pieces are given back too. Any thread may call."""
+        start = (piece.data_ptr() - self.table.data_ptr()) // max(1, self.table.stride(0) * self.table.element_size())
+        self.give_back(start, piece.shape[0])
+
+
 class Pipeline:
     """Threads and their channels, started and ended together. Use as a context manager.
 
@@ -246,14 +319,12 @@ class Pipeline:
         while True:
             try:
                 _, item = channel.get()
-            except Drained:
+            except (Drained, Stopped) as end:
                 # A thread that failed before this channel was made stopped the others, not the channel.
                 if self._error is not None:
                     raise self._error from None
-                return
-            except Stopped:
-                if self._error is not None:
-                    raise self._error from None
+                if isinstance(end, Drained):
+                    return
                 raise InterruptedError(f"{self.name} was closed before the epoch ended") from None
             yield item
             del item

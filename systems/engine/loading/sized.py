@@ -82,7 +82,7 @@ class Sizes:
 class SizedSystem(System):
     """System whose planner sizes every buffer: `_sizes`, with the `plan`."""
 
-    _sizes: Any  # a `Sizes`, or what else has a `plan`
+    _sizes: Any  # a `Sizes`, or another object with a `plan`
 
     def plan(self) -> Plan:
         """Return all buffers, as the system's planner sizes them."""
@@ -90,7 +90,7 @@ class SizedSystem(System):
         return plan
 
     def _close(self, *names: str) -> None:
-        """Close what these attributes hold, in order, and set them to None; skip those that are None."""
+        """Close the objects that these attributes hold, in order, and set the attributes to None; skip None."""
         for name in names:
             held = getattr(self, name)
             setattr(self, name, None)
@@ -139,7 +139,7 @@ class SamplingSystem(SizedSystem):
         return self._run(k, 0, seeds)
 
     def _run(self, k: int, start: int, seeds: Sequence[Ids]) -> Iterator[Batch]:
-        """Yield the mini-batches of epoch `k` from number `start` on, whose seed nodes these are."""
+        """Yield the mini-batches of epoch `k` from number `start` on, with these seed nodes."""
         with Pipeline(self.info.name) as pipe:
             self._pipeline = pipe
 

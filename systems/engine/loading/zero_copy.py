@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from systems.engine.loading.cached_system import CachedSystem, GatheredBatch
-from systems.engine.loading.host_features import HostFeatures
 from systems.engine.loading.pipeline import Channel
+from systems.engine.loading.row_tiers import HostFeatures
 from systems.engine.loading.sized import LoadingRun
 from systems.interface import PlanItem
 from workloads.feature_table import SplitTable, Table

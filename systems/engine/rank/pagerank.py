@@ -12,7 +12,7 @@ bit, and the same as that of a plain loop over all edges.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systems import _native
-from systems.engine.io.ordered_stream import OrderedReads, ordered_part, ordered_stream_bytes
+from systems.engine.io.stream import OrderedReads, ordered_part, ordered_stream_bytes
 from systems.engine.io.topology import damaged
 from systems.interface import Progress, silent
 from workloads.dataset import Dataset
@@ -34,7 +34,7 @@ Ints = NDArray[np.int64]
 _WINDOW_BYTES = 1 << 20
 _MOST_PIECE_BYTES = 4 << 20
 _LEAST_PIECE_BYTES = 256 << 10
-_MAX_ITERATIONS = 100
+_DAMPING, _TOLERANCE, _MAX_ITERATIONS = 0.85, 1e-4, 100
 
 
 @dataclass
@@ -58,8 +58,6 @@ def reverse_pagerank(
     *,
     weighted: bool,
     iterations: int | None = 5,
-    damping: float = 0.85,
-    tolerance: float = 1e-4,
     budget_bytes: int | None = None,
     threads: int | None = None,
     facts: PageRankFacts | None = None,
@@ -69,8 +67,7 @@ def reverse_pagerank(
 
     Args:
         weighted: give training nodes an initial score N / #train times that of others, 1 / N.
-        iterations: number of iterations; None: until the scores change by less than `tolerance` in all (100 at most).
-        tolerance: limit on the sum of the scores' changes.
+        iterations: number of iterations; None: until the scores change by less than 1e-4 in all (100 at most).
         budget_bytes: bytes that the computation may hold; the remainder keeps edges in memory. None: all edges.
         progress: callback for the completed share of a pass over the graph.
 
@@ -87,7 +84,7 @@ def reverse_pagerank(
     entries = int(_native.binned_entries(num_nodes))
     held = 8 * num_nodes * (2 if iterations is None else 1) + 8 * entries
     threads = threads or len(os.sched_getaffinity(0))
-    graph = _Graph(workload, _share(workload, held, budget_bytes), threads, facts, progress)
+    graph = _Graph(workload.dataset, _share(workload, held, budget_bytes), threads, facts, progress)
     scores = np.full(num_nodes, 1.0 / num_nodes)
     if weighted:
         train = workload.dataset.load("train")
@@ -98,24 +95,16 @@ def reverse_pagerank(
         if iterations is None:
             before = scores.copy()
         graph.spread(scores, sums)
-        facts.change = _native.pagerank_step(scores, sums, before, (1.0 - damping) / num_nodes, damping, threads)
+        facts.change = _native.pagerank_step(scores, sums, before, (1.0 - _DAMPING) / num_nodes, _DAMPING, threads)
         facts.iterations += 1
-        if iterations is None and facts.change < tolerance:
+        if iterations is None and facts.change < _TOLERANCE:
             break
     facts.held_edges = graph.held_edges
     return scores
 
 
-@dataclass(frozen=True)
-class _Share:
-    """Division of the budget left by the scores: pieces read, edges sorted at a time, edges kept."""
-
-    piece_bytes: int
-    group_edges: int
-    kept_bytes: int | None
-
-
-def _share(workload: Workload, held: int, budget: int | None) -> _Share:
+def _share(workload: Workload, held: int, budget: int | None) -> tuple[int, int, int | None]:
+    """Divide the budget left by the scores: bytes of a piece read, edges sorted at a time, bytes of edges kept."""
     dataset = workload.dataset
     nodes, item = dataset.num_nodes, dataset.index_dtype.itemsize
 
@@ -129,7 +118,7 @@ def _share(workload: Workload, held: int, budget: int | None) -> _Share:
     # Each group passes over the sums once, so a group should have at least as many edges as sums.
     wanted = min(dataset.num_edges, max(2 * nodes, 1 << 22))
     if budget is None:
-        return _Share(_MOST_PIECE_BYTES, max(wanted, 1), None)
+        return _MOST_PIECE_BYTES, max(wanted, 1), None
     piece = _MOST_PIECE_BYTES
     while piece > _LEAST_PIECE_BYTES and fixed(piece) + group_bytes(piece // item) > budget:
         piece //= 2
@@ -143,7 +132,7 @@ def _share(workload: Workload, held: int, budget: int | None) -> _Share:
     group = max(wanted, piece // item)
     while group > piece // item and fixed(piece) + group_bytes(group) > budget:
         group = max(piece // item, group * 3 // 4)
-    return _Share(piece, group, budget - fixed(piece) - group_bytes(group))
+    return piece, group, budget - fixed(piece) - group_bytes(group)
 
 
 @dataclass(frozen=True)
@@ -159,18 +148,15 @@ class _Graph:
     """The graph as a stream of edges; a prefix of it stays in memory after the first pass."""
 
     def __init__(
-        self, workload: Workload, share: _Share, threads: int, facts: PageRankFacts, progress: Progress
+        self, dataset: Dataset, share: tuple[int, int, int | None], threads: int, facts: PageRankFacts, tell: Progress
     ) -> None:
-        self._dataset = workload.dataset
-        self._facts = facts
-        self._progress = progress
-        self._share = share
+        self._dataset = dataset
+        self._facts, self._reads, self._progress = facts, facts.reads, tell
+        self._piece_bytes, self._group_edges, self._left = share
         self._threads = threads
-        self._reads = facts.reads
         self._kept: list[_Kept] = []
-        self._left = share.kept_bytes
         self._keeping = True
-        self._group = _native.BinnedEdges(self._dataset.num_nodes, share.group_edges)
+        self._group = _native.BinnedEdges(dataset.num_nodes, self._group_edges)
 
     @property
     def held_edges(self) -> int:
@@ -178,28 +164,38 @@ class _Graph:
 
     def spread(self, scores: Doubles, sums: Doubles) -> None:
         """Add each target's score over its in-degree to its in-neighbours' sums; divides the scores in place."""
+
+        def add(edges: Sequence[_native.BinnedEdges]) -> None:
+            _native.add_along(edges, scores, sums, self._threads)
+
         for kept in self._kept:
             self._divide(scores, kept.first, kept.indptr)
-        if self._kept:
-            _native.add_along([kept.edges for kept in self._kept], scores, sums, self._threads)
         row, edge = 0, 0
         if self._kept:
+            add([kept.edges for kept in self._kept])
             row, edge = self._kept[-1].first + len(self._kept[-1].indptr) - 1, int(self._kept[-1].indptr[-1])
         waiting: list[_native.BinnedEdges] = []
-        with closing(_Cursor(self._dataset, self._share.piece_bytes, edge, self._reads)) as cursor:
+        with closing(_Cursor(self._dataset, self._piece_bytes, edge, self._reads)) as cursor:
             for first, indptr in self._windows(row):
                 self._divide(scores, first, indptr)
                 own = self._to_keep(first, indptr)
-                if waiting and (own is None or sum(each.size for each in waiting) >= self._share.group_edges):
-                    _native.add_along(waiting, scores, sums, self._threads)
+                if waiting and (own is None or sum(each.size for each in waiting) >= self._group_edges):
+                    add(waiting)
                     waiting = []
                 room = own if own is not None else self._group
                 for begin, sources in cursor.until(int(indptr[-1])):
-                    self._add(room, sources, indptr, first, begin, scores, sums)
+                    while len(sources):  # a full room is added to the sums and cleared
+                        if room.size == room.capacity:
+                            add([room])
+                            room.clear()
+                        taken = sources[: room.capacity - room.size]
+                        if not room.append(taken, indptr, first, begin, self._threads):
+                            raise damaged(self._dataset)
+                        sources, begin = sources[len(taken) :], begin + len(taken)
                 if own is not None:
                     waiting.append(own)
                 self._tell(int(indptr[-1]))
-        _native.add_along([*waiting, self._group], scores, sums, self._threads)
+        add([*waiting, self._group])
         self._group.clear()
         self._keeping = False
         self._tell(self._dataset.num_edges)
@@ -207,33 +203,13 @@ class _Graph:
     def _tell(self, edges: int) -> None:
         self._progress(f"PageRank, pass {self._facts.iterations + 1}", edges / max(1, self._dataset.num_edges))
 
-    def _add(
-        self,
-        room: _native.BinnedEdges,
-        sources: NDArray[Any],
-        indptr: Ints,
-        first: int,
-        begin: int,
-        scores: Doubles,
-        sums: Doubles,
-    ) -> None:
-        """Append edges to `room`; add them to the sums and clear it whenever it is full."""
-        while len(sources):
-            if room.size == room.capacity:
-                _native.add_along([room], scores, sums, self._threads)
-                room.clear()
-            taken = sources[: room.capacity - room.size]
-            if not room.append(taken, indptr, first, begin, self._threads):
-                raise damaged(self._dataset)
-            sources, begin = sources[len(taken) :], begin + len(taken)
-
     def _to_keep(self, first: int, indptr: Ints) -> _native.BinnedEdges | None:
         """Allocate memory that keeps this window's edges, if all earlier windows were kept and the budget allows."""
         if not self._keeping:
             return None
         count, nodes = int(indptr[-1] - indptr[0]), self._dataset.num_nodes
         if self._left is not None:
-            pieces = count * self._dataset.index_dtype.itemsize // self._share.piece_bytes + 2
+            pieces = count * self._dataset.index_dtype.itemsize // self._piece_bytes + 2
             size = indptr.nbytes + int(_native.BinnedEdges.plan_bytes(nodes, count, len(indptr), pieces))
             if size > self._left:
                 self._keeping = False

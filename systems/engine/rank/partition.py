@@ -28,7 +28,6 @@ from workloads.workload import Workload
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
-_BITS = np.array([number.bit_count() for number in range(256)], dtype=np.uint8)
 
 
 @dataclass(frozen=True)
@@ -81,13 +80,8 @@ class Partitioning:
 
     def save(self, path: Path) -> None:
         """Write the partitions to one `.npz` file."""
-        np.savez(
-            path,
-            train=self.train,
-            partition_of=self.partition_of,
-            members=self.members,
-            sizes=np.array([self.num_nodes, self.hops]),
-        )
+        sizes = np.array([self.num_nodes, self.hops])
+        np.savez(path, train=self.train, partition_of=self.partition_of, members=self.members, sizes=sizes)
 
     @classmethod
     def load(cls, path: Path) -> Partitioning:
@@ -152,23 +146,17 @@ def partition_training_nodes(
 
 
 def cross_partition_accesses(
-    workload: Workload, partitioning: Partitioning, *, hops: int | None = None, threads: int | None = None
+    workload: Workload, partitioning: Partitioning, *, hops: int | None = None
 ) -> tuple[int, int]:
     """Count (outside accesses, all accesses): pairs of a training node and an L-hop in-neighbour or itself.
 
     A self-reliant partitioning has no accesses outside a partition for the hops it was made for.
     """
     indptr, indices = _graph(workload)
+    train, partition_of, members = partitioning.train, partitioning.partition_of, partitioning.members
+    hops, threads = partitioning.hops if hops is None else hops, len(os.sched_getaffinity(0))
     try:
-        every, outside = _native.count_accesses(
-            indptr,
-            indices,
-            partitioning.train,
-            partitioning.partition_of,
-            partitioning.hops if hops is None else hops,
-            partitioning.members,
-            threads or len(os.sched_getaffinity(0)),
-        )
+        every, outside = _native.count_accesses(indptr, indices, train, partition_of, hops, members, threads)
     except ValueError as error:
         raise _damaged(workload, error) from None
     return outside, every
@@ -190,4 +178,4 @@ def _words(num_nodes: int) -> int:
 
 
 def _count(words: Words) -> int:
-    return int(_BITS[words.view(np.uint8)].sum(dtype=np.int64))
+    return int.from_bytes(words.tobytes(), "little").bit_count()

@@ -85,13 +85,9 @@ def scores(
         return np.random.Generator(np.random.Philox(workload.seed)).random(workload.dataset.num_nodes)
     if method in ("weighted-reverse-pagerank", "reverse-pagerank"):
         weighted = method == "weighted-reverse-pagerank"
+        count = 5 if weighted else None
         return reverse_pagerank(
-            workload,
-            weighted=weighted,
-            iterations=5 if weighted else None,
-            budget_bytes=budget_bytes,
-            threads=threads,
-            progress=progress,
+            workload, weighted=weighted, iterations=count, budget_bytes=budget_bytes, threads=threads, progress=progress
         )
     raise InputError(f"ranking is {method!r}, which is not known", f"use {', '.join(METHODS)}")
 
@@ -123,10 +119,8 @@ def out_degrees(workload: Workload, budget_bytes: int | None = None, progress: P
         begin = (at - offset) // dataset.index_dtype.itemsize
         progress("counting out-degrees", begin / dataset.num_edges)
         if not sound:
-            raise DatasetError(
-                f"{dataset.file('indices')} holds an id outside [0, {dataset.num_nodes}) after position {begin}",
-                MAKE_AGAIN,
-            )
+            said = f"{dataset.file('indices')} holds an id outside [0, {dataset.num_nodes}) after position {begin}"
+            raise DatasetError(said, MAKE_AGAIN)
     return counts
 
 

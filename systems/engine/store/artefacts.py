@@ -58,14 +58,8 @@ def identity(workload: Workload, *, model: bool = False, **parts: Any) -> dict[s
         model: whether the artefact depends on the model too.
         parts: options and sizes that change its content; plain data.
     """
-    found: dict[str, Any] = {
-        "dataset": workload.dataset.fingerprint,
-        "sampler": asdict(workload.sampler),
-        "seed": workload.seed,
-        "rank": workload.rank,
-        "world": workload.world,
-        **parts,
-    }
+    drawn = {"sampler": asdict(workload.sampler), "seed": workload.seed, "rank": workload.rank, "world": workload.world}
+    found: dict[str, Any] = {"dataset": workload.dataset.fingerprint, **drawn, **parts}
     if workload.partition is not None:
         found["partition"] = workload.partition.name
     if model:
@@ -113,8 +107,7 @@ def prepare(
             began = time.monotonic()
             facts = dict(make(folder) or {})
             give_back_free_memory()  # preparation's freed memory must not count against the next phase
-            _within(folder, name, disk_budget)
-            _seal(folder, text, facts, began)
+            _seal(folder, name, disk_budget, {"key": text, "facts": facts}, began)
             if wanted.exists():
                 shutil.rmtree(wanted)  # incomplete, damaged, or made by another process meanwhile
             folder.rename(wanted)
@@ -125,12 +118,9 @@ def prepare(
         code = errno.ENOSPC if error.errno is None else error.errno
         if code not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG):
             raise
-        raise DataIOError(
-            f"preparing {name} failed: {os.strerror(code)}",
-            path=str(error.filename or wanted),
-            errno=code,
-            fix="make room on the disk of the results folder or lower the disk-space limit",
-        ) from error
+        fix = "make room on the disk of the results folder or lower the disk-space limit"
+        said, path = f"preparing {name} failed: {os.strerror(code)}", str(error.filename or wanted)
+        raise DataIOError(said, path=path, errno=code, fix=fix) from error
     return Prepared(wanted, False, facts)
 
 
@@ -190,15 +180,6 @@ def _complete(folder: Path, text: str) -> dict[str, Any] | None:
     return None
 
 
-def _within(folder: Path, name: str, budget: int | None) -> None:
-    total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    if budget is not None and total > budget:
-        raise BudgetError(
-            f"{name} takes {format_bytes(total)} on disk, the disk budget is {format_bytes(budget)}",
-            "raise the disk-space limit",
-        )
-
-
 def reused() -> dict[Path, float]:
     """Return the folders of earlier runs that `prepare` returned in this process, with the seconds of their making."""
     return {path: float(json.loads((path / _SEAL).read_text(encoding="utf-8"))["seconds"]) for path in sorted(_REUSED)}
@@ -218,14 +199,16 @@ def remove_unfinished(root: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _seal(folder: Path, text: str, facts: Mapping[str, Any], began: float) -> None:
-    files = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            sync(path)
-            files[str(path.relative_to(folder))] = path.stat().st_size
+def _seal(folder: Path, name: str, budget: int | None, content: Mapping[str, Any], began: float) -> None:
+    made = {path: path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
+    total = sum(made.values())
+    if budget is not None and total > budget:
+        said = f"{name} takes {format_bytes(total)} on disk, the disk budget is {format_bytes(budget)}"
+        raise BudgetError(said, "raise the disk-space limit")
+    for path in made:
+        sync(path)
+    files = {str(path.relative_to(folder)): size for path, size in made.items()}
     seal = folder / _SEAL
-    content = {"key": text, "facts": facts, "files": files, "seconds": time.monotonic() - began}
-    seal.write_text(json.dumps(content), encoding="utf-8")
+    seal.write_text(json.dumps({**content, "files": files, "seconds": time.monotonic() - began}), encoding="utf-8")
     sync(seal)
     sync(folder)

@@ -6,13 +6,12 @@ and index pointers take 4 bytes each on disk if they fit.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.io.regions import Bytes, RegionIndex, RegionReader, RegionWriter
+from systems.engine.io.regions import Bytes, RegionReader, RegionWriter
 from workloads.direct_files import PAGE, padded
 from workloads.sampling.batch import Block, SampledBatch
 
@@ -38,16 +37,8 @@ class BatchWriter(RegionWriter):
         """
         wide = len(batch.nodes) > 0 and int(batch.nodes.max()) >= _NARROW
         nodes = batch.nodes if wide else batch.nodes.astype(np.uint32)
-        fields = [
-            batch.epoch,
-            batch.index,
-            batch.num_seeds,
-            batch.edge_reads,
-            batch.list_reads,
-            batch.list_hits,
-            nodes.itemsize,
-            len(batch.blocks),
-        ]
+        fields = [batch.epoch, batch.index, batch.num_seeds, batch.edge_reads, batch.list_reads, batch.list_hits]
+        fields += [nodes.itemsize, len(batch.blocks)]
         arrays: list[npt.NDArray[Any]] = [batch.labels.astype(np.int64, copy=False)]
         for block in batch.blocks:
             indptr = block.indptr if block.num_edges >= _NARROW else block.indptr.astype(np.uint32)
@@ -62,18 +53,9 @@ class BatchWriter(RegionWriter):
 
 
 class BatchReader(RegionReader):
-    """Reader of stored mini-batches, for any number of threads at once.
+    """Reader of the mini-batches that a `BatchWriter` stored, for any number of threads at once."""
 
-    Args:
-        path: file of a `BatchWriter`.
-        index: result of `BatchWriter.close`.
-
-    Raises:
-        DataIOError: the file cannot be opened.
-    """
-
-    def __init__(self, path: Path | str, index: RegionIndex) -> None:
-        super().__init__(path, index, what="batch")
+    _what = "batch"
 
     def read(self, i: int) -> SampledBatch:
         """Return the `i`-th mini-batch, identical to the one written.
@@ -84,13 +66,8 @@ class BatchReader(RegionReader):
         head, body = self.read_region(i)
         fields = body[: 8 * _FIELDS].view(np.int64).tolist()
         epoch, index, seeds, edge_reads, list_reads, list_hits, width, count = fields
-        shapes = (
-            body[8 * _FIELDS : 8 * (_FIELDS + _BLOCK_FIELDS * count)]
-            .view(np.int64)
-            .reshape(count, _BLOCK_FIELDS)
-            .tolist()
-        )
         at = 8 * (_FIELDS + _BLOCK_FIELDS * count)
+        shapes = body[8 * _FIELDS : at].view(np.int64).reshape(count, _BLOCK_FIELDS).tolist()
         labels = body[at : at + 8 * seeds].view(np.int64)
         at += 8 * seeds
         blocks = []

@@ -1,4 +1,7 @@
-"""Disk layout of a packed store: regions, rows files and the index, with their exact sizes."""
+"""Disk layout of a packed store: regions, rows files and the index, with their exact sizes.
+
+The packed rows of a region, its arrays and a `.rows` file each begin at a page and are padded to whole pages.
+"""
 
 from __future__ import annotations
 
@@ -37,16 +40,6 @@ def arrays_bytes(arrays: Mapping[str, Array]) -> int:
     return lay_out(arrays)[2]
 
 
-def packed_bytes(num_rows: int, row_bytes: int, array_bytes: int) -> int:
-    """Return the bytes of a mini-batch's region: its packed rows, and its arrays by `arrays_bytes`."""
-    return padded(num_rows * row_bytes) + array_bytes
-
-
-def rows_bytes(num_rows: int, row_bytes: int) -> int:
-    """Return the bytes of a `.rows` file."""
-    return padded(num_rows * row_bytes)
-
-
 def lay_out(arrays: Mapping[str, Array]) -> tuple[bytes, list[int], int]:
     """Return the header (its length, then JSON: name, dtype, shape), the start of each array, and the total bytes."""
     names = [[name, array.dtype.str, list(array.shape)] for name, array in arrays.items()]
@@ -56,7 +49,7 @@ def lay_out(arrays: Mapping[str, Array]) -> tuple[bytes, list[int], int]:
     for array in arrays.values():
         at = padded(at, _ALIGN)
         starts.append(at)
-        at += int(np.prod(array.shape, dtype=np.int64)) * array.dtype.itemsize
+        at += array.nbytes
     return header, starts, padded(at)
 
 
@@ -86,10 +79,6 @@ def load_index(folder: Path) -> dict[str, Array]:
         if int(index["version"]) != VERSION:
             raise ValueError("another version")
     except (ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise DataIOError(
-            f"{path} is not a packed store's index: {error}",
-            path=str(path),
-            offset=0,
-            fix="remove the prepared folder, it is then made anew",
-        ) from error
+        said, fix = f"{path} is not a packed store's index: {error}", "remove the prepared folder, it is then made anew"
+        raise DataIOError(said, path=str(path), offset=0, fix=fix) from error
     return index

@@ -23,34 +23,9 @@ from systems import _native
 from systems.engine.io.arrays import Array, as_rows
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import Mode, ReadStats, range_queue
-from systems.engine.io.row_reads import RowTable
-from systems.engine.store.packed_layout import (
-    arrays_bytes,
-    load_index,
-    packed_bytes,
-    parse,
-    piece_rows,
-    rows_bytes,
-    slot_rows,
-)
-from systems.engine.store.packed_writer import PackedWriter
-from systems.engine.store.packing import PackStats
+from systems.engine.store.packed_layout import load_index, parse, piece_rows
 from workloads.direct_files import io_failed, open_direct, padded, read_at
-from workloads.errors import DataIOError, InputError
-
-__all__ = [
-    "PackStats",
-    "PackedBatch",
-    "PackedReader",
-    "PackedWriter",
-    "PendingBatch",
-    "RowTable",
-    "arrays_bytes",
-    "packed_bytes",
-    "row_pieces",
-    "rows_bytes",
-    "slot_rows",
-]
+from workloads.errors import DataIOError, require
 
 
 @dataclass
@@ -84,7 +59,29 @@ class PendingBatch:
             DataIOError: the device failed, or a part is truncated or corrupted; names file, mini-batch and offset.
         """
         tickets, self._tickets = self._tickets, []
-        return self._reader._collect(self.index, tickets)
+        reader, batch = self._reader, self.index
+        rows = np.empty((0, reader.row_bytes), np.uint8)
+        arrays: dict[str, Array] = {}
+        failure: DataIOError | None = None
+        latest = 0.0
+        for part, ticket, memory in tickets:
+            problem, arrived_s = reader._open().wait(ticket)
+            latest = max(latest, arrived_s)
+            if problem is not None:
+                code, offset = problem
+                failure = failure or io_failed(reader.path, offset, code)
+                continue
+            if failure is None and xxhash.xxh3_64_intdigest(memory.data) != int(reader._digests[part][batch]):
+                start = int(reader.offsets[batch]) + (int(reader.feature_bytes[batch]) if part == "structure" else 0)
+                what = f"the {part} of mini-batch {batch} in {reader.path}, {memory.nbytes} bytes at offset {start},"
+                failure = _corrupted(reader.path, start, f"{what} are corrupted")
+            if part == "features":
+                rows = memory[: int(reader.num_rows[batch]) * reader.row_bytes].reshape(-1, reader.row_bytes)
+            elif failure is None:
+                arrays = parse(memory)
+        if failure is not None:
+            raise failure
+        return PackedBatch(batch, rows, arrays, latest)
 
 
 class PackedReader:
@@ -121,7 +118,7 @@ class PackedReader:
         #: `io_uring` or `pread pool (why)`.
         self.mode: str = self._queue.mode
         #: Bytes of the reader's index; buffers belong to the caller.
-        self.memory_bytes = sum(int(array.nbytes) for array in index.values()) + int(self.feature_bytes.nbytes)
+        self.memory_bytes = sum(int(array.nbytes) for array in (*index.values(), self.feature_bytes))
 
     def start(
         self, batch: int, features: NDArray[np.uint8] | None, structure: NDArray[np.uint8] | None
@@ -168,10 +165,10 @@ class PackedReader:
         """Return the exact counts of reading these mini-batches."""
         stats = ReadStats()
         sizes = {"features": self.feature_bytes, "structure": self.structure_bytes}
-        wanted = tuple(parts)
+        wanted = [sizes[part] for part in parts]
         for batch in order:
-            for part in wanted:
-                self._count(stats, int(sizes[part][batch]))
+            for part_bytes in wanted:
+                self._count(stats, int(part_bytes[batch]))
         return stats
 
     def close(self) -> None:
@@ -194,30 +191,6 @@ class PackedReader:
         stats.bytes_read += nbytes
         stats.bytes_useful += nbytes
 
-    def _collect(self, batch: int, tickets: list[tuple[str, int, NDArray[np.uint8]]]) -> PackedBatch:
-        rows = np.empty((0, self.row_bytes), np.uint8)
-        arrays: dict[str, Array] = {}
-        failure: DataIOError | None = None
-        latest = 0.0
-        for part, ticket, memory in tickets:
-            problem, arrived_s = self._open().wait(ticket)
-            latest = max(latest, arrived_s)
-            if problem is not None:
-                code, offset = problem
-                failure = failure or io_failed(self.path, offset, code)
-                continue
-            if failure is None and xxhash.xxh3_64_intdigest(memory.data) != int(self._digests[part][batch]):
-                start = int(self.offsets[batch]) + (int(self.feature_bytes[batch]) if part == "structure" else 0)
-                what = f"the {part} of mini-batch {batch} in {self.path}, {memory.nbytes} bytes at offset {start},"
-                failure = _corrupted(self.path, start, f"{what} are corrupted")
-            if part == "features":
-                rows = memory[: int(self.num_rows[batch]) * self.row_bytes].reshape(-1, self.row_bytes)
-            elif failure is None:
-                arrays = parse(memory)
-        if failure is not None:
-            raise failure
-        return PackedBatch(batch, rows, arrays, latest)
-
 
 def row_pieces(folder: Path, name: str) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Read a `.rows` file by large direct reads, checking each piece: yield its first row, and its rows.
@@ -230,15 +203,13 @@ def row_pieces(folder: Path, name: str) -> Iterator[tuple[int, NDArray[np.uint8]
         InputError: the folder has no rows of this name.
     """
     index = load_index(folder)
-    if f"rows_{name}" not in index:
-        raise InputError(f"{folder} has no rows named {name}", "use one of those that were written")
+    require(f"rows_{name}" in index, f"{folder} has no rows named {name}", "use one of those that were written")
     count, row_bytes, digests = int(index[f"rows_{name}"]), int(index["row_bytes"]), index[f"digests_{name}"]
-    path = folder / f"{name}.rows"
-    rows = piece_rows(row_bytes)
+    path, rows, total = folder / f"{name}.rows", piece_rows(row_bytes), padded(count * row_bytes)
     step = rows * row_bytes
-    bounds = [*range(0, rows_bytes(count, row_bytes), step), rows_bytes(count, row_bytes)]
+    bounds = [*range(0, total, step), total]
     handle = open_direct(path, os.O_RDONLY)
-    buffer = aligned_empty(min(step, rows_bytes(count, row_bytes)))
+    buffer = aligned_empty(min(step, total))
     try:
         for number, (begin, end) in enumerate(pairwise(bounds) if count else ()):
             piece = buffer[: end - begin]
@@ -252,9 +223,6 @@ def row_pieces(folder: Path, name: str) -> Iterator[tuple[int, NDArray[np.uint8]
 
 
 def _corrupted(path: Path, offset: int, what: str) -> DataIOError:
-    return DataIOError(
-        f"{what}: their XXH3 is not that of what was written",
-        path=str(path),
-        offset=offset,
-        fix="remove the prepared folder, it is then made anew, and check the device",
-    )
+    said = f"{what}: their XXH3 is not that of what was written"
+    fix = "remove the prepared folder, it is then made anew, and check the device"
+    return DataIOError(said, path=str(path), offset=offset, fix=fix)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
@@ -17,10 +17,10 @@ from systems.engine.io.arrays import Array, as_ids
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import Mode
 from systems.engine.io.row_reads import RowTable
-from systems.engine.store.packed_layout import VERSION, lay_out, piece_rows, rows_bytes
+from systems.engine.store.packed_layout import VERSION, lay_out, piece_rows
 from systems.engine.store.packing import PackJob, PackOptions, PackStats, least_memory, pack_batched, pack_individually
 from workloads.direct_files import io_errors, open_direct, padded, write_at
-from workloads.errors import InputError
+from workloads.errors import require
 
 _COLUMNS = ("offset", "num_rows", "structure_bytes", "structure_digest")
 
@@ -82,8 +82,7 @@ class PackedWriter:
             InputError: ids do not ascend, or exceed the table.
         """
         wanted = self._checked(ids)
-        if len(wanted) > 1 and not bool((wanted[1:] > wanted[:-1]).all()):
-            raise InputError("the packed ids of a mini-batch must ascend", "sort them")
+        require((wanted[1:] > wanted[:-1]).all(), "the packed ids of a mini-batch must ascend", "sort them")
         header, starts, nbytes = lay_out(arrays)
         features = padded(len(wanted) * self._table.row_bytes)
         if self._buffer.nbytes < nbytes:
@@ -98,12 +97,8 @@ class PackedWriter:
             self._reserve(self._handle, self._job.files[0], self._end, features + nbytes)
             write_at(self._handle, region, self._end + features, self._job.files[0])
             self._chunk_of.append(self._spooled(0, self._end, wanted))
-        for name, value in {
-            "offset": self._end,
-            "num_rows": len(wanted),
-            "structure_bytes": nbytes,
-            "structure_digest": xxhash.xxh3_64_intdigest(region.data),
-        }.items():
+        values = (self._end, len(wanted), nbytes, xxhash.xxh3_64_intdigest(region.data))
+        for name, value in zip(_COLUMNS, values, strict=True):
             self._columns[name].append(value)
         self._end += features + nbytes
 
@@ -118,8 +113,7 @@ class PackedWriter:
             InputError: the name exists, or an id exceeds the table.
         """
         wanted = self._checked(ids)
-        if name in self._rows:
-            raise InputError(f"there are rows named {name} already", "use another name")
+        require(name not in self._rows, f"there are rows named {name} already", "use another name")
         path = self._folder / f"{name}.rows"
         self._written.append(path)
         self._job.files.append(path)
@@ -128,14 +122,12 @@ class PackedWriter:
         with self._cleaned():
             handle = open_direct(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             try:
-                self._reserve(handle, path, 0, rows_bytes(len(wanted), row_bytes))
+                self._reserve(handle, path, 0, padded(len(wanted) * row_bytes))
             finally:
                 os.close(handle)
             step = piece_rows(row_bytes)
-            pieces = [
-                self._spooled(number, first * row_bytes, wanted[first : first + step])
-                for first in range(0, len(wanted), step)
-            ]
+            firsts = range(0, len(wanted), step)
+            pieces = [self._spooled(number, first * row_bytes, wanted[first : first + step]) for first in firsts]
         self._rows[name] = (len(wanted), pieces)
 
     def pack(
@@ -149,13 +141,11 @@ class PackedWriter:
         """
         self._buffer = np.empty(0, np.uint8)
         with self._cleaned():
-            run = pack_batched if method == "batched" else pack_individually
+            run, start = pack_batched if method == "batched" else pack_individually, time.perf_counter()
             stats, digests = run(self._table, self._job, self._options, done)
-            index: dict[str, Any] = {
-                "version": np.int64(VERSION),
-                "row_bytes": np.int64(self._table.row_bytes),
-                "feature_digest": digests[self._chunk_of],
-            }
+            stats.seconds = time.perf_counter() - start
+            index: dict[str, Any] = {"version": np.int64(VERSION), "row_bytes": np.int64(self._table.row_bytes)}
+            index["feature_digest"] = digests[self._chunk_of]
             for name, values in self._columns.items():
                 index[name] = np.array(values, np.uint64 if name == "structure_digest" else np.int64)
             for name, (count, pieces) in self._rows.items():
@@ -174,17 +164,15 @@ class PackedWriter:
     def __enter__(self) -> PackedWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def _checked(self, ids: Array) -> NDArray[np.int64]:
         if not self._open:
             raise ValueError("the writer is closed")
         wanted = as_ids(ids)
-        if len(wanted) and (int(wanted.min()) < 0 or int(wanted.max()) >= self._table.num_rows):
-            raise InputError(f"an id to be packed is not in [0, {self._table.num_rows})", "report this")
+        inside = not len(wanted) or (wanted.min() >= 0 and wanted.max() < self._table.num_rows)
+        require(inside, f"an id to be packed is not in [0, {self._table.num_rows})", "report this")
         return wanted
 
     def _spooled(self, file: int, offset: int, ids: NDArray[np.int64]) -> int:

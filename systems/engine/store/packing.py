@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -116,21 +115,21 @@ class PackJob:
 
 
 def least_memory(row_bytes: int, num_rows: Sequence[int], options: PackOptions) -> int:
-    """Return the smallest `memory_bytes` for chunks of `num_rows` rows each, with these threads.
-
-    The maximum of one pass per chunk and of reordering pieces.
-    """
-    chunk = 4 * max(num_rows, default=0) + PAGE + _CHUNK_STATE_BYTES
+    """Return the smallest `memory_bytes` for chunks of `num_rows` rows each: of one pass a chunk or of reordering."""
     partitions = _LEAST_BUFFERS * _partition_bytes(row_bytes, _LEAST_PARTITION)
-    return max(options.threads * _LEAST_WRITE + chunk + partitions, _reorder_bytes(row_bytes))
+    one_pass = options.threads * _LEAST_WRITE + _chunk_bytes(max(num_rows, default=0)) + partitions
+    return max(one_pass, _reorder_bytes(row_bytes, piece_rows(row_bytes)))
+
+
+def _chunk_bytes(rows: int) -> int:
+    return 4 * rows + PAGE + _CHUNK_STATE_BYTES
 
 
 def _partition_bytes(row_bytes: int, partition_bytes: int) -> int:
     return _native.partition_buffer_bytes(max(1, partition_bytes // row_bytes), row_bytes)
 
 
-def _reorder_bytes(row_bytes: int) -> int:
-    rows = piece_rows(row_bytes)
+def _reorder_bytes(row_bytes: int, rows: int) -> int:
     return 2 * padded(rows * row_bytes) + 12 * rows
 
 
@@ -162,12 +161,8 @@ class PackPlan:
 
     def _group_bytes(self, group: Sequence[int], row_bytes: int, num_rows: Sequence[int]) -> int:
         rows = [num_rows[number] for number in group]
-        own = sum(_held_bytes(count, row_bytes, self.write_bytes) for count in rows) if self.hold else PAGE * len(rows)
-        return own + sum(4 * count + _CHUNK_STATE_BYTES for count in rows)
-
-
-def _held_bytes(num_rows: int, row_bytes: int, write_bytes: int) -> int:
-    return min(write_bytes, padded(num_rows * row_bytes))
+        held = sum(min(self.write_bytes, padded(count * row_bytes)) - PAGE for count in rows) if self.hold else 0
+        return held + sum(map(_chunk_bytes, rows))
 
 
 def plan_packing(table_bytes: int, row_bytes: int, num_rows: Sequence[int], options: PackOptions) -> PackPlan:
@@ -190,7 +185,7 @@ def plan_packing(table_bytes: int, row_bytes: int, num_rows: Sequence[int], opti
             f"{format_bytes(options.memory_bytes)}",
             "raise memory or lower the batch size",
         )
-    one = 4 * max(num_rows, default=0) + PAGE + _CHUNK_STATE_BYTES
+    one = _chunk_bytes(max(num_rows, default=0))
     spare = options.memory_bytes - one - _LEAST_BUFFERS * _partition_bytes(row_bytes, _LEAST_PARTITION)
     share = min(spare, options.memory_bytes // 16) // options.threads
     write = min(_LONGEST_WRITE, max(_LEAST_WRITE, share // PAGE * PAGE))
@@ -201,7 +196,7 @@ def plan_packing(table_bytes: int, row_bytes: int, num_rows: Sequence[int], opti
     for number, rows in enumerate(num_rows):
         if rows == 0:
             continue
-        wanted = 4 * rows + PAGE + _CHUNK_STATE_BYTES
+        wanted = _chunk_bytes(rows)
         if not groups or used + wanted > room:
             groups.append([])
             used = 0
@@ -237,7 +232,7 @@ def _holding(groups: list[list[int]], row_bytes: int, num_rows: Sequence[int], o
 
 
 def pack_batched(
-    table: RowTable, job: PackJob, options: PackOptions, done: Callable[[float], None] = lambda share: None
+    table: RowTable, job: PackJob, options: PackOptions, done: Callable[[float], None]
 ) -> tuple[PackStats, NDArray[np.uint64]]:
     """Fill the job's chunks while streaming the table once per pass; return the XXH3 of each chunk with its padding.
 
@@ -249,7 +244,6 @@ def pack_batched(
         BudgetError: too little memory.
         InputError: an id is not in the table.
     """
-    start = time.perf_counter()
     digests = np.zeros(len(job.chunks), np.uint64)
     plan = plan_packing(table.nbytes, table.row_bytes, [chunk[3] for chunk in job.chunks], options)
     stats = PackStats(passes=len(plan.groups), partition_bytes=plan.partition_rows * table.row_bytes)
@@ -293,7 +287,6 @@ def pack_batched(
         stats.bytes_written += counts["bytes_written"]
         del ids
     _reorder(table.row_bytes, job, digests, options)
-    stats.seconds = time.perf_counter() - start
     return stats, digests
 
 
@@ -303,8 +296,7 @@ def _reorder(row_bytes: int, job: PackJob, digests: NDArray[np.uint64], options:
     if not wanted:
         return
     largest = max(job.chunks[number][3] for number in wanted)
-    each = 2 * padded(largest * row_bytes) + 12 * largest
-    workers = max(1, min(options.threads, len(wanted), options.memory_bytes // each))
+    workers = max(1, min(options.threads, len(wanted), options.memory_bytes // _reorder_bytes(row_bytes, largest)))
     handles = {path: open_direct(path, os.O_RDWR) for path in {job.files[job.chunks[n][0]] for n in wanted}}
     try:
         with ThreadPoolExecutor(workers, thread_name_prefix="reorder") as pool:
@@ -313,34 +305,29 @@ def _reorder(row_bytes: int, job: PackJob, digests: NDArray[np.uint64], options:
 
             def one(number: int) -> None:
                 file, offset, _, count, order = job.chunks[number]
-                nbytes = padded(count * row_bytes)
-                buffers = spare.pop()
-                source, target = buffers[0][:nbytes], buffers[1][:nbytes]
-                handle, path = handles[job.files[file]], job.files[file]
-                read_at(handle, source, offset, path)
+                used, path, buffers = count * row_bytes, job.files[file], spare.pop()
+                source, target = (buffer[: padded(used)] for buffer in buffers)
+                read_at(handles[path], source, offset, path)
                 rows = job.spooled(order, count).astype(np.int64)
-                used = count * row_bytes
                 _native.gather(source[:used].reshape(-1, row_bytes), rows, target[:used].reshape(-1, row_bytes), 1)
                 target[used:] = 0
-                write_at(handle, target, offset, path)
+                write_at(handles[path], target, offset, path)
                 digests[number] = xxhash.xxh3_64_intdigest(target.data)
                 spare.append(buffers)
 
-            for done in [pool.submit(one, number) for number in wanted]:
-                done.result()
+            list(pool.map(one, wanted))
     finally:
         for handle in handles.values():
             os.close(handle)
 
 
 def pack_individually(
-    table: RowTable, job: PackJob, options: PackOptions, done: Callable[[float], None] = lambda share: None
+    table: RowTable, job: PackJob, options: PackOptions, done: Callable[[float], None]
 ) -> tuple[PackStats, NDArray[np.uint64]]:
     """Fill the job's chunks one after another, each by random direct reads of its rows and one sequential write.
 
     Kept for comparison (the paper's "individual packing"). Same results and errors as `pack_batched`.
     """
-    start = time.perf_counter()
     stats = PackStats()
     digests = np.zeros(len(job.chunks), np.uint64)
     unit = slot_rows(table.row_bytes)
@@ -378,5 +365,4 @@ def pack_individually(
             finally:
                 os.close(handle)
             digests[number] = digest.intdigest()
-    stats.seconds = time.perf_counter() - start
     return stats, digests
