@@ -17,7 +17,7 @@ from pathlib import Path
 
 from harness.isolation import IoLimit, Limits, select
 from harness.ssd.device import block_device
-from harness.telemetry import Recorder
+from harness.telemetry.recorder import Recorder
 
 LIMIT_PERCENT = 1.0
 # Reads a file larger than the cap over and over, so that the memory counters move as they do in a run.

@@ -1,9 +1,6 @@
-"""Orders of the driver on one host of a fleet: make the datasets, run one cell; one order at a time on a machine.
-
-Every order is a process of its own, `python -m harness.hosts.host ORDER PARENT`, without Ray's variables for workers
-(above all `OMP_NUM_THREADS`, which would slow some systems and not others). The kernel ends it with the worker that
-started it, so a lost host leaves no run behind.
-"""
+"""Orders of the driver on one host of a fleet: make the datasets, run one cell; one order at a time on a machine. An
+order is a process of its own, `python -m harness.hosts.host ORDER PARENT`, without Ray's variables for workers (such as
+`OMP_NUM_THREADS`, which slows some systems and not others). The kernel ends it with the worker that started it."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from harness.atomic import locked
-from harness.isolation.select import select
+from harness.isolation import select
 from harness.plan.experiment import parse_experiment
 from harness.progress import Progress
 from harness.records.environment import HOST_LABEL, code, this_host
@@ -35,17 +32,10 @@ _RAYS = ("RAY_", "OMP_NUM_THREADS", "PYTHONBREAKPOINT", "CUDA_VISIBLE_DEVICES")
 
 
 class Order(BaseModel):
-    """One order.
-
-    Attributes:
-        task: `prepare` the datasets of the sweep, or `run` one cell.
-        label: operator's label of the host, which becomes part of its fingerprint.
-        commit: commit of the driver's code; None where unknown.
-        experiments: experiments of the sweep, as plain data.
-        fresh: whether to run cells again that have a record on the host.
-        number: number of the cell, in the sweep's order.
-        out: path of a run's archive.
-    """
+    """One order. `task`: `prepare` the datasets of the sweep, or `run` one cell. `label`: operator's label of the host,
+    which becomes part of its fingerprint. `commit`: commit of the driver's code; None where unknown. `experiments`:
+    experiments of the sweep, as plain data. `fresh`: whether to run cells again that have a record on the host.
+    `number`: number of the cell, in the sweep's order. `out`: path of a run's archive."""
 
     task: Literal["prepare", "run"]
     label: str
@@ -70,12 +60,9 @@ def perform(order: Order) -> dict[str, Any]:
     with machine, tempfile.TemporaryDirectory(prefix="outcore-order-") as folder:
         file, out = Path(folder, "order.json"), Path(folder, "run.tar.gz")
         file.write_text(order.model_copy(update={"out": str(out)}).model_dump_json(), encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-m", "harness.hosts.host", str(file), str(os.getpid())],
-            env=own_environment(os.environ) | {HOST_LABEL: order.label},
-            capture_output=True,
-            check=False,
-        )
+        command = [sys.executable, "-m", "harness.hosts.host", str(file), str(os.getpid())]
+        environment = own_environment(os.environ) | {HOST_LABEL: order.label}
+        done = subprocess.run(command, env=environment, capture_output=True, check=False)
         try:
             answer: dict[str, Any] = json.loads(done.stdout.decode(errors="replace").strip().splitlines()[-1])
         except (IndexError, ValueError):
@@ -92,11 +79,8 @@ def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 def roots() -> tuple[Path, Path]:
     """Return this host's folders of datasets and results: OUTCORE_DATA, OUTCORE_RESULTS, else below the home folder."""
-    home = Path.home() / "outcore"
-    return (
-        Path(os.environ.get("OUTCORE_DATA") or home / "data"),
-        Path(os.environ.get("OUTCORE_RESULTS") or home / "results"),
-    )
+    home, data, results = Path.home() / "outcore", os.environ.get("OUTCORE_DATA"), os.environ.get("OUTCORE_RESULTS")
+    return Path(data or home / "data"), Path(results or home / "results")
 
 
 def obey(order: Order) -> dict[str, Any]:
@@ -124,7 +108,7 @@ def obey(order: Order) -> dict[str, Any]:
     return {"run": record.run_id}
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     """Execute the order in the file `argv[0]`; print the answer as JSON on the last line of standard output."""
     die_with_parent(int(argv[1]))
     try:
@@ -132,8 +116,7 @@ def main(argv: list[str]) -> int:
     except OutcoreError as error:
         answer = {"error": error.message, "fix": error.fix, "kind": ""}
     print(json.dumps(answer), flush=True)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -1,11 +1,7 @@
-"""Hosts of a Ray cluster, found by their label `outcore-host`; needs the extra `outcore[hosts]`.
-
-Ray places each order on a node of its label, one at a time on a node, and places it anew where the node is lost.
-
-Ray pickles Python objects between processes, and access to its ports suffices to run code on every node: the network
-between driver and hosts has to be trusted. Runs return as archives that are checked like a stranger's
-(`results_import`).
-"""
+"""Hosts of a Ray cluster, found by their label `outcore-host`; needs the extra `outcore[hosts]`. Ray places each order
+on a node of its label, one at a time on a node, and places it anew where the node is lost. Ray pickles Python objects
+between processes, and access to its ports suffices to run code on every node: the network between driver and hosts has
+to be trusted. Runs return as archives that are checked like those of unknown origin (`results_import`)."""
 
 from __future__ import annotations
 
@@ -25,15 +21,9 @@ _CONNECTS = 3
 
 
 class RayFleet(Fleet):
-    """Every node of a cluster that has the label, as hosts for `FleetSweep`. A context manager.
-
-    Args:
-        address: `ray://HOST:PORT` of the cluster's client server, or `HOST:PORT` of its head for a driver on a node.
-
-    Raises:
-        InputError: Ray is not installed.
-        HostError: no cluster answers at the address.
-    """
+    """Every node of a cluster that has the label, as hosts for `FleetSweep`. A context manager. `address`:
+    `ray://HOST:PORT` of the cluster's client server, or `HOST:PORT` of its head for a driver on a node. Raises
+    InputError: Ray is not installed. Raises HostError: no cluster answers at the address."""
 
     def __init__(self, address: str) -> None:
         try:
@@ -45,10 +35,8 @@ class RayFleet(Fleet):
         self._orders: dict[Any, tuple[str, Task]] = {}
         if not _listens(address):
             # Ray itself would wait half a minute before it reported this.
-            raise HostError(
-                f"no Ray cluster answers at {address}: nothing listens there",
-                "start one with `ray start --head`, and see that its client port (10001) can be reached",
-            )
+            fix = "start one with `ray start --head`, and see that its client port (10001) can be reached"
+            raise HostError(f"no Ray cluster answers at {address}: nothing listens there", fix)
         for left in reversed(range(_CONNECTS)):
             try:
                 self._ray.init(address=address, log_to_driver=False, logging_level="error")
@@ -58,11 +46,9 @@ class RayFleet(Fleet):
                 self._ray.shutdown()
                 if left and _listens(address):
                     continue
-                said = str(error).splitlines()
-                raise HostError(
-                    f"no Ray cluster answers at {address}: {said[0] if said else type(error).__name__}",
-                    "start one with `ray start --head`, and the same version of Ray on both sides",
-                ) from error
+                said = (str(error).splitlines() or [type(error).__name__])[0]
+                fix = "start one with `ray start --head`, and the same version of Ray on both sides"
+                raise HostError(f"no Ray cluster answers at {address}: {said}", fix) from error
 
     def __enter__(self) -> RayFleet:
         return self
@@ -73,10 +59,9 @@ class RayFleet(Fleet):
 
     def hosts(self) -> dict[str, str]:
         """Return the labelled nodes that are alive."""
-        nodes = {
-            str(node["NodeID"]): (node.get("Labels") or {}).get(LABEL) for node in self._ray.nodes() if node["Alive"]
-        }
-        return {name: str(label) for name, label in nodes.items() if label}
+        alive = [node for node in self._ray.nodes() if node["Alive"]]
+        labels = {str(node["NodeID"]): (node.get("Labels") or {}).get(LABEL) for node in alive}
+        return {name: str(label) for name, label in labels.items() if label}
 
     def order(self, order: Order, without: Collection[str]) -> None:
         """Let Ray place an order on a node of its label."""

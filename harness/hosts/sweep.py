@@ -1,8 +1,5 @@
 """A sweep over many hosts: each label gets every run, one at a time on a machine, and no run is lost with its host.
-
-Hosts with the same label share its runs; records of different labels are never averaged, since the label is part of a
-host's fingerprint.
-"""
+Hosts of one label share its runs; records of different labels, part of a host's fingerprint, are never averaged."""
 
 from __future__ import annotations
 
@@ -27,8 +24,7 @@ from workloads.errors import HostError, InputError
 
 TRIES = 3
 POLL_S = 2.0
-# None: make the datasets; a number: run that cell of the sweep.
-Task = int | None
+Task = int | None  # None: make the datasets; a number: run that cell of the sweep
 
 
 @dataclass(frozen=True)
@@ -62,15 +58,10 @@ class Fleet(ABC):
 
 @dataclass
 class FleetSweep:
-    """Orders for a sweep's cells, and collection of their records.
-
-    Attributes:
-        content: content of every order beyond its label, task and number.
-        progress: called with each host that comes or goes, and each record.
-        labels: labels to wait for; empty: those of all hosts.
-        wait_s: seconds to wait for a label without a host, at the beginning and after a loss.
-        fresh: whether to run cells again that have a record here.
-    """
+    """Orders for a sweep's cells, and collection of their records. `content`: content of every order beyond its label,
+    task and number. `progress`: called with each host that comes or goes, and each record. `labels`: labels to wait
+    for; empty: those of all hosts. `wait_s`: seconds to wait for a label without a host, at the beginning and after a
+    loss. `fresh`: whether to run cells again that have a record here."""
 
     fleet: Fleet
     content: dict[str, Any]
@@ -92,18 +83,13 @@ class FleetSweep:
 
     def run(self) -> Outcome:
         """Run all cells of each label until each has a record; a run that no host completed gets one that failed.
-
-        Raises:
-            InputError: no host has the label `outcore-host`, or a host runs other code than this process.
-        """
+        Raises InputError: no host has the label `outcore-host`, or a host runs other code than this process."""
         for label in sorted(set(self.labels)):
             self._order(label, None)
         self._look()
         if not self._open:
-            raise InputError(
-                "no host of the cluster carries the label outcore-host",
-                "start each with `ray start --address … --labels outcore-host=NAME`",
-            )
+            said = "no host of the cluster carries the label outcore-host"
+            raise InputError(said, "start each with `ray start --address … --labels outcore-host=NAME`")
         while any(self._open.values()):
             for answer in self.fleet.answers(POLL_S):
                 self._take(answer)
@@ -114,9 +100,8 @@ class FleetSweep:
         """Note hosts that came or went, begin with their labels, and give labels up that were alone for too long."""
         here = {name: label for name, label in self.fleet.hosts().items() if not self.labels or label in self.labels}
         for name in here.keys() ^ self._here.keys():
-            came = name in here
-            label = here[name] if came else self._here[name]
-            self.progress(f"host {label}/{name[:6]} {'is here' if came else 'was lost'}")
+            label = (self._here | here)[name]
+            self.progress(f"host {label}/{name[:6]} {'is here' if name in here else 'was lost'}")
         self._here = here
         for label in sorted(set(here.values()) - self._open.keys()):
             self._order(label, None)
@@ -132,8 +117,7 @@ class FleetSweep:
         for task in sorted(task for task in self._open[label] if task is not None):
             self._record_lost(label, task, f"no host of label {label} was left for {self.wait_s:.0f} s")
         if label not in self._configs:
-            none = f"no host of label {label} could make its datasets or came at all"
-            self._outcome.problems.setdefault(label, none)
+            self._outcome.problems.setdefault(label, f"no host of label {label} could make its datasets or came at all")
         self._open[label].clear()
 
     def _order(self, label: str, task: Task) -> None:
@@ -147,15 +131,13 @@ class FleetSweep:
         if kind == "code":
             raise InputError(str(error), content["fix"])
         self._open[label].discard(task)
-        if error and kind == "datasets":
-            # A host that cannot make the datasets gets no runs.
-            self._unfit.add(content["node"])
+        if error and (task is None or kind == "datasets"):
             self._outcome.problems[label] = error
             self.progress(error)
-            self._order(label, task)
-        elif error and task is None:
-            self._outcome.problems[label] = error
-            self.progress(error)
+            if kind == "datasets":
+                # A host that cannot make the datasets gets no runs.
+                self._unfit.add(content["node"])
+                self._order(label, task)
         elif task is None:
             configs = [RunConfig.model_validate(config) for config in content["configs"]]
             self._begin(label, configs, content["fingerprint"])
@@ -178,10 +160,9 @@ class FleetSweep:
             self._order(label, number)
 
     def _done(self, fingerprint: str) -> set[tuple[str, int]]:
-        bad: list[results.BadRecord] = []
         return {
             (record.config_hash, record.config.round)
-            for record in results.records(self.results_root, bad)
+            for record in results.records(self.results_root)
             if record.status != "failed"
             and host_fingerprint(record.environment) == fingerprint
             and is_current(record.code, record.system, record.config.sampler)

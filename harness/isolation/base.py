@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from harness.isolation.owner import start_time
-from harness.isolation.processes import kill_all
+from harness.isolation.processes import kill_all, start_time
 
 
 @dataclass(frozen=True)
@@ -46,14 +45,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Needs:
-    """Parts of the host that the work inside needs, for caps that show only part of the host (containers).
-
-    Attributes:
-        read_only, writable: folders and files, visible inside at the same paths.
-        guarded: folders and files that decide what the work's numbers are worth; read-only inside if visible at all.
-        gpu: whether the work computes on a GPU.
-        image: container image that contains the work; None for Outcore's own.
-    """
+    """Parts of the host that the work inside needs, for caps that show only part of the host (containers). `read_only`,
+    `writable`: folders and files, visible inside at the same paths. `guarded`: folders and files that decide what the
+    work's numbers are worth; read-only inside if visible at all. `gpu`: whether the work computes on a GPU. `image`:
+    container image that contains the work; None for Outcore's own."""
 
     read_only: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()
@@ -124,18 +119,38 @@ class IoStats:
         return self.over({disk: one for disk, one in self.by_disk.items() if disk in disks}) if known else self
 
 
-class Cap(ABC):
-    """One live cap, used as a context manager: leaving it kills all processes inside and removes the cap.
+class Counters(ABC):
+    """Counters of the processes inside a cap."""
 
-    Attributes:
-        caveats: guarantees that this cap lacks, one sentence each, for the run record.
-        named_pipes: whether processes inside inherit no descriptors, and open pipes by name instead.
-    """
+    @abstractmethod
+    def memory(self) -> MemoryStats:
+        """Return the memory of the cap now; the last reading once its control group is gone."""
+
+    @abstractmethod
+    def io(self) -> IoStats | None:
+        """Return the device I/O of the cap so far, None where the backend cannot count it."""
+
+    @abstractmethod
+    def pids(self) -> list[int]:
+        """Return the processes inside."""
+
+    def pressure(self) -> tuple[int | None, int | None]:
+        """Return microseconds that tasks stalled on (I/O, memory) so far; None without counts of the cap (v1)."""
+        return None, None
+
+    def reset_peak(self) -> None:  # noqa: B027  a backend may be unable to
+        """Restart the peak from the present usage, where the kernel can and this user may."""
+
+
+class Cap(Counters):
+    """One live cap, used as a context manager: leaving it kills all processes inside and removes the cap. `caveats`:
+    guarantees that this cap lacks, one sentence each, for the run record. `named_pipes`: whether processes inside
+    inherit no descriptors, and open pipes by name instead."""
 
     caveats: list[str]
     named_pipes: ClassVar[bool] = False
 
-    def bring(self, needs: Needs) -> None:  # noqa: B027  only containers need it
+    def bring(self, needs: Needs) -> None:
         """Declare the parts of the host that the work needs, before the first command."""
 
     @abstractmethod
@@ -146,18 +161,6 @@ class Cap(ABC):
         """Wrap `argv` as `command` does and, where the backend can, keep it from leaving the cap or making one."""
         return self.command(argv)
 
-    @abstractmethod
-    def memory(self) -> MemoryStats:
-        """Return the memory of the cap now."""
-
-    @abstractmethod
-    def io(self) -> IoStats | None:
-        """Return the device I/O of the cap so far, None where the backend cannot count it."""
-
-    @abstractmethod
-    def pids(self) -> list[int]:
-        """Return the processes inside."""
-
     def strays(self, pids: Collection[int]) -> list[int]:
         """Return the live processes of `pids` that have a thread outside the cap."""
         inside = set(self.pids())
@@ -166,13 +169,6 @@ class Cap(ABC):
     @abstractmethod
     def set_memory(self, limit_bytes: int | None) -> None:
         """Change the memory limit."""
-
-    def pressure(self) -> tuple[int | None, int | None]:
-        """Return microseconds that tasks stalled on (I/O, memory) so far; None without counts of the cap."""
-        return None, None
-
-    def reset_peak(self) -> None:  # noqa: B027  a backend may be unable to
-        """Forget the peak so far, where the kernel can."""
 
     def ending(self) -> str:
         """Return why the cap ended without a request of this process; empty while it exists."""

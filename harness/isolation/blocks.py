@@ -1,5 +1,4 @@
-"""Block devices of the host: the layers below a partition, a volume, an array or a loop, so that no read is counted
-twice, and the disks whose reads count."""
+"""Block devices of the host: their layers, so that no read is counted twice, and the disks whose reads count."""
 
 from __future__ import annotations
 
@@ -48,12 +47,8 @@ def chain(number: str, sys: Path = Path("/sys")) -> list[Path]:
 def whole_disks(number: str, sys: Path = Path("/sys")) -> list[Path]:
     """Return the /sys folders of the disks under `major:minor`: of a partition its disk, of a volume or an array its
     members, of a loop the disk of its file; the device itself where nothing is known below it."""
-    by_number = sys / "dev/block"
-    return [
-        folder
-        for folder in chain(number, sys)
-        if not any((by_number / below).exists() for below in layer_below(folder))
-    ]
+    known = sys / "dev/block"
+    return [disk for disk in chain(number, sys) if not any((known / below).exists() for below in layer_below(disk))]
 
 
 def is_stacked(number: str, sys: Path = Path("/sys")) -> bool:

@@ -7,48 +7,36 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
 from harness.isolation import mounts
 from harness.isolation.base import Availability, IoLimit, IoStats, Isolation, Limits, MemoryStats
 from harness.isolation.blocks import disks, is_stacked
-from harness.isolation.files import KernelFile, as_number, flat_keyed, read_text, write_text
-from harness.isolation.groups import (
-    GroupCap,
-    Readings,
-    pids_in,
-    refused,
-    remove_if_empty,
-    sweep_below,
-    write_if_possible,
-)
-from harness.isolation.owner import PARENT, cap_name, holds_groups
-from harness.isolation.processes import kill_all, strays
+from harness.isolation.files import KernelFile, as_number, flat_keyed, read_text, write_if_possible, write_text
+from harness.isolation.groups import GroupCap, Readings, pids_in, refused, remove_if_empty, sweep_below
+from harness.isolation.processes import PARENT, cap_name, holds_groups, kill_all, strays
 from workloads.errors import HostError
 
-# v1 shows "no limit" as the largest whole number of pages that fits in 63 bits.
-_UNLIMITED = 1 << 62
+_UNLIMITED = 1 << 62  # v1 shows "no limit" as the largest whole number of pages that fits in 63 bits
 # With equal limits the kernel hits the one with swap first, and newer kernels (seen on 6.18) do not count that.
 SWAP_SLACK = 2 << 20
 _WATCH_SECONDS = 0.1
-_MEMORY_FILES = (
-    "memory.stat memory.usage_in_bytes memory.max_usage_in_bytes memory.kmem.usage_in_bytes memory.failcnt "
-    "memory.oom_control"
-).split()
+_MEMORY_FILES = "stat usage_in_bytes max_usage_in_bytes kmem.usage_in_bytes failcnt oom_control".split()
 _IO_FILES = ("blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_serviced_recursive")
 
 
 def parse_blkio(sizes: bytes, requests: bytes) -> IoStats:
     """Parse `io_service_bytes_recursive` and `io_serviced_recursive` into the sum over all disks."""
-    found: dict[str, dict[bytes, int]] = {}
-    for name, data in ((b"bytes", sizes), (b"requests", requests)):
+    places = {(b"Read", 0): 0, (b"Read", 1): 1, (b"Write", 0): 2, (b"Write", 1): 3}
+    found: dict[str, list[int]] = {}
+    for kind, data in enumerate((sizes, requests)):
         for line in data.splitlines():
             fields = line.split()
-            if len(fields) == 3 and fields[1] in (b"Read", b"Write") and not is_stacked(fields[0].decode()):
-                found.setdefault(fields[0].decode(), {})[fields[1] + name] = int(fields[2])
-    keys = (b"Readbytes", b"Readrequests", b"Writebytes", b"Writerequests")
-    return IoStats.over({disk: IoStats(*(own.get(key, 0) for key in keys)) for disk, own in found.items()})
+            if len(fields) == 3 and (fields[1], kind) in places and not is_stacked(fields[0].decode()):
+                found.setdefault(fields[0].decode(), [0] * 4)[places[fields[1], kind]] = int(fields[2])
+    return IoStats.over({disk: IoStats(*values) for disk, values in found.items()})
 
 
 def throttle_lines(limit: IoLimit) -> list[tuple[str, str]]:
@@ -61,9 +49,8 @@ class V1Readings(Readings):
 
     def __init__(self, memory: Path, blkio: Path | None) -> None:
         self._memory, self._blkio = memory, blkio
-        folders = [memory] if blkio is None else [memory, blkio]
-        files = [memory / name for name in _MEMORY_FILES]
-        super().__init__(folders, files + ([blkio / name for name in _IO_FILES] if blkio else []))
+        files = [memory / f"memory.{name}" for name in _MEMORY_FILES] + [blkio / name for name in _IO_FILES if blkio]
+        super().__init__([memory, blkio] if blkio else [memory], files)
 
     def _read_memory(self, stat: bytes) -> MemoryStats:
         def number(name: str) -> int:
@@ -124,8 +111,7 @@ class Cgroup1Cap(V1Readings, GroupCap):
         }
         # The kernel requires limit <= memsw at every moment: lower the limit first, raise memsw first.
         now = as_number((self._memory / "memory.limit_in_bytes").read_bytes()) or _UNLIMITED
-        raised = limit_bytes is None or limit_bytes > now
-        for name in reversed(both) if raised else both:
+        for name in reversed(both) if limit_bytes is None or limit_bytes > now else both:
             if (self._memory / name).exists():  # memsw needs swapaccount
                 with refused(f"a memory limit of {limit_bytes} bytes", "raise memory"):
                     write_text(self._memory / name, str(both[name]))
@@ -160,9 +146,8 @@ class Cgroup1(Isolation):
         if mounts.v1("memory") is None:
             return Availability(False, "the memory controller is not with cgroup v1", "use cgroup2")
         memory, blkio = _parent("memory"), _parent("blkio")
-        for made in (memory, blkio):
-            if made is not None:
-                remove_if_empty(made)
+        for made in filter(None, (memory, blkio)):
+            remove_if_empty(made)
         if memory is None:
             return Availability(False, "the memory cgroup is not writable", "run as root")
         return Availability(True, "" if blkio else "no writable blkio cgroup", "", blkio is not None, True)
@@ -206,29 +191,25 @@ def _parent(controller: str) -> Path | None:
     hierarchy = mounts.v1(controller)
     for base in hierarchy.bases() if hierarchy else []:
         parent = base / PARENT
-        try:
+        with suppress(OSError):
             parent.mkdir(exist_ok=True)
-        except OSError:
-            continue
-        if not holds_groups(parent):
-            continue
-        if controller == "memory":
-            # Kernels before 5.11 count a child apart from its parent unless this is set.
-            write_if_possible(parent / "memory.use_hierarchy", "1")
-        return parent
+        if holds_groups(parent):
+            if controller == "memory":
+                # Kernels before 5.11 count a child apart from its parent unless this is set.
+                write_if_possible(parent / "memory.use_hierarchy", "1")
+            return parent
     return None
 
 
 def _make(controller: str, name: str) -> Path | None:
     for _ in range(10):
-        parent = _parent(controller)
-        if parent is None:
-            return None
+        if (parent := _parent(controller)) is None:
+            break
         try:
             (parent / name).mkdir()
             return parent / name
         except FileNotFoundError:
             continue  # another orchestrator ended just now and removed the empty parent
         except OSError:
-            return None
+            break
     return None

@@ -13,9 +13,9 @@ from typing import ClassVar
 from harness.isolation import mounts
 from harness.isolation.base import Availability, IoLimit, IoStats, Isolation, Limits, MemoryStats
 from harness.isolation.blocks import is_stacked
-from harness.isolation.files import as_number, flat_keyed, psi_some_total, read_text, write_text
-from harness.isolation.groups import GroupCap, Readings, refused, remove_if_empty, sweep_below, write_if_possible
-from harness.isolation.owner import PARENT, cap_name, holds_groups
+from harness.isolation.files import as_number, flat_keyed, psi_some_total, read_text, write_if_possible, write_text
+from harness.isolation.groups import GroupCap, Readings, refused, remove_if_empty, sweep_below
+from harness.isolation.processes import PARENT, cap_name, holds_groups
 from workloads.errors import HostError
 
 _FILES = (
@@ -124,7 +124,7 @@ class Cgroup2Cap(V2Readings, GroupCap):
             self.caveats.append("the kernel has no memory.oom.group (before 4.19): on OOM it ends one process only")
 
     def restrict(self, limits: Limits) -> None:
-        """Set all limits of a new cap, and close it where one is refused. Raises HostError: a limit is refused."""
+        """Set all limits of a new cap. Raises HostError: one is refused; the cap is closed."""
         try:
             self.set_memory(limits.memory_bytes)
             self.end_together()
@@ -154,11 +154,8 @@ class Cgroup2(Isolation):
         if hierarchy is None:
             return Availability(False, "cgroup v2 is not mounted", "mount -t cgroup2 none /sys/fs/cgroup")
         if "memory" not in hierarchy.controllers:
-            return Availability(
-                False,
-                "cgroup v2 is mounted without the memory controller (cgroup v1 holds it)",
-                "use cgroup1, or boot with systemd.unified_cgroup_hierarchy=1",
-            )
+            said = "cgroup v2 is mounted without the memory controller (cgroup v1 holds it)"
+            return Availability(False, said, "use cgroup1, or boot with systemd.unified_cgroup_hierarchy=1")
         parent, reason = _parent(hierarchy)
         if parent is None:
             return Availability(False, reason, "run as root, or use --isolation systemd")
@@ -225,8 +222,6 @@ def _enable(folder: Path, wanted: Sequence[str]) -> None:
 
 def _open_read_write(path: Path) -> int:
     for flags in (os.O_RDWR, os.O_RDONLY):
-        try:
+        with suppress(OSError):
             return os.open(path, flags | os.O_CLOEXEC)
-        except OSError:
-            continue
     return -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 _CHUNK = 1 << 16
@@ -12,9 +13,8 @@ class KernelFile:
     """File of /proc or of a cgroup, opened once and read again from its start; empty once its cgroup is removed."""
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
         try:
-            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             self._fd = -1
 
@@ -25,16 +25,13 @@ class KernelFile:
 
     def read(self) -> bytes:
         """Read the whole content, empty where the kernel has none."""
-        if self._fd < 0:
-            return b""
-        try:
+        with suppress(OSError):  # also without a descriptor
             data = os.pread(self._fd, _CHUNK, 0)
             # /proc returns one page at a time where lines would be split, so a short read is not yet the end.
             while data and (more := os.pread(self._fd, _CHUNK, len(data))):
                 data += more
             return data
-        except OSError:
-            return b""
+        return b""
 
     def number(self) -> int | None:
         """Read the content as a number; None for `max`, for nothing and for text."""
@@ -61,20 +58,24 @@ def flat_keyed(data: bytes) -> dict[bytes, int]:
 
 def read_text(path: Path) -> str:
     """Return the file's text, empty where it cannot be read."""
-    try:
+    with suppress(OSError):
         return path.read_text(errors="replace")
-    except OSError:
-        return ""
+    return ""
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write one value to a control file in a single call, as the kernel requires. Raises OSError: the kernel refuses
-    the value or the caller."""
+    """Write one value to a control file in one call, as the kernel requires. Raises OSError: the kernel refuses."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(fd, text.encode())
     finally:
         os.close(fd)
+
+
+def write_if_possible(path: Path, text: str) -> None:
+    """Write one value to a control file, where the kernel has the file and takes the value."""
+    with suppress(OSError):
+        write_text(path, text)
 
 
 def psi_some_total(data: bytes) -> int | None:

@@ -1,29 +1,24 @@
-"""Control groups of v1 and v2: readings of their files, caps made of them, and the removal of what is left over."""
+"""Control groups of v1 and v2: readings of their files, caps made of them, and the removal of left-over groups."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from harness.isolation.base import Cap, IoLimit, IoStats, MemoryStats, Needs
+from harness.isolation.base import Cap, Counters, IoLimit, IoStats, MemoryStats, Needs
 from harness.isolation.files import KernelFile, write_text
-from harness.isolation.owner import PARENT, is_left_over
-from harness.isolation.processes import confined, joining, kill_all
+from harness.isolation.processes import PARENT, confined, is_left_over, joining, kill_all
 from workloads.errors import HostError
 
 
-class Readings(ABC):
-    """Counters of a control group, by files that stay open; the last ones once the group is gone.
-
-    Attributes:
-        folders: folders of the group, one for each hierarchy.
-    """
+class Readings(Counters):
+    """Counters of a control group, whose `folders` are one for each hierarchy; the last ones once the group is gone."""
 
     def __init__(self, folders: Sequence[Path], files: Iterable[Path]) -> None:
         self.folders = list(folders)
@@ -59,15 +54,7 @@ class Readings(ABC):
         """Return the processes in the group and below."""
         return sorted({pid for folder in self.folders for pid in pids_in(folder)})
 
-    def pressure(self) -> tuple[int | None, int | None]:
-        """Return microseconds that tasks stalled on (I/O, memory); None under v1, which does not count them."""
-        return None, None
-
-    @abstractmethod
-    def reset_peak(self) -> None:
-        """Restart the peak from the present usage, where the kernel can and this user may."""
-
-    def drop_cache(self) -> None:  # noqa: B027
+    def drop_cache(self) -> None:
         """Drop the pages still charged, which would outlive the group."""
 
     def release(self, oom_kills: int = 0) -> None:
@@ -85,8 +72,7 @@ class GroupCap(Readings, Cap):
     _read_only: tuple[Path, ...] = ()
 
     def bring(self, needs: Needs) -> None:
-        """Make all that the work must not write to read-only for it, but for paths with something below that it
-        writes."""
+        """Make paths that the work must not write to read-only for it, except above those that it writes to."""
         written = [path.resolve() for path in needs.writable]
         found = [path.resolve() for path in (*needs.read_only, *needs.guarded) if path.exists()]
         self._read_only = tuple(path for path in found if not any(other.is_relative_to(path) for other in written))
@@ -119,8 +105,8 @@ class GroupCap(Readings, Cap):
         self.drop_cache()
         self.release()
         if not self._remove():
-            name = self.folders[0].name
-            raise HostError(f"{name} could not be removed: a process in it does not end", "reboot the host")
+            said = f"{self.folders[0].name} could not be removed: a process in it does not end"
+            raise HostError(said, "reboot the host")
 
     def _remove(self) -> bool:
         gone = [remove_group(folder) for folder in self.folders]
@@ -136,12 +122,6 @@ def refused(what: str, fix: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise HostError(f"the kernel refuses {what} ({error.strerror})", fix) from error
-
-
-def write_if_possible(path: Path, text: str) -> None:
-    """Write one value to a control file, where the kernel has the file and takes the value."""
-    with suppress(OSError):
-        write_text(path, text)
 
 
 def pids_in(group: Path) -> list[int]:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from harness.isolation.files import read_text
 
-# File systems whose files are memory.
-IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
+IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")  # file systems whose files are memory
 
 
 @dataclass(frozen=True)
@@ -79,14 +78,12 @@ def all_mounts(proc: Path = Path("/proc")) -> list[Mount]:
 def mount_of(path: Path, proc: Path = Path("/proc")) -> Mount:
     """Return the mount that holds `path` or, where it does not exist yet, its nearest existing parent."""
     real = existing(path).resolve()
-    best: Mount | None = None
+    # In a chroot the table does not show the mount of /; the device number of the file still does.
+    number = real.stat().st_dev
+    best = Mount(Path("/"), "unknown", "", f"{os.major(number)}:{os.minor(number)}")
     for mount in all_mounts(proc):
-        if real.is_relative_to(mount.point) and (best is None or len(mount.point.parts) >= len(best.point.parts)):
+        if real.is_relative_to(mount.point) and len(mount.point.parts) >= len(best.point.parts):
             best = mount
-    if best is None:
-        # In a chroot the table does not show the mount of /; the device number of the file still does.
-        number = real.stat().st_dev
-        return Mount(Path("/"), "unknown", "", f"{os.major(number)}:{os.minor(number)}")
     return best
 
 

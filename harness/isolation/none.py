@@ -12,15 +12,13 @@ from typing import ClassVar
 
 from harness.isolation.base import Availability, Cap, IoStats, Isolation, Limits, MemoryStats
 from harness.isolation.files import read_text
-from harness.isolation.owner import cap_name, is_left_over
-from harness.isolation.processes import kill_all
+from harness.isolation.processes import cap_name, is_left_over, kill_all
 from workloads.errors import HostError
 
 # Environment variable that children, orphans too, inherit: a run's processes are found without a cgroup.
 _MARK = "OUTCORE_CAP"
 _RESCAN_SECONDS = 1.0
-# Searching for marks takes up to a two-hundredth of the time, however many processes the host has.
-_RESCAN_SHARE = 200
+_RESCAN_SHARE = 200  # searching for marks takes up to a two-hundredth of the time, however many processes the host has
 
 NOT_ENFORCED = "no memory cap: the kernel limits neither memory nor page cache of this run"
 NO_IO_LIMIT = "no device limit: this host allows no limit of the run's I/O"

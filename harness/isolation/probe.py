@@ -26,14 +26,10 @@ _TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """Outcome of a probe.
-
-    Attributes:
-        page_cache_charged: whether the pages of a file larger than the cap were charged to it and reclaimed in it.
-        allocation_stopped: whether a process that touched more memory than the cap was killed, and the kill counted.
-        pinned_stopped: whether pinning more memory than the cap was stopped; None without a GPU.
-        escapes: kinds of memory that were not stopped, one sentence each, for the record.
-    """
+    """Outcome of a probe. `page_cache_charged`: whether the pages of a file larger than the cap were charged to it and
+    reclaimed in it. `allocation_stopped`: whether a process that touched more memory than the cap was killed, and the
+    kill counted. `pinned_stopped`: whether pinning more memory than the cap was stopped; None without a GPU. `escapes`:
+    kinds of memory that were not stopped, one sentence each, for the record."""
 
     page_cache_charged: bool
     allocation_stopped: bool

@@ -1,19 +1,22 @@
-"""Killing every process of a cap, and joining a cap before the work starts."""
+"""Processes of a cap: its owner, encoded in its name, so that a dead owner's cap is removed; joining and killing."""
 
 from __future__ import annotations
 
 import functools
 import os
+import re
 import signal
 import subprocess
 import time
+import uuid
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from harness.isolation.files import read_text
-from harness.isolation.owner import start_time
 
+PARENT = "outcore"
+_NAME = re.compile(r"run_(\d+)_(\d+)_(\d+)_([A-Za-z0-9.]+)$")
 # The shell joins every group itself and then becomes the work: memory of the work is charged to the cap from its
 # first page on. `$$` is the shell's own pid, which exec keeps.
 _JOIN = (
@@ -32,6 +35,42 @@ _CONFINE = (
 )
 
 
+def pid_namespace() -> int:
+    """Return the number of this process's pid namespace; pids of another namespace mean nothing here."""
+    with suppress(OSError):
+        return Path("/proc/self/ns/pid").stat().st_ino
+    return 0
+
+
+def start_time(pid: int, thread: int | None = None) -> int | None:
+    """Return the start of `pid`, or of one of its threads, in clock ticks since boot; None where there is none or only
+    its zombie, which has left its groups already. Pid and start identify a process; a pid alone is used again."""
+    fields = read_text(Path(f"/proc/{pid}/task/{thread or pid}/stat")).rpartition(")")[2].split()
+    return int(fields[19]) if len(fields) >= 20 and fields[0] not in ("Z", "X") else None
+
+
+def cap_name(run_id: str) -> str:
+    """Return a unique name for a cap of this process, without dashes, which systemd reads as nesting."""
+    safe = re.sub(r"[^A-Za-z0-9.]", ".", run_id)[:60] or "run"
+    return f"run_{pid_namespace()}_{os.getpid()}_{start_time(os.getpid()) or 0}_{safe}.{uuid.uuid4().hex[:6]}"
+
+
+def holds_groups(parent: Path) -> bool:
+    """Return whether this user may make groups in `parent`, found by trying, since another user may own it."""
+    probe = parent / cap_name("probe")
+    with suppress(OSError):
+        probe.mkdir()
+        probe.rmdir()
+        return True
+    return False
+
+
+def is_left_over(name: str) -> bool:
+    """Return whether the cap's owner is dead. Other programs' names and other pid namespaces are never left over."""
+    match = _NAME.match(name)
+    return match is not None and int(match[1]) == pid_namespace() and start_time(int(match[2])) != int(match[3])
+
+
 def joining(groups: Sequence[Path], argv: Sequence[str]) -> list[str]:
     """Return `argv` behind a shell that first writes itself into the `cgroup.procs` of each group. The exit status is
     125 where the kernel refuses. Descriptors, signals and the pid are those of the work."""
@@ -39,8 +78,7 @@ def joining(groups: Sequence[Path], argv: Sequence[str]) -> list[str]:
 
 
 def confined(argv: Sequence[str], read_only: Sequence[Path] = ()) -> list[str]:
-    """Return `argv` that, for root, sees all cgroups and the paths in `read_only` read-only and cannot leave its own
-    group; otherwise unchanged."""
+    """Return `argv` that, for root, sees cgroups and `read_only` read-only and stays in its group; else unchanged."""
     return _confined(argv, read_only) if can_confine() else list(argv)
 
 
@@ -52,12 +90,10 @@ def _confined(argv: Sequence[str], read_only: Sequence[Path] = ()) -> list[str]:
 @functools.cache
 def can_confine() -> bool:
     """Return whether this process can start others that cannot change their cgroups; for root, found by trying."""
-    if os.geteuid() != 0:
-        return False
-    try:
-        return subprocess.run(_confined(["true"]), capture_output=True, timeout=20, check=False).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+    with suppress(OSError, subprocess.TimeoutExpired):
+        tried = _confined(["true"])
+        return os.geteuid() == 0 and subprocess.run(tried, capture_output=True, timeout=20).returncode == 0
+    return False
 
 
 def strays(groups: Sequence[Path], pids: Collection[int]) -> list[int]:
@@ -80,23 +116,25 @@ def strays(groups: Sequence[Path], pids: Collection[int]) -> list[int]:
 
 def threads_of(pid: int) -> set[int]:
     """Return thread ids of a process, empty once it is gone."""
-    try:
+    with suppress(OSError):
         return {int(path.name) for path in Path(f"/proc/{pid}/task").iterdir()}
-    except OSError:
-        return set()
+    return set()
+
+
+def children(pid: int) -> set[int]:
+    """Return the child processes of `pid`, zombies included."""
+    listed = [read_text(Path(f"/proc/{pid}/task/{thread}/children")) for thread in threads_of(pid)]
+    return {int(word) for text in listed for word in text.split()}
 
 
 def descendants(pid: int) -> set[int]:
     """Return all processes started by `pid`, directly or not, without processes orphaned by their parent."""
     found: set[int] = set()
-    todo = [pid]
+    todo = {pid}
     while todo:
-        one = todo.pop()
-        for thread in threads_of(one):
-            for word in read_text(Path(f"/proc/{one}/task/{thread}/children")).split():
-                if int(word) not in found:
-                    found.add(int(word))
-                    todo.append(int(word))
+        new = children(todo.pop()) - found
+        found |= new
+        todo |= new
     return found
 
 

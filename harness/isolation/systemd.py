@@ -17,11 +17,10 @@ from typing import ClassVar
 from harness.isolation import mounts
 from harness.isolation.base import Availability, IoLimit, Isolation, Limits
 from harness.isolation.cgroup2 import Cgroup2Cap
-from harness.isolation.owner import PARENT, cap_name, is_left_over
+from harness.isolation.processes import PARENT, cap_name, is_left_over
 from workloads.errors import HostError
 
-# Folder of a host that systemd runs.
-_RUNNING = Path("/run/systemd/system")
+_RUNNING = Path("/run/systemd/system")  # folder of a host that systemd runs
 
 
 def slice_name(name: str) -> str:
@@ -36,12 +35,8 @@ def memory_properties(limit_bytes: int | None) -> list[str]:
 
 def io_properties(limits: Sequence[IoLimit]) -> list[str]:
     """Return the properties for device limits; systemd takes the device's node."""
-    return [
-        f"{name}=/dev/block/{limit.device} {value}"
-        for limit in limits
-        for name, value in limit.named("systemd").items()
-        if value is not None
-    ]
+    rates = [(limit.device, *rate) for limit in limits for rate in limit.named("systemd").items()]
+    return [f"{name}=/dev/block/{device} {value}" for device, name, value in rates if value is not None]
 
 
 def _manager() -> str:
@@ -120,8 +115,7 @@ class Systemd(Isolation):
         return Availability(True, "" if io else "the io controller is not delegated to this user", "", io, True)
 
     def create(self, run_id: str, limits: Limits) -> SystemdCap:
-        """Start a new slice under the limits. Raises HostError: no manager, no memory controller, or a limit is
-        refused."""
+        """Start a new slice under the limits. Raises HostError: no manager or memory controller, or a refusal."""
         name = cap_name(run_id)
         hierarchy = mounts.v2()
         if hierarchy is None:
@@ -141,12 +135,10 @@ class Systemd(Isolation):
     @classmethod
     def sweep(cls) -> list[str]:
         """Stop the slices of dead orchestrators; return the names of their caps."""
-        if not _RUNNING.is_dir():
-            return []
-        try:
-            listing = systemctl("list-units", "--plain", "--no-legend", "--type=slice", f"{PARENT}-*.slice")
-        except HostError:
-            return []
+        listing = ""
+        if _RUNNING.is_dir():
+            with suppress(HostError):
+                listing = systemctl("list-units", "--plain", "--no-legend", "--type=slice", f"{PARENT}-*.slice")
         removed = []
         for name in left_over_slices(listing):
             with suppress(HostError):  # a process in it may not end

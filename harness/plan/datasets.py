@@ -89,10 +89,8 @@ def ensure(name: str, recipe: Recipe, data_root: Path, progress: Callable[[str],
     if (target / "dataset.json").is_file():
         made = Dataset.open(target).manifest.recipe
         if made != json.loads(json.dumps(spec.recipe(data_root))):
-            raise InputError(
-                f"dataset {name} under {data_root} was made by another recipe",
-                f"remove it with `outcore data rm {name}`, or give the experiment's another name",
-            )
+            said = f"dataset {name} under {data_root} was made by another recipe"
+            raise InputError(said, f"remove it with `outcore data rm {name}`, or give the experiment's another name")
         return
     progress(f"making it, about {format_bytes(recipe.expected_bytes())}")
     data_root.mkdir(parents=True, exist_ok=True)

@@ -38,11 +38,8 @@ class SystemEntry(Strict):
 
 
 class Experiment(Strict):
-    """A sweep: base settings, a grid over them, systems, datasets made on demand.
-
-    `gallery` shortens the experiment for figures beyond the headline (`harness/figures/grids.py`) by `run`, `rounds`,
-    `grid` and `datasets`; it does not change the experiment's own runs.
-    """
+    """A sweep: base settings, a grid over them, systems, datasets made on demand. `gallery` shortens it for figures
+    beyond the headline (`harness/figures/grids.py`) by `run`, `rounds`, `grid` and `datasets`; its own runs stay."""
 
     name: str
     description: str = ""
@@ -58,10 +55,7 @@ class Experiment(Strict):
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One cell of the grid before its dataset is opened.
-
-    `axes`: values of the grid at this cell, by setting.
-    """
+    """One cell of the grid before its dataset is opened. `axes`: values of the grid at this cell, by setting."""
 
     system: str
     settings: RunSettings
@@ -79,14 +73,9 @@ class PlannedRun:
             options = check_options(self.system, settings.options)
         except OutcoreError:  # a system that is not installed here
             options = dict(settings.options)
-        return cell_key(
-            self.system,
-            Path(str(settings.dataset)).name,
-            settings.model_dump(mode="json"),
-            options,
-            layers=settings.layers,
-            device_memory_bytes=None if settings.device_memory is None else parse_bytes(settings.device_memory),
-        )
+        name, plain = Path(str(settings.dataset)).name, settings.model_dump(mode="json")
+        device_bytes = None if settings.device_memory is None else parse_bytes(settings.device_memory)
+        return cell_key(self.system, name, plain, options, layers=settings.layers, device_memory_bytes=device_bytes)
 
 
 def load_experiment(source: Path | str) -> Experiment:
@@ -124,14 +113,11 @@ def cells(experiment: Experiment) -> Iterator[PlannedRun]:
     """Yield every cell of the grid once, system by system."""
     for index, raw in enumerate(experiment.systems):
         where = f"systems[{index}]"
-        if isinstance(raw, str):
-            entry = SystemEntry(name=raw)
-        else:
-            known = {key: value for key, value in raw.items() if key in SystemEntry.model_fields}
-            short = {key: value for key, value in raw.items() if key not in SystemEntry.model_fields}
-            _check_keys(short, where)
-            entry = strict(SystemEntry, known, where)
-            entry = entry.model_copy(update={"run": {**entry.run, **short}})
+        told = {"name": raw} if isinstance(raw, str) else raw
+        short = {key: value for key, value in told.items() if key not in SystemEntry.model_fields}
+        _check_keys(short, where)
+        entry = strict(SystemEntry, {key: value for key, value in told.items() if key not in short}, where)
+        entry = entry.model_copy(update={"run": {**entry.run, **short}})
         _check_keys(experiment.run, "run")
         _check_keys(entry.run, f"{where}.run")
         for choice in itertools.product(_axis(experiment.grid, "grid"), _axis(entry.grid, f"{where}.grid")):
@@ -143,14 +129,9 @@ def cells(experiment: Experiment) -> Iterator[PlannedRun]:
                         merged["options"] = {**merged["options"], key.removeprefix("options."): value}
                     else:
                         merged[key] = value
-            yield PlannedRun(
-                entry.name,
-                strict(RunSettings, merged, "run"),
-                rounds=experiment.rounds,
-                experiment=experiment.name,
-                figure_tags=tuple(experiment.figures),
-                axes={key: value for part in choice for key, value in part.items()},
-            )
+            settings, tags = strict(RunSettings, merged, "run"), tuple(experiment.figures)
+            axes = {key: value for part in choice for key, value in part.items()}
+            yield PlannedRun(entry.name, settings, 0, experiment.rounds, experiment.name, tags, axes)
 
 
 def _axis(grid: Mapping[str, list[Any]], where: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.cache import Cache, fingerprint
 from harness.isolation.base import Cap, Limits
@@ -15,15 +15,14 @@ from harness.isolation.docker.foreign import identity
 from harness.judge.registry import Calibration
 from harness.records.record import RunConfig
 from harness.run.launch import Worker
+from harness.run.series import Series
 from harness.settings import deciding, parse_memory
 from harness.wire.protocol import Calibrated, Event, Gate, WorkerSpec
+from workloads.dataset import Dataset
 from workloads.errors import HostError, InputError
+from workloads.sampling.bounds import largest_batch
 from workloads.units import format_bytes
-
-if TYPE_CHECKING:
-    from harness.run.series import Series
-    from workloads.dataset import Dataset
-    from workloads.workload import Workload
+from workloads.workload import Workload
 
 CALIBRATION_TIMEOUT_S = 600.0
 # Settings that decide the bounds over all mini-batches; memory of an empty run; time of a step.
@@ -35,8 +34,6 @@ _TIME_KEYS = tuple(key for key in _KEYS if key not in ("system", "isolation", "s
 
 def batch_bounds(config: RunConfig, workload: Workload, cache: Cache) -> list[dict[str, Any]]:
     """Return the cached mini-batch bounds of each rank (`workloads.sampling.bounds.BatchBounds` as plain data)."""
-    from workloads.sampling.bounds import largest_batch
-
     key = fingerprint(config, _BATCH_KEYS)
     kept = cache.get("bounds", key)
     if kept is None:
@@ -102,11 +99,9 @@ def _short(image: str) -> str:
 
 
 class GateMemory:
-    """Memory charged to the cap at the calibration's gates, file pages excluded.
-
-    Which pages of libraries and of the dataset are charged depends on their first reader, and they can be reclaimed;
-    counted, they differed by some MiB between calibrations and gave runs as much additional page cache.
-    """
+    """Memory charged to the cap at the calibration's gates, file pages excluded: which pages of libraries and of the
+    dataset are charged depends on their first reader, and they can be reclaimed. Counted, they differed by some MiB
+    between calibrations and gave runs as much additional page cache."""
 
     def __init__(self, cap: Cap) -> None:
         self._cap = cap
@@ -133,11 +128,8 @@ class GateMemory:
 
 
 def memory_of(config: RunConfig, dataset: Dataset, calibration: Calibration) -> tuple[int | None, int | None]:
-    """Return (cap, budget) of a run in bytes: cap = floor + training working set + budget (methodology rule 4).
-
-    Raises:
-        InputError: the requested cap does not exceed floor + training working set.
-    """
+    """Return (cap, budget) of a run in bytes: cap = floor + training working set + budget (methodology rule 4). Raises
+    InputError: the requested cap does not exceed floor + training working set."""
     wanted = parse_memory(config.memory, dataset.feature_bytes)
     least = calibration.floor_bytes + calibration.training_bytes
     if wanted.cap_bytes is not None:

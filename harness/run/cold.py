@@ -17,17 +17,13 @@ from workloads.dataset import Dataset
 from workloads.errors import DataIOError
 from workloads.manifest import MANIFEST_NAME
 
-# A page under writeback or being read survives the first request.
-_ATTEMPTS = 3
-# Smaller files are not a run's data.
-_LEAST_BYTES = 1 << 20
+_ATTEMPTS = 3  # a page under writeback or being read survives the first request
+_LEAST_BYTES = 1 << 20  # smaller files are not a run's data
 
 
 def _libraries(packages: Path) -> tuple[str, ...]:
-    """Return the folders of libraries, those that an environment's folder of packages links to included.
-
-    The holder keeps libraries resident on purpose, for every run alike.
-    """
+    """Return the folders of libraries, those that an environment's folder of packages links to included. The holder
+    keeps libraries resident on purpose, for every run alike."""
     linked = [path.resolve() for path in packages.iterdir() if path.is_symlink() and path.is_dir()]
     folders = {sys.prefix, sys.base_prefix, str(packages), *map(str, linked)}
     return ("/usr/", "/lib", "/proc/", "/sys/", "/dev/", *(f"{folder}/" for folder in sorted(folders)))
@@ -54,10 +50,7 @@ def identities(dataset: Dataset) -> set[tuple[Path, tuple[int, ...] | None]]:
 
 
 def evict_files(files: Iterable[Path], when: str) -> EvictionReading:
-    """Evict `files` (folders: the files in them) and measure the bytes still resident.
-
-    `when` labels the reading for the record: `before` or `after_prepare`.
-    """
+    """Evict `files` (folders: all inside) and measure bytes still resident; `when`: `before` or `after_prepare`."""
     present = sorted(set(_plain_files(files)))
     total, resident = sum(path.stat().st_size for path in present), 0
     for path in present:
@@ -69,7 +62,7 @@ def evict_files(files: Iterable[Path], when: str) -> EvictionReading:
 
 
 def resident(files: Iterable[Path]) -> int:
-    """Return the bytes of `files` (folders: the files in them) in the page cache, whatever cgroup is charged."""
+    """Return the bytes of `files` (folders: the files in them) in the page cache, charged to any cgroup."""
     found = 0
     for path in set(_plain_files(files)):
         with suppress(DataIOError):  # removed by the run meanwhile
@@ -83,7 +76,7 @@ def open_files(pids: Iterable[int]) -> list[Path]:
     found: set[str] = set()
     code: set[str] = set()
     for pid in pids:
-        # The process may end, or close a file, meanwhile, or belong to another user: what is left counts.
+        # The process may end, or close a file, meanwhile, or belong to another user: the others count.
         with suppress(OSError):
             for link in Path(f"/proc/{pid}/fd").iterdir():
                 with suppress(OSError):

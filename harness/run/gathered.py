@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import psutil
 
 from harness.isolation.base import Cap, IoStats, MemoryStats
@@ -18,15 +19,12 @@ from harness.records.record import EvictionReading, GateReading, PlannedBuffer
 from harness.results.store import BATCH_COLUMNS, STAGE_COLUMNS
 from harness.run import cold
 from harness.run.guard import Guard
+from harness.telemetry.frame import align, with_busy_lanes
 from harness.wire.protocol import Batches, Checks, EpochDone, Event, Gate, Planned, Prepared, ProtocolError, Spans
 from harness.wire.spots import NONCE_BYTES, Spot
 from systems.readings import StageSpan
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from workloads.accelerators.pool import DevicePool
-    from workloads.dataset import Dataset
+from workloads.accelerators.pool import DevicePool
+from workloads.dataset import Dataset
 
 _EPOCH_GATE = re.compile(r"epoch (\d+) (start|end)$")
 
@@ -84,15 +82,10 @@ class Gathered:
 
     def rewritten(self) -> list[str]:
         """Return the names of the dataset's files that changed since the run began."""
-        now = cold.identities(self.dataset)
-        return sorted({path.name for path, _ in self._before ^ now})
+        return sorted({path.name for path, _ in self._before ^ cold.identities(self.dataset)})
 
     def take(self, event: Event, cap: Cap) -> bytes:
-        """Store an event; at a gate, read counters and evict, and return the bytes to send after `go`.
-
-        Raises:
-            ProtocolError: the gate is unknown.
-        """
+        """Store an event; at a gate, read, evict; return bytes to follow `go`. Raises ProtocolError: unknown gate."""
         if isinstance(event, Planned):
             self.plan, self.planned = event.items, time.monotonic()
         elif isinstance(event, Prepared):
@@ -171,14 +164,8 @@ class Gathered:
 
     def tables(self, telemetry: pd.DataFrame | None, zero: float, device_bytes: int | None) -> dict[str, pd.DataFrame]:
         """Return the run's tables `stages`, `batches` and, if recorded, `telemetry`, with one zero for all times.
-
-        Args:
-            telemetry: table of the recorder.
-            zero: monotonic seconds of the tables' time 0.
-            device_bytes: memory of an emulated device, whose busy lanes are stages `lane:copy`, ….
-        """
-        import pandas as pd
-
+        `telemetry`: table of the recorder. `zero`: monotonic seconds of the tables' time 0. `device_bytes`: memory of
+        an emulated device, whose busy lanes are stages `lane:copy`, …."""
         batches = pd.DataFrame(self.batches, columns=list(BATCH_COLUMNS))
         batches["released_at"] = batches["released_at"].astype(float) - zero
         batches["loss"] = batches["loss"].astype(float)
@@ -187,8 +174,6 @@ class Gathered:
         rows = [(epoch, s.batch, stage, s.thread, s.start - zero, s.end - zero) for epoch, stage, s in named]
         tables = {"stages": pd.DataFrame(rows, columns=list(STAGE_COLUMNS)), "batches": batches}
         if telemetry is not None and len(telemetry):
-            from harness.telemetry import align, with_busy_lanes
-
             table = align(telemetry, zero, [(epoch.epoch, epoch.start, epoch.end) for epoch in self.epochs])
             if self.lanes:
                 table = with_busy_lanes(table, [(span.start, span.end) for _, span in self.lanes], device_bytes)
@@ -199,11 +184,6 @@ class Gathered:
         """Return the seconds for which the copy lanes were busy in an epoch; None on a device without lanes."""
         spans = [span for of, span in self.lanes if of == epoch and span.stage == "copy"]
         return sum(span.end - span.start for span in spans) if self.lanes else None
-
-    def preparing_s(self) -> float | None:
-        """Return the seconds from the plan to the gate `prepared`; None if the run did not reach it."""
-        reached = self.gate("prepared")
-        return reached.reached_s - self.planned if reached and self.planned is not None else None
 
     def gate(self, at: str) -> GateReading | None:
         """Return the reading at a gate; None if the run did not reach it."""

@@ -11,22 +11,16 @@ from pathlib import Path
 
 from harness.isolation.base import Cap
 from harness.isolation.files import read_text
-from harness.isolation.processes import descendants
+from harness.isolation.processes import children, descendants
 
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Guard:
-    """Sampler of one run's processes, called by the telemetry's thread and at gates.
-
-    A process that outlives its parent (a daemon) becomes a child of this process. Its session distinguishes it from
-    this process's own children: a worker begins in a new session, and no process can enter an older one.
-
-    Attributes:
-        samples: number of samples taken.
-        outside: command of each process of the run seen outside the cap, by process id.
-        limits: memory limits seen in force, in bytes; 0: none.
-    """
+    """Sampler of one run's processes, called by the telemetry's thread and at gates. A process that outlives its parent
+    (a daemon) becomes a child of this process. Its session distinguishes it from this process's own children: a worker
+    begins in a new session, and no process can enter an older one. `samples`: number of samples. `outside`: command of
+    each process of the run seen outside the cap, by pid. `limits`: memory limits seen in force, in bytes; 0: none."""
 
     def __init__(self, cap: Cap) -> None:
         self._cap = cap
@@ -40,7 +34,7 @@ class Guard:
     def begin(self) -> None:
         """Adopt orphaned processes from now on; call it before the worker is spawned."""
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        self._before = _children()
+        self._before = children(os.getpid())
 
     def watch(self, worker: int) -> None:
         """Watch the process `worker`; not for a container, whose processes cannot leave it (`worker` is its client)."""
@@ -59,7 +53,8 @@ class Guard:
                 mine |= {orphan, *descendants(orphan)}
             now = self._cap.strays(mine)
             for pid in now:
-                self.outside.setdefault(pid, _name(pid))
+                line = read_text(Path(f"/proc/{pid}/cmdline")).replace("\0", " ").strip()
+                self.outside.setdefault(pid, f"{pid} ({line[:60] or 'ended'})")
             _reap(left_behind)
             return [self.outside[pid] for pid in now]
 
@@ -78,14 +73,8 @@ class Guard:
 
     def _left_behind(self) -> set[int]:
         own = os.getsid(0)
-        return {pid for pid in _children() - self._before - {self._worker} if _session(pid) not in (own, None)}
-
-
-def _children() -> set[int]:
-    found: set[int] = set()
-    for thread in Path("/proc/self/task").iterdir():
-        found |= {int(word) for word in read_text(thread / "children").split()}
-    return found
+        ours = children(os.getpid()) - self._before - {self._worker}
+        return {pid for pid in ours if _session(pid) not in (own, None)}
 
 
 def _session(pid: int) -> int | None:
@@ -98,8 +87,3 @@ def _reap(pids: set[int], *, wait: bool = False) -> None:
     for pid in pids:
         with suppress(OSError):  # not our child, or gone
             os.waitpid(pid, 0 if wait else os.WNOHANG)
-
-
-def _name(pid: int) -> str:
-    line = read_text(Path(f"/proc/{pid}/cmdline")).replace("\0", " ").strip()
-    return f"{pid} ({line[:60] or 'ended'})"

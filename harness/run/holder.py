@@ -1,9 +1,6 @@
-"""Holder of the interpreter's and torch's library pages outside the cap, so that no run is charged for them.
-
-`python -m harness.run.holder SYSTEM…` does a worker's imports and one small training step, for libraries that torch
-loads late, reads all library pages, prints `ready` and sleeps until standard input closes, as on the orchestrator's
-death.
-"""
+"""Holder of the interpreter's and torch's library pages outside the cap, so that no run is charged for them. It does a
+worker's imports and one small training step, for libraries that torch loads late, reads all library pages, prints
+`ready` and sleeps until its input closes, as on the orchestrator's death: `python -m harness.run.holder SYSTEM…`."""
 
 from __future__ import annotations
 
@@ -14,32 +11,23 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from harness.isolation.base import Cap
+from harness.isolation.base import Cap
 
 _MADV_POPULATE_READ = 22  # Linux 5.14; an older kernel returns EINVAL, and only touched pages are held
 _HELD: list[mmap.mmap] = []
 
 
 class Holder:
-    """The orchestrator's handle on the holder process of a series.
-
-    Args:
-        systems: names of the systems whose imports are held too.
-        cap: unlimited cap for the holder if runs see other files than this process; closed with the holder.
-    """
+    """The orchestrator's handle on the holder process of a series. `systems`: names of the systems whose imports are
+    held too. `cap`: unlimited cap for the holder if runs see other files than this process; closed with the holder."""
 
     def __init__(self, systems: Sequence[str], cap: Cap | None = None) -> None:
         self._cap = cap
         argv = [sys.executable, "-m", "harness.run.holder", *sorted(set(systems))]
+        pipe, null = subprocess.PIPE, subprocess.DEVNULL
         self._process = subprocess.Popen(
-            cap.command(argv) if cap else argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            cap.command(argv) if cap else argv, stdin=pipe, stdout=pipe, stderr=null, start_new_session=True
         )
 
     def wait_ready(self) -> bool:
@@ -89,7 +77,7 @@ def populate_libraries() -> None:
 def main(names: Sequence[str]) -> None:
     """Hold the libraries of the systems `names`: print `ready`, then sleep until standard input closes."""
     import workloads.sampling.make
-    import workloads.training  # noqa: F401  (what a worker imports)
+    import workloads.training  # noqa: F401  (a worker's imports)
     from harness.wire.pipes import die_with_parent
     from systems.registry import load
     from workloads.errors import HostError

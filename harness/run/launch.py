@@ -29,8 +29,7 @@ _GUARDED = (
     *(Path(__file__).parents[2] / name for name in ("harness", "systems", "workloads")),
     *map(Path, dict.fromkeys(("/usr", sys.base_prefix, sys.prefix))),
 )
-# Seconds until a worker has to exit after `done` or `error`.
-_LEAVE_SECONDS = 10.0
+_LEAVE_SECONDS = 10.0  # seconds until a worker has to exit after `done` or `error`
 _ERRORS: dict[str, type[OutcoreError]] = {
     error.kind: error for error in (InputError, DatasetError, BudgetError, HostError, DataIOError)
 }
@@ -49,7 +48,7 @@ class Ending:
 
 
 class Worker:
-    """A running worker. Use as a context manager: leaving it kills all processes in the cap.
+    """A running worker. Use as a context manager: leaving it kills all processes in the cap and closes the pipes.
 
     Args:
         cap, spec: cap and spec of the worker.
@@ -65,20 +64,20 @@ class Worker:
         self._cap = cap
         self._pools: PoolServer | None = None
         self._pipes = Pipes(folder, named=cap.named_pipes)
+        image, ranks = image_of(spec.config.system), spec.config.ranks
         try:
-            boards = [board] if board and image_of(spec.config.system) is None else []
+            boards = [board] if board and image is None else []
             if spec.pools or boards:
                 # A worker in a cap cannot open them through this process's /proc folder.
                 self._pools = PoolServer(folder, [*spec.pools, *boards])
-                served = self._pools.paths
-                spec = spec.model_copy(update={"pools": served[: len(spec.pools)]})
-                boards = served[-len(boards) :] if boards else []
+                served = len(spec.pools)
+                spec = spec.model_copy(update={"pools": self._pools.paths[:served]})
+                boards = self._pools.paths[served:]
             spec_file = folder / "spec.json"
             spec_file.write_text(spec.model_dump_json(), encoding="utf-8")
             # A process in a container cannot see its parent.
             parent = 0 if cap.named_pipes else os.getpid()
             arguments = [str(spec_file), *self._pipes.arguments, str(parent), *boards]
-            ranks = spec.config.ranks
             module = ["harness.worker.main"] if ranks == 1 else ["harness.worker.ranks", str(ranks)]
             cache.folder.mkdir(parents=True, exist_ok=True)  # else the work could make it
             partition = [] if spec.partition is None else [Path(spec.partition)]
@@ -87,36 +86,26 @@ class Worker:
                 writable=(Path(spec.artefacts), Path(spec.scratch)),
                 guarded=(*_GUARDED, cache.folder),
                 gpu=spec.config.device.startswith("cuda"),
-                image=image_of(spec.config.system),
+                image=image,
             )
             cap.bring(needs)
             self.started = time.monotonic()
-            with log.open("ab") as stderr:
+            command = cap.worker_command([sys.executable, "-m", *module, *arguments])
+            null, pipes = subprocess.DEVNULL, self._pipes.inherited
+            with log.open("ab") as out:
                 self._process = subprocess.Popen(
-                    cap.worker_command([sys.executable, "-m", *module, *arguments]),
-                    stdin=subprocess.DEVNULL,
-                    stdout=stderr,
-                    stderr=stderr,
-                    pass_fds=self._pipes.inherited,
-                    start_new_session=True,
+                    command, stdin=null, stdout=out, stderr=out, pass_fds=pipes, start_new_session=True
                 )
         except BaseException:
             self._close_pipes()
             raise
+        self.pid = self._process.pid  # the launcher executes the worker in place
         self._pipes.spawned()
         self._reader = EventReader(self._pipes.events)
 
-    @property
-    def pid(self) -> int:
-        """Process id of the worker (the launcher executes it in place)."""
-        return self._process.pid
-
     def watch(self, timeout_s: float, on_event: Callable[[Event], bytes | None]) -> Ending:
         """Pass every event to `on_event` until the worker ends; a gate opens with the bytes that `on_event` returns.
-
-        The time at gates does not count towards the timeout. An exception of `on_event` is passed on after the worker
-        is killed.
-        """
+        Time at gates does not count towards the timeout. An error of `on_event` is passed on after the worker's end."""
         try:
             return self._ending(timeout_s, on_event)
         except ProtocolError as error:
@@ -164,12 +153,13 @@ class Worker:
             return self._process.wait(timeout=_LEAVE_SECONDS)
         return None
 
-    def close(self) -> None:
-        """Kill the remaining processes, reap the worker and close the pipes."""
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
         self._cap.kill()
-        if self._process.poll() is None:
-            # Isolation `none` finds its processes by scanning, which may miss this one.
-            self._process.kill()
+        # Isolation `none` finds its processes by scanning, which may miss this one; a process that ended is left alone.
+        self._process.kill()
         self._process.wait()
         self._close_pipes()
 
@@ -178,22 +168,15 @@ class Worker:
         if self._pools is not None:
             self._pools.close()
 
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
 
 def _failure(event: Failed) -> Ending:
     """Convert an `error` event to an ending; memory errors become `oom`, the term of the papers."""
     told: dict[str, Any] = {"notes": event.notes, "facts": event.facts}
     if event.kind == "memory":
         return Ending("oom", event.message, **told)
-    error_class = _ERRORS.get(event.kind)
-    if error_class is None:
+    if event.kind not in _ERRORS:
         return Ending("failed", f"{event.message}; see worker.log", **told)
-    error = error_class(event.message, fix=event.fix)
+    error = _ERRORS[event.kind](event.message, fix=event.fix)
     if isinstance(error, BudgetError):
         return Ending("oom", f"{PLAN_REFUSED}: {error}", error, **told)
     return Ending("unsupported" if isinstance(error, HostError) else "failed", str(error), error, **told)

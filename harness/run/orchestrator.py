@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,9 +25,11 @@ from harness.run import calibrate
 from harness.run.gathered import Gathered
 from harness.run.guard import Guard
 from harness.run.launch import Ending, Worker
-from harness.run.series import Series
+from harness.run.series import Progress, Series
 from harness.run.spec import MadePartition, partition, worker_spec, workload_of_run
 from harness.run.turns import Turn
+from harness.telemetry.frame import at_peak
+from harness.telemetry.recorder import Recorder
 from harness.wire.board import Board
 from harness.wire.protocol import EpochDone, Event, Gate, Planned, Prepared, WorkerSpec
 from systems.engine.store.artefacts import remove_unfinished
@@ -37,10 +38,7 @@ from workloads.dataset import Dataset
 from workloads.errors import BudgetError, HostError, InputError, OutcoreError
 from workloads.sampling.make import make_seed_plan
 
-Progress = Callable[[str], None]
-
-# Pauses before each new measurement of a profile that a run has beaten, in seconds.
-_DOUBTS_S = (0.0, 2.0, 5.0)
+_DOUBTS_S = (0.0, 2.0, 5.0)  # pauses before each new measurement of a profile that a run has beaten, in seconds
 
 
 def new_run_id(config: RunConfig) -> str:
@@ -105,8 +103,7 @@ class _Execution:
     def run(self) -> Record:
         """Execute all steps and return the record; always remove scratch files, cap and shared memory."""
         with self._series.scratch() as folder:
-            reason = self._series.unsupported(self._config)
-            if reason:
+            if reason := self._series.unsupported(self._config):
                 return self._finish(Ending("unsupported", reason), None)
             try:
                 ending = self._measure(folder)
@@ -142,24 +139,17 @@ class _Execution:
                 return self._watch(cap, spec, folder)
 
     def _watch(self, cap: Cap, spec: WorkerSpec, folder: Path) -> Ending:
-        from harness.telemetry import Recorder
-
         guard = self._seen.guard = Guard(cap)
         guard.begin()
         kind, _, index = self._config.device.partition(":")
+        disks, gpu = self._series.disks, int(index or 0) if kind == "cuda" else None
         with Board.create(f"{self._run_id}-board") as board:
             recorder = Recorder(
-                cap,
-                self._series.disks,
-                gpu=int(index or 0) if kind == "cuda" else None,
-                look=lambda memory: guard.look(memory.limit),
-                share=lambda: board.read("").share,
+                cap, disks, gpu=gpu, look=lambda memory: guard.look(memory.limit), share=lambda: board.read("").share
             )
+            phase, log = during(self._progress, lambda: board.read(self._phase)), folder / results.WORKER_LOG
             try:
-                with (
-                    during(self._progress, lambda: board.read(self._phase)),
-                    Worker(cap, spec, folder, folder / results.WORKER_LOG, self._series.cache, board.name) as worker,
-                ):
+                with phase, Worker(cap, spec, folder, log, self._series.cache, board.name) as worker:
                     self._seen.spawned = worker.started
                     recorder.start()
                     ending = worker.watch(self._config.timeout_s, lambda event: self._hear(event, cap, worker))
@@ -167,7 +157,7 @@ class _Execution:
             finally:
                 self._telemetry = recorder.stop()
                 guard.end()
-        self._caveats += getattr(cap, "caveats", [])
+        self._caveats += cap.caveats
         return ending
 
     def _hear(self, event: Event, cap: Cap, worker: Worker) -> bytes:
@@ -209,7 +199,7 @@ class _Execution:
             config=self._config,
             environment=self._series.environment,
             memory=self._memory(tables.get("telemetry")),
-            preprocess=_preprocess(seen.prepared, made, seen.preparing_s()),
+            preprocess=_preprocess(seen, made),
             epochs=[self._epoch(epoch, zero) for epoch in seen.epochs],
             code=code_of(self._config.system, self._config.sampler),
             evidence=self._evidence(ending, zero, trace),
@@ -245,9 +235,8 @@ class _Execution:
             if not self._series.measure_again(self._config):
                 return
             record.disk = _as_json(self._series.disk_record(self._config))
-            record.notes["device_profile"] = (
-                f"measured again after the run, which had beaten it ({attempt + 1} x): the better rates count"
-            )
+            said = f"measured again after the run, which had beaten it ({attempt + 1} x): the better rates count"
+            record.notes["device_profile"] = said
 
     def _evidence(self, ending: Ending, zero: float, trace: TraceFacts) -> RawReadings:
         """Return the readings and checks of the run, without facts derived from the trace."""
@@ -274,9 +263,8 @@ class _Execution:
         )
         if ending.status == "ok":
             try:
-                found.features, found.unchecked = check_features(
-                    trace, found.faithful, seen.epochs, seen.spots, seen.nonces
-                )
+                told = seen.epochs, seen.spots, seen.nonces
+                found.features, found.unchecked = check_features(trace, found.faithful, *told)
             except OutcoreError as error:
                 found.unchecked = str(error)
         return found
@@ -296,8 +284,7 @@ class _Execution:
             context = replace(context_of(record), trace=trace)
             for epoch in record.epochs:
                 evidence.digests[epoch.epoch] = trace.epoch(epoch.epoch).digest
-                least = least_device_bytes(record, context, epoch.epoch)
-                if least is not None:
+                if (least := least_device_bytes(record, context, epoch.epoch)) is not None:
                     evidence.least_bytes[epoch.epoch] = least
                 seconds = least_bus_seconds(record, context, epoch.epoch)
                 if seconds is not None:
@@ -311,8 +298,6 @@ class _Execution:
         most = seen.demand()
         memory.demand_peak_bytes = most.anon + most.shmem + most.kernel
         if telemetry is not None:
-            from harness.telemetry import at_peak
-
             peak = at_peak(telemetry)
             memory.page_cache_at_peak_bytes = int(peak.get("mem_page_cache", 0))
             memory.anon_at_peak_bytes = int(peak.get("mem_anon", 0))
@@ -366,12 +351,13 @@ def _as_json(content: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(content))  # type: ignore[no-any-return]
 
 
-def _preprocess(prepared: Prepared | None, partition: MadePartition | None, gate_s: float | None) -> Preprocess:
+def _preprocess(seen: Gathered, partition: MadePartition | None) -> Preprocess:
     """Return the cost of the preparation; partitioning counts in `made_s` if an earlier run made it."""
-    if prepared is None:
+    if seen.prepared is None:
         return Preprocess()
-    told = prepared.model_dump(include=set(Preprocess.model_fields))
+    told = seen.prepared.model_dump(include=set(Preprocess.model_fields))
     if partition is not None:
         for name in ("made_s",) if partition.reused else ("seconds", "planning_s"):
             told[name] += partition.seconds
-    return Preprocess(**told, gate_s=gate_s)
+    reached = seen.gate("prepared")
+    return Preprocess(**told, gate_s=reached.reached_s - seen.planned if reached and seen.planned is not None else None)

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.cache import Cache
-from harness.isolation.base import Availability, IoLimit, IoStats, Isolation, Limits
+from harness.isolation import select, sweep_all
+from harness.isolation.base import IoLimit, IoStats, Limits
 from harness.isolation.docker.foreign import image_of, system_info
-from harness.isolation.owner import cap_name, is_left_over
 from harness.isolation.probe import ProbeResult, probe
-from harness.isolation.select import select, sweep_all
+from harness.isolation.processes import cap_name, is_left_over
 from harness.records.environment import describe
 from harness.records.record import RunConfig
 from harness.results import store as results
@@ -26,10 +26,13 @@ from harness.run.turns import Turn
 from harness.ssd.classes import parse_disk_class
 from harness.ssd.device import block_device
 from harness.ssd.profile import forget, quick_profile, slower_than
+from harness.telemetry.recorder import DiskSource
 from systems.readings import DiskProfile
 from workloads.dataset import Dataset
 from workloads.errors import DataIOError, HostError, InputError
 from workloads.tempfolder import try_lock
+
+Progress = Callable[[str], None]
 
 _LOCK = ".lock"
 _SCRATCH = ".outcore"
@@ -39,20 +42,12 @@ class Series:
     """Shared state of all runs of one `bench` or `run`; a context manager that cleans up."""
 
     def __init__(
-        self,
-        results_root: Path,
-        data_root: Path,
-        *,
-        isolation: str = "auto",
-        progress: Callable[[str], None] = lambda text: None,
+        self, results_root: Path, data_root: Path, *, isolation: str = "auto", progress: Progress = lambda text: None
     ) -> None:
         self.turn = Turn.of_environment()
-        self.results_root = results_root
-        self.data_root = data_root
-        self.progress = progress
+        self.results_root, self.data_root, self.progress = results_root, data_root, progress
         selection = select(isolation)
-        self.isolation: Isolation = selection.backend
-        self.availability: Availability = selection.availability
+        self.isolation, self.availability = selection.backend, selection.availability
         self.cache = Cache(results_root / "cache")
         self.probe: ProbeResult | None = None
         self.bare_profile: DiskProfile | None = None
@@ -69,14 +64,11 @@ class Series:
             self.turn.take()
             self._sweep()
         except BaseException:
-            self.close()
+            self._close.close()
             raise
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """End the holder, release the lock and the turn."""
         self._close.close()
 
@@ -86,15 +78,12 @@ class Series:
             self.results_root.mkdir(parents=True, exist_ok=True)
             lock = self._close.enter_context((self.results_root / _LOCK).open("a"))
         except OSError as error:
-            raise InputError(
-                f"results root {self.results_root} cannot be written: {error.strerror}", "choose another --results-root"
-            ) from error
+            said = f"results root {self.results_root} cannot be written: {error.strerror}"
+            raise InputError(said, "choose another --results-root") from error
         if not try_lock(lock.fileno()):
             self._close.close()
-            raise InputError(
-                f"another outcore is running on results root {self.results_root}",
-                "wait for it, or choose another --results-root",
-            )
+            said = f"another outcore is running on results root {self.results_root}"
+            raise InputError(said, "wait for it, or choose another --results-root")
 
     def _sweep(self) -> None:
         """Remove remains of killed orchestrators: caps and their processes, half-written runs, scratch folders."""
@@ -116,7 +105,12 @@ class Series:
         self._features = dataset.file("features")
         if any(config.memory != "none" for config in configs) and self.availability.proves_memory:
             self.progress("proving the cap")
-            self.probe = self._probe(gpu=any(config.device.startswith("cuda") for config in configs))
+            gpu = any(config.device.startswith("cuda") for config in configs)
+            try:
+                with self.scratch() as folder:
+                    self.probe = probe(self.isolation, folder, gpu=gpu)
+            except HostError as error:
+                self.progress(str(error))
         # The holder's imports would disturb the profile.
         ready = holder.wait_ready()
         self.progress("profiling the device")
@@ -131,30 +125,16 @@ class Series:
         if not ready:
             self.progress("the holder did not start; runs pay for their own library pages")
 
-    def _probe(self, *, gpu: bool) -> ProbeResult | None:
-        with self.scratch() as folder:
-            try:
-                return probe(self.isolation, folder, gpu=gpu)
-            except HostError as error:
-                self.progress(str(error))
-                return None
-
     def _measured(
         self, limits: tuple[IoLimit, ...] = (), *, held: DiskProfile | None = None, cached: bool = True
     ) -> DiskProfile | None:
-        """Profile the device, under limits where given; None if it cannot be measured, which rule 10 then reports.
-
-        With a `held` profile the better rate of each point counts.
-        """
+        """Profile the device, under limits where given; None if it cannot be measured, which rule 10 then reports. With
+        a `held` profile the better rate of each point counts."""
         assert self._features is not None
+        under, isolation = (Limits(io=limits), self.isolation) if limits else (None, None)
+        cache = self.results_root / "cache" if cached else None
         try:
-            return quick_profile(
-                self._features,
-                Limits(io=limits) if limits else None,
-                isolation=self.isolation if limits else None,
-                cache=self.results_root / "cache" if cached else None,
-                held=held,
-            )
+            return quick_profile(self._features, under, isolation=isolation, cache=cache, held=held)
         except HostError as error:
             self.progress(str(error))
             return None
@@ -176,18 +156,15 @@ class Series:
         if not limits or disk_class is None:
             return self.bare_profile
         found = self._profiles.get(limits)
-        return None if found is None else replace(found, write_cost=disk_class.write_cost)
+        return found and replace(found, write_cost=disk_class.write_cost)
 
     def measure_again(self, config: RunConfig) -> bool:
-        """Profile the device again, bare and under the run's limits; return False if it cannot be measured.
-
-        The better rate of each point counts: a virtual disk has slow moments, and a valid run may beat a profile taken
-        in one. Under limits, fio never exceeds them. The cached profile, too slow for later series, is removed.
-        """
+        """Profile the device again, bare and under the run's limits; return False if it cannot be measured. The better
+        rate of each point counts: a virtual disk has slow moments, and a valid run may beat a profile taken in one.
+        Under limits, fio never exceeds them. The cached profile, too slow for later series, is removed."""
         if self.bare_profile is None or self._features is None:
             return False
-        again = self._measured(held=self.bare_profile, cached=False)
-        if again is None:
+        if (again := self._measured(held=self.bare_profile, cached=False)) is None:
             return False
         self.bare_profile = again
         forget(self._features, self.results_root / "cache")
@@ -233,8 +210,6 @@ class Series:
 
     def disk_io(self) -> IoStats | None:
         """Return the reads of the whole device under the data since boot; None if unknown."""
-        from harness.telemetry.sources import DiskSource
-
         with closing(DiskSource(self.disks)) as source:
             sample = source.read()
         return None if sample is None else IoStats(512 * sample.read_sectors, sample.reads)
@@ -259,10 +234,7 @@ class Series:
     @contextmanager
     def scratch(self) -> Iterator[Path]:
         """Yield a new scratch folder, and remove it; its name tells the owner, so that a dead owner's are recognised.
-
-        Raises:
-            DataIOError: no folder can be made.
-        """
+        Raises DataIOError: no folder can be made."""
         root = self.scratch_root
         try:
             folder = Path(tempfile.mkdtemp(prefix=f"{cap_name('run')}-", dir=root))
@@ -283,7 +255,6 @@ class Series:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(
-                f"data root {self.data_root} cannot be written: {error.strerror}", "choose another --data-root"
-            ) from error
+            said = f"data root {self.data_root} cannot be written: {error.strerror}"
+            raise InputError(said, "choose another --data-root") from error
         return folder

@@ -1,31 +1,27 @@
-"""The spec of a run's worker, made in one place: for runs, for their calibration and for advice.
-
-Self-reliant partitions of the training nodes are made once for each dataset, hops and ranks, outside cap and clock; a
-JSON file beside a partition keeps the seconds spent, for the record of every run that uses it.
-"""
+"""The spec of a run's worker, made in one place: for runs, for their calibration and for advice. Self-reliant
+partitions of the training nodes are made once for each dataset, hops and ranks, outside cap and clock; the cache keeps
+the seconds spent, for the record of every run that uses it."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.isolation.docker.foreign import image_of
 from harness.progress import during
+from harness.records.record import RunConfig
 from harness.run import calibrate
+from harness.run.series import Progress, Series
 from harness.wire.protocol import WorkerSpec
 from harness.worker.build import workload_of
-
-if TYPE_CHECKING:
-    from harness.records.record import RunConfig
-    from harness.run.series import Series
-    from workloads.accelerators.pool import DevicePool
-    from workloads.dataset import Dataset
-    from workloads.workload import Workload
+from systems.engine.rank.partition import partition_training_nodes
+from workloads.accelerators.pool import DevicePool
+from workloads.dataset import Dataset
+from workloads.workload import Workload
 
 #: Environment variable `module:argument` with the stage clock of all runs, set by a test of the measurement: the worker
 #: uses `module.stage_clock(argument)`, and the record has it as a fact, so that the run is INVALID (rule 23).
@@ -42,14 +38,10 @@ class MadePartition:
 
 
 def partition(series: Series, config: RunConfig, dataset: Dataset) -> MadePartition | None:
-    """Return the partition of the training nodes among ranks, made if missing; None without a partition.
-
-    A file without its seconds, left by a process killed between the two writes, is made again.
-    """
+    """Return the partition of the training nodes among ranks, made if missing; None without a partition. A file without
+    its seconds, left by a process killed between the two writes, is made again."""
     if config.partition == "none":
         return None
-    from systems.engine.rank.partition import partition_training_nodes
-
     key = f"{dataset.fingerprint.replace(':', '-')}-{len(config.fanout)}-{config.ranks}"
     file = series.results_root.absolute() / "cache" / f"partition-{key}.npz"
     known = (series.cache.get("partition", key) or {}).get("seconds")
@@ -74,12 +66,7 @@ def workload_of_run(series: Series, config: RunConfig, dataset: Dataset) -> Work
 
 @contextmanager
 def worker_spec(
-    series: Series,
-    config: RunConfig,
-    dataset: Dataset,
-    folder: Path,
-    name: str,
-    progress: Callable[[str], None] = lambda text: None,
+    series: Series, config: RunConfig, dataset: Dataset, folder: Path, name: str, progress: Progress = lambda text: None
 ) -> Iterator[tuple[WorkerSpec, list[DevicePool]]]:
     """Yield the spec of a run's worker without its host budget, and the memory of its emulated devices.
 
@@ -88,20 +75,15 @@ def worker_spec(
         folder, name: scratch folder of the run, and a name of its shared memory that is unique on the host.
         progress: called with a text for each step.
     """
-    from workloads.accelerators.pool import DevicePool
-
     workload = workload_of_run(series, config, dataset)
     with during(progress, "sampling every mini-batch for the largest"):
         bounds = calibrate.batch_bounds(config, workload, series.cache)
     scratch = folder / "scratch"
     scratch.mkdir()
-    emulated = config.device.startswith("emulated:")
+    emulated, size = config.ranks if config.device.startswith("emulated:") else 0, config.device_memory_bytes or 0
     with ExitStack() as stack:
         # Allocated and touched outside the cap, for each run.
-        pools = [
-            stack.enter_context(DevicePool.create(config.device_memory_bytes or 0, f"{name}-{rank}"))
-            for rank in range(config.ranks if emulated else 0)
-        ]
+        pools = [stack.enter_context(DevicePool.create(size, f"{name}-{rank}")) for rank in range(emulated)]
         spec = WorkerSpec(
             mode="run",
             config=config,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from harness.judge import spoilt
 from harness.plan.datasets import Recipe, ensure, recipes_of
-from harness.plan.estimate import CostModel
 from harness.plan.experiment import Experiment, PlannedRun, cells, resolve
+from harness.progress import Progress
 from harness.records.code import is_current
 from harness.records.environment import this_host
 from harness.records.hosts import host_fingerprint
@@ -19,20 +20,17 @@ from harness.records.record import Record, RunConfig
 from harness.results import store as results
 from harness.run.orchestrator import execute
 from harness.run.series import Series
-from harness.settings import check_options, check_settings
+from harness.settings import SharedSettings, check_options, check_settings
+from systems.registry import load
 from workloads.dataset import find_dataset
 from workloads.errors import InputError
 from workloads.units import parse_bytes
 
-
-class Progress(Protocol):
-    """Display of a sweep's progress."""
-
-    def title(self, text: str) -> None:
-        """Begin a part of the work."""
-
-    def __call__(self, text: str) -> None:
-        """Show a step of the part."""
+FIXED_S = 8.0  # seconds of a run outside its epochs: start, eviction, its share of the calibration
+# Rows a second read one by one from a medium device, and from memory.
+DISK_ROWS_PER_S = 90_000.0
+MEMORY_ROWS_PER_S = 3_000_000.0
+DISTINCT = 0.5  # share of a mini-batch's draws that reach a new node, for many draws from a skewed graph
 
 
 @dataclass
@@ -47,9 +45,7 @@ class Outcome:
 @dataclass(frozen=True)
 class Estimate:
     """Estimated cost of a sweep. `seconds`: by a rough model, scaled by earlier records if there are any.
-
-    `artefact_bytes`: approximate bytes of artefacts on disk, kept until `outcore results gc --artefacts`.
-    """
+    `artefact_bytes`: approximate bytes of artefacts on disk, kept until `outcore results gc --artefacts`."""
 
     runs: int
     done: int
@@ -57,6 +53,60 @@ class Estimate:
     artefact_bytes: int
     seconds: float
     measured: bool
+
+
+def modelled_s(settings: SharedSettings, train_nodes: float, num_nodes: int) -> float:
+    """Return a run's seconds without regard to the system: rows of all epochs over a rate, plus a fixed cost."""
+    batches = settings.max_batches or max(1, round(train_nodes / settings.batch_size))
+    expansion, rows = 1, 1
+    for count in settings.fanout:
+        expansion *= max(1, count)
+        rows += expansion
+    asked = settings.epochs * batches * min(num_nodes, DISTINCT * settings.batch_size * rows)
+    rate = MEMORY_ROWS_PER_S if settings.memory == "none" or settings.stages == "sample" else DISK_ROWS_PER_S
+    return FIXED_S + asked / rate
+
+
+class CostModel:
+    """Expected cost of a run: that of earlier runs of its cell, else a rough model, corrected for each system by its
+    earlier runs. Only runs with status `ok` count."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        found: defaultdict[tuple[str, bool], list[float]] = defaultdict(list)
+        written: defaultdict[str, list[float]] = defaultdict(list)
+        measured: defaultdict[str, list[float]] = defaultdict(list)
+        for record in records:
+            config = record.config
+            if record.status != "ok" or not record.duration_s:
+                continue
+            measured[record.cell.key].append(record.duration_s)
+            written[record.system].append(record.preprocess.bytes_written / max(1, config.dataset.feature_bytes))
+            expected = modelled_s(config, config.dataset.train_nodes, config.dataset.num_nodes)
+            found[record.system, config.memory == "none"].append(record.duration_s / expected)
+        self._factors = {key: statistics.median(values) for key, values in found.items()}
+        self._measured = {key: statistics.median(values) for key, values in measured.items()}
+        # The mean, not the median: most runs reuse artefacts that one run wrote.
+        self._written = {system: statistics.fmean(values) for system, values in written.items()}
+
+    def knows(self, cell: PlannedRun) -> bool:
+        """Return whether the system was measured before, under a cap or without one as in `cell`."""
+        return (cell.system, cell.settings.memory == "none") in self._factors
+
+    def seconds(self, cell: PlannedRun, recipe: Recipe | None) -> float:
+        """Return the expected seconds of one run."""
+        if (measured := self._measured.get(cell.key)) is not None:
+            return measured
+        nodes = (recipe.num_nodes() if recipe else 0) or 1_000_000
+        expected = modelled_s(cell.settings, nodes * (recipe.train_fraction if recipe else 0.01), nodes)
+        return expected * self._factors.get((cell.system, cell.settings.memory == "none"), 1.0)
+
+    def artefact_bytes(self, cell: PlannedRun, recipe: Recipe | None) -> int:
+        """Return the expected bytes of artefacts on disk, from the system's earlier runs or its declared share."""
+        share = self._written.get(cell.system)
+        if share is None:
+            # A foreign image declares no share.
+            share = 0.0 if ":" in cell.system else load(cell.system).info.artefact_share
+        return round(share * recipe.feature_bytes()) if recipe else 0
 
 
 def union(experiments: Sequence[Experiment]) -> list[PlannedRun]:
@@ -117,8 +167,7 @@ class Sweep:
         if not experiments:
             raise InputError("there is no experiment to run", "name one, or a profile")
         self._results_root, self._data_root = results_root, data_root
-        self._progress = progress
-        self._fresh, self._retry = fresh, retry
+        self._progress, self._fresh, self._retry = progress, fresh, retry
         self.planned = order(union(experiments), experiments[0].order_seed)
         self.recipes: dict[str, Recipe] = recipes_of(experiments)
         for cell in self.planned:
@@ -128,10 +177,10 @@ class Sweep:
 
     def _common_isolation(self) -> str:
         """Return the backend requested by all runs, since caps of different kinds are not comparable."""
-        wanted = sorted({cell.settings.isolation for cell in self.planned} - {"auto"})
+        wanted = sorted({cell.settings.isolation for cell in self.planned} - {"auto"}) or ["auto"]
         if len(wanted) > 1:
             raise InputError(f"run.isolation is {' and '.join(wanted)} in one sweep", "run them as two experiments")
-        return wanted[0] if wanted else "auto"
+        return wanted[0]
 
     def estimate(self) -> Estimate:
         """Estimate runs, bytes of missing datasets and artefacts, and seconds, without running anything."""
@@ -139,12 +188,11 @@ class Sweep:
         seconds, measured, done, artefacts = 0.0, True, 0, 0
         earlier = self._done()
         for cell in self.planned:
-            if self._is_there(str(cell.settings.dataset)):
-                config = resolve(cell, self._data_root, "auto")
-                # Which isolation backend a run gets is chosen only when a series begins.
-                if _identity(config) in earlier:
-                    done += 1
-                    continue
+            # Which isolation backend a run gets is chosen only when a series begins.
+            there = self._is_there(str(cell.settings.dataset))
+            if there and _identity(resolve(cell, self._data_root, "auto")) in earlier:
+                done += 1
+                continue
             measured &= model.knows(cell)
             recipe = self.recipes.get(str(cell.settings.dataset))
             seconds += model.seconds(cell, recipe)
@@ -152,11 +200,7 @@ class Sweep:
         return Estimate(len(self.planned), done, self.missing_bytes({}), artefacts, seconds, measured)
 
     def make_datasets(self) -> None:
-        """Make the missing datasets.
-
-        Raises:
-            DatasetError, DataIOError: a dataset cannot be made.
-        """
+        """Make the missing datasets. Raises DatasetError, DataIOError: a dataset cannot be made."""
         for name in self._names():
             if name in self.recipes:
                 self._progress.title(f"dataset {name}")
@@ -166,22 +210,15 @@ class Sweep:
         return list(dict.fromkeys(str(cell.settings.dataset) for cell in self.planned))
 
     def configs(self, isolation: str) -> list[RunConfig]:
-        """Return the configurations of all runs under a backend, in the sweep's order.
-
-        Raises:
-            InputError, DatasetError: a run is impossible.
-        """
+        """Return the configurations under a backend, in order. Raises InputError, DatasetError: a run is impossible."""
         return [resolve(cell, self._data_root, isolation) for cell in self.planned]
 
     def run(
         self, series: Series, on_record: Callable[[Record], None] = lambda record: None, only: int | None = None
     ) -> Outcome:
-        """Make missing datasets, then execute all runs without a record, or just the one at index `only`.
-
-        Raises:
-            InputError, DatasetError: a run is impossible; nothing was run.
-            DataIOError: a record could not be written (disk full); earlier records are kept.
-        """
+        """Make missing datasets, then execute all runs without a record, or just the one at index `only`. Raises
+        InputError, DatasetError: a run is impossible; nothing was run. Raises DataIOError: a record could not be
+        written (disk full); earlier records are kept."""
         self.make_datasets()
         configs = self.configs(series.isolation.name)
         datasets = {name: find_dataset(name, self._data_root) for name in self._names()}
@@ -209,17 +246,12 @@ class Sweep:
         return any((folder / "dataset.json").is_file() for folder in (self._data_root / name, Path(name)))
 
     def _done(self) -> dict[tuple[str, int], list[Record]]:
-        """Return the records that need not be made again by the identity of their configuration, oldest first.
-
-        Every status but `failed` is a result, if the run was made on this host by the present code and, with `retry`,
-        was not spoilt by other programs.
-        """
+        """Return the records to keep by the identity of their configuration, oldest first: those of any status but
+        `failed`, made on this host by the present code and, with `retry`, not spoilt by other programs."""
         found: dict[tuple[str, int], list[Record]] = {}
-        if self._fresh:
-            return found
         bad: list[results.BadRecord] = []
         here = ("", this_host(self._data_root))
-        for record in results.records(self._results_root, bad):
+        for record in () if self._fresh else results.records(self._results_root, bad):
             if (
                 record.status != "failed"
                 and not (self._retry and spoilt(record))

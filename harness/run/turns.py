@@ -1,8 +1,6 @@
-"""Turns of several sweeps on one machine, passed on between epochs, so that a disturbance hits all of them alike.
-
-Only the holder of the turn works; a worker of the others waits at the gate before an epoch. The server passes the turn
-on in the order of requests, so two sweeps alternate; a closed connection returns its turn.
-"""
+"""Turns of several sweeps on one machine, passed on between epochs, so that a disturbance hits all of them alike. Only
+the holder of the turn works; a worker of the others waits at the gate before an epoch. The server passes the turn on in
+the order of requests, so two sweeps alternate; a closed connection returns its turn."""
 
 from __future__ import annotations
 
@@ -23,20 +21,13 @@ _TAKE, _PASS, _GO = b"t", b"p", b"g"
 
 class Turn:
     """Turn of one sweep among several; without a server's `address` the sweep is alone and always has the turn.
-
-    `waited_s`: seconds spent waiting for the turn.
-    """
+    `shared`: whether other sweeps share the turn. `waited_s`: seconds spent waiting for it."""
 
     def __init__(self, address: str | None = None) -> None:
         self._address = address
         self._connection: socket.socket | None = None
         self._held = False
-        self.waited_s = 0.0
-
-    @property
-    def shared(self) -> bool:
-        """Whether other sweeps share the turn."""
-        return self._address is not None
+        self.shared, self.waited_s = address is not None, 0.0
 
     @classmethod
     def of_environment(cls) -> Turn:
@@ -44,11 +35,7 @@ class Turn:
         return cls(os.environ.get(VARIABLE) or None)
 
     def take(self) -> None:
-        """Wait for the turn, unless it is held already.
-
-        Raises:
-            HostError: the server is gone.
-        """
+        """Wait for the turn, unless it is held already. Raises HostError: the server is gone."""
         if not self._held:
             self._ask(_TAKE)
 
@@ -69,9 +56,8 @@ class Turn:
             self._connection.sendall(message)
             answer = self._connection.recv(1)
         except OSError as error:
-            raise HostError(
-                f"no turn could be had from {self._address}: {error.strerror}", "start the check again"
-            ) from error
+            said = f"no turn could be had from {self._address}: {error.strerror}"
+            raise HostError(said, "start the check again") from error
         if answer != _GO:
             raise HostError(f"the turns of {self._address} have ended", "start the check again")
         self._held = True
@@ -87,10 +73,8 @@ class Turn:
 
 class Turns:
     """Server that grants one turn at a time in the order of requests, from its own thread. A context manager.
-
-    `parties`: number of sweeps that have to ask before the first turn, so that none runs alone at first.
-    `address`: path of the socket for `Turn`, or for `OUTCORE_TURNS` of processes.
-    """
+    `parties`: number of sweeps that have to ask before the first turn, so that none runs alone at first. `address`:
+    path of the socket for `Turn`, or for `OUTCORE_TURNS` of processes."""
 
     def __init__(self, parties: int = 1) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="outcore-turns-")

@@ -15,8 +15,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.atomic import whole_file
+from harness.isolation import select, sweep_all
 from harness.isolation.base import Cap, IoLimit, Isolation, Limits
-from harness.isolation.select import select, sweep_all
 from harness.ssd import grid
 from harness.ssd.classes import DiskClass
 from harness.ssd.device import direct_block_bytes

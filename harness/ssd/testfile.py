@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from harness.isolation.mounts import IN_MEMORY, mount_of
-from harness.isolation.owner import cap_name, is_left_over
+from harness.isolation.processes import cap_name, is_left_over
 from harness.ssd.device import BlockDevice, block_device, direct_block_bytes
 from workloads.errors import DataIOError, HostError, InputError
 from workloads.units import format_bytes

@@ -14,7 +14,7 @@ from harness.studies.base import StudyNeed, find_record, make_study, resolve_stu
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
-    from harness.run.sweep import Progress
+    from harness.progress import Progress
 
 
 @dataclass

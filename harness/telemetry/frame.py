@@ -1,21 +1,17 @@
-"""Telemetry as a table: differences of counters, the run's zero and epochs, and the busy share of emulated lanes.
-
-A row covers the interval that ends at its `t` (percentages, counts, bytes), or the state at `t` (memory). Unknown
-values are NaN, never 0. `psi_*` are the cap's own stalls under cgroup v2 and the whole host's elsewhere;
-`ctx_switches`, the processors and the disk are always the host's. `progress` is the share of an epoch's mini-batches
-that are trained, or of the present part of preparation.
-"""
+"""Telemetry as a table: differences of counters, the run's zero and epochs, and the busy share of emulated lanes. A row
+covers the interval that ends at its `t` (percentages, counts, bytes), or the state at `t` (memory). Unknown values are
+NaN, never 0. `psi_*` are the cap's stalls under cgroup v2, else the host's; `ctx_switches`, processors and disk are the
+host's. `progress`: share of an epoch's mini-batches that are trained, or of a part of the preparation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-if TYPE_CHECKING:
-    from harness.telemetry.sources import Sample
+from harness.isolation.base import MemoryStats
 
 COLUMNS = tuple(
     """
@@ -27,6 +23,32 @@ COLUMNS = tuple(
 _MEMORY = ("usage", "anon", "page_cache", "shmem")
 _DISK = ("reads", "read_sectors", "read_ms", "queue_ms")
 _SECTOR = 512
+
+
+@dataclass(frozen=True)
+class DiskSample:
+    """Counters of the disks since boot: sectors of 512 bytes and milliseconds, as the kernel keeps them."""
+
+    reads: int = 0
+    read_sectors: int = 0
+    read_ms: int = 0
+    queue_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Raw counters at one moment; rates are differences of two samples, taken after the run."""
+
+    monotonic: float
+    cpu: np.ndarray
+    switches: int
+    memory: MemoryStats | None
+    psi_io: int | None
+    psi_memory: int | None
+    disk: DiskSample | None
+    gpu_percent: float | None
+    gpu_memory: int | None
+    progress: float | None = None
 
 
 def to_frame(samples: Sequence[Sample]) -> pd.DataFrame:
@@ -69,14 +91,11 @@ def to_frame(samples: Sequence[Sample]) -> pd.DataFrame:
 
 def align(frame: pd.DataFrame, zero: float, epochs: Iterable[tuple[int, float, float]] = ()) -> pd.DataFrame:
     """Return the frame with `t` counted from `zero`, and `epoch` set in each (epoch, start, end); monotonic seconds."""
-    moved = frame.copy()
-    moved["t"] = moved["monotonic"] - zero
-    when = moved["monotonic"].to_numpy(dtype=np.float64)
-    number = np.full(len(moved), -1, np.int64)
+    when = frame["monotonic"].to_numpy(dtype=np.float64)
+    number = np.full(len(frame), -1, np.int64)
     for epoch, start, end in epochs:
         number[(when > start) & (when <= end)] = epoch
-    moved["epoch"] = number
-    return moved
+    return frame.assign(t=frame["monotonic"] - zero, epoch=number)
 
 
 def with_busy_lanes(
@@ -85,19 +104,14 @@ def with_busy_lanes(
     """Return the frame with `gpu_percent` as the share of each interval in which at least one of the `spans` (start,
     end) of any lane was open, and the device memory in use where known. For emulated accelerators, whose lanes are
     known only afterwards (methodology rule 20); seconds are monotonic."""
-    filled = frame.copy()
-    ends = filled["monotonic"].to_numpy(dtype=np.float64)
-    covered = _covered(spans, ends)
-    filled["gpu_percent"] = 100 * _step(covered) / _step(ends)
-    if memory_bytes is not None:
-        filled["gpu_memory_bytes"] = float(memory_bytes)
-    return filled
+    ends = frame["monotonic"].to_numpy(dtype=np.float64)
+    filled = frame.assign(gpu_percent=100 * _step(_covered(spans, ends)) / _step(ends))
+    return filled if memory_bytes is None else filled.assign(gpu_memory_bytes=float(memory_bytes))
 
 
 def at_peak(frame: pd.DataFrame) -> dict[str, float]:
     """Return the memory columns of the row with the highest usage: the sample nearest to the true peak."""
-    known = frame["mem_usage"].dropna()
-    if known.empty:
+    if frame["mem_usage"].dropna().empty:
         return {}
     row = frame.iloc[int(np.nanargmax(frame["mem_usage"].to_numpy(dtype=np.float64)))]
     return {name: float(row[name]) for name in ("t", "mem_usage", "mem_anon", "mem_page_cache", "mem_shmem")}

@@ -1,1 +1,1 @@
-"""What orchestrator and worker tell each other: events, gates, pipes, shared progress and spot checks."""
+"""Messages between orchestrator and worker: events, gates, pipes, shared progress and spot checks."""

@@ -1,8 +1,6 @@
-"""Progress of a run: a few numbers in shared memory, stored by the worker and read by the orchestrator at any time.
-
-The worker's side is a plain store, no system call, so it may count mini-batches while an epoch's clock runs; the page
-is made and touched by the orchestrator, outside the cap. Foreign images have no board, only their events.
-"""
+"""Progress of a run: a few numbers in shared memory, stored by the worker and read by the orchestrator at any time. The
+worker's side is a plain store, no system call, so it may count mini-batches while an epoch's clock runs; the page is
+made and touched by the orchestrator, outside the cap. Foreign images have no board, only their events."""
 
 from __future__ import annotations
 
@@ -23,14 +21,8 @@ _COUNTS, _SHARE, _STAGE, _BYTES = slice(0, 16), slice(16, 24), slice(24, 128), 1
 
 @dataclass(frozen=True)
 class Reading:
-    """Progress of one piece of work.
-
-    Attributes:
-        text: name of the work.
-        done: completed units; a share where `total` is 1.
-        total: units of the whole work; 0: unknown.
-        unit: name of the counted unit.
-    """
+    """Progress of the work called `text`: `done` of `total` units (a share where `total` is 1, unknown where it is 0),
+    with the name of the counted unit."""
 
     text: str
     done: float = 0.0
@@ -45,13 +37,12 @@ class Reading:
 
 
 class Board:
-    """The page of a run's progress, in shared memory or, without a `pool`, in memory of this process.
-
-    A context manager on the orchestrator's side.
-    """
+    """The page of a run's progress, in shared memory or, without a `pool`, in memory of this process. A context manager
+    on the orchestrator's side. `name`: name for `attach`; None without shared memory."""
 
     def __init__(self, pool: DevicePool | None = None) -> None:
         self._pool = pool
+        self.name = None if pool is None else pool.name
         cells = np.zeros(_BYTES, np.uint8) if pool is None else pool.allocate(_BYTES).numpy()
         self._counts = cells[_COUNTS].view(np.uint64)
         self._share = cells[_SHARE].view(np.float64)
@@ -73,11 +64,6 @@ class Board:
             with suppress(HostError):
                 return cls(DevicePool.attach(name))
         return cls()
-
-    @property
-    def name(self) -> str | None:
-        """Name of the board for `attach`; None without shared memory."""
-        return None if self._pool is None else self._pool.name
 
     def begin(self, batches: int) -> None:
         """Begin an epoch of `batches` mini-batches, none of them trained; 0: no epoch is under way."""
@@ -104,13 +90,9 @@ class Board:
         what = self._stage.tobytes().rstrip(b"\0").decode(errors="replace")
         return Reading(f"{phase}: {what}", float(self._share[0]), 1.0) if what else Reading(phase)
 
-    def close(self) -> None:
-        """Release the shared memory."""
-        if self._pool is not None:
-            self._pool.close()
-
     def __enter__(self) -> Board:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        if self._pool is not None:
+            self._pool.close()

@@ -10,11 +10,8 @@ import stat
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from workloads.accelerators.pool import DevicePool
-
+from workloads.accelerators.pool import DevicePool
 
 _PR_SET_PDEATHSIG = 1
 
@@ -27,23 +24,18 @@ def die_with_parent(parent: int) -> None:
 
 
 class Pipes:
-    """The orchestrator's ends of both pipes, and the worker's arguments for its ends.
-
-    Attributes:
-        events, go: descriptors from which events are read, and to which `go` is written.
-        arguments: the worker's two arguments: numbers of inherited descriptors, or paths.
-        inherited: descriptors that the worker's process has to inherit.
-    """
+    """The orchestrator's ends of both pipes, and the worker's arguments for its ends. `events`, `go`: descriptors from
+    which events are read, and to which `go` is written. `arguments`: the worker's two arguments: numbers of inherited
+    descriptors, or paths. `inherited`: descriptors that the worker's process has to inherit."""
 
     def __init__(self, folder: Path, *, named: bool) -> None:
-        self._others: list[int] = []
         self.inherited: tuple[int, ...] = ()
         if not named:
             self.events, event_write = os.pipe()
             go_read, self.go = os.pipe()
             self.inherited = (event_write, go_read)
-            self._others = [event_write, go_read]
-            self.arguments = [str(event_write), str(go_read)]
+            self._others = [*self.inherited]
+            self.arguments = [str(end) for end in self.inherited]
             return
         paths = [folder / "events", folder / "go"]
         for path in paths:
@@ -82,14 +74,10 @@ def _open_fifo(path: Path, flags: int) -> int:
 
 
 class PoolServer:
-    """Server that passes pools of this process (`names`), such as emulated devices' memory, to a worker.
-
-    It listens on one socket a pool in `folder`, which the worker sees at the same path.
-    """
+    """Server that passes pools of this process (`names`), such as emulated devices' memory, to a worker. It listens on
+    one socket a pool in `folder`, which the worker sees at the same path."""
 
     def __init__(self, folder: Path, names: list[str]) -> None:
-        from workloads.accelerators.pool import DevicePool
-
         # `DevicePool.attach` takes a name that begins with a slash for a socket's path.
         folder = folder.absolute()
         self.paths = [str(folder / f"pool-{index}") for index in range(len(names))]

@@ -24,8 +24,6 @@ MAX_LINE_BYTES = 1 << 20
 CHUNK_ROWS = 2000
 MAX_ROWS = 5_000_000
 MAX_STREAM_BYTES = 1 << 30
-
-
 BatchRow = tuple[int, int, int, int, float | None, int, str, float]
 
 
@@ -71,8 +69,7 @@ class Planned(_Event):
 
 class Prepared(_Event):
     """`prepare()` is over. `files`: the system's own files, to be evicted. `made_s`: seconds of the earlier run that
-    made reused files. `planning_s`: the part of `seconds` before the plan.
-    """
+    made reused files. `planning_s`: the part of `seconds` before the plan."""
 
     event: Literal["prepared"] = "prepared"
     seconds: float
@@ -171,11 +168,6 @@ Event = Gate | Planned | Prepared | Batches | Spans | Checks | EpochDone | Calib
 _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 
-def schema() -> dict[str, Any]:
-    """Return the events as JSON Schema for workers in other languages: `python -m harness.wire.protocol` prints it."""
-    return _ADAPTER.json_schema()
-
-
 class WorkerSpec(Strict):
     """Specification of a worker's task, in a file that only the worker reads."""
 
@@ -186,26 +178,21 @@ class WorkerSpec(Strict):
     scratch: str
     budget_host: int | None
     budget_device: int | None
-    # Names of the shared memory of each rank's emulated device.
-    pools: list[str]
+    pools: list[str]  # names of the shared memory of each rank's emulated device
     disk: dict[str, Any]
-    # Partition file of the training nodes, as `Workload.partition`.
-    partition: str | None = None
-    # Bounds over the mini-batches of each rank, found outside the cap.
-    bounds: list[dict[str, Any]] | None = None
+    partition: str | None = None  # partition file of the training nodes, as `Workload.partition`
+    bounds: list[dict[str, Any]] | None = None  # bounds over the mini-batches of each rank, found outside the cap
     time_training: bool = True
     # `module:argument` of a stage clock that tests the measurement (`harness/run/spec.py`); empty: the plain clock.
     test_clock: str = ""
-    # Whether the number that decides the spot checks follows the `go` of an epoch's first gate.
-    challenge: bool = False
+    challenge: bool = False  # whether the number that decides the spot checks follows the `go` of an epoch's first gate
 
 
 class Channel:
     """The worker's end: sends events, waits at gates. Writes happen only while no clock runs."""
 
     def __init__(self, event_fd: int, go_fd: int) -> None:
-        self._events = event_fd
-        self._go = go_fd
+        self._events, self._go = event_fd, go_fd
 
     def send(self, event: Event) -> None:
         """Write an event as one line."""
@@ -222,18 +209,12 @@ class Channel:
 
 
 class Joint:
-    """Channel of a worker that may be one rank of several: rank 0 talks to the orchestrator for all of them.
-
-    Args:
-        channel: channel to the orchestrator; ranks other than 0 use it only to report a failure.
-        group: group of the ranks; None for a single rank.
-    """
+    """Channel of a worker that may be one rank of several: rank 0 talks to the orchestrator for all of them. Other
+    ranks use `channel` only to report a failure. `group`: group of the ranks; None for a single rank."""
 
     def __init__(self, channel: Channel, group: RankGroup | None) -> None:
-        self.group = group
-        self.rank = group.rank if group is not None else 0
-        self.world = group.world if group is not None else 1
-        self._channel = channel
+        self._channel, self.group = channel, group
+        self.rank, self.world = (0, 1) if group is None else (group.rank, group.world)
 
     def gather(self, value: T) -> list[T]:
         """Return the values of all ranks, by rank."""
@@ -248,8 +229,7 @@ class Joint:
         """Wait with all ranks at gate `at` until the orchestrator opens it; return the `more` bytes that follow."""
         if self.group is not None:
             self.group.barrier()
-        behind = self._channel.gate(at, more) if self.rank == 0 else b""
-        return self.gather(behind)[0]
+        return self.gather(self._channel.gate(at, more) if self.rank == 0 else b"")[0]
 
 
 class EventReader:
@@ -265,11 +245,8 @@ class EventReader:
         self.closed = False
 
     def poll(self, timeout_s: float) -> Iterator[Event]:
-        """Yield the events that arrive within `timeout_s`, at least those already in the pipe.
-
-        Raises:
-            ProtocolError: a line is too long, not JSON or no event, or the events exceed their total limits.
-        """
+        """Yield the events that arrive within `timeout_s`, at least those already in the pipe. Raises ProtocolError: a
+        line is too long, not JSON or no event, or the events exceed their total limits."""
         if self.closed or not self._poll.poll(1000 * max(0.0, timeout_s)):
             return
         while True:
@@ -305,6 +282,6 @@ class EventReader:
 
 if __name__ == "__main__":
     import json
-    import sys
 
-    sys.stdout.write(json.dumps(schema(), indent=1) + "\n")
+    # JSON Schema of the events, for workers in other languages.
+    print(json.dumps(_ADAPTER.json_schema(), indent=1))

@@ -1,8 +1,6 @@
-"""Spot checks of features (methodology rule 26): choice of mini-batches and feature rows, and their report.
-
-The orchestrator draws a number when an epoch's gate opens, so no earlier preparation can know the mini-batches and
-rows to be checked. Worker and orchestrator both derive them from this number.
-"""
+"""Spot checks of features (methodology rule 26): choice of mini-batches and feature rows, and their report. The
+orchestrator draws a number when an epoch's gate opens, so no earlier preparation can know the mini-batches and rows to
+be checked. Worker and orchestrator both derive them from this number."""
 
 from __future__ import annotations
 
@@ -20,19 +18,13 @@ NONCE_BYTES = 8
 # With one wrong row in a hundred, four mini-batches of this many rows pass once in a hundred epochs.
 BATCHES = 4
 ROWS = 128
-# Number of rows reported by value, where sums in another order may differ in the last digits.
-VALUES = 8
+VALUES = 8  # number of rows reported by value, where sums in another order may differ in the last digits
 
 
 class Spot(NamedTuple):
-    """A worker's report of the feature rows that one mini-batch was trained on.
-
-    Attributes:
-        batch: number of the mini-batch; it counts over all ranks once ranks are joined.
-        nodes: original node ids of the reported rows.
-        digest: digest of the rows' bytes; empty if `values` are reported.
-        values: values of the first `VALUES` rows, if the first layer is aggregated beforehand.
-    """
+    """A worker's report of the feature rows that one mini-batch was trained on. `batch`: number of the mini-batch, over
+    all ranks once these are joined. `nodes`: original node ids of the rows. `digest`: digest of the rows' bytes; empty
+    with `values`, the first `VALUES` rows, reported if the first layer is aggregated beforehand."""
 
     batch: int
     nodes: tuple[int, ...]
@@ -69,10 +61,7 @@ def look_at(batch: Batch, nonce: bytes) -> Spot:
     places = positions(nonce, sampled.epoch, sampled.index, sampled.num_nodes)
     at = torch.from_numpy(places)
     rows = at if batch.rows is None else batch.rows.cpu()[at]
-    if isinstance(table, SplitTable):
-        found = table.take(rows)
-    else:
-        found = torch.index_select(table, 0, rows.to(table.device)).cpu()
+    found = table.take(rows) if isinstance(table, SplitTable) else table.index_select(0, rows.to(table.device)).cpu()
     nodes = sampled.nodes[places]
     told = tuple(nodes.tolist())
     if batch.first_layer_aggregated:

@@ -1,9 +1,7 @@
-"""Test accuracy of a run's model after each epoch, computed by the worker once the system is closed.
-
-The model of each epoch is saved to the run's scratch folder, outside the clock, so evaluation touches neither the
-system's memory nor its page cache. Mini-batches of test nodes are sampled like training mini-batches, with draws of
-their own; feature rows are read through the page cache, inside the run's cap, one mini-batch at a time.
-"""
+"""Test accuracy of a run's model after each epoch, computed by the worker once the system is closed. The model of each
+epoch is saved to the run's scratch folder, outside the clock, so evaluation touches neither the system's memory nor its
+page cache. Mini-batches of test nodes are sampled like training mini-batches, with draws of their own; feature rows are
+read through the page cache, inside the run's cap, one mini-batch at a time."""
 
 from __future__ import annotations
 
@@ -25,8 +23,7 @@ class Snapshots:
     """Model files of a run, one for each trained epoch, in its scratch folder."""
 
     def __init__(self, folder: Path, trainer: Trainer) -> None:
-        self._folder = folder
-        self._trainer = trainer
+        self._folder, self._trainer = folder, trainer
         self._files: list[Path] = []
 
     def keep(self) -> None:
@@ -38,10 +35,8 @@ class Snapshots:
             self._files.append(target)
 
     def accuracies(self, workload: Workload, nodes: int) -> list[float]:
-        """Return the accuracy of each saved model over the first `nodes` test nodes, by epoch.
-
-        All models see the same mini-batches, each sampled and read once. The trainer is left with the last model.
-        """
+        """Return the accuracy of each saved model over the first `nodes` test nodes, by epoch. All models see the same
+        mini-batches, each sampled and read once. The trainer is left with the last model."""
         model, device = self._trainer.model, self._trainer.accelerator.torch_device
         if model is None or not self._files:
             return []

@@ -9,23 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.records.record import RunConfig
+from harness.wire.protocol import Joint, WorkerSpec
+from workloads.dataset import Dataset
+from workloads.sampling.bounds import BatchBounds, keep_bounds
+from workloads.workload import ModelSpec, SamplerSpec, Workload
+
 if TYPE_CHECKING:
-    from harness.records.record import RunConfig
-    from harness.wire.protocol import Joint, WorkerSpec
     from systems.interface import StageClock, System
     from workloads.accelerator import Accelerator
-    from workloads.dataset import Dataset
     from workloads.training import Trainer
-    from workloads.workload import Workload
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Parts of a run on one rank, the same for every system and for the calibration.
-
-    `cores`: cores of the rank. `libraries_s`, `libraries_io`: seconds, and bytes read and written, of the loading of
-    the system's libraries.
-    """
+    """Parts of a run on one rank, the same for every system and for the calibration. `libraries_s`, `libraries_io`:
+    seconds, and bytes read and written, of the loading of the system's libraries."""
 
     system_class: type[System]
     workload: Workload
@@ -41,7 +40,6 @@ def parts(spec: WorkerSpec, joint: Joint) -> Parts:
     from systems.registry import load
     from workloads.accelerators.make import make_accelerator
     from workloads.accelerators.pool import DevicePool
-    from workloads.dataset import Dataset
     from workloads.training import Trainer
 
     config, rank = spec.config, joint.rank
@@ -50,12 +48,11 @@ def parts(spec: WorkerSpec, joint: Joint) -> Parts:
     system_class = load(config.system)
     system_class.load_libraries()
     libraries_s, io_after = time.monotonic() - began, process_io()
-    partition = None if spec.partition is None else Path(spec.partition)
-    workload = workload_of(config, Dataset.open(Path(spec.dataset)), rank, partition)
+    dataset = Dataset.open(Path(spec.dataset))
+    workload = workload_of(config, dataset, rank, None if spec.partition is None else Path(spec.partition))
     device = f"cuda:{rank}" if config.device == "cuda" and config.ranks > 1 else config.device
     pool = DevicePool.attach(spec.pools[rank]) if spec.pools else None
     accelerator = make_accelerator(device, memory_bytes=config.device_memory_bytes, pool=pool)
-    dataset = workload.dataset
     trainer = Trainer(workload.model, dataset.dim, dataset.num_classes, accelerator, config.seed, joint.group)
     libraries_io = (io_after[0] - read, io_after[1] - written)
     return Parts(system_class, workload, accelerator, trainer, cores, libraries_s, libraries_io)
@@ -74,8 +71,6 @@ def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0, partition: P
         config, dataset: resolved configuration of the run, and its dataset.
         rank, partition: number of the rank, and partition file of the training nodes (`Workload.partition`).
     """
-    from workloads.workload import ModelSpec, SamplerSpec, Workload
-
     drawn = config.model_dump(include={"replace", "batch_size", "shuffle", "max_batches"})
     trained = config.model_dump(include={"layers", "hidden", "heads", "learning_rate", "dropout"})
     return Workload(
@@ -90,10 +85,8 @@ def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0, partition: P
 
 
 def _take_cores(spec: WorkerSpec) -> int:
-    """Return the number of cores of a rank, an equal part of the run's cores, and drop the others from the affinity.
-
-    Ranks are not pinned: each starts threads for its part, torch's among them, and the kernel places them.
-    """
+    """Return the number of cores of a rank, an equal part of the run's cores, and drop cores that are not the run's.
+    Ranks are not pinned: each starts threads for its part, torch's among them, and the kernel places them."""
     allowed = sorted(os.sched_getaffinity(0))
     if spec.config.cores and spec.config.cores < len(allowed):
         allowed = allowed[: spec.config.cores]
@@ -108,8 +101,6 @@ def _take_cores(spec: WorkerSpec) -> int:
 
 def hand_over_bounds(spec: WorkerSpec, workload: Workload) -> None:
     """Store the mini-batch bounds found outside the cap with the workload; systems size buffers by them."""
-    from workloads.sampling.bounds import BatchBounds, keep_bounds
-
     if spec.bounds is not None:
         keep_bounds(workload, BatchBounds.of_plain(spec.bounds[workload.rank]))
 

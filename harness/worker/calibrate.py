@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -16,12 +17,10 @@ from harness.worker.epoch_report import EpochLog
 from systems.interface import Batch
 from workloads.accelerator import Accelerator
 from workloads.accelerators.emulated import EmulatedAccelerator
-from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.sampling.seeds import PartitionPlan, SeedPlan
 from workloads.training import Trainer
-from workloads.workload import Workload
 
 TIMED_BATCHES = 5
 REPETITIONS = 3
@@ -31,11 +30,8 @@ MODELLED_SECONDS = 4.0
 
 def calibrate(spec: WorkerSpec, joint: Joint) -> None:
     """Wait at gates `floor`, `before step`, `step again`, `after step` for readings of the cap, then time mini-batches.
-
-    Imports, device, model and optimiser are those of a run. Features of the largest mini-batch's size are in memory
-    before the step, since they belong to the system's plan, not to training. The mini-batch is digested as in a run,
-    and trained where the run trains.
-    """
+    Imports, device, model and optimiser are those of a run, and so are digest and training of the largest mini-batch.
+    Its features are in memory before the step, since they belong to the system's plan, not to training."""
     parts = build.parts(spec, joint)
     workload, accelerator, trainer = parts.workload, parts.accelerator, parts.trainer
     joint.gate("floor")
@@ -43,13 +39,16 @@ def calibrate(spec: WorkerSpec, joint: Joint) -> None:
         sampler, plan = make_sampler(workload), make_seed_plan(workload)
         epoch, index = (spec.bounds or [])[joint.rank]["largest"]
         largest = sampler.sample(epoch, index, plan.batches(epoch)[index])
-        table = _features(accelerator, workload, largest)
+        dtype = torch.float16 if workload.dataset.feature_dtype == np.float16 else torch.float32
+        table = accelerator.allocate(largest.num_nodes, workload.dataset.dim, dtype)
+        if accelerator.kind != "emulated":
+            table.normal_()  # random values cost as much as real ones
         rows = torch.arange(largest.num_nodes)
-        _trim()
-        joint.gate("before step")
-        for again in (False, True):
-            if again:
-                joint.gate("step again")
+        # Freed heap goes back to the kernel, so that the step's own memory is visible as growth.
+        with suppress(AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
+        for at in ("before step", "step again"):
+            joint.gate(at)
             EpochLog(with_features=spec.config.stages != "sample").digest(Batch(largest, table, rows))
             if spec.config.stages == "all":
                 trainer.step(largest, table, rows)
@@ -70,15 +69,6 @@ def slowest(times: list[Calibrated]) -> Calibrated:
         null_s={epoch: max(one.null_s[epoch] for one in times) for epoch in times[0].null_s},
         how=times[0].how,
     )
-
-
-def _features(accelerator: Accelerator, workload: Workload, largest: SampledBatch) -> torch.Tensor:
-    """Allocate a table of the largest mini-batch's size in the device tier; its values cost as much as real ones."""
-    dtype = torch.float16 if workload.dataset.feature_dtype == np.float16 else torch.float32
-    table = accelerator.allocate(largest.num_nodes, workload.dataset.dim, dtype)
-    if accelerator.kind != "emulated":
-        table.normal_()
-    return table
 
 
 def training_times(
@@ -121,11 +111,8 @@ def training_times(
 def _step_rate(
     epoch: int, sampler: NeighborSampler, seeds: Sequence[NDArray[np.int64]], trainer: Trainer, table: torch.Tensor
 ) -> float:
-    """Return seconds per unit of work (nodes plus edges, in which a step's time is close to linear).
-
-    Features are in memory and nothing else runs; a mini-batch's fastest repetition counts, since a disturbance only
-    adds time.
-    """
+    """Return seconds per unit of work (nodes plus edges, in which a step's time is close to linear). Features are in
+    memory and nothing else runs; a mini-batch's fastest repetition counts, since a disturbance only adds time."""
     seconds, work = 0.0, 0
     for index in sorted({round(at) for at in np.linspace(0, len(seeds) - 1, min(TIMED_BATCHES, len(seeds)))}):
         sampled = sampler.sample(epoch, index, seeds[index])
@@ -158,10 +145,3 @@ def _copy_model(accelerator: Accelerator, table: torch.Tensor) -> Callable[[int]
         seconds.append(time.monotonic() - start)
     rate = sorted(seconds)[len(seconds) // 2] / max(1, staging.numel())
     return lambda nbytes: rate * nbytes
-
-
-def _trim() -> None:
-    """Return freed heap to the kernel, so that the step's own memory is visible as growth."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)

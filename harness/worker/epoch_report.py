@@ -20,11 +20,8 @@ from workloads.sampling.digest import EpochDigest, structure_digest
 @dataclass
 class EpochLog:
     """Log of an epoch's mini-batches on one rank: a small tuple for each, digests and spot-checked rows.
-
-    Attributes:
-        with_features: whether to digest the feature rows of every mini-batch; `checking_s` sums the seconds.
-        nonce, looked_at: number that decides the rows to spot-check, and indices of the mini-batches to spot-check.
-    """
+    `with_features`: whether to digest the feature rows of every mini-batch; `checking_s` sums the seconds. `nonce`,
+    `looked_at`: number that decides the rows to spot-check, and indices of the mini-batches to spot-check."""
 
     with_features: bool
     nonce: bytes = b""
@@ -70,10 +67,8 @@ class EpochReport:
 
 
 def events(epoch: int, parts: list[EpochReport]) -> Iterator[Event]:
-    """Yield the events of an epoch over all ranks: its tables in parts of bounded size, then its numbers.
-
-    Mini-batches are numbered over all ranks; in a run of several, names of threads begin with the rank.
-    """
+    """Yield the events of an epoch over all ranks: its tables in parts of bounded size, then its numbers. Mini-batches
+    are numbered over all ranks; in a run of several, names of threads begin with the rank."""
     world = len(parts)
 
     def number(rank: int, batch: int) -> int:
@@ -87,14 +82,11 @@ def events(epoch: int, parts: list[EpochReport]) -> Iterator[Event]:
         batches += [(number(rank, row[0]), *row[1:]) for row in part.log.rows]
         for spot in part.log.spots:
             yield Checks(epoch=epoch, rows=[spot._replace(batch=number(rank, spot.batch))])
-    spans = sorted(
-        ((rank, span) for rank, part in enumerate(parts) for span in part.spans), key=lambda entry: entry[1].start
-    )
+    spans = [(rank, span) for rank, part in enumerate(parts) for span in part.spans]
+    spans.sort(key=lambda entry: entry[1].start)
     whose = [f"rank {rank} " if world > 1 else "" for rank in range(world)]
     stages = [(s.stage, number(rank, s.batch), whose[rank] + s.thread, s.start, s.end) for rank, s in spans]
-    lanes = [
-        (s.lane, number(rank, s.batch), "lane", s.start, s.end) for rank, part in enumerate(parts) for s in part.lanes
-    ]
+    lanes = [(s.lane, number(at, s.batch), "lane", s.start, s.end) for at, part in enumerate(parts) for s in part.lanes]
     for at in range(0, len(batches), CHUNK_ROWS):
         yield Batches(epoch=epoch, rows=batches[at : at + CHUNK_ROWS])
     for at in range(0, len(stages), CHUNK_ROWS):

@@ -1,9 +1,6 @@
-"""The worker: executes one run in its own process, inside the cap, and reports to the orchestrator.
-
-`python -m harness.worker.main SPEC EVENT_FD GO_FD PARENT [BOARD]`. It waits at gates (after `prepare()`, at both
-ends of each epoch) and writes events only there; under the clock it adds one store a mini-batch
-(`harness/wire/board.py`).
-"""
+"""The worker: executes one run in its own process, inside the cap, and reports to the orchestrator. It waits at gates
+(after `prepare()`, at both ends of each epoch) and writes events only there; under the clock it adds one store a
+mini-batch (`harness/wire/board.py`). Usage: `python -m harness.worker.main SPEC EVENT_FD GO_FD PARENT [BOARD]`."""
 
 from __future__ import annotations
 
@@ -40,9 +37,7 @@ class Run:
     def __init__(self, spec: WorkerSpec, joint: Joint, board: Board) -> None:
         # A class of a system's own could show the training step another mini-batch than the digest.
         self._kinds = (Batch, SampledBatch)
-        self._spec = spec
-        self._joint = joint
-        self._board = board
+        self._spec, self._joint, self._board = spec, joint, board
         self._num_batches = len(spec.bounds[0]["nodes_by_batch"][0]) if spec.bounds else 0
         parts = build.parts(spec, joint)
         self._workload, self._accelerator, self._trainer = parts.workload, parts.accelerator, parts.trainer
@@ -77,9 +72,7 @@ class Run:
         """Plan, prepare and run all epochs; always close the system."""
         config, trainer, rank = self._spec.config, self._trainer, self._joint.rank
         try:
-            items = [
-                PlannedBuffer(name=item.name, bytes=item.bytes, tier=item.tier) for item in self._system.plan().items
-            ]
+            items = [PlannedBuffer.model_validate(item, from_attributes=True) for item in self._system.plan().items]
             planning_s = time.monotonic() - self._began
             if self._reserve:
                 items.append(PlannedBuffer(name="reserve", bytes=self._reserve))
@@ -117,16 +110,15 @@ class Run:
         start = time.monotonic()
         self._system.prepare()
         seconds = planning_s + time.monotonic() - start
-        read_before, written_before = self._io_before
-        read, written = build.process_io()
+        read, written = (now - before for now, before in zip(build.process_io(), self._io_before, strict=True))
         files = self._system.files()
         reused = artefacts.reused()
         own = Prepared(
             seconds=seconds,
             planning_s=planning_s,
             made_s=sum(reused.values()),
-            bytes_read=read - read_before,
-            bytes_written=written - written_before,
+            bytes_read=read,
+            bytes_written=written,
             reused=bool(reused),
             files=[str(path) for path in files],
         )
@@ -166,10 +158,9 @@ class Run:
         log.digest(batch)
         loss, correct = math.nan, 0
         if self._spec.config.stages == "all":
+            aggregated = batch.first_layer_aggregated
             with self._clock.stage("train", batch.sampled.index):
-                result = self._trainer.step(
-                    batch.sampled, batch.table, batch.rows, first_layer_aggregated=batch.first_layer_aggregated
-                )
+                result = self._trainer.step(batch.sampled, batch.table, batch.rows, first_layer_aggregated=aggregated)
             loss, correct = result.loss, result.correct
         batch.release()
         return loss, correct
@@ -202,8 +193,7 @@ def main(argv: list[str]) -> int:
 
 
 def _work(spec: WorkerSpec, channel: Channel, board_name: str | None, groups: list[RankGroup]) -> int:
-    """Execute the spec and return 0; after an error send its reason and return 1. The group that a rank joins is added
-    to `groups`, and closed after success."""
+    """Execute the spec; return 0, or 1 after sending an error's reason. A rank's group is added to `groups`."""
     run: Run | None = None
     try:
         group = RankGroup.from_environment(cuda=spec.config.device.startswith("cuda"))

@@ -1,8 +1,6 @@
-"""Launcher of a data-parallel run's ranks by torchrun, inside the cap; it reports the rank that a signal ended.
-
-`python -m harness.worker.ranks WORLD SPEC EVENT_FD GO_FD PARENT [BOARD]`. Rank 0 is the worker that talks to the
-orchestrator; every rank opens the pipes through this process, since torchrun passes on no descriptors.
-"""
+"""Launcher of a data-parallel run's ranks by torchrun, inside the cap; it reports the rank that a signal ended. Rank 0
+is the worker that talks to the orchestrator; every rank opens the pipes through this process, since torchrun passes on
+no descriptors. Usage: `python -m harness.worker.ranks WORLD SPEC EVENT_FD GO_FD PARENT [BOARD]`."""
 
 from __future__ import annotations
 
@@ -13,6 +11,10 @@ from pathlib import Path
 
 from harness.wire.pipes import die_with_parent
 from harness.wire.protocol import Channel, Failed
+
+_OPTIONS = (
+    "--rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:0 --local-addr=127.0.0.1 --max-restarts=0 --monitor-interval=0.1"
+).split()
 
 
 def main(argv: list[str]) -> int:
@@ -27,23 +29,8 @@ def main(argv: list[str]) -> int:
     # Every rank opens a named pipe itself; a number is a descriptor of this process.
     events, go = (f"/proc/{os.getpid()}/fd/{end}" if end.isdecimal() else end for end in (event_fd, go_fd))
     try:
-        torchrun(
-            [
-                f"--nproc-per-node={world}",
-                "--rdzv-backend=c10d",
-                "--rdzv-endpoint=127.0.0.1:0",
-                "--local-addr=127.0.0.1",
-                "--max-restarts=0",
-                "--monitor-interval=0.1",
-                "--module",
-                "harness.worker.main",
-                spec,
-                events,
-                go,
-                str(os.getpid()),
-                *board,
-            ]
-        )
+        worker = ["--module", "harness.worker.main", spec, events, go, str(os.getpid()), *board]
+        torchrun([f"--nproc-per-node={world}", *_OPTIONS, *worker])
     except ChildFailedError as error:
         _report(Path(events), int(world), error)
         return 1
@@ -51,12 +38,9 @@ def main(argv: list[str]) -> int:
 
 
 def _report(pipe: Path, world: int, error: object) -> None:
-    """Report the first rank ended by a signal; a rank that failed otherwise has reported it itself.
-
-    Ranks that exit because of it may have any timestamp, so they are left out; torchrun ends others by SIGTERM.
-    """
-    failures = getattr(error, "failures", {})
-    killed = {rank: entry for rank, entry in failures.items() if entry.exitcode < 0}
+    """Report the first rank ended by a signal; a rank that failed otherwise has reported it itself. Ranks that exit
+    because of it may have any timestamp, so they are left out; torchrun ends others by SIGTERM."""
+    killed = {rank: entry for rank, entry in getattr(error, "failures", {}).items() if entry.exitcode < 0}
     first_cause = {rank: entry for rank, entry in killed.items() if entry.exitcode != -signal.SIGTERM} or killed
     if not first_cause:
         return

@@ -217,7 +217,8 @@ class ChunkWriter:
         """
         self._flush()
         self._buffer = aligned_empty(0)
-        counts: Ids = np.diff(np.array(self._ends, dtype=np.int64))
+        ends = np.array(self._ends, dtype=np.int64)
+        counts = ends[1:] - ends[:-1]
         sizes: Ids = counts * self._table.row_bytes
         offsets = self._end + np.concatenate([[0], np.cumsum(padded(sizes))])
         self._reserve(int(offsets[-1]))

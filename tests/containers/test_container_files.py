@@ -143,7 +143,7 @@ def test_the_printed_profile_allows_io_uring_and_starts_a_container() -> None:
     from harness.isolation.docker.image import HOST_IMAGE, find
     from harness.isolation.docker.options import Wanted
     from harness.isolation.docker.seccomp import CALLS
-    from harness.isolation.owner import cap_name
+    from harness.isolation.processes import cap_name
 
     assert all(allows(profile, call) for call in CALLS) and profile["defaultAction"] != "SCMP_ACT_ALLOW"
     client = connect()

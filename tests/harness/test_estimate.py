@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from harness.plan.datasets import Recipe
-from harness.plan.estimate import FIXED_S, CostModel, modelled_s
 from harness.plan.experiment import PlannedRun
 from harness.records.record import Preprocess, Record
+from harness.run.sweep import FIXED_S, CostModel, modelled_s
 from harness.settings import RunSettings
 from tests.harness.records import make_record
 

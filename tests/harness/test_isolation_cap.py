@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.isolation import IoLimit, Isolation, Limits
-from harness.isolation.owner import is_left_over
+from harness.isolation.processes import is_left_over
 from harness.ssd.device import block_device
 from tests.harness.cap_tools import (
     CAPPING,

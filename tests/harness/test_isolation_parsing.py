@@ -14,7 +14,7 @@ import pytest
 
 from harness.isolation import IoLimit, IoStats, Limits, cgroup1, cgroup2, mounts, systemd
 from harness.isolation.files import KernelFile, psi_some_total
-from harness.isolation.owner import cap_name, is_left_over, pid_namespace, start_time
+from harness.isolation.processes import cap_name, is_left_over, pid_namespace, start_time
 from workloads.errors import HostError
 
 V2_STAT = b"""anon 104857600

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.isolation import IoLimit, Limits, names, select, sweep_all
+from harness.isolation import BACKENDS, IoLimit, Limits, names, select, sweep_all
 from harness.isolation.none import NO_IO_LIMIT, NOT_ENFORCED, NoIsolation, marked
 from harness.isolation.probe import probe
-from harness.isolation.select import BACKENDS
 from tests.harness.cap_tools import (
     CAPPING,
     MIB,

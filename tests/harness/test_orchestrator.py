@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.isolation.select import select
+from harness.isolation import select
 from harness.records.record import Record, RunConfig
 from harness.regress.slowdown import slowed
 from harness.results import store as results

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from harness.isolation import Limits
 from harness.isolation.base import MemoryStats
 from harness.ssd.device import block_device
-from harness.telemetry import COLUMNS, Recorder, Sample, align, at_peak, with_busy_lanes
-from harness.telemetry.frame import to_frame
-from harness.telemetry.sources import CpuSource, DiskSample, DiskSource, GpuSource, parse_cpu
+from harness.telemetry.frame import COLUMNS, DiskSample, Sample, align, at_peak, to_frame, with_busy_lanes
+from harness.telemetry.recorder import CpuSource, DiskSource, GpuSource, Recorder, parse_cpu
 from tests.harness.cap_tools import CAPPING, MIB, cold_file, needs_cap, on_disk, python, run_in
 
 STAT = (

@@ -1,8 +1,6 @@
-"""Caps that are containers of a Docker Engine on this host, chosen by name only: `--isolation docker`.
-
-A container adds to a cgroup: a read-only root, no network, no privileges, no view of other processes, and an image that
-can be distributed. `auto` never selects it, since a host's engine may serve another purpose.
-"""
+"""Caps that are containers of a Docker Engine on this host, chosen by name only: `--isolation docker`. A container adds
+to a cgroup: a read-only root, no network, no privileges, no view of other processes, and an image that can be
+distributed. `auto` never selects it, since a host's engine may serve another purpose."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from harness.isolation.docker.cap import DockerCap
 from harness.isolation.docker.engine import LABEL, asking, connect, socket_present
 from harness.isolation.docker.image import HOST_IMAGE, Image, find, wanted
 from harness.isolation.docker.options import Lock, Wanted
-from harness.isolation.owner import cap_name, is_left_over
+from harness.isolation.processes import cap_name, is_left_over
 from workloads.errors import HostError, OutcoreError
 
 _RING = (
@@ -30,14 +28,13 @@ _RING = (
     "f=l.syscall(ctypes.c_long(425),ctypes.c_uint(2),ctypes.byref(p)); "
     "print('ring' if f>=0 else os.strerror(ctypes.get_errno()))"
 )
-_TRIAL_TIMEOUT_S = 60.0
+_TRIAL_S = 60.0
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Findings from a first container: `seccomp`, the profile to give to runs (None for the engine's own), its origin,
-    the reason why a container gets no io_uring rings (empty where it gets them), how runs lock memory, and the engine's
-    versions and settings, for the record."""
+    """Findings from a first container: the profile to give to runs (None for the engine's own) and its origin, the
+    reason for a lack of io_uring rings (empty with them), how runs lock memory, and the engine's settings."""
 
     image: Image
     seccomp: str | None
@@ -49,8 +46,7 @@ class Trial:
 
 @dataclass
 class Docker(Isolation):
-    """Caps that are containers. A run may lock `memlock_bytes` of memory, which is charged to the cap either way; None
-    means no limit, as far as the engine can grant it."""
+    """Caps that are containers. A run may lock `memlock_bytes`, charged to the cap; None: what the engine grants."""
 
     name: ClassVar[str] = "docker"
     memlock_bytes: int | None = None
@@ -78,8 +74,8 @@ class Docker(Isolation):
         if not trial.engine["swap_limit"]:
             caveats.append("no swap accounting: the kernel may swap the run's memory (boot with swapaccount=1)")
         lock = trial.lock if self.memlock_bytes is None else self.memlock_bytes
-        wanted_ = Wanted(cap_name(run_id), limits, trial.image, seccomp=trial.seccomp, lock=lock)
-        return DockerCap(connect(), wanted_, caveats)
+        asked = Wanted(cap_name(run_id), limits, trial.image, seccomp=trial.seccomp, lock=lock)
+        return DockerCap(connect(), asked, caveats)
 
     def holder_cap(self) -> DockerCap | None:
         """Return a container of the image where Outcore's libraries are inside the image; else None."""
@@ -89,26 +85,18 @@ class Docker(Isolation):
     def describe(self) -> dict[str, Any]:
         """Return engine, image and seccomp profile, for the record."""
         trial = _trial(wanted())
-        image = trial.image
-        return trial.engine | {
-            "image": image.name,
-            "image_id": image.identity,
-            "layout": image.layout,
-            "seccomp": trial.seccomp_from,
-            "io_uring": trial.io_uring or "allowed",
-        }
+        image = {"image": trial.image.name, "image_id": trial.image.identity, "layout": trial.image.layout}
+        return trial.engine | image | {"seccomp": trial.seccomp_from, "io_uring": trial.io_uring or "allowed"}
 
     @classmethod
     def sweep(cls) -> list[str]:
         """Remove the containers of dead orchestrators; return their names, none where there is no engine."""
-        if not socket_present():
-            return []
-        try:
-            client = connect()
-            with asking("list containers"):
-                found = client.containers.list(all=True, filters={"label": f"{LABEL}.cap"}, ignore_removed=True)
-        except HostError:
-            return []
+        found: list[Any] = []
+        if socket_present():
+            with suppress(HostError):
+                client = connect()
+                with asking("list containers"):
+                    found = client.containers.list(all=True, filters={"label": f"{LABEL}.cap"}, ignore_removed=True)
         removed = []
         for container in found:
             name = container.labels.get(f"{LABEL}.cap", "")
@@ -121,17 +109,14 @@ class Docker(Isolation):
 
 @functools.cache
 def _trial(image: str) -> Trial:
-    """Start a container as runs do and inspect it, once per process. Raises OutcoreError: any obstacle to running a
-    container here."""
+    """Start a container as runs do and inspect it, once per process. Raises OutcoreError: no container can run here."""
     client = connect()
     found = find(client, image)
     with asking("say what it is"):
         info, version = client.info(), client.version()
     if mapped := _maps_users(info):
-        raise HostError(
-            f"this engine maps users ({mapped}), so a run in it could not use the files of its caller",
-            "use an engine that runs as root, without userns-remap",
-        )
+        said = f"this engine maps users ({mapped}), so a run in it could not use the files of its caller"
+        raise HostError(said, "use an engine that runs as root, without userns-remap")
     warnings = " ".join(info.get("Warnings") or [])
     engine = {
         "engine": version.get("Version", ""),
@@ -185,21 +170,13 @@ def _lock(client: Any, image: Image) -> Lock:
 def _ring(client: Any, image: Image, seccomp: str | None) -> tuple[str, Any]:
     """Return (reason for no io_uring ring in a container, empty with one; the profile in force or a HostError)."""
     with DockerCap(client, Wanted(cap_name("trial"), Limits(64 << 20), image, seccomp=seccomp)) as cap:
-        done = subprocess.run(
-            cap.command([sys.executable, "-S", "-E", "-c", _RING]),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_TRIAL_TIMEOUT_S,
-            check=False,
-        )
+        command, null = cap.command([sys.executable, "-S", "-E", "-c", _RING]), subprocess.DEVNULL
+        done = subprocess.run(command, stdin=null, capture_output=True, text=True, timeout=_TRIAL_S, check=False)
         said = done.stdout.strip()
         if done.returncode or not said:
             last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-            raise HostError(
-                f"a container of {image.name} starts, and Python in it does not ({last})",
-                "see docs/containers.md, or unset OUTCORE_IMAGE",
-            )
+            said = f"a container of {image.name} starts, and Python in it does not ({last})"
+            raise HostError(said, "see docs/containers.md, or unset OUTCORE_IMAGE")
         try:
             profile: Any = docker_seccomp.engine_default(cap.first_pid)
         except HostError as error:

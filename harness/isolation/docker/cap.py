@@ -1,7 +1,6 @@
 """Cap that is a container: started with the first command, ended as a whole, and read from the host. The container's
 first process waits for input from this process: however the orchestrator dies, the kernel closes the stream, and the
-first process ends with everything in the container. `docker exec` puts a command beside it, inside the container's
-cgroups before the command begins."""
+container ends. `docker exec` puts a command beside it, inside the container's cgroups before the command begins."""
 
 from __future__ import annotations
 
@@ -53,26 +52,18 @@ class DockerCap(Cap):
         return int(self._container.attrs["State"]["Pid"])
 
     def bring(self, needs: Needs) -> None:
-        """Declare the parts of the host that the work needs, before the first command. Raises HostError: the image that
-        contains the work is missing."""
+        """Declare what the work needs, before the first command. Raises HostError: the image of the work is missing."""
         self._wanted.needs = needs
         if needs.image:
             self._wanted.image = find(self._client, needs.image)
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """Return `argv` behind a local process that runs it in the container; start the container if it is not up.
-
-        Raises:
-            HostError: the engine refuses.
-            InputError: a folder that the work needs is missing.
-        """
+        Raises HostError: the engine refuses. Raises InputError: a folder that the work needs is missing."""
         self._start()
         folder = Path.cwd()
-        carried = [
-            str(self._container.id),
-            str(folder) if self._wanted.shows(folder) else "/",
-            *self._wanted.image.argv(argv),
-        ]
+        inside = str(folder) if any(folder.is_relative_to(shown) for shown, _ in self._wanted.mounts()) else "/"
+        carried = [str(self._container.id), inside, *self._wanted.image.argv(argv)]
         return [sys.executable, "-m", "harness.isolation.docker.exec", *carried]
 
     def memory(self) -> MemoryStats:
@@ -113,12 +104,10 @@ class DockerCap(Cap):
         """Return why the container ended without a request of this process; empty while it runs."""
         if self._container is None or self._asked_to_end or not self._ended():
             return ""
-        code = self._state.get("ExitCode", "unknown")
-        return f"its container was ended from outside (exit code {code})"
+        return f"its container was ended from outside (exit code {self._state.get('ExitCode', 'unknown')})"
 
     def close(self) -> None:
-        """End and remove the container; the last readings stay readable. Raises HostError: the engine cannot remove
-        it."""
+        """End and remove the container; the last readings stay readable. Raises HostError: the engine refuses."""
         import docker.errors
 
         with self._lock:
@@ -154,9 +143,8 @@ class DockerCap(Cap):
                     self.close()
                 self._container = None
                 raise
-            self._watcher = threading.Thread(
-                target=self._watch, name=f"oom-watch {self._wanted.name[-6:]}", daemon=True
-            )
+            name = f"oom-watch {self._wanted.name[-6:]}"
+            self._watcher = threading.Thread(target=self._watch, name=name, daemon=True)
             self._watcher.start()
 
     def _watch(self) -> None:
@@ -223,8 +211,6 @@ def readings_of(pid: int, proc: Path = Path("/proc")) -> Readings:
 def _folder(mount: Path, path: str) -> Path:
     folder = Path(os.path.normpath(mount / path.lstrip("/")))
     if path in ("", "/") or not folder.is_dir():
-        raise HostError(
-            "the container's cgroup cannot be seen from here: the engine runs in another machine or container",
-            "run Outcore on the host of the engine",
-        )
+        said = "the container's cgroup cannot be seen from here: the engine runs in another machine or container"
+        raise HostError(said, "run Outcore on the host of the engine")
     return folder

@@ -12,10 +12,8 @@ from urllib.parse import urlparse
 
 from workloads.errors import HostError
 
-# Every container, and the image made from the host, carries labels of this family.
-LABEL = "org.outcore"
-# An engine on a busy disk may take long for one request; without a limit a hang would lose the run.
-_TIMEOUT_S = 60
+LABEL = "org.outcore"  # every container, and the image made from the host, carries labels of this family
+_TIMEOUT_S = 60  # an engine on a busy disk may take long for one request; without a limit a hang would lose the run
 _START = "start it: systemctl start docker (or `dockerd` as root)"
 _INSTALL = "install one, like `apt-get install docker.io`, or set DOCKER_HOST to the socket of the one there is"
 
@@ -56,24 +54,20 @@ def connect() -> Any:
 
 def socket_present() -> bool:
     """Return whether an engine can exist here: cheap enough to call before every series of runs."""
-    path = _where()[1]
-    return bool(path) and Path(path).is_socket()
+    return Path(_where()[1]).is_socket()
 
 
 @contextmanager
 def asking(what: str) -> Iterator[None]:
-    """Turn docker-py's errors while the engine is asked to do `what` into a HostError, with the engine's own message
-    and a fix where the cause is known."""
+    """Turn docker-py's errors while the engine is asked to do `what` into a HostError with its message and a fix."""
     import docker.errors
     import requests.exceptions
 
     try:
         yield
     except docker.errors.ImageNotFound as error:
-        raise HostError(
-            f"the engine has no such image ({error.explanation})",
-            "build it with containers/build, or unset OUTCORE_IMAGE for the one made from this host",
-        ) from error
+        fix = "build it with containers/build, or unset OUTCORE_IMAGE for the one made from this host"
+        raise HostError(f"the engine has no such image ({error.explanation})", fix) from error
     except docker.errors.APIError as error:
         said = str(error.explanation or error).strip()
         raise HostError(f"the Docker Engine could not {what}: {said}", _fix(said)) from error

@@ -1,8 +1,6 @@
-"""Program that runs one command in a running container with the input, output and ending of a local command.
-
+"""Program that runs one command in a running container with the input, output and ending of a local command:
 `python -m harness.isolation.docker.exec CONTAINER FOLDER ARGV…`. The exit status is the command's own, a signal
-included, and 125 where the container is missing or the engine does not report how the command ended.
-"""
+included, and 125 where the container is missing or the engine does not report how the command ended."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 _GONE = 125
-# Time limit for the engine to report how a command ended.
-_NOTE_S = 60.0
+_NOTE_S = 60.0  # time limit for the engine to report how a command ended
 
 
 def run(container: str, folder: str, argv: list[str]) -> int:

@@ -1,8 +1,6 @@
-"""Foreign systems: container images instead of Python classes, named `image:NAME` (docs/containers.md).
-
-An image's label `org.outcore.system` describes its system, `org.outcore.worker` holds its worker's command. Events of
-an image's worker are bounded and checked like any worker's.
-"""
+"""Foreign systems: container images instead of Python classes, named `image:NAME` (docs/containers.md). An image's
+label `org.outcore.system` describes its system, `org.outcore.worker` holds its worker's command. Events of an image's
+worker are bounded and checked like any worker's."""
 
 from __future__ import annotations
 
@@ -11,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from harness.isolation.docker.engine import connect
+from harness.isolation.docker.image import find
 from workloads.errors import InputError
 
 if TYPE_CHECKING:
-    from harness.isolation.docker.image import Image
     from systems.interface import SystemInfo
 
 _PREFIX = "image:"
@@ -42,16 +41,12 @@ def image_of(system: str) -> str | None:
 def identity(system: str) -> str:
     """Return the content hash of a system's image; empty for a Python class."""
     image = image_of(system)
-    return "" if image is None else _found(image).identity
+    return "" if image is None else find(connect(), image).identity
 
 
 def system_info(system: str) -> SystemInfo:
-    """Return the description of a system, a Python class or an image.
-
-    Raises:
-        InputError: the system does not exist, or its image's label is invalid.
-        HostError: the system is an image and no container engine is available.
-    """
+    """Return the description of a system, a Python class or an image. Raises InputError: the system does not exist, or
+    its image's label is invalid. Raises HostError: the system is an image and no container engine is available."""
     image = image_of(system)
     if image is not None:
         return _of_image(image)
@@ -70,23 +65,14 @@ def is_faithful(system: str, options: dict[str, Any]) -> bool:
     return found.is_faithful(found.info.options.model_validate(options))
 
 
-def _found(image: str) -> Image:
-    from harness.isolation.docker.engine import connect
-    from harness.isolation.docker.image import find
-
-    return find(connect(), image)
-
-
 @functools.cache
 def _of_image(image: str) -> SystemInfo:
     from systems.interface import Options, SystemInfo
 
-    found = _found(image)
+    found = find(connect(), image)
     if not found.worker or found.system is None:
-        raise InputError(
-            f"image {image} has no labels org.outcore.worker and org.outcore.system, so it is no system",
-            "see docs/containers.md, or containers/example",
-        )
+        said = f"image {image} has no labels org.outcore.worker and org.outcore.system, so it is no system"
+        raise InputError(said, "see docs/containers.md, or containers/example")
     try:
         label = _Label.model_validate(found.system)
     except ValidationError as error:

@@ -1,10 +1,8 @@
-"""Image of a worker and its mounts from the host: the host's own system by default, or an image that was built.
-
-The image's label `org.outcore.layout` names one of two layouts. `host`: an image of a few empty folders, made here in
-an instant, into which the host's `/usr`, the interpreter and the checkout are mounted read-only, so that the very same
+"""Image of a worker and its mounts from the host: the host's own system by default, or an image that was built. The
+image's label `org.outcore.layout` names one of two layouts. `host`: an image of a few empty folders, made here in an
+instant, into which the host's `/usr`, the interpreter and the checkout are mounted read-only, so that the very same
 bytes run as without a container. `image`: everything is in the image (`containers/Dockerfile`), with the interpreter
-named by `org.outcore.python`. A third party's image names its own worker by `org.outcore.worker`.
-"""
+named by `org.outcore.python`. A third party's image names its own worker by `org.outcore.worker`."""
 
 from __future__ import annotations
 
@@ -34,16 +32,10 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True)
 class Image:
-    """Image on the engine.
-
-    Attributes:
-        name, identity: requested name, and content hash for the record.
-        layout: `host` or `image`.
-        python: path of the interpreter inside.
-        worker: command of a third party's own worker, empty for Outcore's.
-        system: `SystemInfo` of a third party's system as JSON, None for Outcore's.
-        source: digest of Outcore's code inside, empty where the host's is mounted.
-    """
+    """Image on the engine. `name`, `identity`: requested name, and content hash for the record. `layout`: `host` or
+    `image`. `python`: path of the interpreter inside. `worker`: command of a third party's own worker, empty for
+    Outcore's. `system`: `SystemInfo` of a third party's system as JSON, None for Outcore's. `source`: digest of
+    Outcore's code inside, empty where the host's is mounted."""
 
     name: str
     identity: str
@@ -73,12 +65,8 @@ def wanted() -> str:
 
 
 def find(client: Any, name: str) -> Image:
-    """Return the image `name` of the engine; make the host's own where it is missing. Nothing is pulled.
-
-    Raises:
-        HostError: the image is missing, or its code is not the code here.
-        InputError: the image lacks Outcore's labels, or one is invalid.
-    """
+    """Return the image `name` of the engine; make the host's own where it is missing; pull none. Raises HostError: it
+    is missing, or holds other code. Raises InputError: a label of Outcore's is missing or invalid."""
     if name == HOST_IMAGE:
         name = _make_host_image(client)
     with asking(f"look at image {name}"):
@@ -86,10 +74,8 @@ def find(client: Any, name: str) -> Image:
     labels = attributes["Config"].get("Labels") or {}
     layout = labels.get(f"{LABEL}.layout", "")
     if layout not in ("host", "image"):
-        raise InputError(
-            f"image {name} has no label {LABEL}.layout, so nothing says how a worker starts in it",
-            "build on an image of Outcore's, see docs/containers.md",
-        )
+        said = f"image {name} has no label {LABEL}.layout, so nothing says how a worker starts in it"
+        raise InputError(said, "build on an image of Outcore's, see docs/containers.md")
     try:
         worker = tuple(json.loads(labels.get(f"{LABEL}.worker", "[]")))
         system = json.loads(labels.get(f"{LABEL}.system", "null"))
@@ -97,10 +83,8 @@ def find(client: Any, name: str) -> Image:
         raise InputError(f"image {name}: a label of {LABEL} is not JSON ({error})", "mend its Dockerfile") from error
     source = labels.get(f"{LABEL}.source", "")
     if layout == "image" and not worker and source != source_digest():
-        raise HostError(
-            f"image {name} holds other code than this checkout, so its runs could not be compared with others",
-            "build it again: containers/build",
-        )
+        said = f"image {name} holds other code than this checkout, so its runs could not be compared with others"
+        raise HostError(said, "build it again: containers/build")
     python = sys.executable if layout == "host" else labels.get(f"{LABEL}.python", "python3")
     return Image(name, attributes["Id"], layout, python, worker, system, source)
 
@@ -115,15 +99,13 @@ def _make_host_image(client: Any) -> str:
         client.images.get(f"{HOST_IMAGE}:{tag}")
     except docker.errors.ImageNotFound:
         with asking("make an image"):
-            client.api.import_image_from_data(
-                archive, repository=HOST_IMAGE, tag=tag, changes=[f"LABEL {LABEL}.layout=host"]
-            )
+            label = f"LABEL {LABEL}.layout=host"
+            client.api.import_image_from_data(archive, repository=HOST_IMAGE, tag=tag, changes=[label])
     return f"{HOST_IMAGE}:{tag}"
 
 
 def _host_archive() -> bytes:
-    """Return an archive of empty folders with the host's links into /usr. Raises HostError: the host keeps /bin and
-    /lib apart from /usr."""
+    """Return an archive of empty folders with the host's links into /usr. Raises HostError: /bin is no link."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name in _FOLDERS:
@@ -135,10 +117,8 @@ def _host_archive() -> bytes:
             if not path.exists():
                 continue
             if not path.is_symlink():
-                raise HostError(
-                    f"/{name} is a folder of its own here, so a container cannot take it from /usr",
-                    "build an image with containers/build, and name it in OUTCORE_IMAGE",
-                )
+                said = f"/{name} is a folder of its own here, so a container cannot take it from /usr"
+                raise HostError(said, "build an image with containers/build, and name it in OUTCORE_IMAGE")
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname = tarfile.SYMTYPE, str(path.readlink()).lstrip("/")
             archive.addfile(entry)

@@ -19,26 +19,18 @@ from workloads.errors import HostError, InputError
 
 Lock = Literal["ipc_lock", "ulimit"] | int
 
-# The engine cannot remove a limit; the kernel shows this one as none.
-_NO_LIMIT = 1 << 62
+_NO_LIMIT = 1 << 62  # the engine cannot remove a limit; the kernel shows this one as none
 _FORWARDED = tuple(
-    """
-    OMP_ MKL_ KMP_ GOMP_ OPENBLAS_ TORCH_ CUDA_VISIBLE NCCL_ MALLOC_ OUTCORE_ PYTHONHASHSEED LANG LC_ TZ
-    """.split()
+    "OMP_ MKL_ KMP_ GOMP_ OPENBLAS_ TORCH_ CUDA_VISIBLE NCCL_ MALLOC_ OUTCORE_ PYTHONHASHSEED LANG LC_ TZ".split()
 )
 _GPU_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
 
 @dataclass
 class Wanted:
-    """One container to be made.
-
-    Attributes:
-        name: name of the container, which encodes its owner (`owner.cap_name`).
-        seccomp: profile as JSON text, None for the engine's own.
-        lock: method by which the work locks memory, for io_uring's registered buffers: `ipc_lock` (a capability that
-            only root inside has), `ulimit` (no limit, which the engine must be allowed to raise), or a limit in bytes.
-    """
+    """One container to be made. `name`: name that encodes its owner (`cap_name`). `seccomp`: profile as JSON text, None
+    for the engine's own. `lock`: how the work locks memory, for io_uring's registered buffers: `ipc_lock` (a capability
+    that only root inside has), `ulimit` (no limit, if the engine may raise it), or a limit in bytes."""
 
     name: str
     limits: Limits
@@ -48,19 +40,13 @@ class Wanted:
     lock: Lock = "ipc_lock"
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments of docker-py's `containers.create`.
-
-        Raises:
-            InputError: a path to be mounted, or the GPU, is missing.
-            HostError: a device to be limited is missing.
-        """
+        """Return the arguments of docker-py's `containers.create`. Raises InputError: a path to be mounted, or the GPU,
+        is missing. Raises HostError: a device to be limited is missing."""
         from docker.types import Mount, Ulimit
 
         binds = [Mount(str(path), str(path), type="bind", read_only=read_only) for path, read_only in self.mounts()]
         v1 = mounts.v1("memory") is not None
-        security = ["no-new-privileges"]
-        if self.seccomp is not None:
-            security.append(f"seccomp={self.seccomp}")
+        profile = [] if self.seccomp is None else [f"seccomp={self.seccomp}"]
         options: dict[str, Any] = {
             "name": self.name,
             "labels": {f"{LABEL}.cap": self.name},
@@ -77,7 +63,7 @@ class Wanted:
             "shm_size": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2,
             "network_mode": "none",
             "cap_drop": ["ALL"],
-            "security_opt": security,
+            "security_opt": ["no-new-privileges", *profile],
             "cap_add": ["IPC_LOCK"] if self.lock == "ipc_lock" else [],
             "ulimits": [Ulimit(name="core", soft=0, hard=0)],
             "cpuset_cpus": ",".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0))),
@@ -111,17 +97,11 @@ class Wanted:
             return {"mem_limit": _NO_LIMIT, "memswap_limit": _NO_LIMIT}
         return {"mem_limit": limit, "memswap_limit": limit + (SWAP_SLACK if mounts.v1("memory") is not None else 0)}
 
-    def shows(self, path: Path) -> bool:
-        """Return whether a path of the host is visible inside."""
-        return any(path.is_relative_to(shown) for shown, _ in self.mounts())
-
     def mounts(self) -> list[tuple[Path, bool]]:
-        """Return (path, read-only) of every mount, at the same path inside; writable wins. Raises InputError: a path is
-        missing."""
-        found: dict[Path, bool] = dict.fromkeys(self.image.mounts(), True)
-        found |= dict.fromkeys((path.absolute() for path in self.needs.read_only), True)
+        """Return (path, read-only) of every mount, where writable wins. Raises InputError: a path is missing."""
         # The targets of the dataset's links are needed as well.
-        found |= dict.fromkeys((path.resolve() for path in self.needs.read_only), True)
+        read_only = [path for wanted in self.needs.read_only for path in (wanted.absolute(), wanted.resolve())]
+        found = dict.fromkeys([*self.image.mounts(), *read_only], True)
         found |= dict.fromkeys((path.absolute() for path in self.needs.writable), False)
         for path in found:
             if not path.exists():

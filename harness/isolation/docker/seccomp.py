@@ -1,10 +1,8 @@
-"""Seccomp profile that allows io_uring and is otherwise the engine's own default, read from the engine itself.
-
-Engines from 25 on deny io_uring by default. The default profile is compiled into the engine and no request returns it,
-but the engine writes the resulting list of system calls and actions, already resolved for this kernel, architecture and
-set of capabilities, into the runtime specification of every container. That list is read from a container with the
-capabilities of workers (none), and io_uring's three calls are added, so an updated engine updates the profile.
-"""
+"""Seccomp profile that allows io_uring and is otherwise the engine's own default, read from the engine itself. Engines
+from 25 on deny io_uring by default. The default profile is compiled into the engine and no request returns it, but the
+engine writes the resulting list of system calls and actions, already resolved for this kernel, architecture and set of
+capabilities, into the runtime specification of every container. That list is read from a container with the
+capabilities of workers (none), and io_uring's three calls are added, so an updated engine updates the profile."""
 
 from __future__ import annotations
 
@@ -24,8 +22,7 @@ _KEYS = ("defaultAction", "defaultErrnoRet", "architectures", "syscalls")
 
 
 def from_environment() -> str | None:
-    """Read the profile from the file named by `$OUTCORE_SECCOMP`; None where it names none. Raises InputError: the file
-    is missing, or is no profile."""
+    """Read the profile that `$OUTCORE_SECCOMP` names; None for none. Raises InputError: the file is no profile."""
     name = os.environ.get("OUTCORE_SECCOMP", "")
     if not name:
         return None
@@ -39,23 +36,16 @@ def from_environment() -> str | None:
 
 
 def engine_default(pid: int, proc: Path = Path("/proc")) -> dict[str, Any]:
-    """Return the profile that the engine's default became for the running container of process `pid`.
-
-    The parent of a container's first process is its shim, whose working folder is the container's bundle, independent
-    of the folders of the engine's data and of the runtime.
-
-    Raises:
-        HostError: this user may not read it (root may), or the engine uses no profile.
-    """
+    """Return the profile that the engine's default became for the running container of process `pid`. The parent of a
+    container's first process is its shim, whose working folder is the container's bundle, wherever engine and runtime
+    keep their data. Raises HostError: this user may not read it (root may), or the engine uses no profile."""
     status = re.search(r"^PPid:\s*(\d+)", read_text(proc / str(pid) / "status"), re.MULTILINE)
     parent = status[1] if status else "0"
     try:
         specification = json.loads((proc / parent / "cwd" / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise HostError(
-            "the engine's own seccomp profile cannot be read by this user",
-            "make one as root (`containers/seccomp-profile > FILE`) and set OUTCORE_SECCOMP=FILE",
-        ) from error
+        fix = "make one as root (`containers/seccomp-profile > FILE`) and set OUTCORE_SECCOMP=FILE"
+        raise HostError("the engine's own seccomp profile cannot be read by this user", fix) from error
     profile = specification.get("linux", {}).get("seccomp")
     if not profile:
         raise HostError("the engine starts containers without a seccomp profile", "nothing needs to be allowed then")
@@ -63,8 +53,7 @@ def engine_default(pid: int, proc: Path = Path("/proc")) -> dict[str, Any]:
 
 
 def with_io_uring(profile: dict[str, Any], action: str = ALLOW) -> dict[str, Any]:
-    """Return `profile` with io_uring's calls allowed, or denied (EPERM) as in engines from 25 on; nothing else
-    changes."""
+    """Return `profile` with io_uring's calls allowed, or denied (EPERM) as in engines from 25 on, else unchanged."""
     rules = [{**rule, "names": [name for name in rule["names"] if name not in CALLS]} for rule in profile["syscalls"]]
     own = {"names": list(CALLS), "action": action}
     return {**profile, "syscalls": [*(rule for rule in rules if rule["names"]), own]}

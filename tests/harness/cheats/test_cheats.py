@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.isolation import processes
-from harness.isolation.select import select
+from harness.isolation import processes, select
 from harness.records import seal
 from harness.records.code import code_of
 from harness.records.record import Record

@@ -23,7 +23,7 @@ from harness.isolation.docker.cap import DockerCap
 from harness.isolation.docker.engine import connect, socket_present
 from harness.isolation.docker.image import find
 from harness.isolation.docker.options import Wanted
-from harness.isolation.owner import cap_name
+from harness.isolation.processes import cap_name
 from tests.harness.cap_tools import MIB, REPOSITORY, needs_root
 from tests.harness.isolation.docker_tools import needs_docker
 from tests.harness.run_tools import command

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from harness.isolation import select
 from harness.isolation.base import Limits
 from harness.isolation.docker import seccomp as docker_seccomp
 from harness.isolation.docker.backend import Docker, _trial
-from harness.isolation.select import select
 from harness.plan.experiment import PlannedRun, resolve
 from harness.records.record import Record
 from harness.run.orchestrator import execute
