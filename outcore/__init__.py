@@ -18,8 +18,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.check import CheckResult
-    from harness.check import check_system as check
+    from harness.check.rules import CheckResult
+    from harness.check.runner import check_system as check
     from harness.results.store import load as results
     from systems.interface import (
         Batch,
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 _PLACES = {
     "loader": ("systems.loading", "Loader"),
     "results": ("harness.results.store", "load"),
-    "check": ("harness.check", "check_system"),
-    "CheckResult": ("harness.check", "CheckResult"),
+    "check": ("harness.check.runner", "check_system"),
+    "CheckResult": ("harness.check.rules", "CheckResult"),
     "Dataset": ("workloads.dataset", "Dataset"),
     "Workload": ("workloads.workload", "Workload"),
     **{name: ("systems.loading", name) for name in ("LayerEdges", "MiniBatch")},
