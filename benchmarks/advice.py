@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.advise import AdviceSetting, advise
+from harness.advise.advice import AdviceSetting, advise
 from harness.records.record import COUNTED, Record
 from harness.results import store as results
 from harness.worker import build

@@ -32,10 +32,9 @@ from harness.figures.render import render
 from harness.records.environment import describe
 from harness.records.hosts import host_fingerprint
 from harness.regress.decision import Decision, Rules
-from harness.regress.judge import compare
+from harness.regress.judge import LEAST_SAMPLES, compare
 from harness.regress.measure.schedule import Pairs
 from harness.regress.samples import ConfigSamples, RunSample, is_deterministic, paired, sample_of
-from harness.regress.statistics import LEAST_SAMPLES
 from harness.regress.studies import Promise, keep_proof
 from harness.run.turns import Turn, Turns
 from workloads.errors import InputError
@@ -171,7 +170,7 @@ def decide(chosen: list[Block], levels: tuple[str, str], rules: Rules, most: int
     pairs = {system: Pairs() for system in systems}
     for block in chosen[:most]:
         for system, pair in pairs.items():
-            if len(pair.base) and pair.is_settled(rules):
+            if len(pair.base) and pair.is_complete(rules):
                 continue
             pair.base.append(block[system, levels[0]])
             pair.head.append(_with_requests(block[system, levels[1]], extra))

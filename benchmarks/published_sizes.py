@@ -16,7 +16,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from harness.advise import Advice, RankedSystem
+from harness.advise.advice import Advice, RankedSystem
 from harness.advise.published import GRAPHS, advise_published
 from harness.drives.whatif import device_of
 from harness.settings import RunSettings

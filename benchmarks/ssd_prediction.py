@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.compare.comparable import workload_key
-from harness.drives.whatif import bare_of, behind, device_of, predict_record, read_records, reads_by_device, usable
+from harness.drives.whatif import Device, bare_of, behind, counts_for, device_of, predict_record, read_records, usable
 from harness.judge.io import SLICE_S
 from harness.records.record import Record
 from systems.interface import DiskProfile
@@ -74,8 +74,9 @@ def main() -> int:
             bound = first.class_ == "storage-bound" and own[1]
             if not bound and not chosen.all:
                 continue
-            elsewhere = [record for other, group in classes.items() if other != name for record in group]
-            others = predicted(elsewhere, profile) if elsewhere and not reads_by_device(first.system) else None
+            device = Device(name, profile, "profile", disk_class=name)
+            elsewhere = [r for other, group in classes.items() if other != name for r in group if counts_for(r, device)]
+            others = predicted(elsewhere, profile) if elsewhere else None
             off = own[0] / measured - 1.0
             line = f"{name:<20}{first.system:<12}{first.config.memory:<8}{len(records):>5}{measured:>12.3g}"
             line += f"{own[0]:>9.3g}{off:>+8.1%}"

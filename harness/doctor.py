@@ -26,7 +26,7 @@ from workloads.errors import OutcoreError
 from workloads.units import format_bytes
 
 Status = Literal["ok", "degraded", "missing"]
-# Status, detail, and the fix of what is wrong.
+# Status, detail and, where something is wrong, the fix.
 Found = tuple[Status, str] | tuple[Status, str, str]
 _QUICK_BENCH_BYTES = 6 << 30
 _REGISTERED_BUFFERS = 64 << 20
@@ -95,8 +95,8 @@ def _io_uring(_: Path) -> Found:
         os.close(ring)
         return "ok", "the kernel gives rings to this user"
     code = ctypes.get_errno()
-    fix = "sysctl kernel.io_uring_disabled=0; in a container allow it in the seccomp profile"
-    fix = "use Linux 5.6 or newer" if code == errno.ENOSYS else fix
+    allow = "sysctl kernel.io_uring_disabled=0; in a container allow it in the seccomp profile"
+    fix = "use Linux 5.6 or newer" if code == errno.ENOSYS else allow
     return "degraded", f"{os.strerror(code)}: reads use a pool of pread threads", fix
 
 

@@ -18,8 +18,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.check import CheckResult
-    from harness.check import check_system as check
+    from harness.check.rules import CheckResult
+    from harness.check.runner import check_system as check
     from harness.results.store import load as results
     from systems.interface import Batch, Counters, MemoryBudget, Plan, PlanItem, Runtime, StageClock, System, SystemInfo
     from systems.loading import LayerEdges, MiniBatch
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from workloads.workload import Workload
 
 _MODULES = {
-    "harness.check": "CheckResult check_system",
+    "harness.check.rules": "CheckResult",
+    "harness.check.runner": "check_system",
     "harness.results.store": "load",
     "systems.interface": "Batch Counters MemoryBudget Plan PlanItem Runtime StageClock System SystemInfo",
     "systems.loading": "LayerEdges Loader MiniBatch",

@@ -3,9 +3,3 @@
 `trace` samples some mini-batches; each system plans and forecasts its own reads (`System.forecast`); `advice` applies a
 device profile and ranks the systems by the time of a whole training.
 """
-
-from __future__ import annotations
-
-from harness.advise.advice import Advice, AdviceSetting, RankedSystem, advise
-
-__all__ = ["Advice", "AdviceSetting", "RankedSystem", "advise"]

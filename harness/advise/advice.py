@@ -27,7 +27,6 @@ from workloads.workload import Workload
 
 _UNFAITHFUL = "trains on other mini-batches than the rest, so its time does not compare"
 _NO_FORECAST = "has no forecast of its reads (System.forecast), so its time is not predicted"
-_GROWTH = 2
 
 
 @dataclass(frozen=True)
@@ -142,18 +141,17 @@ def advise(
 
         now = ranked(setting, profile)
         able = [entry for entry in now if not entry.refused]
+        faster = tuple(replace(p, iops=2 * p.iops, bytes_per_s=2 * p.bytes_per_s) for p in profile.points)
         others = {
-            "twice the memory": ranked(replace(setting, host=_GROWTH * setting.host), profile),
-            "a disk twice as fast": ranked(setting, _faster(profile, _GROWTH)),
+            "twice the memory": ranked(replace(setting, host=2 * setting.host), profile),
+            "a disk twice as fast": ranked(setting, replace(profile, points=faster)),
         }
         firsts = {text: next((entry for entry in found if not entry.refused), None) for text, found in others.items()}
         changes = {text: first for text, first in firsts.items() if first is not None}
         return Advice(able, [entry for entry in now if entry.refused], trace, changes)
 
 
-def _one(
-    name: str, setting: AdviceSetting, profile: DiskProfile, trace: Trace, accelerator: Accelerator
-) -> RankedSystem:
+def _one(name: str, setting: AdviceSetting, disk: DiskProfile, trace: Trace, accelerator: Accelerator) -> RankedSystem:
     """Predict one system's time by its plan and its own forecast; nothing is allocated and nothing written."""
     found = load(name)
     options = found.info.options.model_validate(setting.options.get(name, {}))
@@ -162,9 +160,8 @@ def _one(
     if accelerator.kind not in found.info.devices:
         return RankedSystem(name, refused=f"does not run on {setting.device}")
     folder = Path(tempfile.gettempdir())
-    runtime = Runtime(
-        accelerator, profile, folder / "artefacts", folder / "scratch", setting.cores, epochs=setting.epochs
-    )
+    places = folder / "artefacts", folder / "scratch"
+    runtime = Runtime(accelerator, disk, *places, setting.cores, epochs=setting.epochs)
     try:
         budget = MemoryBudget(host=setting.host - reserve_bytes(setting.host), device=setting.device_memory)
         system = found(trace.whole, runtime, budget, options, StageClock())
@@ -178,25 +175,18 @@ def _one(
     return RankedSystem(
         name,
         reads={size: count * trace.scale for size, count in expected.reads.items()},
-        device_s=trace.scale * profile.seconds(expected.reads),
+        device_s=trace.scale * disk.seconds(expected.reads),
         train_s=trace.epoch_s(),
         sample_s=trace.sample_s * trace.num_batches / max(1, setting.cores),
         bus_s=expected.rows_copied * trace.scale * trace.row_bytes / bus if bus else 0.0,
-        prepare_s=profile.seconds(expected.prepare_reads) + expected.prepare_s,
+        prepare_s=disk.seconds(expected.prepare_reads) + expected.prepare_s,
         why=expected.why,
         options={key: low for key, (low, _) in system.lowered.items()},
     )
 
 
-def _faster(profile: DiskProfile, factor: float) -> DiskProfile:
-    points = tuple(
-        replace(point, iops=factor * point.iops, bytes_per_s=factor * point.bytes_per_s) for point in profile.points
-    )
-    return replace(profile, points=points)
-
-
 def limit_of(memory: str, dataset: Dataset) -> MemorySetting:
-    """Return a memory setting with a cap or a budget; raise InputError for `none` and for what is no such setting."""
+    """Return a memory setting with a cap or a budget; raise InputError for `none` and for any other text."""
     wanted = parse_memory(memory, dataset.feature_bytes)
     if wanted.budget_bytes is None and wanted.cap_bytes is None:
         raise InputError("advice needs a limit of memory", "give --memory, like 8GiB (all of it), +64MiB or 0.25x")
@@ -205,17 +195,10 @@ def limit_of(memory: str, dataset: Dataset) -> MemorySetting:
 
 def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> int:
     """Return the host budget in bytes under `config.memory`: a budget itself, or a cap less interpreter, torch, a step.
-
-    Raises:
-        InputError: the memory is `none`, or below the memory of an empty run.
-        HostError: an empty run could not be measured.
-    """
-    wanted = limit_of(config.memory, dataset)
-    if wanted.budget_bytes is not None:
-        return wanted.budget_bytes
-    with series.scratch() as folder:
-        with worker_spec(series, config, dataset, folder, folder.name) as (spec, _):
-            measured = calibrate.calibrate(series, spec, folder)
-        budget = calibrate.memory_of(config, dataset, measured)[1]
-        assert budget is not None
-        return budget
+    Raises InputError: the memory is `none`, or below that of an empty run; HostError: an empty run was not measured."""
+    budget = limit_of(config.memory, dataset).budget_bytes
+    if budget is None:
+        with series.scratch() as folder, worker_spec(series, config, dataset, folder, folder.name) as (spec, _):
+            budget = calibrate.memory_of(config, dataset, calibrate.calibrate(series, spec, folder))[1]
+    assert budget is not None
+    return budget

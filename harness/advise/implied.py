@@ -47,12 +47,11 @@ class ImpliedIndptr:
     def __getitem__(self, ids: Ids) -> Ids:
         """Return the positions at which the lists of `ids` begin."""
         ids = np.asarray(ids, dtype=np.int64)
-        group, place = ids // _GROUP, ids % _GROUP
-        begin, width = group * _GROUP * (self._edges / self._nodes), _GROUP * (self._edges / self._nodes)
-        cuts = np.sort(
-            uniform(group[:, None] * _GROUP + np.arange(1, _GROUP, dtype=np.int64), salt=1).reshape(-1, _GROUP - 1)
-        )
-        cuts = np.concatenate([np.zeros((len(ids), 1)), cuts], axis=1)
+        group, place = np.divmod(ids, _GROUP)
+        width = _GROUP * (self._edges / self._nodes)
+        keys = group[:, None] * _GROUP + np.arange(1, _GROUP, dtype=np.int64)
+        cuts = np.insert(np.sort(uniform(keys, salt=1), axis=1), 0, 0.0, axis=1)
+        begin = group * _GROUP * (self._edges / self._nodes)
         return np.minimum(np.floor(begin + cuts[np.arange(len(ids)), place] * width), self._edges).astype(np.int64)
 
 

@@ -100,12 +100,8 @@ def make_holes(folder: Path, graph: PublishedGraph, seeds: np.ndarray) -> Datase
                 file.truncate(nbytes)
             files[part] = FileEntry(dtype=dtype, shape=shape, data_offset=ALIGNMENT, bytes=nbytes, xxh3=digest)
     except OSError as error:
-        raise DataIOError(
-            f"{folder} cannot hold the outlines of {graph.name}: {error.strerror}",
-            path=str(folder),
-            errno=error.errno or 0,
-            fix="point TMPDIR at ext4 or xfs",
-        ) from error
+        said = f"{folder} cannot hold the outlines of {graph.name}"
+        raise DataIOError.of(error, said, folder, "point TMPDIR at ext4 or xfs") from error
     Manifest(
         num_nodes=graph.num_nodes,
         num_edges=graph.num_edges,
@@ -144,15 +140,12 @@ def advise_published(
         InputError: the memory is no budget, or statistics cannot imply the sampler's mini-batches.
     """
     if settings.sampler != "neighbor" or settings.replace:
-        raise InputError(
-            "only neighbour sampling without replacement is predicted from statistics", "use --sampler neighbor"
-        )
+        said = "only neighbour sampling without replacement is predicted from statistics"
+        raise InputError(said, "use --sampler neighbor")
     budget = parse_memory(settings.memory, graph.num_nodes * graph.dim * np.dtype(graph.dtype).itemsize).budget_bytes
     if budget is None:
-        raise InputError(
-            f"{settings.memory} is no budget for data, and nothing can be measured for {graph.name}",
-            "give --memory like +8GiB or 0.1x",
-        )
+        said = f"{settings.memory} is no budget for data, and nothing can be measured for {graph.name}"
+        raise InputError(said, "give --memory like +8GiB or 0.1x")
     with tempfile.TemporaryDirectory(prefix="outcore-outlines-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary)
         implied = ImpliedGraph(graph.num_nodes, graph.num_edges, graph.accesses, settings.fanout, settings.seed)

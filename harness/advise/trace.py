@@ -49,15 +49,36 @@ def take_trace(
     num_batches = make_seed_plan(workload).num_batches
     cut = replace(workload, sampler=replace(workload.sampler, max_batches=min(batches, num_batches)))
     trace = Trace(cut, workload, num_batches)
-    if graph is not None:
-        _fill(trace, graph.sample, graph.indptr, accelerator, progress)
-        trace.sample_s, trace.hot = 0.0, graph.hottest
+    indptr: Any = workload.dataset.load("indptr") if graph is None else graph.indptr
+    sampler = graph or mapped_sampler(cut, indptr=indptr)
+    plan, steps = make_seed_plan(cut), _Steps(cut, accelerator)
+    count = cut.sampler.max_batches
+    sizes: list[int] = []
+    held, spent = 0, 0.0
+    for epoch in range(2):
+        for index, seeds in enumerate(plan.batches(epoch)):
+            progress(f"sampling mini-batch {epoch * count + index + 1} of {2 * count}")
+            started = time.thread_time()
+            batch = sampler.sample(epoch, index, seeds)
+            spent += time.thread_time() - started
+            hops = [touched_pages(cut, replace(batch, blocks=(block,)), indptr)[1] for block in batch.blocks]
+            trace.nodes.append(batch.nodes.astype(np.uint32))
+            trace.hop_pages.append([np.unique(pages).astype(np.uint32) for pages in hops])
+            trace.pages.append(np.unique(np.concatenate(trace.hop_pages[-1])))
+            trace.train_s.append(steps.seconds(batch))
+            sizes.append(sum(block.indptr.nbytes + block.indices.nbytes for block in batch.blocks) + batch.nodes.nbytes)
+            trace.edges.append(batch.num_edges)
+            trace.nbytes.append(batch.nbytes)
+            held += len(trace.nodes[-1]) + len(trace.pages[-1]) + sum(len(pages) for pages in trace.hop_pages[-1])
+        if epoch == 0 and held > MOST_ACCESSES // 2:
+            said = f"{count} mini-batches make {held:,} accesses an epoch, more than are held"
+            raise InputError(said, f"use --batches {max(1, count * MOST_ACCESSES // 2 // held)}")
+    trace.sample_s = spent / max(1, len(trace.nodes))
+    trace.graph_bytes = float(np.mean(sizes)) if sizes else 0.0
+    if isinstance(sampler, ImpliedGraph):
+        trace.sample_s, trace.hot = 0.0, sampler.hottest
         _keep_bounds(trace, _SCRATCH_OF_BATCH * max(trace.nbytes))
-        return trace
-    indptr = workload.dataset.load("indptr")
-    sampler = mapped_sampler(cut, indptr=indptr)
-    _fill(trace, sampler.sample, indptr, accelerator, progress)
-    if trace.sampled < num_batches:
+    elif trace.sampled < num_batches:
         _keep_bounds(trace, sampler.scratch_bytes)
     return trace
 
@@ -72,43 +93,6 @@ def _keep_bounds(trace: Trace, scratch_bytes: int) -> None:
     largest = divmod(int(nodes.argmax()), trace.num_batches)
     bounds = BatchBounds(int(nodes.max()), int(edges.max()), max(trace.nbytes), largest, nodes, edges, scratch_bytes)
     keep_bounds(trace.whole, bounds)
-
-
-def _fill(
-    trace: Trace,
-    sample: Callable[[int, int, Ids], SampledBatch],
-    indptr: Any,
-    accelerator: Accelerator,
-    progress: Callable[[str], None],
-) -> None:
-    """Sample the mini-batches of a trace; raise InputError if they make more accesses than `MOST_ACCESSES`."""
-    cut = trace.workload
-    plan, count = make_seed_plan(cut), cut.sampler.max_batches
-    steps = _Steps(cut, accelerator)
-    sizes: list[int] = []
-    held, spent = 0, 0.0
-    for epoch in range(2):
-        for index, seeds in enumerate(plan.batches(epoch)):
-            progress(f"sampling mini-batch {epoch * count + index + 1} of {2 * count}")
-            started = time.thread_time()
-            batch = sample(epoch, index, seeds)
-            spent += time.thread_time() - started
-            hops = [touched_pages(cut, replace(batch, blocks=(block,)), indptr)[1] for block in batch.blocks]
-            trace.nodes.append(batch.nodes.astype(np.uint32))
-            trace.hop_pages.append([np.unique(pages).astype(np.uint32) for pages in hops])
-            trace.pages.append(np.unique(np.concatenate(trace.hop_pages[-1])))
-            trace.train_s.append(steps.seconds(batch))
-            sizes.append(sum(block.indptr.nbytes + block.indices.nbytes for block in batch.blocks) + batch.nodes.nbytes)
-            trace.edges.append(batch.num_edges)
-            trace.nbytes.append(batch.nbytes)
-            held += len(trace.nodes[-1]) + len(trace.pages[-1]) + sum(len(pages) for pages in trace.hop_pages[-1])
-        if epoch == 0 and held > MOST_ACCESSES // 2:
-            raise InputError(
-                f"{count} mini-batches make {held:,} accesses an epoch, more than are held",
-                f"use --batches {max(1, count * MOST_ACCESSES // 2 // held)}",
-            )
-    trace.sample_s = spent / max(1, len(trace.nodes))
-    trace.graph_bytes = float(np.mean(sizes)) if sizes else 0.0
 
 
 class _Steps:

@@ -53,7 +53,7 @@ class CheckedEpoch:
         seeds_once: whether the seed nodes of all mini-batches are the training nodes, each once.
         rows: number of feature rows of all mini-batches.
         own_features: digest of the dataset's feature rows of the mini-batches' nodes, for unfaithful systems.
-        strangers: number of edges whose source is no in-neighbour of their destination, for unfaithful systems.
+        foreign_edges: number of edges whose source is no in-neighbour of their destination, for unfaithful systems.
     """
 
     structure: str = ""
@@ -65,7 +65,7 @@ class CheckedEpoch:
     counters: dict[str, Any] = field(default_factory=dict)
     losses: list[float] = field(default_factory=list)
     own_features: str = ""
-    strangers: int = 0
+    foreign_edges: int = 0
     expected_structure: str = ""
     expected_features: str = ""
     expected_batches: int = 0
@@ -123,10 +123,8 @@ def cases(devices: tuple[str, ...], quick: bool, faithful: bool = True) -> list[
         found.append(replace(on, name=f"fan-out {','.join(map(str, fanout))}", fanout=fanout))
     found.append(replace(on, name="with replacement", replace=True))
     if faithful:
-        others = [(name, find(name)) for name in names() if name != base.sampler]
-        found += [
-            replace(on, name=f"{kind.title} sampling", sampler=name, fanout=kind.example) for name, kind in others
-        ]
+        rest = [(name, find(name)) for name in names() if name != base.sampler]
+        found += [replace(on, name=f"{kind.title} sampling", sampler=name, fanout=kind.example) for name, kind in rest]
     for size in (1, 10_000):
         found.append(replace(on, name=f"batch size {size}", batch_size=size, train=20 if size == 1 else 150))
     found.append(replace(on, name="features truncated in mid-run", kind="cut-late", batch_size=5))

@@ -18,7 +18,7 @@ from typing import Any
 from harness.check.case import Case
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     """Drive every case; send it at its start, and its observation at its end."""
     faulthandler.enable()
     sys.path.insert(0, "")
@@ -28,7 +28,8 @@ def main(argv: list[str]) -> int:
 
     system = load(name)
     if endless:
-        return _endless(folder, cases[0], system, parent)
+        _endless(folder, cases[0], system, parent)
+        return
     from harness.check.drive import drive
 
     for case in cases:
@@ -36,10 +37,9 @@ def main(argv: list[str]) -> int:
         seen = drive(folder, case, system)
         json.dumps(asdict(seen))  # fails here where a counter of the system is no plain data
         parent.send(seen)
-    return 0
 
 
-def _endless(folder: Path, case: Case, system: Any, parent: Connection[Any, Any]) -> int:
+def _endless(folder: Path, case: Case, system: Any, parent: Connection[Any, Any]) -> None:
     """Run epochs until SIGTERM, which unwinds the stack and closes the system, as in the worker."""
     from harness.check.stage import Stage
 
@@ -50,8 +50,7 @@ def _endless(folder: Path, case: Case, system: Any, parent: Connection[Any, Any]
                 batch.release()
                 if number == 0 and count == 1:
                     parent.send("running")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -8,11 +8,13 @@ import shutil
 import threading
 import time
 from collections.abc import Generator
+from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import cast
 
 import numpy as np
+import torch
 
 from harness.check.case import Case, Observation
 from harness.check.oracle import make_trainer
@@ -36,11 +38,13 @@ def drive(folder: Path, case: Case, system: type[System]) -> Observation:
         "abandon": _abandon,
         "close": _close,
         "artefacts": _artefacts,
-        "cut": _cut,
+        "cut": _damaged,
         "cut-late": _cut_late,
-        "gone": _gone,
+        "gone": _damaged,
     }
-    _warm_up(system)
+    # Let libraries start threads and open files that stay until the process ends.
+    system.load_libraries()
+    torch.from_numpy(np.ones((512, 512), dtype=np.float32)).matmul(torch.ones(512, 512))
     # Exclude earlier objects (libraries, a test session) from every garbage collection, and never ask whether some are
     # excluded already: `gc.get_freeze_count()` walks through all of them.
     gc.freeze()
@@ -102,7 +106,7 @@ def _sample_only(stage: Stage, seen: Observation) -> None:
 
 def _abandon(stage: Stage, seen: Observation) -> None:
     with stage.ready() as system:
-        batches = _begun(system)
+        batches = cast("Generator[Batch]", system.epoch(0))
         for _ in range(2):
             next(batches).release()
         batches.close()
@@ -112,18 +116,13 @@ def _abandon(stage: Stage, seen: Observation) -> None:
 def _close(stage: Stage, seen: Observation) -> None:
     """Close the system while an epoch is under way and a mini-batch is held."""
     with stage.ready() as system:
-        batches = _begun(system)
+        batches = cast("Generator[Batch]", system.epoch(0))
         held = next(batches)
         start = time.monotonic()
         system.close()
         seen.close_seconds = time.monotonic() - start
         held.release()
         batches.close()
-
-
-def _begun(system: System) -> Generator[Batch]:
-    """Begin the first epoch; every system's mini-batches come from a generator, which can be closed."""
-    return cast("Generator[Batch]", system.epoch(0))
 
 
 def _artefacts(stage: Stage, seen: Observation) -> None:
@@ -134,12 +133,9 @@ def _artefacts(stage: Stage, seen: Observation) -> None:
     for seed in (0, 0, 5):
         with stage.ready(seed=seed) as system:
             seen.reused.append(system.facts().prepared_reused is True)
-            if seed == 0:
-                seen.epochs.append(run_epoch(stage, system, 0))
-            else:
-                other = copy(stage)
-                other.oracle = stage.make_oracle(make_workload(stage.dataset, stage.case, seed=seed))
-                seen.epochs.append(run_epoch(other, system, 0))
+            other = copy(stage)
+            other.oracle = stage.make_oracle(make_workload(stage.dataset, stage.case, seed=seed))
+            seen.epochs.append(run_epoch(other, system, 0))
     if not any(path.is_file() for path in stage.artefacts.rglob("*")):
         seen.reused = []
 
@@ -152,13 +148,20 @@ def _own_copy(stage: Stage) -> Stage:
     return Stage(stage.artefacts.parent, stage.case, stage.system, dataset=Dataset.open(path))
 
 
-def _cut(stage: Stage, seen: Observation) -> None:
-    """Run an epoch on a feature file that was truncated to half before the start."""
+def _damaged(stage: Stage, seen: Observation) -> None:
+    """Run an epoch on a feature file that was truncated to half before the start, or is gone."""
     stage = _own_copy(stage)
     seen.expected_failure = True
     features = stage.dataset.file("features")
-    os.truncate(features, features.stat().st_size // 2)
-    _run_damaged(stage, seen)
+    if stage.case.kind == "gone":
+        features.unlink()
+    else:
+        os.truncate(features, features.stat().st_size // 2)
+    try:
+        with stage.ready() as system:
+            seen.epochs.append(run_epoch(stage, system, 0))
+    except Exception as error:
+        note_error(seen, error, stage.dataset)
 
 
 def _cut_late(stage: Stage, seen: Observation) -> None:
@@ -177,35 +180,16 @@ def _cut_late(stage: Stage, seen: Observation) -> None:
         note_error(seen, error, stage.dataset)
 
 
-def _gone(stage: Stage, seen: Observation) -> None:
-    """Run an epoch after the feature file was removed."""
-    stage = _own_copy(stage)
-    seen.expected_failure = True
-    stage.dataset.file("features").unlink()
-    _run_damaged(stage, seen)
-
-
-def _run_damaged(stage: Stage, seen: Observation) -> None:
-    try:
-        with stage.ready() as system:
-            seen.epochs.append(run_epoch(stage, system, 0))
-    except Exception as error:
-        note_error(seen, error, stage.dataset)
-
-
 def open_things() -> tuple[set[int | None], list[str]]:
     """Return the current threads and open files of this process, mapped files included."""
-    threads = {thread.ident for thread in threading.enumerate()}
-    return threads, _files()
+    return {thread.ident for thread in threading.enumerate()}, _files()
 
 
 def _files() -> list[str]:
     found = []
     for entry in os.listdir("/proc/self/fd"):  # noqa: PTH208
-        try:
+        with suppress(OSError):
             found.append(os.readlink(f"/proc/self/fd/{entry}"))  # noqa: PTH115
-        except OSError:
-            continue
     for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
         path = line.partition("/")[2]
         if path.endswith(".npy") or path.startswith("memfd:outcore"):
@@ -221,17 +205,9 @@ def left_open(before: tuple[set[int | None], list[str]]) -> tuple[list[str], lis
         threads = [thread.name for thread in threading.enumerate() if thread.ident not in before[0]]
         files = _files()
         for name in before[1]:
-            if name in files:
+            with suppress(ValueError):
                 files.remove(name)
         if (not threads and not files) or time.monotonic() > deadline:
             return threads, files
         gc.collect()  # only then: a collection takes longer than the check of a small system
         time.sleep(0.05)
-
-
-def _warm_up(system: type[System]) -> None:
-    """Let libraries start threads and open files that stay until the process ends."""
-    import torch
-
-    system.load_libraries()
-    torch.from_numpy(np.ones((512, 512), dtype=np.float32)).matmul(torch.ones(512, 512))

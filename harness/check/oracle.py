@@ -60,23 +60,19 @@ class Oracle:
         for batch in self.batches(epoch):
             structure.add(structure_digest(batch))
             features.add(feature_digest(batch, self.features, batch.nodes))
-        return CheckedEpoch(
-            expected_structure=structure.hexdigest(),
-            expected_features=features.hexdigest(),
-            expected_batches=structure.count,
-        )
+        found = CheckedEpoch(expected_batches=structure.count)
+        found.expected_structure, found.expected_features = structure.hexdigest(), features.hexdigest()
+        return found
 
     def losses(self, epochs: int) -> list[list[float]]:
         """Train for `epochs` epochs; return the loss of each step, by epoch."""
         trainer = make_trainer(self._workload)
         table = torch.from_numpy(self.features)
-        return [
-            [
-                trainer.step(batch, table, torch.from_numpy(batch.nodes), self._aggregated).loss
-                for batch in self.batches(epoch)
-            ]
-            for epoch in range(epochs)
-        ]
+
+        def loss(batch: SampledBatch) -> float:
+            return trainer.step(batch, table, torch.from_numpy(batch.nodes), self._aggregated).loss
+
+        return [[loss(batch) for batch in self.batches(epoch)] for epoch in range(epochs)]
 
     def digest(self, batch: Batch) -> int:
         """Return the digest of a mini-batch's rows; aggregates within float tolerance get the oracle's digest."""
@@ -109,7 +105,7 @@ class OwnBatches:
 
     Attributes:
         features: digest of the dataset's feature rows of the mini-batches' nodes.
-        strangers: number of block edges whose source is neither in-neighbour nor the destination itself.
+        foreign_edges: number of block edges whose source is neither in-neighbour nor the destination itself.
     """
 
     def __init__(
@@ -121,7 +117,7 @@ class OwnBatches:
         # Sorted, with a sentinel larger than every edge, so that every search returns a valid index.
         self._edges = np.append(np.sort(heads * self._num_nodes + indices), self._num_nodes**2)
         self.features = EpochDigest()
-        self.strangers = 0
+        self.foreign_edges = 0
 
     def add(self, sampled: SampledBatch, *, rows: bool) -> None:
         """Check one mini-batch; `rows`: whether it has the feature rows of its nodes."""
@@ -132,4 +128,4 @@ class OwnBatches:
             tails = sampled.nodes[block.indices]
             edges = heads * self._num_nodes + tails
             known = self._edges[np.searchsorted(self._edges, edges)] == edges
-            self.strangers += int((~known & (heads != tails)).sum())
+            self.foreign_edges += int((~known & (heads != tails)).sum())

@@ -78,8 +78,8 @@ def _equal(name: str, wanted: str, told: str = "expected") -> Finder:
 
 
 def _own_edges(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
-    if epoch.strangers:
-        yield f": {epoch.strangers} edges come from no in-neighbour of their destination"
+    if epoch.foreign_edges:
+        yield f": {epoch.foreign_edges} edges come from no in-neighbour of their destination"
 
 
 def _stay(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:

@@ -18,12 +18,32 @@ from typing import IO, Any
 
 from harness.check.case import Case, Observation, cases
 from harness.check.rules import CheckResult, judge
+from harness.check.stage import make_dataset
 from harness.isolation.docker.foreign import is_faithful
-from harness.settings import check_options
+from harness.plan.experiment import PlannedRun, resolve
+from harness.records.record import Record
+from harness.run.launch import PLAN_REFUSED
+from harness.run.orchestrator import execute
+from harness.run.series import Series
+from harness.settings import RunSettings, check_options, strict
 from systems.registry import load
+from workloads.errors import HostError, OutcoreError
 
 CASE_LIMIT_S = 60.0
 TERM_LIMIT_S = 5.0
+MEMORY = "memory as rule 4 says"
+# The feature table is several times the slack of rule 4, so that a system that holds it in memory fails.
+_CASE = Case("capped", nodes=240_000, edges=1_000_000, train=2_000, dim=128, batch_size=20)
+_SETTINGS = {
+    "memory": "+32MiB",
+    "fanout": list(_CASE.fanout),
+    "batch_size": _CASE.batch_size,
+    "max_batches": 60,
+    "epochs": 2,
+    "warmup": 1,
+    "hidden": 16,
+    "timeout": "120s",
+}
 
 Progress = Callable[[str], None]
 
@@ -68,39 +88,31 @@ def check_system(
         progress("SIGTERM")
         results.append(_check_term(name, base, chosen[0], case_limit_s))
         if not quick:
-            from harness.check.capped import check_memory
-
             progress("memory under a cap")
             results.append(check_memory(name, base, options or {}))
         return results
 
 
-def observe(
-    name: str, folder: Path, chosen: Sequence[Case], progress: Progress, case_limit_s: float
-) -> list[Observation]:
-    """Drive all cases; after a crash, or a hang of `case_limit_s`, continue with the next in a new process."""
+def observe(name: str, folder: Path, chosen: Sequence[Case], progress: Progress, limit_s: float) -> list[Observation]:
+    """Drive all cases; after a crash, or a hang of `limit_s`, continue with the next in a new process."""
     found: list[Observation] = []
     while left := chosen[len(found) :]:
         with _child(name, folder, left) as (process, messages, log):
             for case in left:
                 try:
-                    progress(_received(messages, case_limit_s).name)
-                    found.append(_received(messages, case_limit_s))
+                    progress(_received(messages, limit_s).name)
+                    found.append(_received(messages, limit_s))
+                    continue
                 except TimeoutError:
-                    found.append(_crash(case, f"hung for {case_limit_s:.0f} s"))
-                    break
+                    how = f"hung for {limit_s:.0f} s"
                 except (EOFError, OSError):
                     code = process.wait()
                     how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
                     log.seek(0)
-                    tail = log.read().decode(errors="replace").strip().splitlines()[-1:]
-                    found.append(_crash(case, " ".join([how, *tail])))
-                    break
+                    how = " ".join([how, *log.read().decode(errors="replace").strip().splitlines()[-1:]])
+                found.append(Observation(case.name, case.kind, crashed=True, error=how[:400]))
+                break
     return found
-
-
-def _crash(case: Case, how: str) -> Observation:
-    return Observation(case.name, case.kind, crashed=True, error=how[:400])
 
 
 @contextmanager
@@ -150,3 +162,38 @@ def _check_term(name: str, folder: Path, case: Case, case_limit_s: float) -> Che
         except subprocess.TimeoutExpired:
             return CheckResult(title, False, f"still there {TERM_LIMIT_S:.0f} s after SIGTERM")
         return CheckResult(title, True, f"after {time.monotonic() - start:.2f} s")
+
+
+def check_memory(name: str, folder: Path, options: dict[str, Any]) -> CheckResult:
+    """Run a system once under a cap, with a budget of 32 MiB for a feature table of 117 MiB, and judge its memory.
+
+    On a host that cannot prove a cap the check passes, with `skipped` and the reason as its detail.
+    """
+    system, dataset = load(name), make_dataset(folder / "capped", _CASE)
+    emulated = {"device": "emulated:instant", "device_memory": "16MiB"}
+    tier = {"device": "cpu"} if "cpu" in system.info.devices else emulated
+    settings = {**_SETTINGS, **tier, "options": options, "dataset": dataset.name}
+    try:
+        with Series(folder / "results", dataset.path.parent) as series:
+            if not series.availability.proves_memory:
+                return CheckResult(MEMORY, True, f"skipped: isolation {series.isolation.name} proves no memory cap")
+            planned = PlannedRun(name, strict(RunSettings, settings, ""))
+            config = resolve(planned, series.data_root, series.isolation.name)
+            series.prepare([config], dataset)
+            record = execute(series, config, dataset)
+    except HostError as error:
+        return CheckResult(MEMORY, True, f"skipped: {error}")
+    except OutcoreError as error:
+        return CheckResult(MEMORY, False, str(error))
+    return judge_record(record, loads_everything=system.loads_everything(system.info.options.model_validate(options)))
+
+
+def judge_record(record: Record, *, loads_everything: bool) -> CheckResult:
+    """Judge a run by rule 4; the plan of a system that loads the whole table has to refuse the budget (`oom`)."""
+    if loads_everything:
+        refused = record.status == "oom" and record.reason.startswith(PLAN_REFUSED)
+        return CheckResult(MEMORY, refused, f"ended as {record.status}, a plan that refuses is its right answer")
+    if record.status != "ok":
+        return CheckResult(MEMORY, False, f"ended as {record.status}: {record.reason}")
+    found = (CheckResult(MEMORY, one.ok, one.detail) for one in record.verdict_rules if one.name == "memory_as_asked")
+    return next(found, CheckResult(MEMORY, False, "the run has no verdict on its memory"))

@@ -1,4 +1,4 @@
-"""The stage of one case: dataset, workload, oracle, device and folders; an epoch on it, and what it observes."""
+"""Stage of one case: a small graph made by numpy alone, workload, oracle, device and folders; epochs checked on it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,46 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from harness.check.case import Case, CheckedEpoch, Observation
-from harness.check.data import make_dataset
 from harness.check.oracle import Oracle, OwnBatches
 from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, StagesWanted, System
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
+from workloads.making.writer import DatasetWriter
 from workloads.sampling.digest import EpochDigest, structure_digest
 from workloads.sampling.listing import find
 from workloads.workload import ModelSpec, SamplerSpec, Workload
+
+
+def make_dataset(folder: Path, case: Case) -> Dataset:
+    """Open a case's graph, with hubs, isolated nodes and rows that all differ; make it in `folder` at first use."""
+    shape = (case.nodes, case.edges, case.train, case.dim, case.dtype, case.index_dtype)
+    path = folder / "-".join(str(part) for part in shape)
+    if path.is_dir():
+        return Dataset.open(path)
+    rng = np.random.default_rng(7)
+    nodes = case.nodes
+    # Squared uniforms make hubs at low ids and leave high ids nearly alone.
+    target = (nodes * rng.random(case.edges * 2) ** 2).astype(np.int64)
+    source = (nodes * rng.random(case.edges * 2) ** 2).astype(np.int64)
+    codes = rng.permutation(np.unique(target * nodes + source))[: case.edges]
+    codes.sort()
+    indptr = np.zeros(nodes + 1, dtype=np.int64)
+    np.cumsum(np.bincount(codes // nodes, minlength=nodes), out=indptr[1:])
+    order = rng.permutation(nodes)
+    with DatasetWriter(path, recipe={"source": "outcore check"}) as writer:
+        writer.write("indptr", indptr)
+        writer.write("indices", (codes % nodes).astype(case.index_dtype))
+        writer.write("features", rng.standard_normal((nodes, case.dim)).astype(case.dtype))
+        writer.write("labels", rng.integers(0, 4, nodes))
+        writer.write("train", np.sort(order[: case.train]))
+        writer.write("valid", np.sort(order[case.train : case.train + 50]))
+        writer.write("test", np.sort(order[case.train + 50 : case.train + 100]))
+        writer.num_classes = 4
+    return Dataset.open(path)
 
 
 class Stage:
@@ -28,20 +58,19 @@ class Stage:
         self.system = system
         self.dataset = dataset or make_dataset(folder / "data", case)
         self.workload = make_workload(self.dataset, case)
+        self._options = system.info.options.model_validate(case.options)
         self.oracle = self.make_oracle(self.workload)
-        self.artefacts = folder / "artefacts"
-        self.scratch = folder / "scratch"
+        self.artefacts, self.scratch = folder / "artefacts", folder / "scratch"
         for path in (self.artefacts, self.scratch):
             path.mkdir(parents=True, exist_ok=True)
 
     def make_oracle(self, workload: Workload) -> Oracle:
         """Return the oracle of a workload: the expected mini-batches."""
-        options = self.system.info.options.model_validate(self.case.options)
-        return Oracle(workload, self.system.oracle(workload, options))
+        return Oracle(workload, self.system.oracle(workload, self._options))
 
     def own_batches(self) -> OwnBatches | None:
         """Return the checks of an unfaithful system's mini-batches; None where an oracle compares the workload's."""
-        if self.system.is_faithful(self.system.info.options.model_validate(self.case.options)) and not self.oracle.own:
+        if self.system.is_faithful(self._options) and not self.oracle.own:
             return None
         return OwnBatches(self.oracle.features, self.oracle.indptr, self.oracle.indices)
 
@@ -54,9 +83,7 @@ class Stage:
         return (min(12 * self.oracle.largest_nodes, 2 * self.dataset.num_nodes) * row // 4096 + 8) * 4096
 
     @contextmanager
-    def make(
-        self, budget: MemoryBudget | None = None, *, stages: StagesWanted = "all", seed: int = 0, **options: Any
-    ) -> Iterator[System]:
+    def make(self, budget: MemoryBudget | None = None, stages: StagesWanted = "all", seed: int = 0) -> Iterator[System]:
         """Make a system and its device; close both at the end."""
         device_bytes = self.device_bytes
         accelerator = make_accelerator(self.case.device, memory_bytes=device_bytes)
@@ -69,10 +96,9 @@ class Stage:
             stages=stages,
             keep_order=self.case.keep_order,
         )
-        chosen = self.system.info.options.model_validate({**self.case.options, **options})
         workload = self.workload if seed == 0 else make_workload(self.dataset, self.case, seed=seed)
-        budget = budget or MemoryBudget(None, device_bytes)
-        with closing(accelerator), closing(self.system(workload, runtime, budget, chosen, StageClock())) as system:
+        budget, clock = budget or MemoryBudget(None, device_bytes), StageClock()
+        with closing(accelerator), closing(self.system(workload, runtime, budget, self._options, clock)) as system:
             yield system
             system.close()  # the second call, by `closing`, has to be harmless
 
@@ -121,7 +147,7 @@ def run_epoch(stage: Stage, system: System, number: int, trainer: Any = None) ->
         batch.release()
     result.structure, result.features, result.late = structure.hexdigest(), features.hexdigest(), late.hexdigest()
     if own is not None:
-        result.own_features, result.strangers = own.features.hexdigest(), own.strangers
+        result.own_features, result.foreign_edges = own.features.hexdigest(), own.foreign_edges
     result.seeds_once = len(seeds) == len(set(seeds)) and set(seeds) == stage.oracle.train
     result.counters = system.counters().as_dict()
     return result

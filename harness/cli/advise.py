@@ -17,7 +17,7 @@ from workloads.errors import HostError, InputError
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:
-    from harness.advise import Advice, AdviceSetting, RankedSystem
+    from harness.advise.advice import Advice, AdviceSetting, RankedSystem
     from systems.interface import DiskProfile
 
 
@@ -49,7 +49,7 @@ def advise(
     A share of an epoch is sampled and every system's reads are simulated on the disk's profile. Nothing is trained, and
     what is printed is a prediction.
     """
-    from harness.advise import advise as predicted
+    from harness.advise.advice import advise as predicted
     from harness.advise.published import advise_published
     from harness.advise.published import published as published_graph
     from harness.drives.whatif import device_of

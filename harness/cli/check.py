@@ -20,7 +20,7 @@ def check(
     """Check a system on small generated graphs; exit code 1 if a promise does not hold."""
     from rich.text import Text
 
-    from harness.check import check_system
+    from harness.check.runner import check_system
 
     options = parse_options(option or [])
     check_options(system, options)

@@ -13,12 +13,10 @@ import typer
 from harness.cli.common import Call, OnBoth, OnResults, Options, Verbs, print_lines, print_table, unwind_on_signals
 from harness.plan.experiment import Experiment, load_experiment
 from harness.regress.decision import Comparison, Rules
-from harness.regress.folders import compare_folders, compare_history, read_runs
 from harness.regress.git import Repository, checkout
-from harness.regress.history import History, load
+from harness.regress.history import History, compare_folders, compare_history, load, read_runs
 from harness.regress.history import record as keep_runs
-from harness.regress.outputs import KINDS, write
-from harness.regress.outputs.words import HEADS, percent, row, shown_first
+from harness.regress.outputs import HEADS, KINDS, percent, row, shown_first, write
 from harness.regress.store import BranchStore, FolderStore, Store
 from harness.regress.trend import Series, trends
 from harness.settings import parse_seconds, unknown_name
@@ -103,30 +101,29 @@ def check(
     allow_dirty: Annotated[bool, typer.Option("--allow-dirty", help="measure HEAD without the tree's changes")] = False,
 ) -> None:
     """Build two commits, run the same experiment on both in turns, and decide each metric."""
-    from harness.regress.check import CheckPlan
     from harness.regress.check import check as run_check
 
     outputs = judging.outputs()
     path = Path(profile)
     experiment = load_experiment(path if path.suffix in (".yaml", ".yml") else profile)
     top = Repository(repository).path
-    plan = CheckPlan(
-        repository=top,
-        base=base,
-        head=head,
-        experiment=_only(experiment, systems),
-        data_root=call.data_root,
-        work=work or call.results_root / "regress",
-        cache=cache or top / "build" / "regress",
-        time_budget_s=parse_seconds(time_budget, "time budget"),
-        rules=judging.rules(),
-        pairs=pairs,
-        chunk=chunk,
-        allow_dirty=allow_dirty,
-    )
     unwind_on_signals()
     with call.progress() as progress:
-        found = run_check(plan, progress.keep)
+        found = run_check(
+            base,
+            head,
+            _only(experiment, systems),
+            checkout=top,
+            data_root=call.data_root,
+            work=work or call.results_root / "regress",
+            cache=cache or top / "build" / "regress",
+            time_budget_s=parse_seconds(time_budget, "time budget"),
+            rules=judging.rules(),
+            pairs=pairs,
+            chunk=chunk,
+            allow_dirty=allow_dirty,
+            progress=progress.keep,
+        )
     _tell(found, outputs, call)
 
 

@@ -57,7 +57,7 @@ def profile(
         fresh=fresh,
     )
     if precondition:
-        amount = format_bytes(wanted.precondition_bytes)
+        amount = format_bytes(2 * wanted.size)  # two passes over the file at most
         warning = f"--precondition writes up to about {amount} at random to a file in {path}, which wears the drive"
         print(f"outcore: warning: {warning}", file=sys.stderr)
         if not yes and sys.stdin.isatty():

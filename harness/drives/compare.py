@@ -99,16 +99,10 @@ def best_rates(profile: DiskProfile) -> dict[int, float]:
 def latencies(device: Device, depth: int) -> dict[str, float]:
     """Return percentile -> seconds of direct random 4 KiB reads with `depth` in flight; empty where not measured. The
     deepest point up to `depth` is used: on a class with few IOPS a deeper queue would only wait for the limiter."""
-    if device.drive is None:
-        return {}
-    points = [
-        p
-        for p in device.drive.points
-        if (p.block_bytes, p.pattern, p.engine, p.threads) == (4096, "random", "async", 1)
-        and p.reads_directly
-        and p.depth <= depth
-    ]
-    return max(points, key=lambda p: p.depth).latency_s if points else {}
+    kind, points = (4096, "random", "async", 1), device.drive.points if device.drive else []
+    direct = [p for p in points if (p.block_bytes, p.pattern, p.engine, p.threads) == kind and p.reads_directly]
+    fitting = [p for p in direct if p.depth <= depth]
+    return max(fitting, key=lambda p: p.depth).latency_s if fitting else {}
 
 
 def as_dict(comparison: DriveComparison) -> dict[str, Any]:
@@ -170,18 +164,14 @@ def _side(device: Device, price: Price | None) -> DriveSide:
     best = best_rates(profile)
     # A drive with larger sectors cannot read 512 bytes: its next larger size is used.
     rates = {size: next((iops for known, iops in best.items() if known >= size), None) for size in (512, 4096, 65536)}
-    shallow, queued = latencies(device, SHALLOW), latencies(device, DEEP)
     deep = device.drive.best(4096) if device.drive else None
+    tails = [(SHALLOW, "50"), (SHALLOW, "99"), (DEEP, "50"), (DEEP, "99"), (DEEP, "99.9")]
     figures: dict[str, float | None] = {
         "randread_512_iops": rates[512],
         "randread_4k_iops": rates[4096],
         "randread_64k_iops": rates[65536],
         "seqread_bytes_per_s": profile.sequential_bytes_per_s() or None,
-        "latency_1_p50_s": shallow.get("50"),
-        "latency_1_p99_s": shallow.get("99"),
-        "latency_64_p50_s": queued.get("50"),
-        "latency_64_p99_s": queued.get("99"),
-        "latency_64_p999_s": queued.get("99.9"),
+        **{f"latency_{at}_p{share.replace('.', '')}_s": latencies(device, at).get(share) for at, share in tails},
         "cpu_s_per_read": deep.cpu_s_per_request if deep else None,
     }
     return DriveSide(device, figures, price)
@@ -222,14 +212,11 @@ def _workload(
 
 def _without_ablations(records: Sequence[Record]) -> list[Record]:
     """Return the runs with each system's option set that has the fewest differing options in this workload."""
-    chosen: dict[str, tuple[int, str]] = {}
-    ranks = []
-    for record in records:
-        options = record.config.options
-        text = json.dumps(options, sort_keys=True)  # it breaks ties, so that the order of the records has no say
-        ranks.append((differing_options(record.system, options), text))
-        chosen[record.system] = min(chosen.get(record.system, ranks[-1]), ranks[-1])
-    return [record for record, rank in zip(records, ranks, strict=True) if rank == chosen[record.system]]
+    options = [(record.system, record.config.options) for record in records]
+    # The text breaks ties, so that the order of the records does not matter.
+    ranks = [(system, differing_options(system, own), json.dumps(own, sort_keys=True)) for system, own in options]
+    least = {system: min(rank for rank in ranks if rank[0] == system) for system in {system for system, _ in options}}
+    return [record for record, rank in zip(records, ranks, strict=True) if rank == least[record.system]]
 
 
 def _cell(side: DriveSide, system: str, records: Sequence[Record]) -> DriveCell | None:
@@ -264,15 +251,8 @@ def _cell(side: DriveSide, system: str, records: Sequence[Record]) -> DriveCell 
     if not made:
         return None
     middle, nearest = typical(made)
-    return DriveCell(
-        device=side.device.name,
-        system=system,
-        epoch_s=middle,
-        predicted=True,
-        bound=nearest.bound,
-        per_price=side.epochs_per_price(middle),
-        runs=tuple(record.run_id for record in counted),
-    )
+    runs, price = tuple(record.run_id for record in counted), side.epochs_per_price(middle)
+    return DriveCell(side.device.name, system, middle, predicted=True, bound=nearest.bound, per_price=price, runs=runs)
 
 
 def _notes(sides: Sequence[DriveSide], cells: Sequence[DriveCell], records: Sequence[Record], others: int) -> list[str]:
@@ -282,9 +262,8 @@ def _notes(sides: Sequence[DriveSide], cells: Sequence[DriveCell], records: Sequ
     if predicted := [cell for cell in cells if cell.predicted]:
         where = ", ".join(dict.fromkeys(cell.device for cell in predicted))
         counted = ", ".join(dict.fromkeys(record.config.disk_class for record in records))
-        notes.append(
-            f"PREDICTED, not measured, on {where}: from the counters of runs under {counted} and the drive's profile"
-        )
+        how = f"from the counters of runs under {counted} and the drive's profile"
+        notes.append(f"PREDICTED, not measured, on {where}: {how}")
     for source, why in (
         ("limits", "no latency, no curve of its own"),
         ("limits, runs", "few reads in flight are taken to be as slow as on the device that runs were made on"),
@@ -295,10 +274,8 @@ def _notes(sides: Sequence[DriveSide], cells: Sequence[DriveCell], records: Sequ
     systems = dict.fromkeys(cell.system for cell in cells)
     for side in sides:
         if absent := [name for name in systems if (side.device.name, name) not in shown]:
-            notes.append(
-                f"{side.device.name} has no epoch of {', '.join(absent)}: not run on it, and what was read elsewhere "
-                "does not say what would be read there"
-            )
+            why = "not run on it, and what was read elsewhere does not say what would be read there"
+            notes.append(f"{side.device.name} has no epoch of {', '.join(absent)}: {why}")
     if emulated := [side.device.name for side in sides if side.device.disk_class not in ("", "none")]:
         notes.append(f"{', '.join(emulated)}: EMULATED by limiting IOPS and bandwidth of another device")
     for side in sides:

@@ -49,15 +49,13 @@ def tables(comparison: DriveComparison) -> list[DriveTable]:
 
 def matrix(comparison: DriveComparison) -> DriveTable:
     """Tabulate epoch seconds by system and drive, the slowest drive over the fastest, and read amplification."""
-    growth = {system: ratio for system, ratio, *_ in comparison.growth()}
+    growth = {system: _times(ratio) for system, ratio, *_ in comparison.growth()}
     rows = []
     for system in comparison.systems:
         cells = [comparison.cell(side.device.name, system) for side in comparison.sides]
         shown = [f"{cell.epoch_s:.3g}{' P' if cell.predicted else ''}" if cell else "–" for cell in cells]
         amplification = next((cell.read_amplification for cell in cells if cell and cell.read_amplification), None)
-        rows.append(
-            (system, *shown, _times(growth[system]) if system in growth else "–", _scaled(amplification, 1, ".2f"))
-        )
+        rows.append((system, *shown, growth.get(system, "–"), _scaled(amplification, 1, ".2f")))
     heads = ("system", *(side.device.name for side in comparison.sides), "slowest / fastest", "read ampl.")
     return DriveTable("Epoch seconds (P: predicted)", heads, tuple(rows))
 
@@ -198,9 +196,8 @@ def _pdf(comparison: DriveComparison) -> Canvas:
     drawings = panels_of(comparison)
     bottom = 0.035 + notes_height
     highest, lowest = max(top - 0.03, bottom + 0.2), bottom + 0.075
-    grid = page.add_gridspec(
-        -(-len(drawings) // 2), 2, left=0.09, right=0.97, top=highest, bottom=lowest, hspace=0.62, wspace=0.24
-    )
+    rows = -(-len(drawings) // 2)
+    grid = page.add_gridspec(rows, 2, left=0.09, right=0.97, top=highest, bottom=lowest, hspace=0.62, wspace=0.24)
     for index, (_, draw) in enumerate(drawings):
         draw(comparison, page.add_subplot(grid[index // 2, index % 2]))
     _write(page, bottom, comparison.notes, size=5.8, width=_LINES + 22)

@@ -35,9 +35,7 @@ class Price(Strict):
     @property
     def per_tb(self) -> float:
         """Price of 1 TB."""
-        if self.price_per_gb is not None:
-            return self.price_per_gb * _GB_OF_A_TB
-        return (self.price or 0.0) / (self.capacity_gb or 1.0) * _GB_OF_A_TB
+        return (self.price_per_gb or (self.price or 0.0) / (self.capacity_gb or 1.0)) * _GB_OF_A_TB
 
 
 def load_prices(path: Path) -> dict[str, Price]:
@@ -48,20 +46,15 @@ def load_prices(path: Path) -> dict[str, Price]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"prices {path} cannot be read", "give a YAML or CSV file") from error
-    if path.suffix.lower() == ".csv":
-        rows = _rows_of_csv(text, path)
-    else:
-        rows = named_mappings(text, path, "prices", "name: {price_per_gb: …, source: …}")
+    in_csv, example = path.suffix.lower() == ".csv", "name: {price_per_gb: …, source: …}"
+    rows = _rows_of_csv(text, path) if in_csv else named_mappings(text, path, "prices", example)
     return {name: strict(Price, values, f"{path}: {name}") for name, values in rows.items()}
 
 
 def price_of(prices: dict[str, Price], *names: str) -> Price | None:
     """Return the price of the first name that has one; `aws-nvme/16` takes the price of `aws-nvme`."""
-    for name in names:
-        for key in (name, name.partition("/")[0]):
-            if key and key in prices:
-                return prices[key]
-    return None
+    keys = (key for name in names for key in (name, name.partition("/")[0]))
+    return next((prices[key] for key in keys if key and key in prices), None)
 
 
 def _rows_of_csv(text: str, path: Path) -> dict[str, dict[str, Any]]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import functools
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from harness.compare.comparable import workload_key
+from harness.isolation.base import IoLimit
 from harness.judge.metrics import usable_processors
 from harness.judge.predict import Prediction, at_depth, predict
 from harness.records.hosts import host_fingerprint
-from harness.records.record import COUNTED, Record
+from harness.records.record import COUNTED, EpochRecord, Record
 from harness.ssd.classes import DiskClass, load_classes, parse_disk_class
 from harness.ssd.drive import Drive, drive_path, read_drive, saved_drives
-from harness.ssd.profile import better_of
+from harness.ssd.profile import better_of, expected
 from systems.readings import DiskPoint, DiskProfile
 from workloads.errors import InputError, OutcoreError
 
@@ -84,17 +86,13 @@ def device_of(text: str, results_root: Path) -> Device:
 def class_profile(disk_class: DiskClass, bare: DiskProfile | None = None) -> DiskProfile:
     """Return a class as a profile: the rates that its limits allow at each block size. `bare`, the device that is
     limited to the class, bounds the rates with few reads in flight where it is known."""
-    bandwidth, points = disk_class.read_bytes_per_s, []
-
-    def limits(size: int) -> list[float]:
-        return [float(rate) for rate in (disk_class.read_iops, bandwidth / size if bandwidth else None) if rate]
-
-    for size in _CLASS_SIZES:
-        if rates := limits(size):
-            points.append(DiskPoint(size, _CLASS_DEPTH, min(rates), min(rates) * size))
+    bandwidth = disk_class.read_bytes_per_s
+    limits = [IoLimit("", disk_class.read_iops, bandwidth)]
+    rates = {size: expected(limits, size) for size in _CLASS_SIZES}
+    points = [DiskPoint(size, _CLASS_DEPTH, rate, rate * size) for size, rate in rates.items() if math.isfinite(rate)]
     for point in bare.points if bare is not None else ():
         if point.pattern == "random" and point.depth < _CLASS_DEPTH:
-            iops = min([point.iops, *limits(point.block_bytes)])
+            iops = min(point.iops, expected(limits, point.block_bytes))
             points.append(DiskPoint(point.block_bytes, point.depth, iops, iops * point.block_bytes))
     if bandwidth:
         points.append(DiskPoint(1 << 20, 8, bandwidth / (1 << 20), float(bandwidth), "sequential"))
@@ -152,21 +150,16 @@ def usable(record: Record) -> bool:
     )
 
 
-def reads_by_device(system: str) -> bool:
-    """Return whether the system's counters hold only for the device that it ran on (`SystemInfo.reads_by_device`)."""
+def counts_for(record: Record, device: Device) -> bool:
+    """Return whether the run's counters hold for the system's reads on that device (`SystemInfo.reads_by_device`)."""
     from systems.registry import load
 
+    if device.disk_class not in ("", "none") and record.config.disk_class == device.disk_class:
+        return True
     try:
-        return load(system).info.reads_by_device
+        return not load(record.system).info.reads_by_device
     except OutcoreError:
-        return False  # a user's own system that is not installed
-
-
-def counts_for(record: Record, device: Device) -> bool:
-    """Return whether the run's counters hold for the system's reads on that device."""
-    return not reads_by_device(record.system) or (
-        device.disk_class not in ("", "none") and record.config.disk_class == device.disk_class
-    )
+        return True  # a user's own system that is not installed
 
 
 def left_out(records: Iterable[Record], device: Device) -> list[str]:
@@ -184,17 +177,16 @@ def train_seconds(record: Record, epoch: int) -> float | None:
 
 def predict_record(record: Record, profile: DiskProfile) -> list[Prediction]:
     """Predict each measured epoch of a run on a device with that profile."""
-    found = []
     first = record.facts.reads_in == ("data_prep",)
     faults = usable_processors(record)
     pages = at_depth(profile, faults) if faults else None
-    for epoch in record.measured:
+
+    def made(epoch: EpochRecord) -> Prediction | None:
         depth = int(epoch.counters.get("queue_depth") or 0)
         seen = at_depth(profile, depth) if depth else profile
-        made = predict(epoch, seen, train_seconds(record, epoch.epoch), reads_first=first, pages=pages)
-        if made is not None:
-            found.append(made)
-    return found
+        return predict(epoch, seen, train_seconds(record, epoch.epoch), reads_first=first, pages=pages)
+
+    return [found for epoch in record.measured if (found := made(epoch)) is not None]
 
 
 def typical(made: Sequence[Prediction]) -> tuple[float, Prediction]:
@@ -215,12 +207,8 @@ def forecasts(records: Iterable[Record], device: Device) -> list[EpochForecast]:
         if not made:
             continue
         middle, nearest = typical([entry for _, entry in made])
-        measured = [
-            epoch.seconds
-            for record in group
-            if device.disk_class and record.config.disk_class == device.disk_class
-            for epoch in record.measured
-        ]
+        here = [record for record in group if device.disk_class and record.config.disk_class == device.disk_class]
+        measured = [epoch.seconds for record in here for epoch in record.measured]
         found.append(
             EpochForecast(
                 system=group[0].system,
@@ -245,13 +233,8 @@ def device_from(drive: Drive) -> Device:
 
 
 def read_records(roots: Sequence[Path]) -> list[Record]:
-    """Read the run records of some results roots that were made by one code (`harness.records.code.of_one_code`)."""
-    from harness.records.code import Made, of_one_code
+    """Read the run records of some results roots that were made by the newest code on each machine."""
+    from harness.regress.history import of_newest_code
     from harness.results.store import scan
 
-    bad: list[Any] = []
-    found = [record for root in roots for _, record in scan(root, bad)]
-    made = [
-        Made(host_fingerprint(one.environment), one.system, one.code, one.run_id, one.config.sampler) for one in found
-    ]
-    return [record for record, current in zip(found, of_one_code(made), strict=True) if current]
+    return of_newest_code([record for root in roots for _, record in scan(root)])

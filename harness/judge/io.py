@@ -6,8 +6,7 @@ from harness.judge.metrics import efficiency_of_engine, least_device_seconds
 from harness.judge.predict import predict, written_bytes
 from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import EpochRecord, Record
-from harness.ssd.below import SEEN, gain_of
-from harness.ssd.quiet import busiest, is_quiet, slack
+from harness.ssd.quiet import SEEN, busiest, gain_of, is_quiet, slack
 from workloads.units import format_bytes
 
 RATE_TOLERANCE = 1.10

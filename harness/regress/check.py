@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import os
 import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from harness.atomic import whole_file
 from harness.plan.datasets import ensure, recipes_of
 from harness.plan.experiment import Experiment, PlannedRun, cells
 from harness.regress.decision import Comparison, MetricResult, Rules
@@ -23,109 +22,106 @@ from harness.regress.measure import instructions
 from harness.regress.measure.build import Built, build
 from harness.regress.measure.schedule import Budget, Pairs, Together, interleave
 from harness.regress.measure.side import Side
+from harness.regress.outputs import write
 from harness.regress.samples import ConfigSamples, RunSample, cell_label, distinct, fingerprints, is_deterministic
+from harness.results.store import scan
 from harness.run.turns import Turns
 from workloads.dataset import find_dataset
 from workloads.errors import HostError, InputError
 
 Progress = Callable[[str], None]
-REPORT = "check.json"
 
 
-@dataclass(frozen=True)
-class CheckPlan:
-    """Inputs of a check.
+def check(
+    base: str,
+    head: str,
+    experiment: Experiment,
+    *,
+    checkout: Path,
+    data_root: Path,
+    work: Path,
+    cache: Path,
+    time_budget_s: float,
+    rules: Rules,
+    pairs: int,
+    chunk: int,
+    allow_dirty: bool,
+    progress: Progress = lambda text: None,
+) -> Comparison:
+    """Build both commits, run the experiment on both in interleaved pairs, and compare their metrics.
 
-    Attributes:
+    Args:
         base, head: git revisions of the two sides.
+        checkout: folder inside the git checkout.
         work: folder for records, logs and the comparison (`check.json`); emptied first.
         cache: folder for builds, reused by later checks.
-        pairs: maximum number of pairs per cell; 1 with `rules.gate_times` off compares exact metrics alone.
-        environment: additional environment variables of each side's processes, by `base` and `head`.
-    """
-
-    repository: Path
-    base: str
-    experiment: Experiment
-    data_root: Path
-    work: Path
-    cache: Path
-    head: str = "HEAD"
-    time_budget_s: float = 600.0
-    rules: Rules = field(default_factory=Rules)
-    pairs: int = 60
-    chunk: int = 4
-    allow_dirty: bool = False
-    environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-
-def check(plan: CheckPlan, progress: Progress = lambda text: None) -> Comparison:
-    """Build both commits, run the experiment on both in interleaved pairs, and compare their metrics.
+        pairs, chunk: maximum number of pairs per cell, and of cells per call; 1 pair with `rules.gate_times` off
+            compares exact metrics alone.
+        allow_dirty: whether to leave out uncommitted changes.
 
     Raises:
         InputError: unknown commit, shallow clone, or uncommitted changes without `allow_dirty`.
         BuildError: a side cannot be built (exit 3).
     """
-    repository = Repository(plan.repository)
-    base, head = repository.commit(plan.base), repository.commit(plan.head)
-    notes = _dirty(repository, plan)
-    if base == head:
+    repository, work = Repository(checkout), work.resolve()
+    commits = {"base": repository.commit(base), "head": repository.commit(head)}
+    notes = _dirty(repository, allow_dirty) if head == "HEAD" else []
+    if commits["base"] == commits["head"]:
         notes.append("both sides are the same commit: whatever differs is noise")
-    planned = list(cells(plan.experiment))
-    for name, recipe in recipes_of([plan.experiment]).items():
-        ensure(name, recipe, plan.data_root, progress)  # for both sides, by the running commit's generator
-    commits = {"base": base, "head": head}
-    built = {side: build(repository, commit, plan.cache, side, progress) for side, commit in commits.items()}
-    shutil.rmtree(plan.work, ignore_errors=True)
-    data = plan.data_root.resolve() / ".outcore" / "regress"
-    work = plan.work.resolve()
-    sides = {name: Side(name, built[name], work, data, plan.environment.get(name)) for name in commits}
-    began, budget = time.time(), Budget(plan.time_budget_s)
+    planned = list(cells(experiment))
+    for name, recipe in recipes_of([experiment]).items():
+        ensure(name, recipe, data_root, progress)  # for both sides, by the running commit's generator
+    built = {side: build(repository, commit, cache, side, progress) for side, commit in commits.items()}
+    shutil.rmtree(work, ignore_errors=True)
+    data = data_root.resolve() / ".outcore" / "regress"
+    sides = {name: Side(name, built[name], work, data) for name in commits}
+    began, budget = time.time(), Budget(time_budget_s)
     try:
-        in_turns = plan.pairs > 1 and _can_take_turns(sides, planned, plan.data_root, notes)
+        paths = [find_dataset(str(cell.settings.dataset), data_root).path.resolve() for cell in planned]
+        in_turns = pairs > 1 and _can_take_turns(sides, set(paths), data_root, notes)
         tables = [data / f"tables-{number}" for number in range(2)]
         if in_turns:
             progress("copying the datasets, one for each side")
-            planned = _copied(planned, plan.data_root, tables)
-        else:
-            planned = [_on(cell, str(_dataset_path(cell, plan.data_root))) for cell in planned]
+            for path, folder in itertools.product(set(paths), tables):  # so that sides share no cached pages
+                shutil.copytree(path, folder / path.name, dirs_exist_ok=True)
+        for index, (cell, path) in enumerate(zip(planned, paths, strict=True)):
+            place = path.name if in_turns else str(path)
+            planned[index] = replace(cell, settings=cell.settings.model_copy(update={"dataset": place}))
 
         def run(side: str, part: Any, pair: int = 0, turns: str | None = None) -> list[RunSample]:
             if in_turns:  # alternate the copies: one may be placed better on the disk
                 sides[side].use(tables[(pair + (side == "head")) % 2])
             return sides[side].run([planned[index] for index in part], work / "profiles", turns)
 
-        pairs = interleave(
-            [cell.system for cell in planned],
-            run,
-            plan.rules,
-            budget,
-            chunk=plan.chunk,
-            most=plan.pairs,
-            progress=progress,
-            together=_together(sides, run) if in_turns else None,
-        )
+        together = _together(sides, run) if in_turns else None
+        systems = [cell.system for cell in planned]
+        made = interleave(systems, run, rules, budget, chunk=chunk, most=pairs, progress=progress, together=together)
     finally:
         shutil.rmtree(data, ignore_errors=True)
     # Only for a note: durations come from the monotonic clock.
     jump = time.time() - began - budget.spent
     if abs(jump) > 1.0:
         notes.append(f"the clock was set by {jump:+.0f} s during the check; times are of the monotonic clock")
-    declared = repository.declared(base, head) if base != head else None
-    before, after = (_cells(planned, pairs, side) for side in commits)
-    found = compare(before, after, plan.rules, paired=True, declared=declared)
-    found = replace(found, metrics=[*found.metrics, *_instructions(built, notes, progress)])
-    notes += [f"the time budget of {plan.time_budget_s:.0f} s was spent"] if not budget.allows(0) else []
-    hosts = sorted(fingerprints(sides["head"].records()))
-    result = replace(
-        found,
-        base=repository.line(base),
-        head=repository.line(head),
-        notes=notes,
-        details=_details(plan, repository, commits, pairs, budget) | {"host": hosts[0] if hosts else ""},
-    )
-    with whole_file(plan.work / REPORT, "the comparison") as partial:
-        partial.write_text(json.dumps(result.to_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    before, after = (_cells(planned, made, side) for side in commits)
+    found = compare(before, after, rules, paired=True, declared=repository.declared(*commits.values()))
+    metrics = [*found.metrics, *_instructions(built, notes, progress)]
+    notes += [f"the time budget of {time_budget_s:.0f} s was spent"] if not budget.allows(0) else []
+    details = {
+        "profile": experiment.name,
+        "commits": commits,
+        "seconds": budget.spent,
+        "dates": {side: repository.committed_at(commit) for side, commit in commits.items()},
+        "links": links(repository, commits),
+        "time_budget_s": time_budget_s,
+        "pairs": [len(pair.base) for pair in made],
+        "pairs_in_turns": [sum(bool(run.epochs_s) for run in pair.base) for pair in made],
+        "rules": asdict(rules),
+        "runs": {side: [run.run_id for pair in made for run in getattr(pair, side)] for side in commits},
+        "host": min(fingerprints(record for _, record in scan(sides["head"].results)), default=""),
+    }
+    lines = {side: repository.line(commit) for side, commit in commits.items()}
+    result = Comparison(metrics, lines["base"], lines["head"], notes, details)
+    write("json", work / "check.json", result)
     return result
 
 
@@ -145,12 +141,12 @@ def _instructions(built: Mapping[str, Built], notes: list[str], progress: Progre
     return instructions.compare_counts(counts["base"], counts["head"])
 
 
-def _dirty(repository: Repository, plan: CheckPlan) -> list[str]:
+def _dirty(repository: Repository, allow_dirty: bool) -> list[str]:
     """Return a note on uncommitted changes, which a check leaves out; raise InputError without `allow_dirty`."""
-    changed = repository.changed_files()
-    if not changed or plan.head != "HEAD":
+    changed = repository.text("diff", "--name-only", "HEAD").splitlines()
+    if not changed:
         return []
-    if not plan.allow_dirty:
+    if not allow_dirty:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         raise InputError(
             f"the tree has changes that no commit holds ({changed[0]}{more}), and a check measures commits",
@@ -159,43 +155,18 @@ def _dirty(repository: Repository, plan: CheckPlan) -> list[str]:
     return [f"{len(changed)} changed files were left out: HEAD was measured without them"]
 
 
-def _dataset_path(cell: PlannedRun, data_root: Path) -> Path:
-    return find_dataset(str(cell.settings.dataset), data_root).path.resolve()
-
-
-def _on(cell: PlannedRun, dataset: str) -> PlannedRun:
-    return replace(cell, settings=cell.settings.model_copy(update={"dataset": dataset}))
-
-
-def _can_take_turns(sides: Mapping[str, Side], planned: list[PlannedRun], data_root: Path, notes: list[str]) -> bool:
-    """Return whether epochs of both sides can alternate; if not, add the reason to `notes`."""
-    older = [name for name, side in sides.items() if not side.takes_turns]
-    if older:
-        notes.append(f"{older[0]} cannot take turns by epoch yet: runs alternated, which tells less on a busy machine")
-        return False
-    paths = {_dataset_path(cell, data_root) for cell in planned}
-    if len({path.name for path in paths}) < len(paths):
-        notes.append("datasets of one name lie in several folders: runs alternated, not epochs")
-        return False
+def _can_take_turns(sides: Mapping[str, Side], paths: set[Path], data_root: Path, notes: list[str]) -> bool:
+    """Return whether epochs of both sides can alternate on these datasets; if not, add the reason to `notes`."""
     needed = 2 * sum(file.stat().st_size for path in paths for file in path.iterdir())
-    # Artefacts need space beside the copies.
-    if 2 * needed > shutil.disk_usage(data_root).free:
+    if older := [name for name, side in sides.items() if not side.takes_turns]:
+        notes.append(f"{older[0]} cannot take turns by epoch yet: runs alternated, which tells less on a busy machine")
+    elif len({path.name for path in paths}) < len(paths):
+        notes.append("datasets of one name lie in several folders: runs alternated, not epochs")
+    elif 2 * needed > shutil.disk_usage(data_root).free:  # artefacts need space beside the copies
         notes.append("no room for a copy of the datasets for each side: runs alternated, not epochs")
-        return False
-    return True
-
-
-def _copied(planned: list[PlannedRun], data_root: Path, folders: list[Path]) -> list[PlannedRun]:
-    """Copy datasets into each folder, so that sides share no cached pages; return cells with datasets by name."""
-    found = []
-    for cell in planned:
-        path = _dataset_path(cell, data_root)
-        for folder in folders:
-            if not (folder / path.name).exists():
-                folder.mkdir(parents=True, exist_ok=True)
-                shutil.copytree(path, folder / path.name)
-        found.append(_on(cell, path.name))
-    return found
+    else:
+        return True
+    return False
 
 
 def _together(sides: Mapping[str, Side], run: Callable[..., list[RunSample]]) -> Together:
@@ -227,23 +198,6 @@ def _cells(planned: list[PlannedRun], pairs: list[Pairs], side: str) -> dict[str
         key, label, system = f"{index:06d}", cell_label(cell.system, cell.settings.memory), cell.system
         found[key] = ConfigSamples(key, label, system, is_deterministic(system), getattr(pair, side))
     return distinct(found)
-
-
-def _details(
-    plan: CheckPlan, repository: Repository, commits: dict[str, str], pairs: list[Pairs], budget: Budget
-) -> dict[str, Any]:
-    return {
-        "profile": plan.experiment.name,
-        "commits": commits,
-        "seconds": budget.spent,
-        "dates": {side: repository.committed_at(commit) for side, commit in commits.items()},
-        "links": links(repository, commits),
-        "time_budget_s": plan.time_budget_s,
-        "pairs": [len(pair.base) for pair in pairs],
-        "pairs_in_turns": [sum(bool(run.epochs_s) for run in pair.base) for pair in pairs],
-        "rules": asdict(plan.rules),
-        "runs": {side: [run.run_id for pair in pairs for run in getattr(pair, side)] for side in commits},
-    }
 
 
 def links(repository: Repository, commits: Mapping[str, str]) -> dict[str, str]:

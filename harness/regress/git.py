@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.regress.judge import Declared
 from workloads.errors import HostError, InputError
 
 # In a commit's message: `Outcore-Baseline: all` or `Outcore-Baseline: ginex, diskgnn`.
@@ -38,14 +37,6 @@ class Repository:
             )
         raise InputError(f"there is no commit {ref!r} in {self.path}", "see git log --oneline, or fetch it")
 
-    def changed_files(self) -> list[str]:
-        """Return the tracked files that differ from HEAD."""
-        return self.text("diff", "--name-only", "HEAD").splitlines()
-
-    def object_at(self, commit: str, path: str) -> str | None:
-        """Return the git hash of a file or folder in a commit; None if the commit lacks the path."""
-        return self.maybe("rev-parse", "--verify", "--quiet", f"{commit}:{path}")
-
     def committed_at(self, commit: str) -> int:
         """Return a commit's committer date in seconds since 1970."""
         return int(self.text("show", "-s", "--format=%ct", commit))
@@ -60,12 +51,10 @@ class Repository:
         place = {commit: index for index, commit in enumerate(known)}
         return {commit: place[commit] for commit in commits if commit in place}
 
-    def declared(self, base: str, head: str) -> Declared:
-        """Return the new baselines that commits after `base`, up to `head`, declare by their trailers."""
+    def declared(self, base: str, head: str) -> frozenset[str]:
+        """Return the systems, or `all`, whose new baselines commits after `base`, up to `head`, declare by trailers."""
         out = self.text("log", f"--format=%(trailers:key={TRAILER},valueonly,separator=%x2C)", f"{base}..{head}")
-        names = [part.split("(")[0].strip() for line in out.splitlines() for part in line.split(",")]
-        names = [name for name in names if name]
-        return Declared("all" in names, tuple(name for name in names if name != "all"))
+        return frozenset(part.split("(")[0].strip() for line in out.splitlines() for part in line.split(",")) - {""}
 
     def add_worktree(self, folder: Path, commit: str) -> None:
         """Check `commit` out in `folder`, as a worktree of this checkout; raise HostError if git cannot."""
@@ -94,22 +83,15 @@ class Repository:
     def _git(
         self, *arguments: str, given: str | None = None, environment: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
+        command, variables = ["git", "-C", str(self._at), *arguments], {**os.environ, **(environment or {})}
         try:
-            return subprocess.run(
-                ["git", "-C", str(self._at), *arguments],
-                input=given,
-                capture_output=True,
-                text=True,
-                check=False,
-                env={**os.environ, **(environment or {})},
-            )
+            return subprocess.run(command, input=given, capture_output=True, text=True, env=variables)
         except FileNotFoundError as error:
             raise HostError("git is not installed", "apt-get install git") from error
 
 
 def _last(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "it did not say why"
+    return (text.strip().splitlines() or ["it did not say why"])[-1]
 
 
 def checkout(path: Path) -> Repository | None:

@@ -1,20 +1,26 @@
-"""Baselines: results of a commit's runs on one machine, kept for later comparisons and for trends."""
+"""Baselines: results of a commit's runs on one machine, kept for trends and for comparisons with a results root."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from pathlib import Path
 
 from pydantic import Field, ValidationError
 
+from harness.cache import digest_of
+from harness.records.code import Made, of_one_code
+from harness.records.hosts import host_fingerprint
 from harness.records.record import Record
+from harness.regress.decision import Comparison, Rules
 from harness.regress.git import Repository
+from harness.regress.judge import compare
 from harness.regress.samples import ConfigSamples, RunSample, cells_of, fingerprints
 from harness.regress.store import Store
+from harness.results import store as results
 from harness.settings import Strict
 from workloads.errors import InputError
 
@@ -57,7 +63,7 @@ def record(records: Sequence[Record], store: Store, repository: Repository) -> l
     for (commit, host), runs in _by_commit(records).items():
         entry = _entry(commit, host, runs, repository)
         text = json.dumps(entry.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
-        runs_digest = hashlib.sha256(json.dumps([run.run_id for run in runs]).encode()).hexdigest()[:8]
+        runs_digest = digest_of([run.run_id for run in runs])[:8]
         kept.append(store.write(f"{host}/{commit[:16]}-{runs_digest}.json", text))
     return kept
 
@@ -79,25 +85,19 @@ def _by_commit(records: Sequence[Record], left_out: list[str] | None = None) -> 
     """Group runs by (commit, machine); add the reasons of runs without one to `left_out`, else raise InputError."""
     groups: dict[tuple[str, str], list[Record]] = {}
     for run in records:
-        try:
-            groups.setdefault(_stands_for(run), []).append(run)
-        except InputError as error:
-            if left_out is None:
-                raise
-            left_out.append(str(error))
+        code, host = run.environment.get("code") or {}, host_fingerprint(run.environment)
+        commit = code.get("commit")
+        if host and commit and not code.get("dirty"):
+            groups.setdefault((commit, host), []).append(run)
+            continue
+        fault = InputError(f"run {run.run_id} does not say on which machine it was made", "run it again")
+        if not commit or code.get("dirty"):
+            said = f"run {run.run_id} was made {'from changed files' if commit else 'outside a git checkout'}"
+            fault = InputError(f"{said}, so no commit stands for it", "commit, run it again, record")
+        if left_out is None:
+            raise fault
+        left_out.append(str(fault))
     return groups
-
-
-def _stands_for(run: Record) -> tuple[str, str]:
-    """Return (commit, machine) of a run; raise InputError if it has uncommitted changes or lacks one of the two."""
-    code = run.environment.get("code") or {}
-    commit, host = code.get("commit"), next(iter(fingerprints([run])))
-    if not commit or code.get("dirty"):
-        why = "from changed files" if commit else "outside a git checkout"
-        raise InputError(f"run {run.run_id} was made {why}, so no commit stands for it", "commit, run it again, record")
-    if not host:
-        raise InputError(f"run {run.run_id} does not say on which machine it was made", "run it again")
-    return commit, host
 
 
 def _entry(commit: str, host: str, runs: Sequence[Record], repository: Repository | None) -> Entry:
@@ -126,10 +126,9 @@ def load(store: Store, repository: Repository | None = None) -> History:
                 raise InputError(f"it has schema {entry.schema_version}, this version reads {SCHEMA}")
             if not name.startswith(f"{entry.host}/{entry.commit[:16]}-"):
                 raise InputError("it is of another commit or machine than its name says")
+            found.append(entry)
         except (InputError, ValidationError) as error:
             bad.append(f"{name} ({str(error).splitlines()[0]})")
-            continue
-        found.append(entry)
     notes = [f"{len(bad)} entries of the history cannot be read and were left out, like {bad[0]}"] if bad else []
     return History(_ordered(found, repository), notes)
 
@@ -141,37 +140,45 @@ def _ordered(entries: Sequence[Entry], repository: Repository | None) -> list[En
     return sorted(entries, key=lambda entry: (place.get(entry.commit, last), entry.committed_at, entry.recorded_at))
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """Reference of a comparison. `exact_only`: reason why times are not compared; empty if they are."""
+def compare_folders(base: Path, head: Path, rules: Rules | None = None) -> Comparison:
+    """Compare the runs of two results roots cell by cell, unpaired; raise InputError if a root has no readable run."""
+    notes: list[str] = []
+    before, after = (_newest_runs(root, notes) for root in (base, head))
+    hosts = [fingerprints(side) for side in (before, after)]
+    differ = hosts[0] != hosts[1]
+    why = "made on another machine, or on several" if differ or len(hosts[0]) > 1 else ""
+    if why:
+        notes.append(f"times are not compared: the runs were {why}; exact counters do not depend on the machine")
+    found = compare(cells_of(before), cells_of(after), rules, paired=False, exact_only=why)
+    return replace(found, base=str(base), head=str(head), notes=notes)
 
-    cells: dict[str, ConfigSamples]
-    name: str
-    exact_only: str = ""
-    notes: list[str] = field(default_factory=list)
 
+def compare_history(head: Path, history: History, rules: Rules | None = None) -> Comparison:
+    """Compare runs with the baselines of their machine or, without any, their exact facts with another machine's.
 
-def baseline(history: History, host: str, keys: Sequence[str], commit: str = "") -> Baseline:
-    """Return a machine's baseline; without one, the exact facts of another machine's; without any, no cells.
-
-    Args:
-        host: fingerprint of the machine.
-        keys: keys of the cells to return.
-        commit: commit of the compared runs, whose own entries are left out.
+    Baselines of the runs' own commit are left out. Raises InputError for no runs or several machines.
     """
-    others = [entry for entry in history.entries if entry.commit != commit]
-    own = [entry for entry in others if entry.host == host]
-    chosen, why = own, ""
-    if not own and others:
+    notes: list[str] = []
+    after = _newest_runs(head, notes)
+    hosts = fingerprints(after)
+    if len(hosts) > 1:
+        raise InputError(f"the runs under {head} were made on {len(hosts)} machines", "keep one results root a machine")
+    commits = {str((record.environment.get("code") or {}).get("commit") or "") for record in after}
+    others = [entry for entry in history.entries if len(commits) > 1 or entry.commit not in commits]
+    chosen, why = [entry for entry in others if entry.host in hosts], ""
+    if others and not chosen:
         chosen = [entry for entry in others if entry.host == others[-1].host]
         why = "no baseline of this machine: only exact facts, which do not depend on it"
-    notes = [*history.notes, *([why] if why else [])]
+    cells = cells_of(after)
+    base = {key: cell for key in cells if (cell := _merged(chosen, key)) is not None}
+    if base and len(base) < len(cells):
+        notes.append(f"{len(cells) - len(base)} of {len(cells)} cells have no baseline yet")
+    notes += [*history.notes, *([why] if why else [])]
     if not chosen:
         notes.append("there is no baseline yet: keep one with `outcore regress record`")
-        return Baseline({}, "no baseline", notes=notes)
-    cells = {key: cell for key in keys if (cell := _merged(chosen, key)) is not None}
-    newest = chosen[-1]
-    return Baseline(cells, f"{newest.commit[:12]} and before, on {newest.host}", why, notes)
+    made = compare(base, {key: cells[key] for key in base}, rules, paired=False, exact_only=why)
+    name = f"{chosen[-1].commit[:12]} and before, on {chosen[-1].host}" if chosen else "no baseline"
+    return replace(made, base=name, head=str(head), notes=notes)
 
 
 def _merged(entries: Sequence[Entry], key: str) -> ConfigSamples | None:
@@ -179,10 +186,35 @@ def _merged(entries: Sequence[Entry], key: str) -> ConfigSamples | None:
     found = [cell for entry in entries if (cell := entry.cell(key)) is not None][-NEWEST:]
     if not found:
         return None
-    newest = found[-1]
-    last = newest.runs[-1]
+    last = found[-1].runs[-1]
     runs = [
         RunSample(f"entry {index}", last.status, last.reason, last.verdict, last.exact, cell.medians, last.stages)
         for index, cell in enumerate(found)
     ]
-    return replace(newest, runs=runs)
+    return replace(found[-1], runs=runs)
+
+
+def _newest_runs(root: Path, notes: list[str]) -> list[Record]:
+    """Return a root's runs of the newest code on each machine: no comparison spans a change of the measuring code."""
+    found = read_runs(root, notes)
+    kept = of_newest_code(found)
+    if len(kept) < len(found):
+        notes.append(f"{root}: {len(found) - len(kept)} runs of older code were left out")
+    return kept
+
+
+def of_newest_code(records: Sequence[Record]) -> list[Record]:
+    """Return the comparable runs: those of the newest code on each machine (`harness.records.code.of_one_code`)."""
+    made = [Made(host_fingerprint(r.environment), r.system, r.code, r.run_id, r.config.sampler) for r in records]
+    return [run for run, wanted in zip(records, of_one_code(made), strict=True) if wanted]
+
+
+def read_runs(root: Path, notes: list[str]) -> list[Record]:
+    """Return the readable runs of a results root, with a note on the others; raise InputError if there are none."""
+    bad: list[results.BadRecord] = []
+    found = list(results.records(root, bad))
+    if bad:
+        notes.append(f"{root}: {len(bad)} records cannot be read and were left out, like {bad[0].reason}")
+    if not found:
+        raise InputError(f"there are no runs under {results.runs_folder(root)}", "run `outcore bench` first")
+    return found

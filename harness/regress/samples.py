@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import median
@@ -12,6 +10,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+from harness.cache import digest_of
 from harness.records.hosts import host_fingerprint
 from harness.records.record import LABELS, EpochRecord, Record, RunConfig
 
@@ -86,9 +85,8 @@ def _exact(epochs: list[EpochRecord]) -> Exact:
         "batches": [epoch.batches for epoch in epochs],
         "digest": [epoch.digest or None for epoch in epochs],
         "feature_digest": [epoch.feature_digest for epoch in epochs],
+        **{name: [epoch.counters.get(name) for epoch in epochs] for name in ("rows", *COSTS)},
     }
-    for name in ("rows", *COSTS):
-        facts[name] = [epoch.counters.get(name) for epoch in epochs]
     return {name: values for name, values in facts.items() if any(value is not None for value in values)}
 
 
@@ -97,8 +95,7 @@ def _noisy(record: Record) -> dict[str, float]:
         known = [value for value in values if value is not None]
         return float(median(known)) if known else 0.0
 
-    measured = record.measured
-    prepared = record.preprocess
+    measured, prepared = record.measured, record.preprocess
     found = {
         "epoch": middle(epoch.seconds for epoch in measured),
         # Reused artefacts took none of this run's time.
@@ -133,9 +130,8 @@ def cells_of(records: Iterable[Record]) -> dict[str, ConfigSamples]:
     for record in records:
         key, system = cell_key(record.config), record.system
         if key not in found:
-            found[key] = ConfigSamples(
-                key, cell_label(system, record.config.memory), system, is_deterministic(system), []
-            )
+            label = cell_label(system, record.config.memory)
+            found[key] = ConfigSamples(key, label, system, is_deterministic(system), [])
         found[key].runs.append(sample_of(record))
     return distinct(found)
 
@@ -152,20 +148,14 @@ def distinct(cells: dict[str, ConfigSamples]) -> dict[str, ConfigSamples]:
 def cell_key(config: RunConfig) -> str:
     """Return a cell's identity: 16 hex digits over its non-default settings, so a new option leaves it unchanged."""
     content = config.model_dump(mode="json", exclude_defaults=True, exclude={*LABELS, "timeout_s", "options"})
-    content["options"] = _unusual_options(config)
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _unusual_options(config: RunConfig) -> dict[str, Any]:
     system = _system(config.system)
-    if system is None:
-        return dict(config.options)
-    fields = system.info.options.model_fields
-    return {
+    fields = system.info.options.model_fields if system is not None else {}
+    content["options"] = {
         name: value
         for name, value in config.options.items()
         if name not in fields or fields[name].get_default(call_default_factory=True) != value
     }
+    return digest_of(content)
 
 
 def cell_label(system: str, memory: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from pathlib import Path
@@ -77,21 +76,16 @@ class BranchStore:
         who = [part for setting in own for part in ("-c", setting)]
         for _ in range(5):
             parent = git.maybe("rev-parse", "--verify", "--quiet", self._ref)
-            tree = self._tree(parent, name, blob)
+            with tempfile.TemporaryDirectory(prefix="outcore-index-") as folder:
+                index = {"GIT_INDEX_FILE": f"{folder}/index"}
+                git.text("read-tree", parent or "--empty", environment=index)
+                git.text("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}", environment=index)
+                tree = git.text("write-tree", environment=index)
             above = ["-p", parent] if parent else []
             commit = git.text(*who, "commit-tree", tree, *above, "-m", f"Baseline {name}")
             if git.maybe("update-ref", self._ref, commit, parent or _NONE) is not None:
                 return f"{self._branch}:{name}"
         raise HostError(f"branch {self._branch} is being written by others", "try again")
-
-    def _tree(self, parent: str | None, name: str, blob: str) -> str:
-        """Write the branch's tree with one more file by a temporary index; return the tree's hash."""
-        with tempfile.TemporaryDirectory(prefix="outcore-index-") as folder:
-            index = {"GIT_INDEX_FILE": os.path.join(folder, "index")}  # noqa: PTH118
-            git = self._repository
-            git.text("read-tree", *([parent] if parent else ["--empty"]), environment=index)
-            git.text("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}", environment=index)
-            return git.text("write-tree", environment=index)
 
 
 Store = FolderStore | BranchStore

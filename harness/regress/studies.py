@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections import Counter
@@ -12,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from harness.cache import digest_of
 from harness.records.environment import versions
 from harness.records.study import StudyRecord, read_study, study_path, write_study
 from harness.regress.git import Repository
@@ -47,18 +47,12 @@ def keep_own(results_root: Path, repository: Repository | None) -> None:
     began = time.monotonic()
     records = list(results.records(results_root, []))
     history = with_runs(load(FolderStore(results_root / "baselines"), repository), records, repository)
-    if not history.entries:
-        return
-    runs: Counter[str] = Counter()
-    for entry in history.entries:
-        runs[entry.host] += sum(len(cell.runs) for cell in entry.cells)
-    host = max(runs, key=lambda name: runs[name])
-    series = trends(history, min_effect=MIN_EFFECT, hosts=[host])
-    if not series:
-        return
-    told = read_study(study_path(results_root, TREND, _key(TREND, host)))
-    if told is None or _seen(told.result["series"]) != _seen([entry.to_json() for entry in series]):
-        keep(results_root, series, MIN_EFFECT, time.monotonic() - began)
+    runs = Counter(entry.host for entry in history.entries for cell in entry.cells for _ in cell.runs)
+    for host, _ in runs.most_common(1):
+        series = trends(history, min_effect=MIN_EFFECT, hosts=[host])
+        told = read_study(study_path(results_root, TREND, digest_of([TREND, host])))
+        if series and (told is None or _seen(told.result["series"]) != _seen([one.to_json() for one in series])):
+            keep(results_root, series, MIN_EFFECT, time.monotonic() - began)
 
 
 def _seen(series: Sequence[dict[str, Any]]) -> str:
@@ -83,11 +77,7 @@ def keep(results_root: Path, series: Sequence[Series], min_effect: float, second
 
 
 def keep_proof(
-    results_root: Path,
-    host: str,
-    params: dict[str, Any],
-    curve: Sequence[dict[str, float]],
-    promises: Sequence[Promise],
+    root: Path, host: str, params: dict[str, Any], curve: Sequence[dict[str, float]], promises: Sequence[Promise]
 ) -> Path:
     """Write the results of the proof, replacing the machine's previous record; return the file.
 
@@ -99,18 +89,14 @@ def keep_proof(
         DataIOError: the record cannot be written.
     """
     result = {"curve": list(curve), "promises": [asdict(promise) for promise in promises]}
-    return _write(results_root, PROOF, host, params, result, 0.0)
-
-
-def _key(study: str, host: str) -> str:
-    return hashlib.sha256(json.dumps([study, host]).encode()).hexdigest()[:16]
+    return _write(root, PROOF, host, params, result, 0.0)
 
 
 def _write(root: Path, study: str, host: str, params: dict[str, Any], result: dict[str, Any], seconds: float) -> Path:
     record = StudyRecord(
         study=study,
         version=1,
-        key=_key(study, host),
+        key=digest_of([study, host]),
         params={"host": host, **params},
         started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         seconds=seconds,

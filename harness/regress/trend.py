@@ -88,8 +88,7 @@ def trends(history: History, *, min_effect: float = 0.03, hosts: Sequence[str] =
     found = []
     for host in chosen:
         entries = history.of(host)
-        keys = dict.fromkeys(cell.key for entry in entries for cell in entry.cells)
-        for key in keys:
+        for key in dict.fromkeys(cell.key for entry in entries for cell in entry.cells):
             found += _of_cell(host, entries, key, min_effect)
     return found
 
@@ -111,14 +110,8 @@ def _of_cell(host: str, entries: Sequence[Entry], key: str, min_effect: float) -
 
 def _totals(cell: ConfigSamples) -> dict[str, float]:
     """Return the newest successful run's exact costs, summed over its epochs; empty if counters do not repeat."""
-    if not cell.deterministic:
-        return {}
-    runs = [run for run in cell.runs if run.status == "ok"]
-    return {
-        name: float(sum(int(value or 0) for value in runs[-1].exact[name]))
-        for name in COSTS
-        if runs and name in runs[-1].exact
-    }
+    exact = next((run.exact for run in reversed(cell.runs) if run.status == "ok" and cell.deterministic), {})
+    return {name: float(sum(int(value or 0) for value in exact[name])) for name in COSTS if name in exact}
 
 
 def steps_of(points: Sequence[Point], min_effect: float) -> list[Step]:

@@ -9,23 +9,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from harness.isolation.base import IoLimit
 from harness.ssd.device import BlockDevice
-from workloads.errors import HostError, InputError
+from workloads.errors import HostError, InputError, require
 
 USER_FILE = "OUTCORE_DISK_CLASSES"
 _FILE = Path(__file__).with_name("classes.yaml")
 _NAME = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)(?:/([0-9]+(?:\.[0-9]+)?))?$")
 
 
-class DiskClass(BaseModel):
+class DiskClass(BaseModel, extra="forbid", frozen=True):
     """One class of SSD, selected by `--disk-class NAME` or, divided by k, `NAME/k`; None leaves a limit off. `mixed`:
     whether reads and writes share one budget, by the evidence `mixed_source`. The kernel limits each separately, so it
     enforces a shared budget on each, not on their sum."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     read_iops: int | None = Field(default=None, gt=0)
@@ -59,16 +57,11 @@ class DiskClass(BaseModel):
         """Return the limits to put on the disks under the data.
 
         An array's members each get an equal share of the class. Writes with neither figures nor a budget of their own
-        get the limits of reads.
-
-        Raises:
-            HostError: the file system is on no block device.
+        get the limits of reads. Raises HostError: the file system is on no block device.
         """
         if not device.numbers:
-            raise HostError(
-                f"the data lie on {device.file_system}, which has no block device to limit",
-                "move them to a disk, or use --disk-class none",
-            )
+            said = f"the data lie on {device.file_system}, which has no block device to limit"
+            raise HostError(said, "move them to a disk, or use --disk-class none")
         share = self.divided(len(device.numbers)) if len(device.numbers) > 1 else self
         writes = share.write_iops, share.write_bytes_per_s
         if self.mixed == "one budget":
@@ -98,12 +91,12 @@ def load_classes(user_file: Path | None = None) -> dict[str, DiskClass]:
     return found
 
 
-def named_mappings(text: str, path: Path, what: str, example: str) -> dict[str, dict[str, Any]]:
+def named_mappings(text: str, path: Path, kind: str, example: str) -> dict[str, dict[str, Any]]:
     """Parse YAML of names, each with a mapping.
 
     Args:
         text, path: content of a file, and its path for messages.
-        what, example: kind of the entries, and how one is written, for messages.
+        kind, example: kind of the entries, and the form of one entry, for messages.
 
     Raises:
         InputError: the text is no YAML, or has another form.
@@ -112,11 +105,9 @@ def named_mappings(text: str, path: Path, what: str, example: str) -> dict[str, 
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise InputError(f"{path} is not YAML ({str(error).splitlines()[0]})", "mend the file") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path} has no {what}", f"write `{example}`")
+    require(isinstance(content, dict), f"{path} has no {kind}", f"write `{example}`")
     for name, values in content.items():
-        if not isinstance(values, dict):
-            raise InputError(f"{path}: {name} is not a mapping", f"write `{example}`")
+        require(isinstance(values, dict), f"{path}: {name} is not a mapping", f"write `{example}`")
     return {str(name): values for name, values in content.items()}
 
 

@@ -1,18 +1,25 @@
-"""The block device under a path: through partitions, volumes and overlays down to the disk that can be limited."""
+"""The drive under a path: through partitions, volumes and overlays down to the disk that can be limited; its model,
+firmware, link, queue limits and the layers above it, without its serial number by default."""
 
 from __future__ import annotations
 
 import mmap
 import os
+import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, Field
 
 from harness.isolation.blocks import chain, whole_disks
 from harness.isolation.files import read_text
 from harness.isolation.mounts import Mount, mount_of
 
 _LAYERED = ("overlay", "fuse.fuse-overlayfs")
+# Mount options that may name folders, users or hosts.
+_TELLTALE = re.compile(r"(\w*dir|\w*uid|\w*gid|\w*user\w*|\w*name|\w*addr|prjquota|usrquota|grpquota)=")
 
 
 @dataclass(frozen=True)
@@ -98,11 +105,9 @@ def direct_block_bytes(path: Path) -> int | None:
     try:
         with mmap.mmap(-1, 1 << 16) as buffer:
             for block in (512, 1024, 2048, 4096, 8192, 16384):
-                try:
+                with suppress(OSError):
                     if os.preadv(fd, [memoryview(buffer)[:block]], block) == block:
                         return block
-                except OSError:
-                    continue
         return None
     finally:
         os.close(fd)
@@ -112,12 +117,8 @@ def _members(mount: Mount, sys: Path) -> list[str]:
     """Return `major:minor` of the devices of a btrfs; empty for other file systems, which have one."""
     folders = (sys / "fs/btrfs").glob("*/devices") if mount.kind.endswith("btrfs") else ()
     name = Path(mount.source).resolve().name
-    return [
-        first_text(member, "dev")
-        for folder in folders
-        if (folder / name).exists()
-        for member in sorted(folder.iterdir())
-    ]
+    members = (member for folder in folders if (folder / name).exists() for member in sorted(folder.iterdir()))
+    return [first_text(member, "dev") for member in members]
 
 
 def _model(disk: Path) -> str:
@@ -132,3 +133,130 @@ def first_text(folder: Path, *names: str) -> str:
     """Return the text of the first of these files that has one; empty without any."""
     texts = (read_text(folder / name).strip().strip("\0") for name in names)
     return next((text for text in texts if text), "")
+
+
+class Identity(BaseModel, extra="forbid"):
+    """Drive and its attachment; empty or None where the kernel reports nothing.
+
+    Attributes:
+        layers: kernel names from the file system's own device down to the disks, each with its kind, like `dm-0 (LVM)`,
+            `md0 (raid0)`, `nvme0n1p2 (partition)`, `nvme0n1 (disk)`.
+        link: `PCIe 16.0 GT/s x4` for NVMe, `SATA 6.0 Gbps` for SATA.
+        queue: limits and features of the request queue, by the kernel's names.
+        serial: serial number, only on request.
+    """
+
+    name: str
+    model: str
+    vendor: str = ""
+    firmware: str = ""
+    bus: str = ""
+    link: str = ""
+    capacity_bytes: int = 0
+    disks: int = 1
+    rotational: bool = False
+    layers: list[str] = Field(default_factory=list)
+    file_system: str = ""
+    mount_options: str = ""
+    scheduler: str = ""
+    read_ahead_kib: int = 0
+    logical_block_bytes: int = 512
+    physical_block_bytes: int = 512
+    queue: dict[str, str] = Field(default_factory=dict)
+    serial: str | None = None
+
+
+def identify(
+    path: Path,
+    *,
+    serial: bool = False,
+    sys: Path = Path("/sys"),
+    proc: Path = Path("/proc"),
+    device: BlockDevice | None = None,
+) -> Identity:
+    """Return the drive under `path`; for an array or a volume over several disks, the first disk's identity.
+
+    Args:
+        serial: whether to include the serial number.
+        device: result of `block_device(path)`, where known.
+    """
+    device = device or block_device(path, sys, proc)
+    disk = sys / "block" / device.name
+    vendor = first_text(disk, "device/vendor")
+    options = (device.mount_options or mount_of(path, proc).options).split(",")
+    same = "name model rotational file_system scheduler read_ahead_kib logical_block_bytes physical_block_bytes".split()
+    return Identity(
+        **{field: getattr(device, field) for field in same},
+        # A virtual or PCI device has a number here, which its model already covers.
+        vendor="" if vendor.startswith("0x") else vendor,
+        firmware=first_text(disk, "device/firmware_rev", "device/rev"),
+        bus=_bus(disk),
+        link=_link(disk, sys),
+        capacity_bytes=device.size_bytes,
+        disks=max(1, len(device.numbers)),
+        layers=layers(device.holder, sys),
+        mount_options=",".join(dict.fromkeys(option for option in options if not _TELLTALE.match(option))),
+        queue=_queue(disk),
+        serial=_serial(disk) if serial else None,
+    )
+
+
+def layers(number: str, sys: Path = Path("/sys")) -> list[str]:
+    """Return every block device from `major:minor` down to the disks, as `name (kind)`."""
+    return [f"{folder.name} ({_kind(folder)})" for folder in chain(number, sys)]
+
+
+def _kind(folder: Path) -> str:
+    if (folder / "partition").exists():
+        return "partition"
+    if (folder / "dm").is_dir():
+        # `CRYPT-LUKS2-…` and `LVM-…` begin with their kind; the rest identifies the volume.
+        return first_text(folder, "dm/uuid").partition("-")[0] or "device mapper"
+    if (folder / "md").is_dir():
+        return first_text(folder, "md/level") or "md"
+    if (folder / "loop").is_dir():
+        return "loop"
+    return "disk"
+
+
+def _bus(disk: Path) -> str:
+    if not disk.exists():
+        return ""
+    if transport := first_text(disk, "device/transport"):
+        return f"nvme ({transport})"
+    kinds = {"nvme": "nvme", "ata": "sata", "virtio": "virtio", "usb": "usb", "host": "scsi", "virtual/": "virtual"}
+    return next((bus for part, bus in kinds.items() if f"/{part}" in str(disk.resolve())), "")
+
+
+def _link(disk: Path, sys: Path) -> str:
+    speed, width = (first_text(disk, f"device/device/current_link_{what}") for what in ("speed", "width"))
+    if speed and width:
+        return f"PCIe {speed.removesuffix(' PCIe')} x{width}"
+    if disk.exists() and (port := re.search(r"/ata(\d+)/", str(disk.resolve()))):
+        speed = first_text(sys / "class/ata_link" / f"link{port.group(1)}", "sata_spd")
+        return f"SATA {speed}" if speed and "unknown" not in speed else "SATA"
+    return ""
+
+
+def _queue(disk: Path) -> dict[str, str]:
+    queue = disk / "queue"
+    found = {
+        "nr_requests": first_text(queue, "nr_requests"),
+        "max_request_kib": first_text(queue, "max_sectors_kb"),
+        "max_segments": first_text(queue, "max_segments"),
+        "write_cache": first_text(queue, "write_cache"),
+        "discard": {"": "", "0": "no"}.get(first_text(queue, "discard_max_bytes"), "yes"),
+        "hardware_queues": str(sum(entry.is_dir() for entry in (disk / "mq").glob("*")) or ""),
+        "device_depth": first_text(disk, "device/queue_depth", "device/sqsize"),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _serial(disk: Path) -> str | None:
+    if text := first_text(disk, "device/serial", "serial"):
+        return text
+    try:
+        page = (disk / "device/vpd_pg80").read_bytes()
+    except OSError:
+        return None
+    return page[4:].decode("ascii", "replace").strip() or None

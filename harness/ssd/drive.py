@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from harness.atomic import whole_file
+from harness.ssd.device import Identity
 from harness.ssd.fio import SteadyState
-from harness.ssd.identity import Identity
 from systems.readings import DiskPoint, DiskProfile
 from workloads.errors import InputError
 
@@ -20,11 +20,7 @@ FOLDER = "ssd"
 Mode = Literal["quick", "full"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Point(_Part):
+class Point(BaseModel, extra="forbid"):
     """One fio job: `depth` is per thread; engine `sync` means read calls, `async` io_uring or libaio. `latency_s`:
     percentile -> completion latency. `cpu_s_per_request`: processor seconds on fio's own threads."""
 
@@ -55,7 +51,7 @@ class Point(_Part):
         return self.direct and not self.write_percent
 
 
-class Condition(_Part):
+class Condition(BaseModel, extra="forbid"):
     """State of the drive while it was measured.
 
     Attributes:
@@ -77,7 +73,7 @@ class Condition(_Part):
     health_missing: str = ""
 
 
-class Drive(_Part):
+class Drive(BaseModel, extra="forbid", populate_by_name=True):
     """One profile of `outcore ssd profile`.
 
     Attributes:
@@ -97,19 +93,14 @@ class Drive(_Part):
     condition: Condition
     points: list[Point] = Field(default_factory=list)
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
-
     def disk_profile(self) -> DiskProfile:
         """Return the direct asynchronous reads as the profile that runs and predictions use."""
-        return DiskProfile(
-            points=tuple(
-                DiskPoint(p.block_bytes, p.depth, p.iops, p.bytes_per_s, p.pattern)
-                for p in self.points
-                if p.reads_directly and p.engine == "async"
-            ),
-            logical_block_bytes=self.identity.logical_block_bytes,
-            tool=self.fio,
+        points = tuple(
+            DiskPoint(p.block_bytes, p.depth, p.iops, p.bytes_per_s, p.pattern)
+            for p in self.points
+            if p.reads_directly and p.engine == "async"
         )
+        return DiskProfile(points, self.identity.logical_block_bytes, self.fio)
 
     def best(self, block_bytes: int, pattern: str = "random") -> Point | None:
         """Return the fastest direct read point of a block size and pattern; None without any."""
@@ -149,10 +140,9 @@ def read_drive(path: Path) -> Drive:
     schema."""
     try:
         content = json.loads(path.read_text())
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror})", "make one with `outcore ssd profile`") from error
-    except ValueError as error:
-        raise InputError(f"{path} is not a drive profile", "make one with `outcore ssd profile`") from error
+    except (OSError, ValueError) as error:
+        why = f"cannot be read ({error.strerror})" if isinstance(error, OSError) else "is not a drive profile"
+        raise InputError(f"{path} {why}", "make one with `outcore ssd profile`") from error
     made_by = content.get("schema") if isinstance(content, dict) else None
     if isinstance(made_by, int) and made_by > SCHEMA:
         raise InputError(f"{path} has schema {made_by}, newer than this Outcore knows", "update Outcore")

@@ -14,14 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import linear_regression
-from typing import Literal
+from typing import Any, Literal
 
 from harness.cache import Cache, digest_of
 from harness.isolation.base import Cap, IoLimit, Isolation, Limits
 from harness.ssd.classes import DiskClass, parse_disk_class
 from harness.ssd.device import BlockDevice
 from harness.ssd.fio import FioJob, run_fio
-from harness.ssd.profile import shallow
+from harness.ssd.profile import expected, shallow
 from harness.ssd.testfile import own_file
 from workloads.errors import HostError, InputError
 
@@ -64,16 +64,6 @@ class Check:
         return self.measured / self.allowed - 1.0
 
 
-def expected(limits: Sequence[IoLimit], block_bytes: int) -> float:
-    """Return reads per second of `block_bytes` that the limits of all disks allow together; infinite without limits."""
-    total = 0.0
-    for limit in limits:
-        by_count = limit.read_iops or math.inf
-        by_bytes = limit.read_bytes_per_s / block_bytes if limit.read_bytes_per_s else math.inf
-        total += min(by_count, by_bytes)
-    return total or math.inf
-
-
 def verify(
     isolation: Isolation,
     limits: Sequence[IoLimit],
@@ -114,15 +104,10 @@ def bare_rates(folder: Path, *, progress: Progress = lambda text: None) -> dict[
 
 def fitting_factor(disk_class: DiskClass, bare: dict[str, float]) -> int:
     """Return the least power of two to divide a class by, so that this device emulates it with 10 % to spare."""
-    ratios = [1.0]
-    for name, block in (("randread_4k_iops", 4096), ("randread_512_iops", 512)):
-        by_bytes = (disk_class.read_bytes_per_s or math.inf) / block
-        wanted = min(disk_class.read_iops or math.inf, by_bytes)
-        if math.isfinite(wanted):
-            ratios.append(wanted / bare[name])
-    if disk_class.read_bytes_per_s:
-        ratios.append(disk_class.read_bytes_per_s / bare["seqread_bytes_per_s"])
-    most = max(ratios)
+    limits = [IoLimit("", disk_class.read_iops, disk_class.read_bytes_per_s)]
+    wanted = {name: expected(limits, block) for name, block in (("randread_4k_iops", 4096), ("randread_512_iops", 512))}
+    wanted["seqread_bytes_per_s"] = disk_class.read_bytes_per_s or math.inf
+    most = max((rate / bare[name] for name, rate in wanted.items() if math.isfinite(rate)), default=1.0)
     return 1 if most <= 1.0 else 1 << math.ceil(math.log2(most * 1.1))
 
 
@@ -191,17 +176,10 @@ def problem(checks: Sequence[Check]) -> str:
 
 
 def _direct(file: Path, cap: Cap | None, limits: Sequence[IoLimit], seconds: float) -> list[Check]:
+    shared: dict[str, Any] = {"file": file, "seconds": seconds, "ramp_seconds": _RAMP_S, "exact_latency": False}
     checks = []
     for name, (size, depth, pattern) in _JOBS.items():
-        job = FioJob(
-            file=file,
-            block_bytes=size,
-            depth=shallow(size, depth, limits, seconds),
-            pattern=pattern,
-            seconds=seconds,
-            ramp_seconds=_RAMP_S,
-            exact_latency=False,
-        )
+        job = FioJob(block_bytes=size, depth=shallow(size, depth, limits, seconds), pattern=pattern, **shared)
         factor = size if name.endswith("bytes_per_s") else 1
         # One fio per job, so that the limiter's debt of one job does not slow the next.
         checks.append(Check(name, run_fio([job], cap)[0].iops * factor, expected(limits, size) * factor))
@@ -246,9 +224,8 @@ def caller(user: str | None) -> pwd.struct_passwd | None:
     if user is None:
         uid = os.environ.get("SUDO_UID") or os.environ.get("PKEXEC_UID")
         if not uid or uid == "0":
-            raise InputError(
-                "this is root, and the command is not to run as root", "name its user by --user NAME, or --user root"
-            )
+            fix = "name its user by --user NAME, or --user root"
+            raise InputError("this is root, and the command is not to run as root", fix)
         user = uid
     try:
         entry = pwd.getpwuid(int(user)) if user.isdigit() else pwd.getpwnam(user)

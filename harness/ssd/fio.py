@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from harness.isolation.base import Cap
 from workloads.errors import HostError
@@ -33,9 +33,7 @@ def best_engine() -> Literal["io_uring", "libaio", "psync"]:
     for engine in ("io_uring", "libaio"):
         job = f"--name=try --readonly --ioengine={engine} --filename=/proc/self/exe --rw=read --bs=4096 --size=4096"
         try:
-            done = subprocess.run(
-                ["fio", *job.split(), "--output-format=json"], capture_output=True, timeout=20, check=False
-            )
+            done = subprocess.run(["fio", *job.split(), "--output-format=json"], capture_output=True, timeout=20)
         except (OSError, subprocess.TimeoutExpired):
             continue
         if done.returncode == 0:
@@ -43,18 +41,16 @@ def best_engine() -> Literal["io_uring", "libaio", "psync"]:
     return "psync"
 
 
-class SteadyRule(BaseModel):
+class SteadyRule(BaseModel, extra="forbid", frozen=True):
     """Rule for a steady rate: over the last `seconds`, no second's rate deviates from the mean by more than `within`. A
     job with a rule ends once the rule holds, at the latest after the job's own `seconds`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     within: float = Field(gt=0, lt=1)
     seconds: int = Field(default=5, ge=2)
     ramp_seconds: int = Field(default=1, ge=0)
 
 
-class FioJob(BaseModel):
+class FioJob(BaseModel, extra="forbid", frozen=True):
     """One job on one existing file; jobs of a list run one after the other.
 
     Attributes:
@@ -68,8 +64,6 @@ class FioJob(BaseModel):
         sync: sync at the end of a job that writes, within its time.
         write_percent: percentage of requests that overwrite the file; 0 makes fio refuse to write.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     file: Path
     block_bytes: int = Field(gt=0)
@@ -109,39 +103,24 @@ class FioJob(BaseModel):
         if rule := self.steady:
             held = f"--steadystate=iops:{100 * rule.within:g}% --steadystate_duration={rule.seconds}s"
             optional[f"{held} --steadystate_ramp_time={rule.ramp_seconds}s"] = True
-        return [
-            f"--name={name}",
-            "--stonewall",
-            f"--filename={file}",
-            f"--rw={'rand' if random else ''}{side}",
-            f"--bs={self.block_bytes}",
-            f"--iodepth={self.depth}",
-            f"--ioengine={self.engine}",
-            f"--direct={int(self.direct)}",
-            f"--numjobs={self.threads}",
-            "--thread",
-            "--group_reporting",
-            f"--runtime={self.seconds * 1000:.0f}ms",
-            f"--ramp_time={self.ramp_seconds * 1000:.0f}ms",
-            # New offsets every time: a cache below the device may hold the blocks of the run before.
-            "--norandommap",
-            "--randrepeat=0",
-            "--invalidate=1",
-            f"--iomem_align={_HUGE_PAGE}",
-            f"--gtod_reduce={int(not self.exact_latency)}",
-            *(word for words, wanted in optional.items() if wanted for word in words.split()),
-        ]
+        # New offsets every time (`--randrepeat=0`): a cache below the device may hold the blocks of the run before.
+        always = (
+            f"--stonewall --rw={'rand' if random else ''}{side} --bs={self.block_bytes} --iodepth={self.depth} "
+            f"--ioengine={self.engine} --direct={int(self.direct)} --numjobs={self.threads} --thread --group_reporting "
+            f"--runtime={self.seconds * 1000:.0f}ms --ramp_time={self.ramp_seconds * 1000:.0f}ms --norandommap "
+            f"--randrepeat=0 --invalidate=1 --iomem_align={_HUGE_PAGE} --gtod_reduce={int(not self.exact_latency)}"
+        )
+        words = [always, *(words for words, wanted in optional.items() if wanted)]
+        return [f"--name={name}", f"--filename={file}", *" ".join(words).split()]
 
 
-class SteadyState(BaseModel):
+class SteadyState(BaseModel, extra="forbid"):
     """Whether a job's rate became steady: no second at the end is further than `within` from their mean.
 
     Attributes:
         deviation: largest deviation of a second's rate from the mean, as a share.
         iops: the rates of these seconds.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     attained: bool
     within: float
@@ -170,7 +149,6 @@ class FioResult:
     mean_latency_s: float
     cpu: float
     latency_s: dict[float, float] = field(default_factory=dict)
-    version: str = ""
     write_iops: float = 0.0
     steady: SteadyState | None = None
 
@@ -179,15 +157,6 @@ class FioResult:
         """Seconds of processor time per request on fio's own threads, without interrupts."""
         done = (self.iops + self.write_iops) * self.seconds
         return self.cpu * self.seconds * self.job.threads / done if done else 0.0
-
-
-def fio_environment() -> dict[str, str]:
-    """Return the environment that puts fio's buffers on huge pages by glibc's tunable; other libcs ignore it. A read of
-    1 MiB into 4 KiB pages is 256 pieces of memory, which the kernel splits over several requests: a disk then seemed
-    half as fast as it is. (Buffers must also begin at a huge page, see `--iomem_align`: otherwise most of four buffers
-    of 1 MiB are on small pages, and of 3.1 GB/s 1.7 remained.)"""
-    before = os.environ.get("GLIBC_TUNABLES", "")
-    return {**os.environ, "GLIBC_TUNABLES": ":".join(part for part in (before, "glibc.malloc.hugetlb=1") if part)}
 
 
 def fio_path() -> str | None:
@@ -216,9 +185,7 @@ def run_fio(jobs: Sequence[FioJob], cap: Cap | None = None) -> list[FioResult]:
     """Run the jobs one after the other, inside `cap` where one is given, so that its limits hold.
 
     Buffers stay unregistered where the kernel refuses (a low limit of locked memory); each result's job shows it.
-
-    Raises:
-        HostError: fio is missing, too old, was ended by a signal, or refused a job; its first message is passed on.
+    Raises HostError: fio is missing, too old, was ended by a signal, or refused a job; its first message is passed on.
     """
     path = fio_path()
     if path is None:
@@ -231,12 +198,10 @@ def run_fio(jobs: Sequence[FioJob], cap: Cap | None = None) -> list[FioResult]:
         if not job.file.is_file() or job.file.stat().st_size < job.block_bytes:
             raise HostError(f"fio cannot read {job.file}: it is not a file of {job.block_bytes} bytes or more", "")
     if any(job.registered and job.engine == "io_uring" for job in jobs):
-        plain = [job.model_copy(update={"registered": False}) for job in jobs]
-        if version is None or version < REGISTERS:
-            return _run(plain, cap)
-        with suppress(_Refused):
-            return _run(jobs, cap)
-        jobs = plain
+        if version is not None and version >= REGISTERS:
+            with suppress(_Refused):
+                return _run(jobs, cap)
+        jobs = [job.model_copy(update={"registered": False}) for job in jobs]
     return _run(jobs, cap)
 
 
@@ -249,16 +214,13 @@ def _run(jobs: Sequence[FioJob], cap: Cap | None) -> list[FioResult]:
     for index, job in enumerate(jobs):
         arguments += job.arguments(f"job{index}")
     limit = 30 + 3 * sum(job.seconds + job.ramp_seconds for job in jobs)
+    # Buffers on huge pages, by glibc's tunable: the kernel splits a read of 1 MiB into 4 KiB pages over several
+    # requests, and a disk then seemed half as fast as it is. (Buffers must also begin at a huge page, see
+    # `--iomem_align`: otherwise most of four buffers of 1 MiB are on small pages, and of 3.1 GB/s 1.7 remained.)
+    tunables = ":".join(filter(None, (os.environ.get("GLIBC_TUNABLES"), "glibc.malloc.hugetlb=1")))
     try:
-        done = subprocess.run(
-            cap.command(arguments) if cap else arguments,
-            capture_output=True,
-            text=True,
-            timeout=limit,
-            check=False,
-            cwd="/",
-            env=fio_environment(),
-        )
+        command, environment = cap.command(arguments) if cap else arguments, {**os.environ, "GLIBC_TUNABLES": tunables}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, cwd="/", env=environment)
     except subprocess.TimeoutExpired as error:
         raise HostError(f"fio did not end within {limit:.0f} s", "look at the device with `dmesg`") from error
     results = parse_fio(done.stdout, jobs) if done.returncode == 0 else []
@@ -272,10 +234,8 @@ def _run(jobs: Sequence[FioJob], cap: Cap | None) -> list[FioResult]:
 def _ending(status: int) -> str:
     if status >= 0:
         return f"exit status {status}" if status else "it gave no result"
-    try:
-        return f"ended by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"ended by signal {-status}"
+    names = {int(known): known.name for known in signal.Signals}
+    return f"ended by {names.get(-status, f'signal {-status}')}"
 
 
 def parse_fio(output: str, jobs: Sequence[FioJob]) -> list[FioResult]:
@@ -288,24 +248,22 @@ def parse_fio(output: str, jobs: Sequence[FioJob]) -> list[FioResult]:
         side = entry["write" if job.write_percent == 100 else "read"]
         latency = side.get("clat_ns", {})
         iops, seconds = float(side["iops"]), float(side["runtime"]) / 1000
-        results.append(
-            FioResult(
-                job=job,
-                iops=iops,
-                # Not fio's own `bw`: after a ramp it counts requests in flight at both ends of the window, which at a
-                # low rate and a deep queue is several percent too much. `iops` counts requests issued inside it.
-                bytes_per_s=iops * job.block_bytes,
-                requests=int(side["total_ios"]),
-                bytes_read=int(side["io_bytes"]),
-                seconds=seconds,
-                mean_latency_s=float(latency.get("mean", 0.0)) * _NS,
-                cpu=(float(entry["usr_cpu"]) + float(entry["sys_cpu"])) / 100,
-                latency_s={float(key): value * _NS for key, value in latency.get("percentile", {}).items()},
-                version=str(report.get("fio version", "")),
-                write_iops=float(entry["write"]["iops"]) if 0 < job.write_percent < 100 else 0.0,
-                steady=_steady(job.steady, entry.get("steadystate") or {}, seconds) if job.steady else None,
-            )
+        result = FioResult(
+            job=job,
+            iops=iops,
+            # Not fio's own `bw`: after a ramp it counts requests in flight at both ends of the window, which at a
+            # low rate and a deep queue is several percent too much. `iops` counts requests issued inside it.
+            bytes_per_s=iops * job.block_bytes,
+            requests=int(side["total_ios"]),
+            bytes_read=int(side["io_bytes"]),
+            seconds=seconds,
+            mean_latency_s=float(latency.get("mean", 0.0)) * _NS,
+            cpu=(float(entry["usr_cpu"]) + float(entry["sys_cpu"])) / 100,
+            latency_s={float(key): value * _NS for key, value in latency.get("percentile", {}).items()},
+            write_iops=float(entry["write"]["iops"]) if 0 < job.write_percent < 100 else 0.0,
+            steady=_steady(job.steady, entry.get("steadystate") or {}, seconds) if job.steady else None,
         )
+        results.append(result)
     return results
 
 

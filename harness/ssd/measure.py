@@ -1,28 +1,27 @@
-"""Quick or full profile of a drive: one fio job per point, each saved at once, so that a stopped profile resumes."""
+"""Quick or full profile of a drive: its points, one fio job each, saved at once, so that a stopped profile resumes."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from harness.atomic import whole_file
 from harness.isolation import select, sweep_all
-from harness.isolation.base import Cap, IoLimit, Isolation, Limits
-from harness.ssd import grid
+from harness.isolation.base import IoLimit, Isolation, Limits
 from harness.ssd.classes import DiskClass
-from harness.ssd.device import direct_block_bytes
+from harness.ssd.device import Identity, direct_block_bytes, identify
 from harness.ssd.drive import FOLDER, Condition, Drive, Mode, Point, drive_path, read_drive, save_drive, slug
-from harness.ssd.fio import FioJob, SteadyState, fio_path, fio_tool, run_fio
-from harness.ssd.identity import Identity, identify
+from harness.ssd.fio import FioJob, FioResult, SteadyRule, SteadyState, fio_path, fio_tool, run_fio
+from harness.ssd.profile import LIMITED_RAMP_S, shallow
 from harness.ssd.smart import health
 from harness.ssd.testfile import check_folder, one_at_a_time, own_file
 from workloads.errors import HostError, InputError
@@ -31,6 +30,19 @@ from workloads.errors import HostError, InputError
 RESUME_S = 24 * 3600.0
 # Longest preconditioning in seconds; it ends earlier once its rate is steady.
 _PRECONDITION_S: dict[Mode, float] = {"quick": 15.0, "full": 120.0}
+KIB = 1 << 10
+FILE_BYTES: dict[Mode, int] = {"quick": 1 << 30, "full": 4 << 30}
+POINT_S: dict[Mode, float] = {"quick": 0.8, "full": 2.5}
+STEADY_S: dict[Mode, float] = {"quick": 8.0, "full": 60.0}
+STEADY_WITHIN = 0.1
+_RAMP_S = 0.2
+PERCENTILES = (50.0, 90.0, 99.0, 99.9, 99.99)
+# Fields of a point with the names that they have in the job and in its result.
+_OF_JOB = ("pattern", "block_bytes", "depth", "threads", "direct", "write_percent")
+_OF_RESULT = ("iops", "bytes_per_s", "write_iops", "requests", "seconds", "mean_latency_s")
+
+_ALL_DEPTHS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+_ALL_BLOCKS = [512, 1 * KIB, 2 * KIB, 4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB]
 
 Progress = Callable[[str], None]
 
@@ -60,17 +72,12 @@ class Wanted:
     @property
     def size(self) -> int:
         """Bytes of the test file."""
-        return self.file_bytes or grid.FILE_BYTES[self.mode]
+        return self.file_bytes or FILE_BYTES[self.mode]
 
     @property
     def point_s(self) -> float:
         """Seconds of a point."""
-        return self.seconds or grid.POINT_S[self.mode]
-
-    @property
-    def precondition_bytes(self) -> int:
-        """Bytes that preconditioning may write beside the file itself, estimated as two passes at most."""
-        return 2 * self.size
+        return self.seconds or POINT_S[self.mode]
 
     def settings(self, identity: Identity) -> dict[str, Any]:
         """Return all that a stopped profile must agree in to be resumed."""
@@ -87,10 +94,8 @@ class Wanted:
         }
 
 
-class _Part(BaseModel):
+class _Part(BaseModel, extra="forbid"):
     """Profile in progress; it is resumed only where `settings` agree."""
-
-    model_config = ConfigDict(extra="forbid")
 
     settings: dict[str, Any]
     saved_at: float = 0.0
@@ -124,7 +129,8 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
     name = wanted.name or (wanted.disk_class.name if wanted.disk_class else own)
     _check_free(results_root, name, identity)
     limits = wanted.disk_class.limits(device) if wanted.disk_class else ()
-    with one_at_a_time(device), _class_cap(limits) as cap:
+    with one_at_a_time(device), ExitStack() as stack:
+        cap = stack.enter_context(limiting().create("ssd-profile", Limits(None, limits))) if limits else None
         part_path = results_root / FOLDER / f"{slug(name)}.part"
         part = _part(part_path, wanted, identity, progress)
         before, missing = health(device.name)
@@ -134,23 +140,23 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
                 part.precondition_bytes = precondition(wanted, file, progress)
             part.seconds += time.monotonic() - began
             least = direct_block_bytes(file) or 4096
-            jobs = grid.jobs(wanted.mode, file, least, wanted.point_s, limits)
-            left = [job for job in jobs if grid.key_of(job) not in part.points]
+            jobs = profile_jobs(wanted.mode, file, least, wanted.point_s, limits)
+            left = [job for job in jobs if key_of(job) not in part.points]
             todo = [job for job in left if not job.write_percent]
-            todo += [grid.steady_job(wanted.mode, file, wanted.point_s)] if part.steady is None else []
+            todo += [steady_job(wanted.mode, file, wanted.point_s)] if part.steady is None else []
             todo += [job for job in left if job.write_percent]
             done = len(jobs) - len(left)
             for job in todo:
                 done += job.steady is None
-                said = "waiting until the rate has settled"
-                progress(said if job.steady else f"{done} of {len(jobs)}: {grid.words(job)}")
+                said = "waiting until the rate is steady"
+                progress(said if job.steady else f"{done} of {len(jobs)}: {words(job)}")
                 began = time.monotonic()
                 result = run_fio([job], cap)[0]
                 part.seconds += time.monotonic() - began
                 if job.steady:
                     part.steady = result.steady
                 else:
-                    part.points[grid.key_of(job)] = grid.point_of(result)
+                    part.points[key_of(job)] = point_of(result)
                 part.keep(part_path)
         usage = shutil.disk_usage(wanted.folder)
         drive = Drive(
@@ -188,14 +194,10 @@ def _check_free(results_root: Path, name: str, identity: Identity) -> None:
         other = read_drive(path).identity
     except InputError:
         return  # damaged
-    if not other.same_drive(identity):
-        raise InputError(
-            f"{path} is the profile of another drive ({other.model or other.name})", "give this one another --name"
-        )
-
-
-def _class_cap(limits: tuple[IoLimit, ...]) -> AbstractContextManager[Cap | None]:
-    return limiting().create("ssd-profile", Limits(None, limits)) if limits else nullcontext()
+    same = ("model", "firmware", "capacity_bytes", "disks", "file_system")
+    if any(getattr(other, key) != getattr(identity, key) for key in same):
+        said = f"{path} is the profile of another drive ({other.model or other.name})"
+        raise InputError(said, "give this one another --name")
 
 
 def limiting() -> Isolation:
@@ -212,25 +214,96 @@ def limiting() -> Isolation:
 def precondition(wanted: Wanted, file: Path, progress: Progress) -> int:
     """Write random 4 KiB blocks over the file until the rate is steady or the time is up; return the bytes written."""
     progress("preconditioning: random 4 KiB writes over the file")
-    rule = grid.steady_job(wanted.mode, file, wanted.point_s).steady
-    longest = _PRECONDITION_S[wanted.mode] * min(1.0, wanted.point_s / grid.POINT_S[wanted.mode])
+    rule = steady_job(wanted.mode, file, wanted.point_s).steady
+    longest = _PRECONDITION_S[wanted.mode] * min(1.0, wanted.point_s / POINT_S[wanted.mode])
     job = FioJob(file=file, block_bytes=4096, depth=32, seconds=max(3.0, longest), write_percent=100, steady=rule)
     return run_fio([job])[0].bytes_read
 
 
 def _part(path: Path, wanted: Wanted, identity: Identity, progress: Progress) -> _Part:
     """Return the stopped profile with the same settings, else an empty one."""
-    settings = wanted.settings(identity)
-    empty = _Part(settings=settings)
-    if wanted.fresh:
-        return empty
+    empty = _Part(settings=wanted.settings(identity))
     try:
-        found = _Part.model_validate_json(path.read_text())
-    except (OSError, ValidationError, ValueError):
+        found = empty if wanted.fresh else _Part.model_validate_json(path.read_text())
+    except (OSError, ValueError):
         return empty
-    if found.settings != settings or not 0 <= time.time() - found.saved_at < RESUME_S:
+    if found.settings != empty.settings or not 0 <= time.time() - found.saved_at < RESUME_S:
         return empty
     # The file that was preconditioned no longer exists.
     found.precondition_bytes = 0
     progress(f"going on with a stopped profile: {len(found.points)} points are measured")
     return found
+
+
+def profile_jobs(mode: Mode, file: Path, least: int, seconds: float, limits: Sequence[IoLimit] = ()) -> list[FioJob]:
+    """Return the jobs of a profile in order; mixed ones, which write to the file, come last.
+
+    Args:
+        file: file to read.
+        least: smallest block that direct I/O takes; smaller sizes are raised to it.
+        seconds: duration of a point.
+        limits: limits of an emulated class; low ones reduce the depth (`profile.shallow`), and equal points merge.
+    """
+    ramp = LIMITED_RAMP_S if limits else _RAMP_S
+    shared: dict[str, Any] = {"file": file, "seconds": seconds, "ramp_seconds": ramp}
+    unique = {}
+    for point in _points(mode):
+        job = FioJob(**{**shared, **point})
+        size = max(job.block_bytes, least)
+        depth = shallow(size, job.depth, limits, seconds) if limits and job.engine != "psync" else job.depth
+        held = job.model_copy(update={"block_bytes": size, "depth": depth})
+        unique[key_of(held)] = held
+    return list(unique.values())
+
+
+def steady_job(mode: Mode, file: Path, seconds: float) -> FioJob:
+    """Return a job of random 4 KiB reads until the rate is steady; shorter where points are shorter than the mode's."""
+    longest = max(3.0, STEADY_S[mode] * min(1.0, seconds / POINT_S[mode]))
+    rule = SteadyRule(within=STEADY_WITHIN, seconds=max(2, round(longest / 3)), ramp_seconds=1 if longest > 4 else 0)
+    return FioJob(file=file, block_bytes=4 * KIB, depth=64, seconds=longest, steady=rule, exact_latency=False)
+
+
+def key_of(job: FioJob) -> str:
+    """Return a key that identifies a point within a profile."""
+    how = f"{'sync' if job.engine == 'psync' else 'async'}:{'direct' if job.direct else 'buffered'}"
+    return f"{job.pattern}:{job.block_bytes}:{job.depth}:{job.threads}:{how}:{job.write_percent}"
+
+
+def point_of(result: FioResult) -> Point:
+    """Convert an fio result to a saved point."""
+    job = result.job
+    return Point(
+        **job.model_dump(include=set(_OF_JOB)),
+        **{name: getattr(result, name) for name in _OF_RESULT},
+        engine="sync" if job.engine == "psync" else "async",
+        latency_s={f"{share:g}": result.latency_s[share] for share in PERCENTILES if share in result.latency_s},
+        cpu_s_per_request=result.cpu_seconds_per_request,
+    )
+
+
+def words(job: FioJob) -> str:
+    """Describe a point in words, for progress messages."""
+    how = f"{job.threads} threads" if job.engine == "psync" else f"depth {job.depth}"
+    mixed = f", {job.write_percent} % writes" if job.write_percent else ""
+    size = f"{job.block_bytes} B" if job.block_bytes < KIB else f"{job.block_bytes // KIB} KiB"
+    return f"{size} {job.pattern}, {how}, {'direct' if job.direct else 'buffered'}{mixed}"
+
+
+def _points(mode: Mode) -> list[dict[str, Any]]:
+    """Return the points as settings of their jobs: random, blocking, buffered, sequential and mixed reads."""
+    full = mode == "full"
+    random = [(block, depth) for block in _ALL_BLOCKS for depth in _ALL_DEPTHS]
+    if not full:
+        random = [(block, 256) for block in (512, 4 * KIB, 16 * KIB, 64 * KIB)]
+        random += [*((block, depth) for block in (512, 4 * KIB) for depth in (1, 4, 16, 64)), (64 * KIB, 16)]
+    blocking = {"block_bytes": 512, "depth": 1, "engine": "psync"}
+    threads = [(count, direct) for direct in (True, False) for count in (_ALL_DEPTHS[:8] if full else (1, 32))]
+    blocks, depths = ((128 * KIB, 1024 * KIB), (1, 8, 32)) if full else ((1024 * KIB,), (1, 32))
+    sequential = [(block, depth) for block in blocks for depth in depths]
+    return [
+        *({"block_bytes": block, "depth": depth} for block, depth in random),
+        *({**blocking, "threads": count, "direct": direct} for count, direct in threads),
+        *({"block_bytes": 512, "depth": depth, "direct": False} for depth in (_ALL_DEPTHS if full else [1, 64])),
+        *({"block_bytes": block, "depth": depth, "pattern": "sequential"} for block, depth in sequential),
+        *({"block_bytes": 4 * KIB, "depth": 32, "write_percent": share} for share in ((10, 30, 50) if full else (30,))),
+    ]

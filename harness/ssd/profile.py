@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 from harness.cache import Cache, digest_of
 from harness.isolation.base import Cap, IoLimit, Isolation, Limits, Needs
-from harness.ssd.below import SEEN, read_once, reread_gain
 from harness.ssd.device import BlockDevice, block_device, direct_block_bytes
 from harness.ssd.fio import fio_path, fio_tool
-from harness.ssd.quiet import WAITS_S, is_quiet, quietly
+from harness.ssd.quiet import SEEN, WAITS_S, is_quiet, quietly, read_once, reread_gain
 from harness.ssd.ways import DEPTHS, Reads, Way, search, way_of
 from systems.readings import DiskPoint, DiskProfile
 from workloads.errors import HostError
@@ -40,6 +41,8 @@ _MAX_THREADS = 32
 _PLAIN_READS = Path(__file__).parent / "programs" / "plain_reads.py"
 IN_PROCESS = "in-process"
 _PAGE, _LARGE, _STREAM = 4096, 64 << 10, 1 << 20
+# (bytes, depth, in order) of the reads of a profile.
+_Sizes = Sequence[tuple[int, int, bool]]
 
 
 def quick_profile(
@@ -81,24 +84,24 @@ def quick_profile(
     block = direct_block_bytes(path)
     if block is None:
         raise HostError(f"{path} cannot be read with O_DIRECT on {device.file_system}", "move the data to ext4 or xfs")
-    cap = isolation.create("profile", Limits(None, io)) if isolation and io else None
-    if cap:
-        cap.bring(Needs(read_only=(path, _PLAIN_READS)))
-    try:
+    with ExitStack() as stack:
+        cap = stack.enter_context(isolation.create("profile", Limits(None, io))) if isolation and io else None
+        if cap:
+            cap.bring(Needs(read_only=(path, _PLAIN_READS)))
         if not fio_path():
             profile = _by_threads(path, _points(path, block, min(_MAX_THREADS, max(depths))), seconds, io, cap)
         elif io:
-            points = _points(path, block, min(256, max(depths)))
-            profile = _under_limits(Reads(path, cap=cap), points, seconds, io)
+            reads, points = Reads(path, cap=cap), []
+            for size, depth, in_order in _points(path, block, min(256, max(depths))):
+                way = Way(shallow(size, depth, io, seconds))
+                points.append(reads.measure(size, way, seconds, LIMITED_RAMP_S, sequential=in_order))
+            profile = DiskProfile(tuple(points), tool=fio_tool())
         else:
             profile = _at_its_best(Reads(path, device.numbers), _points(path, block, max(depths)), depths, seconds)
-    finally:
-        if cap:
-            cap.close()
     profile = replace(profile, logical_block_bytes=block, limited=_limited(io))
     if held is not None:
         profile = better_of(held, profile)
-    if kept_in and (_is_quiet(profile) or _kept(kept_in, key) is None):
+    if kept_in and (is_quiet(*profile.points) or _kept(kept_in, key) is None):
         kept_in.put("profile", key, {"measured_at": time.time(), **asdict(profile)})
     return profile
 
@@ -109,8 +112,8 @@ def forget(path: Path, cache: Path, depths: Sequence[int] = DEPTHS) -> None:
     Cache(cache).path("profile", key).unlink(missing_ok=True)
 
 
-def _points(file: Path, block: int, depth: int) -> list[tuple[int, int, bool]]:
-    """Return (bytes, depth, in order) of the reads of a profile: random ones at `depth`, 4 KiB one in flight, 1 MiB."""
+def _points(file: Path, block: int, depth: int) -> _Sizes:
+    """Return the reads of a profile: random ones at `depth`, 4 KiB one in flight, 1 MiB in order."""
     nbytes = file.stat().st_size
     sizes = [size for size in sorted({max(512, block), _PAGE, _LARGE}) if block <= size <= nbytes]
     found = [(size, depth, False) for size in sizes]
@@ -118,9 +121,7 @@ def _points(file: Path, block: int, depth: int) -> list[tuple[int, int, bool]]:
     return found + ([(_STREAM, _SEQUENTIAL_DEPTH, True)] if nbytes >= _STREAM else [])
 
 
-def _at_its_best(
-    reads: Reads, wanted: Sequence[tuple[int, int, bool]], depths: Sequence[int], seconds: float
-) -> DiskProfile:
+def _at_its_best(reads: Reads, wanted: _Sizes, depths: Sequence[int], seconds: float) -> DiskProfile:
     short = 0.3 * seconds
     sizes = list(dict.fromkeys(size for size, _, in_order in wanted if not in_order))
     first: tuple[DiskPoint, ...] = ()
@@ -143,41 +144,22 @@ def _at_its_best(
         way = Way(depth) if in_order or depth == 1 else ways.get(size, pages)
         one = partial(reads.measure, size, way, seconds, _RAMP_S, sequential=in_order)
         points.append(_or_tried(quietly(one, waits), tried))
-    return DiskProfile(
-        tuple(points), tool=fio_tool(), tried=tuple(tried), first_read=first, region_bytes=reads.region_bytes
-    )
+    best = DiskProfile(tuple(points), tool=fio_tool(), tried=tuple(tried))
+    return replace(best, first_read=first, region_bytes=reads.region_bytes)
 
 
 def _or_tried(point: DiskPoint, tried: Sequence[DiskPoint]) -> DiskPoint:
     """Return a quiet point unchanged, else the fastest of it and the search's points of the same size."""
-    same = [
-        other
-        for other in tried
-        if other.block_bytes == point.block_bytes and other.depth > 1 < point.depth and other.iops > point.iops
-    ]
+    same = [other for other in tried if other.block_bytes == point.block_bytes and other.depth > 1 < point.depth]
     return point if is_quiet(point) else max([point, *same], key=lambda found: found.iops)
-
-
-def _under_limits(
-    reads: Reads, wanted: Sequence[tuple[int, int, bool]], seconds: float, limits: Sequence[IoLimit]
-) -> DiskProfile:
-    """Profile the device inside a cap with limits: no search, and few reads in flight."""
-    points = []
-    for size, depth, in_order in wanted:
-        way = Way(shallow(size, depth, limits, seconds))
-        points.append(reads.measure(size, way, seconds, LIMITED_RAMP_S, sequential=in_order))
-    return DiskProfile(tuple(points), tool=fio_tool())
 
 
 def _limited(limits: Sequence[IoLimit]) -> tuple[float, float] | None:
     """Return requests and bytes per second of all disks together; 0 where a disk is not limited."""
     if not limits:
         return None
-    counts, rates = [limit.read_iops for limit in limits], [limit.read_bytes_per_s for limit in limits]
-    return (
-        float(sum(count or 0 for count in counts)) if all(counts) else 0.0,
-        float(sum(rate or 0 for rate in rates)) if all(rates) else 0.0,
-    )
+    counts, rates = [limit.read_iops or 0 for limit in limits], [limit.read_bytes_per_s or 0 for limit in limits]
+    return float(sum(counts) if all(counts) else 0), float(sum(rates) if all(rates) else 0)
 
 
 def better_of(first: DiskProfile, second: DiskProfile) -> DiskProfile:
@@ -187,12 +169,8 @@ def better_of(first: DiskProfile, second: DiskProfile) -> DiskProfile:
         key = (point.block_bytes, point.pattern, point.depth == 1)
         if key not in best or point.iops > best[key].iops:
             best[key] = point
-    return replace(
-        second,
-        points=tuple(best.values()),
-        tried=first.tried + second.tried,
-        first_read=first.first_read or second.first_read,
-    )
+    first_read = first.first_read or second.first_read
+    return replace(second, points=tuple(best.values()), tried=first.tried + second.tried, first_read=first_read)
 
 
 def slower_than(bare: DiskProfile, limited: DiskProfile) -> bool:
@@ -213,15 +191,17 @@ def shallow(block_bytes: int, depth: int, limits: Sequence[IoLimit], seconds: fl
         limits: limits of all disks under the file.
         seconds: duration of the job.
     """
-    by_count = sum(limit.read_iops or 0 for limit in limits)
-    by_bytes = sum(limit.read_bytes_per_s or 0 for limit in limits) / block_bytes
-    rates = [rate for rate in (by_count, by_bytes) if rate]
-    return min(depth, max(_LEAST_DEPTH, int(_IN_FLIGHT * seconds * min(rates)))) if rates else depth
+    rate = expected(limits, block_bytes)
+    return depth if math.isinf(rate) else min(depth, max(_LEAST_DEPTH, int(_IN_FLIGHT * seconds * rate)))
 
 
-def _by_threads(
-    path: Path, wanted: Sequence[tuple[int, int, bool]], seconds: float, limits: Sequence[IoLimit], cap: Cap | None
-) -> DiskProfile:
+def expected(limits: Sequence[IoLimit], block_bytes: int) -> float:
+    """Return reads per second of `block_bytes` that the limits of all disks allow together; infinite without limits."""
+    rates = [min(limit.read_iops or math.inf, (limit.read_bytes_per_s or math.inf) / block_bytes) for limit in limits]
+    return float(sum(rates)) or math.inf
+
+
+def _by_threads(path: Path, wanted: _Sizes, seconds: float, limits: Sequence[IoLimit], cap: Cap | None) -> DiskProfile:
     """Profile without fio: direct reads by threads of Python, a lower bound."""
     held = [(size, shallow(size, depth, limits, seconds), in_order) for size, depth, in_order in wanted]
     asked = [f"{size}:{depth}:{'sequential' if in_order else 'random'}" for size, depth, in_order in held]
@@ -243,10 +223,6 @@ def _key(device: BlockDevice, limits: Limits | None, depths: Sequence[int]) -> s
     return digest_of([*where, io, sorted(depths), bool(fio_path())])
 
 
-def _is_quiet(profile: DiskProfile) -> bool:
-    return all(is_quiet(point) for point in profile.points)
-
-
 def _kept(cache: Cache, key: str) -> DiskProfile | None:
     """Return a kept profile; None where it is too old, damaged or missing."""
     kept = cache.get("profile", key, MAX_AGE_S)
@@ -254,6 +230,6 @@ def _kept(cache: Cache, key: str) -> DiskProfile | None:
         found = DiskProfile.from_plain(kept or {})
     except ValueError:
         return None
-    if not _is_quiet(found):
+    if not is_quiet(*found.points):
         kept = cache.get("profile", key, DISTURBED_AGE_S)
     return found if kept and found.points else None

@@ -1,10 +1,18 @@
-"""Disturbance of a measurement: shares of the disk and the processors that other processes took meanwhile."""
+"""Disturbance of a measurement: shares of the disk and the processors that other processes took meanwhile, and caches
+below the kernel (of a hypervisor, of an array), detected by the speed of second reads of the same blocks.
+
+O_DIRECT bypasses this host's page cache, not the cache of the machine below: a profile of blocks that were never read
+would hold a run to the drive's rate, while its measured epochs read again the blocks of the warm-up.
+"""
 
 from __future__ import annotations
 
 import math
+import mmap
 import os
+import random
 import resource
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,6 +20,7 @@ from pathlib import Path
 
 from harness.isolation.base import Cap
 from harness.isolation.files import read_text
+from harness.ssd.fio import FioJob, run_fio
 from systems.readings import DiskPoint, DiskProfile
 
 # Shares of the disk's traffic, and of all processors' time, that others may take beside a measurement.
@@ -25,6 +34,14 @@ _SPLIT_BYTES = 64 << 10
 # Largest correction of a disturbed rate for the share that others took.
 _MOST_SLACK = 3.0
 WAITS_S = (1.0, 3.0)
+# Least gain of second reads that shows a cache.
+SEEN = 1.3
+_BLOCK = 4096
+# In smaller files too many of the blocks drawn at random have been read before.
+_LEAST_BYTES = 16 << 20
+_ROUNDS, _BLOCKS = 8, 32
+# Longest time of `read_once`.
+_WARM_S = 5.0
 
 
 class Meter:
@@ -83,9 +100,9 @@ def traffic(disks: Sequence[str], sys: Path = Path("/sys")) -> tuple[int, int]:
     return requests, 512 * sectors
 
 
-def is_quiet(point: DiskPoint) -> bool:
-    """Return whether others took little of the disk and the processors while a point was measured."""
-    return (point.others_disk or 0.0) <= QUIET_DISK and (point.others_cpu or 0.0) <= QUIET_CPU
+def is_quiet(*points: DiskPoint) -> bool:
+    """Return whether others took little of the disk and the processors while the points were measured."""
+    return all((p.others_disk or 0.0) <= QUIET_DISK and (p.others_cpu or 0.0) <= QUIET_CPU for p in points)
 
 
 def quietly(
@@ -114,8 +131,56 @@ def busiest(profile: DiskProfile) -> tuple[float, float]:
 
 def slack(profile: DiskProfile) -> float:
     """Return how many times faster than a disturbed profile the device may be, at most 3; 1 for a quiet profile."""
-    if all(is_quiet(point) for point in profile.points):
+    if is_quiet(*profile.points):
         return 1.0
     disk, processors = busiest(profile)
     free = (1 - min(disk, 1.0)) * (1 - min(processors, 1.0))
     return min(_MOST_SLACK, 1 / max(free, 1e-6))
+
+
+def reread_gain(file: Path) -> float:
+    """Return how many times as fast random 4 KiB blocks are on a second read, one in flight; 1 for a file below 16 MiB.
+    Rounds of first and second reads alternate, so that neither gets the machine's better moments. Takes about 0.1 s."""
+    blocks = file.stat().st_size // _BLOCK
+    if blocks * _BLOCK < _LEAST_BYTES:
+        return 1.0
+    fd = os.open(file, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+    try:
+        with mmap.mmap(-1, _BLOCK) as buffer:
+            gains = []
+            for _ in range(_ROUNDS):
+                drawn = random.sample(range(blocks), _BLOCKS)
+                first, second = (_median_s(fd, buffer, drawn) for _ in range(2))
+                gains.append(first / second)
+    finally:
+        os.close(fd)
+    return statistics.median(gains)
+
+
+def _median_s(fd: int, buffer: mmap.mmap, blocks: list[int]) -> float:
+    took = []
+    for block in blocks:
+        begin = time.perf_counter()
+        os.preadv(fd, [buffer], block * _BLOCK)
+        took.append(time.perf_counter() - begin)
+    return statistics.median(took)
+
+
+def read_once(file: Path, seconds: float = _WARM_S) -> int:
+    """Read the file once from its beginning, for at most `seconds`; return the number of bytes read."""
+    job = FioJob(
+        file=file, block_bytes=1 << 20, depth=32, pattern="sequential", once=True, seconds=seconds, exact_latency=False
+    )
+    return min(file.stat().st_size, run_fio([job])[0].bytes_read)
+
+
+def gain_of(profile: DiskProfile) -> tuple[float, DiskPoint | None, DiskPoint | None]:
+    """Return the largest gain of second over first reads in a profile, and both points; (1, None, None) without one."""
+    pairs = (
+        (again.iops / first.iops, first, again)
+        for first in profile.first_read
+        for again in profile.points
+        if (again.block_bytes, again.pattern, again.depth == 1) == (first.block_bytes, first.pattern, first.depth == 1)
+        and again.iops > first.iops > 0
+    )
+    return max(pairs, key=lambda pair: pair[0], default=(1.0, None, None))

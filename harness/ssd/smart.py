@@ -26,18 +26,15 @@ def health(disk: str) -> tuple[Plain, str]:
     ):
         if shutil.which(command[0]) is None:
             tried.append(f"{tool} is not installed")
-            continue
-        if tool == "nvme-cli" and not disk.startswith("nvme"):
-            continue
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-        except (OSError, subprocess.TimeoutExpired):
-            tried.append(f"{tool} did not answer")
-            continue
-        found = parse(done.stdout)
-        if found:
-            return {"tool": tool, **found}, ""
-        tried.append(f"{tool} says nothing of {disk}")
+        elif tool == "smartctl" or disk.startswith("nvme"):
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
+            except (OSError, subprocess.TimeoutExpired):
+                tried.append(f"{tool} did not answer")
+                continue
+            if found := parse(done.stdout):
+                return {"tool": tool, **found}, ""
+            tried.append(f"{tool} says nothing of {disk}")
     return {}, "; ".join(tried)
 
 
@@ -71,7 +68,7 @@ def parse_smartctl(text: str) -> Plain:
 
 
 def _of_nvme(log: Plain) -> Plain:
-    """Return what both tools report of an NVMe drive's health log, under slightly different names."""
+    """Return the values that both tools report of an NVMe drive's health log, under slightly different names."""
     return {
         "percentage_used": log.get("percent_used", log.get("percentage_used")),
         "available_spare_percent": log.get("avail_spare", log.get("available_spare")),

@@ -19,40 +19,31 @@ _PREFIX = ".outcore-ssd-"
 _CHUNK = 8 << 20
 # Space left free, so that a test does not fill the file system.
 _SPARE = 64 << 20
-_NETWORK = tuple(
-    """
-    nfs nfs4 cifs smb3 smbfs 9p ceph glusterfs lustre afs fuse.sshfs virtiofs beegfs fuse.s3fs fuse.rclone
-    fuse.gcsfuse
-    """.split()
-)
+_NETWORK = (
+    "nfs nfs4 cifs smb3 smbfs 9p ceph glusterfs lustre afs fuse.sshfs virtiofs beegfs fuse.s3fs fuse.rclone "
+    "fuse.gcsfuse"
+).split()
 
 
 def check_folder(folder: Path, proc: Path = Path("/proc")) -> BlockDevice:
-    """Return the device under a folder, checked to be one that can be profiled.
-
-    Raises:
-        InputError: the folder is missing or cannot be written.
-        HostError: the folder is in memory, on a network file system, or on no block device.
-    """
+    """Return the device under a folder, checked to be one that can be profiled. Raises InputError: the folder is
+    missing or cannot be written; HostError: it is in memory, on a network file system, or on no block device."""
     if not folder.is_dir():
         fix = "give the folder, not the device" if folder.is_block_device() else "give an existing folder on the drive"
         raise InputError(f"{folder} is not a folder", fix)
     kind = mount_of(folder, proc).kind
+    place, fix = f"{folder} is on {kind}", "give a folder on the drive"
     if kind in IN_MEMORY:
-        raise HostError(f"{folder} is on {kind}, which is memory and no drive", "give a folder on the drive")
+        raise HostError(f"{place}, which is memory and no drive", fix)
     if kind in _NETWORK:
-        raise HostError(
-            f"{folder} is on {kind}, a file system over the network, so no drive of this host is under it",
-            "run this on the host that has the drive",
-        )
+        said = f"{place}, a file system over the network, so no drive of this host is under it"
+        raise HostError(said, "run this on the host that has the drive")
     device = block_device(folder, proc=proc)
+    if not device.number and "overlay" in kind:
+        said = f"{place}, whose upper folder is not visible from here, so the drive cannot be told"
+        raise HostError(said, "give a folder that is mounted from the drive itself (a volume)")
     if not device.number:
-        if "overlay" in kind:
-            raise HostError(
-                f"{folder} is on {kind}, whose upper folder is not visible from here, so the drive cannot be told",
-                "give a folder that is mounted from the drive itself (a volume)",
-            )
-        raise HostError(f"{folder} is on {kind}, which has no block device", "give a folder on the drive")
+        raise HostError(f"{place}, which has no block device", fix)
     if not os.access(folder, os.W_OK):
         raise InputError(f"{folder} cannot be written", "give a folder of your own on the drive")
     return device
@@ -63,15 +54,12 @@ def one_at_a_time(device: BlockDevice) -> Iterator[None]:
     """Hold a device, since two concurrent profiles would measure each other. Raises HostError: another process measures
     the device."""
     # An abstract socket, not a file: the kernel removes it when its process ends, for any reason.
-    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    try:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
         try:
             lock.bind(f"\0outcore-ssd-{device.number}")
         except OSError as error:
             raise HostError(f"another outcore measures {device.name} now", "wait until it has ended") from error
         yield
-    finally:
-        lock.close()
 
 
 @contextmanager
@@ -91,11 +79,9 @@ def own_file(
     sweep(folder)
     free = shutil.disk_usage(folder).free
     if free < size + _SPARE:
-        raise HostError(
-            f"{folder} has {format_bytes(free)} free, and the file to read takes {format_bytes(size)}",
-            "free some space"
-            + (f", or give a smaller {smaller} (at most {format_bytes(max(0, free - _SPARE))})" if smaller else ""),
-        )
+        said = f"{folder} has {format_bytes(free)} free, and the file to read takes {format_bytes(size)}"
+        less = f", or give a smaller {smaller} (at most {format_bytes(max(0, free - _SPARE))})" if smaller else ""
+        raise HostError(said, f"free some space{less}")
     file = folder / f"{_PREFIX}{cap_name('file')}.bin"
     try:
         progress(f"writing {format_bytes(size)} to read")
@@ -134,6 +120,4 @@ def write_file(file: Path, size: int, fix: str = "free some space, or give anoth
             os.fsync(out.fileno())
             os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     except OSError as error:
-        raise DataIOError(
-            f"the file to read could not be written: {error.strerror}", path=str(file), errno=error.errno or 0, fix=fix
-        ) from error
+        raise DataIOError.of(error, "the file to read could not be written", file, fix) from error

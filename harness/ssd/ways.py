@@ -15,7 +15,6 @@ from systems.interface import DiskPoint
 DEPTHS = (32, 128, 256, 512)
 # More bytes in flight fill no queue further and only take memory.
 _IN_FLIGHT_BYTES = 8 << 20
-SEARCH_S = 0.3
 _SEARCH_RAMP_S = 0.05
 _LEAST_EACH = 8
 _SMALL = 16 << 10
@@ -67,17 +66,9 @@ class Reads:
         with Meter(self.disks, self.cap) as meter:
             (result,) = run_fio([job], self.cap)
         disk, processors = meter.shares(block_bytes)
-        return DiskPoint(
-            block_bytes,
-            job.depth * way.jobs,
-            result.iops,
-            result.bytes_per_s,
-            job.pattern,
-            way.jobs,
-            way.batch,
-            None if disk is None else round(disk, 4),
-            round(processors, 4),
-        )
+        others = (None if disk is None else round(disk, 4), round(processors, 4))
+        measured = (job.depth * way.jobs, result.iops, result.bytes_per_s)
+        return DiskPoint(block_bytes, *measured, job.pattern, way.jobs, way.batch, *others)
 
 
 def way_of(point: DiskPoint) -> Way:
@@ -104,9 +95,7 @@ def shared_ways(best: Way) -> list[Way]:
     return list(dict.fromkeys([Way(each * threads, each // 4, threads), Way(each * threads, 0, threads)]))
 
 
-def search(
-    reads: Reads, block_bytes: int, depths: Sequence[int] = DEPTHS, seconds: float = SEARCH_S
-) -> list[DiskPoint]:
+def search(reads: Reads, block_bytes: int, depths: Sequence[int], seconds: float) -> list[DiskPoint]:
     """Measure random reads by every method for `seconds` and fio's own 0.3 s; return the points, best first.
 
     Args:

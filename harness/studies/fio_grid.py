@@ -14,7 +14,7 @@ from pydantic import Field
 from harness.settings import Strict
 from harness.ssd.device import block_device, direct_block_bytes
 from harness.ssd.fio import FioJob, best_engine, run_fio
-from harness.ssd.grid import point_of, words
+from harness.ssd.measure import point_of, words
 from harness.ssd.testfile import write_file
 from harness.studies.base import Plain, StudyContext, study
 from workloads.errors import HostError

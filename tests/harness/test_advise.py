@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.advise import Advice, AdviceSetting, RankedSystem, advise
+from harness.advise.advice import Advice, AdviceSetting, RankedSystem, advise
 from harness.advise.trace import take_trace
 from harness.records.record import DatasetConfig, RunConfig
 from harness.worker.build import workload_of

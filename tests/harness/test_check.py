@@ -11,9 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.check import check_system
-from harness.check.capped import check_memory, judge_record
 from harness.check.case import DIMS, Case, cases
+from harness.check.runner import check_memory, check_system, judge_record
 from harness.run.launch import PLAN_REFUSED
 from tests.harness.run_tools import share_cache
 from workloads.errors import InputError

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.check import RULES
 from harness.check.case import Case, cases
 from harness.check.drive import drive
-from harness.check.rules import judge
+from harness.check.rules import RULES, judge
 from systems.registry import load, names
 from tests.systems import broken_systems as broken
 

@@ -75,7 +75,7 @@ def test_dgls_own_sampler_gives_other_mini_batches_of_the_same_graph_and_says_so
                 assert all(block.indices.max(initial=-1) < block.num_src for block in batch.sampled.blocks)
                 digests.append(structure_digest(batch.sampled))
                 batch.release()
-        assert own.strangers == 0
+        assert own.foreign_edges == 0
         sampler, seeds = make_sampler(workload), make_seed_plan(workload).batches(0)
         assert all(
             digest != structure_digest(sampler.sample(0, index, seeds[index])) for index, digest in enumerate(digests)

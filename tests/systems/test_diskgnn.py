@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from harness.check.case import Case
-from harness.check.data import make_dataset
+from harness.check.stage import make_dataset
 from systems.diskgnn.planner import DiskGnnOptions
 from systems.diskgnn.system import DiskGnn
 from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock

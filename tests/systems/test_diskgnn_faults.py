@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.check.case import Case
-from harness.check.data import make_dataset
+from harness.check.stage import make_dataset
 from tests.systems.support_systems import reference, run, workload_of
 from tests.systems.test_diskgnn import prepared
 from workloads.errors import DataIOError

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from harness.check.case import Case
-from harness.check.data import make_dataset
+from harness.check.stage import make_dataset
 from systems.diskgnn.layout import ColdSamples, Shape, segments
 from systems.diskgnn.planner import DiskGnnSizes, fit
 from systems.diskgnn.ranking import AccessCounts, MissCurve, miss_curve, slots_of

@@ -58,23 +58,23 @@ def build(repository: Repository, commit: str, cache: Path, side: str, progress:
     """
     cache = cache.resolve()
     folder = cache / "commits" / commit[:16]
+    tree, python, built = folder / "tree", folder / "env" / "bin" / "python", folder / "built"
     with locked(cache / "build.lock"):
-        tree, python = folder / "tree", folder / "env" / "bin" / "python"
-        if not (folder / "built").is_file():
+        if not built.is_file():
             if tree.exists():
                 repository.remove_worktree(tree)
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-            log = folder / "build.log"
-            progress(f"{side} {commit[:12]}: worktree")
+            maker = _Maker(cache, tree, folder / f"build-{side}.log", f"{side} {commit[:12]}", progress)
+            maker.tell("worktree")
             repository.add_worktree(tree, commit)
-            maker = _Maker(repository, commit, cache, tree, log, side, progress)
+            objects = (repository.maybe("rev-parse", "--verify", f"{commit}:{path}") for path in SOURCES)
+            key = _native_key([found or "-" for found in objects])
             packages = maker.packages()
-            maker.modules(packages)
-            maker.environment(folder / "env", packages)
-            maker.check(python)
-            (folder / "built").write_text(maker.native_key() + "\n", encoding="utf-8")
-    return Built(commit, tree, python, (folder / "built").read_text(encoding="utf-8").strip())
+            maker.modules(key, packages)
+            maker.environment(python, packages)
+            built.write_text(key + "\n", encoding="utf-8")
+    return Built(commit, tree, python, built.read_text(encoding="utf-8").strip())
 
 
 def remove(repository: Repository, cache: Path) -> None:
@@ -88,13 +88,15 @@ def remove(repository: Repository, cache: Path) -> None:
 class _Maker:
     """Build steps of one commit, logged in one file."""
 
-    _repository: Repository
-    _commit: str
     _cache: Path
     _tree: Path
     _log: Path
-    _side: str
+    _name: str
     _progress: Progress
+
+    def tell(self, step: str) -> None:
+        """Report the step that begins."""
+        self._progress(f"{self._name}: {step}")
 
     def packages(self) -> Path:
         """Return a python with the packages of the commit's lock file: the running one if its lock file is equal."""
@@ -109,7 +111,7 @@ class _Maker:
         folder = self._cache / "packages" / name
         python = folder / "bin" / "python"
         if not (folder / "installed").is_file():
-            self._progress(f"{self._side} {self._commit[:12]}: packages of its {LOCK_FILE} (minutes, the first time)")
+            self.tell(f"packages of its {LOCK_FILE} (minutes, the first time)")
             shutil.rmtree(folder, ignore_errors=True)
             self._run([_base_python(), "-m", "venv", str(folder)], "its environment cannot be made")
             install = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", str(wanted)]
@@ -117,14 +119,16 @@ class _Maker:
             (folder / "installed").touch()
         return python
 
-    def modules(self, packages: Path) -> None:
-        """Copy the native modules into the tree; equal sources are compiled once."""
-        key = self.native_key()
+    def modules(self, key: str, packages: Path) -> None:
+        """Copy the native modules into the tree; equal sources, which have equal keys, are compiled once."""
         kept = self._cache / "native" / key
+        noted = INSTALLED_SOURCES.read_text("utf-8").splitlines() if INSTALLED_SOURCES.is_file() else []
+        if not (kept / "built").is_file() and noted and _native_key(noted) == key:
+            # `scripts/setup` built the installed modules from equal sources.
+            installed = Path(sysconfig.get_path("platlib"))
+            _keep({layer: installed / layer for layer in LAYERS}, kept)
         if not (kept / "built").is_file():
-            self._keep_installed(key, kept)
-        if not (kept / "built").is_file():
-            self._progress(f"{self._side} {self._commit[:12]}: native modules (a minute or two)")
+            self.tell("native modules (a minute or two)")
             shutil.rmtree(kept, ignore_errors=True)
             work = self._cache / "native" / f"{key}.work"
             shutil.rmtree(work, ignore_errors=True)
@@ -147,67 +151,43 @@ class _Maker:
             for module in sorted((kept / layer).glob("_native*.so")):
                 shutil.copy2(module, self._tree / layer)
 
-    def _keep_installed(self, key: str, kept: Path) -> None:
-        """Copy the installed native modules to `kept` if `scripts/setup` built them from equal sources."""
-        if not INSTALLED_SOURCES.is_file() or _native_key(INSTALLED_SOURCES.read_text("utf-8").splitlines()) != key:
-            return
-        installed = Path(sysconfig.get_path("platlib"))
-        _keep({layer: installed / layer for layer in LAYERS}, kept)
-
-    def native_key(self) -> str:
-        """Return the identity of the native modules: a hash over their sources, the lock file and the interpreter."""
-        return _native_key([self._repository.object_at(self._commit, path) or "-" for path in SOURCES])
-
-    def environment(self, folder: Path, packages: Path) -> None:
-        """Make an environment that imports the tree, then the packages, without import hooks of other installations."""
+    def environment(self, python: Path, packages: Path) -> None:
+        """Make an environment that imports the tree, then the packages, without import hooks of other installations;
+        raise BuildError unless its `python` imports Outcore from the tree."""
+        folder = python.parents[1]
         self._run([_base_python(), "-m", "venv", "--without-pip", str(folder)], "its environment cannot be made")
-        python = folder / "bin" / "python"
         found = self._run([str(packages), "-c", _PURE], "its packages cannot be found")
         own = self._run([str(python), "-c", _PURE], "its environment cannot be used")
         lines = [str(self._tree), *dict.fromkeys(found.splitlines())]
         (Path(own.splitlines()[0]) / "outcore.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-    def check(self, python: Path) -> None:
-        """Raise BuildError unless `python` imports Outcore from the commit's tree."""
         where = self._run([str(python), "-c", _CHECK], "it does not import", cwd=self._tree.parent).strip()
         if not Path(where).is_relative_to(self._tree):
             raise self._failed(f"its python imports {where} instead of its own tree")
 
     def _run(self, command: Sequence[str], what: str, *, path: str | None = None, cwd: Path | None = None) -> str:
-        done = subprocess.run(
-            list(command),
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=cwd,
-            env=clean_environment() | ({"PATH": path} if path else {}),
-        )
+        environment = clean_environment() | ({"PATH": path} if path else {})
+        done = subprocess.run(list(command), capture_output=True, text=True, cwd=cwd, env=environment)
         with self._log.open("a", encoding="utf-8") as log:
             log.write(f"$ {' '.join(map(str, command))}\n{done.stdout}{done.stderr}\n")
         if done.returncode:
             said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-            wrong = [line for line in said if "error" in line.lower()] or said
-            raise self._failed(f"{what}: {wrong[0] if wrong else f'exit code {done.returncode}'}"[:300])
+            wrong = [line for line in said if "error" in line.lower()] or said or [f"exit code {done.returncode}"]
+            raise self._failed(f"{what}: {wrong[0]}"[:300])
         return done.stdout
 
     def _failed(self, why: str) -> BuildError:
-        log = self._log.with_name(f"{self._log.stem}-{self._side}.log")
-        if self._log.exists():
-            shutil.copyfile(self._log, log)
-        return BuildError(
-            f"{self._side} {self._commit[:12]} cannot be built: {why}",
-            f"see {log}" if log.exists() else "choose another commit",
-        )
+        fix = f"see {self._log}" if self._log.exists() else "choose another commit"
+        return BuildError(f"{self._name} cannot be built: {why}", fix)
 
 
 def _keep(folders: Mapping[str, Path], kept: Path) -> str:
     """Copy each layer's native module from its folder to `kept`; without one, copy none and return its layer."""
     found = {layer: sorted(folder.glob("_native*.so")) for layer, folder in folders.items()}
     lacking = next((layer for layer, modules in found.items() if not modules), "")
-    for layer, modules in found.items() if not lacking else ():
-        (kept / layer).mkdir(parents=True, exist_ok=True)
-        shutil.copy2(modules[0], kept / layer)
     if not lacking:
+        for layer, modules in found.items():
+            (kept / layer).mkdir(parents=True, exist_ok=True)
+            shutil.copy2(modules[0], kept / layer)
         (kept / "built").touch()
     return lacking
 

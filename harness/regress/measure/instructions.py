@@ -34,16 +34,10 @@ def count(python: Path) -> dict[str, int]:
     with tempfile.TemporaryDirectory(prefix="outcore-callgrind-") as folder:
         # -P: the child's own folder is not searched for modules.
         tool = [valgrind, "--tool=callgrind", "--dump-before=getpgid", f"--callgrind-out-file={folder}/out", "-q"]
+        command = [*tool, str(python), "-P", str(_CHILD)]
         environment = clean_environment() | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         try:
-            done = subprocess.run(
-                [*tool, str(python), "-P", str(_CHILD)],
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=TIMEOUT_S,
-                env=environment,
-            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment)
         except subprocess.TimeoutExpired as error:
             raise HostError(f"valgrind took longer than {TIMEOUT_S:.0f} s", "count on a quieter machine") from error
         names = done.stdout.split()
@@ -67,11 +61,10 @@ def compare_counts(base: Mapping[str, int], head: Mapping[str, int]) -> list[Met
     for name in dict.fromkeys([*base, *head]):
         before, after = base.get(name), head.get(name)
         made = MetricResult("native", f"{name} instructions", "exact", "instructions", before, after, "undecided")
-        if before is None or after is None:
-            results.append(made)
-            continue
-        ratio, most = after / before, 1 + LEAST_CHANGE
-        decision: Decision = "regressed" if ratio > most else "improved" if ratio < 1 / most else "same"
-        note = "by callgrind" if decision != "same" else ""
-        results.append(replace(made, decision=decision, ratio=ratio, samples=1, note=note))
+        if before is not None and after is not None:
+            ratio, most = after / before, 1 + LEAST_CHANGE
+            decision: Decision = "regressed" if ratio > most else "improved" if ratio < 1 / most else "same"
+            note = "by callgrind" if decision != "same" else ""
+            made = replace(made, decision=decision, ratio=ratio, samples=1, note=note)
+        results.append(made)
     return results

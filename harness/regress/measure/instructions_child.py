@@ -7,7 +7,6 @@ counts at the calls of `getpgid` before and after the second run.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -60,7 +59,7 @@ def _parts() -> dict[str, Callable[[], object]]:
     }
 
 
-def main() -> int:
+def main() -> None:
     """Run every part twice, the second time between two marks, and print its name."""
     for name, part in _parts().items():
         part()
@@ -68,8 +67,7 @@ def main() -> int:
         part()
         os.getpgid(0)
         print(name, flush=True)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

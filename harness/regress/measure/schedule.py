@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from harness.regress.decision import Rules
-from harness.regress.judge import narrow_enough
+from harness.regress.judge import ratio_of_medians
 from harness.regress.samples import LEAST_PREPARE_S, RunSample, paired
-from harness.regress.statistics import ratio_of_medians
 
 # Metrics whose intervals have to become narrow.
 TIMED = ("epoch", "preprocess", "peak memory")
@@ -26,37 +25,32 @@ class Pairs:
     base: list[RunSample] = field(default_factory=list)
     head: list[RunSample] = field(default_factory=list)
 
-    def is_settled(self, rules: Rules) -> bool:
-        """Return whether the cell needs no more pairs: every interval is narrow enough, or a run failed."""
-        if any(run.status != "ok" for run in (*self.base, *self.head)):
+    def is_complete(self, rules: Rules) -> bool:
+        """Return whether the cell needs no more pairs: a run failed, or every interval's half width is at most half the
+        least effect."""
+        runs = [*self.base, *self.head]
+        if any(run.status != "ok" for run in runs):
             return True
         for name in TIMED:
-            if any(name not in run.noisy for run in (*self.base, *self.head)):
-                continue
-            both = paired(self.base, self.head, name)
-            sides = [[pair[0] for pair in both], [pair[1] for pair in both]]
-            if name == "preprocess" and max(max(side) for side in sides) < LEAST_PREPARE_S:
-                continue
-            if not narrow_enough(ratio_of_medians(*sides, paired=True, seed=rules.seed), rules):
-                return False
+            if all(name in run.noisy for run in runs):
+                base, head = zip(*paired(self.base, self.head, name), strict=True)
+                ratio = ratio_of_medians(base, head, paired=True, seed=rules.seed)
+                compared = name != "preprocess" or max(*base, *head) >= LEAST_PREPARE_S
+                if compared and ratio.half_width > rules.min_effect / 2:
+                    return False
         return True
 
 
-@dataclass
 class Budget:
     """Limit in seconds on the monotonic clock, so that setting the system clock has no effect."""
 
-    seconds: float
-    now: Callable[[], float] = time.monotonic
-    _begin: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._begin = self.now()
+    def __init__(self, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
+        self.seconds, self._now, self._begin = seconds, now, now()
 
     @property
     def spent(self) -> float:
         """Seconds since the budget was made."""
-        return self.now() - self._begin
+        return self._now() - self._begin
 
     def allows(self, seconds: float) -> bool:
         """Return whether `seconds` more fit into the budget."""
@@ -97,7 +91,7 @@ def interleave(
     took: dict[tuple[int, ...], float] = {}
     slowest = 0.0
     for round_ in range(most):
-        open_ = [i for i, pair in enumerate(pairs) if round_ == 0 or not pair.is_settled(rules)]
+        open_ = [i for i, pair in enumerate(pairs) if round_ == 0 or not pair.is_complete(rules)]
         shuffle.shuffle(open_)
         ran = False
         for number, part in enumerate(_chunks(open_, cells, chunk)):

@@ -7,12 +7,12 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from harness.atomic import whole_file
 from harness.plan.experiment import PlannedRun
-from harness.records.record import Record
 from harness.regress.measure.build import Built, clean_environment
 from harness.regress.samples import RunSample, sample_of
 from harness.results.store import read_record, run_folders
@@ -30,18 +30,13 @@ class Side:
         built: the commit's tree and python.
         work: the check's folder; `<work>/<name>` holds this side's records.
         data: folder for its artefacts, on the disk of the datasets.
-        environment: additional variables of its processes (the gate's proof slows one side by one).
     """
 
-    def __init__(
-        self, name: str, built: Built, work: Path, data: Path, environment: Mapping[str, str] | None = None
-    ) -> None:
-        self.name = name
+    def __init__(self, name: str, built: Built, work: Path, data: Path) -> None:
         self.built = built
         self.results = work / name
         self._data = data / name
         self._log = work / f"{name}.log"
-        self._environment = {**clean_environment(), **(environment or {})}
         self._process: subprocess.Popen[str] | None = None
         for folder in (self.results, self._data):
             folder.mkdir(parents=True, exist_ok=True)
@@ -70,24 +65,30 @@ class Side:
         cache = self.results / "cache"
         shutil.rmtree(self._data / ".outcore" / "artefacts", ignore_errors=True)
         _copy_profiles(profiles, cache)
-        experiment = self.results / "experiment.yaml"
-        _write_experiment(experiment, cells)
+        experiment, systems = self.results / "experiment.yaml", []
+        for cell in cells:
+            # Non-default settings only, which any version of the command can read.
+            run = cell.settings.model_dump(mode="json", exclude_defaults=True, exclude={"options"})
+            systems.append({"name": cell.system, "run": run, "options": dict(cell.settings.options)})
+        with whole_file(experiment, "the experiment") as partial:
+            # JSON is YAML.
+            partial.write_text(json.dumps({"name": "regress", "systems": systems, "rounds": 1}), encoding="utf-8")
         before = {path.name for path in run_folders(self.results)}
         roots = ["--data-root", str(self._data), "--results-root", str(self.results)]
         said = self._call(["bench", str(experiment), "--fresh", "--figures", "none", "--json", *roots], turns)
         _copy_profiles(cache, profiles)
-        made = [_read(path) for path in run_folders(self.results) if path.name not in before]
-        by_system = {record.system: record for record in made if record is not None}
+        by_system = {}
+        for path in run_folders(self.results):
+            with suppress(OutcoreError):
+                if path.name not in before:
+                    record = read_record(path)
+                    by_system[record.system] = record
         return [
             sample_of(by_system[cell.system], in_turns=turns is not None)
             if cell.system in by_system
             else RunSample("", "failed", reason=said or "it left no record")
             for cell in cells
         ]
-
-    def records(self) -> list[Record]:
-        """Return every readable record of this side, oldest first."""
-        return [record for record in map(_read, run_folders(self.results)) if record is not None]
 
     def stop(self) -> None:
         """Terminate the command that another thread runs."""
@@ -96,7 +97,7 @@ class Side:
 
     def _call(self, arguments: Sequence[str], turns: str | None) -> str:
         """Run the commit's `outcore`; return its error in one sentence, empty on success."""
-        environment = {**self._environment, **({VARIABLE: turns} if turns else {})}
+        environment = clean_environment() | ({VARIABLE: turns} if turns else {})
         with self._log.open("a", encoding="utf-8") as log:
             log.write(f"$ outcore {' '.join(arguments)}\n")
             log.flush()
@@ -131,17 +132,6 @@ def _end(process: subprocess.Popen[str]) -> None:
         process.wait()
 
 
-def _write_experiment(path: Path, cells: Sequence[PlannedRun]) -> None:
-    """Write the cells as an experiment with non-default settings only, which any version of the command can read."""
-    systems = []
-    for cell in cells:
-        run = cell.settings.model_dump(mode="json", exclude_defaults=True, exclude={"options"})
-        systems.append({"name": cell.system, "run": run, "options": dict(cell.settings.options)})
-    with whole_file(path, "the experiment") as partial:
-        # JSON is YAML.
-        partial.write_text(json.dumps({"name": "regress", "systems": systems, "rounds": 1}), encoding="utf-8")
-
-
 def _copy_profiles(of: Path, to: Path) -> None:
     to.mkdir(parents=True, exist_ok=True)
     for file in of.glob("profile-*.json"):
@@ -155,10 +145,3 @@ def _error_in(out: str) -> str:
         return str(content["error"]["message"]) if "error" in content else ""
     except (ValueError, TypeError, KeyError):
         return "its outcore ended without a word; see the side's .log in the work folder"
-
-
-def _read(path: Path) -> Record | None:
-    try:
-        return read_record(path)
-    except OutcoreError:
-        return None

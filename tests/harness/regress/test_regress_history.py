@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.regress.folders import compare_folders, compare_history
 from harness.regress.git import Repository
-from harness.regress.history import load, record
+from harness.regress.history import compare_folders, compare_history, load, record
 from harness.regress.store import BranchStore, FolderStore
 from harness.results.store import write_run
 from tests.harness.regress.git_made import commit, git, repository

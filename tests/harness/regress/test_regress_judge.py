@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.regress.decision import Comparison, Rules
-from harness.regress.judge import Declared, compare
+from harness.regress.judge import compare
 from harness.regress.samples import ConfigSamples, sample_of
 from tests.harness.regress.samples_made import cells, made, session
 
@@ -101,19 +101,16 @@ def test_fewer_requests_improve():
 def test_a_changed_digest_is_an_error_unless_the_commit_declares_a_new_baseline():
     base, head = cells([made()]), cells([made(digest="xxh3:ffff")])
     assert _metric(compare(base, head, paired=True), "digest").decision == "regressed"
-    for declared in (Declared(everything=True), Declared(systems=("diskgnn",))):
-        found = _metric(compare(base, head, paired=True, declared=declared), "digest")
+    for declared in ("all", "diskgnn"):
+        found = _metric(compare(base, head, paired=True, declared=frozenset({declared})), "digest")
         assert found.decision == "same" and "declared" in found.note
-    other = compare(base, head, paired=True, declared=Declared(systems=("ginex",)))
+    other = compare(base, head, paired=True, declared=frozenset({"ginex"}))
     assert _metric(other, "digest").decision == "regressed"
 
 
 def test_a_declared_baseline_never_excuses_a_slower_epoch():
     found = compare(
-        cells(session(10, seed=1)),
-        cells(session(10, epoch=1.2, seed=2)),
-        paired=True,
-        declared=Declared(everything=True),
+        cells(session(10, seed=1)), cells(session(10, epoch=1.2, seed=2)), paired=True, declared=frozenset({"all"})
     )
     assert _metric(found, "epoch").decision == "regressed"
 

@@ -10,8 +10,7 @@ import pytest
 from harness.cli.regress import print_comparison
 from harness.regress.decision import Comparison
 from harness.regress.judge import compare
-from harness.regress.outputs import KINDS, write
-from harness.regress.outputs.markdown import MARKER
+from harness.regress.outputs import KINDS, MARKER, write
 from tests.harness.regress.samples_made import cells, made, session
 from workloads.errors import InputError
 

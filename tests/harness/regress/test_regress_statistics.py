@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.regress.statistics import LEAST_SAMPLES, holm, ratio_of_medians
+from harness.regress.judge import LEAST_SAMPLES, holm, ratio_of_medians
 
 
 def _pairs(rng, count: int, noise: float, effect: float = 0.0, drift: float = 0.0):

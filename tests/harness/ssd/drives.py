@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from harness.records.record import EpochRecord, Record
+from harness.ssd.device import Identity
 from harness.ssd.drive import Condition, Drive, Point
 from harness.ssd.fio import SteadyState
-from harness.ssd.identity import Identity
 from tests.harness.records import make_record
 
 GIB = 1 << 30

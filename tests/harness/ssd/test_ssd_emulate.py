@@ -18,19 +18,10 @@ from harness.isolation.cgroup1 import throttle_lines
 from harness.isolation.cgroup2 import io_max_line
 from harness.ssd.classes import load_classes, parse_disk_class
 from harness.ssd.device import block_device
-from harness.ssd.emulate import (
-    Check,
-    caller,
-    expected,
-    fitting_factor,
-    problem,
-    rate,
-    resolve_class,
-    run_limited,
-    verify,
-)
+from harness.ssd.emulate import Check, caller, fitting_factor, problem, rate, resolve_class, run_limited, verify
 from harness.ssd.fio import fio_path
 from harness.ssd.measure import limiting
+from harness.ssd.profile import expected
 from tests.harness.cap_tools import MIB, alive, cold_file, groups_named, needs_cap, needs_io, needs_root, on_disk
 from workloads.errors import InputError
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.ssd.device import block_device
-from harness.ssd.identity import identify, layers
+from harness.ssd.device import block_device, identify, layers
 from harness.ssd.smart import health, parse_nvme, parse_smartctl
 
 

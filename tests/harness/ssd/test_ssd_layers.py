@@ -16,8 +16,7 @@ from harness.isolation.blocks import is_stacked
 from harness.isolation.cgroup1 import parse_blkio
 from harness.isolation.cgroup2 import parse_io_stat
 from harness.records.environment import disk
-from harness.ssd.device import block_device
-from harness.ssd.identity import layers
+from harness.ssd.device import block_device, layers
 from tests.harness.cap_tools import CAPPING, MIB, cold_file, needs_cap, needs_io, on_disk, run_in
 from tests.harness.ssd.loops import loop, mounted, mounted_loop
 

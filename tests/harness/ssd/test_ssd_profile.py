@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 
 from harness.cli import main
-from harness.ssd import grid
 from harness.ssd.device import block_device
 from harness.ssd.drive import drive_path, read_drive, save_drive
 from harness.ssd.fio import FioJob, SteadyRule, best_engine, fio_path, parse_fio, run_fio
-from harness.ssd.measure import Wanted, precondition
+from harness.ssd.measure import FILE_BYTES, POINT_S, STEADY_S, Wanted, key_of, precondition, profile_jobs
 from harness.ssd.testfile import check_folder, one_at_a_time, own_file, sweep
 from tests.harness.cap_tools import MIB, cold_file, on_disk
 from tests.harness.ssd.drives import make_drive
@@ -115,7 +114,7 @@ def test_a_stopped_profile_of_another_fio_is_not_gone_on_with(tmp_path: Path, mo
 def test_a_quick_profile_has_every_kind_of_read(stopped: Stopped) -> None:
     points = stopped.drive.points
     file = Path("/")
-    assert len(points) == len(grid.jobs("quick", file, stopped.drive.identity.logical_block_bytes, 0.2))
+    assert len(points) == len(profile_jobs("quick", file, stopped.drive.identity.logical_block_bytes, 0.2))
     reads = [point for point in points if not point.write_percent]
     kinds = {(point.pattern, point.engine, point.direct) for point in reads}
     random = {("random", engine, direct) for engine in ("sync", "async") for direct in (True, False)}
@@ -151,22 +150,22 @@ def test_a_profile_serves_as_roofline(stopped: Stopped) -> None:
 @pytest.mark.parametrize(("mode", "most"), [("quick", 60), ("full", 15 * 60)])
 def test_a_profile_ends_in_time_on_a_drive_that_writes_300_mb_a_second(mode: Any, most: float) -> None:
     setup_s, ramp_s = 0.5, 0.2
-    points = len(grid.jobs(mode, Path("/"), 512, grid.POINT_S[mode]))
-    rest = grid.STEADY_S[mode] + 2 + grid.FILE_BYTES[mode] / 300e6
-    assert points * (grid.POINT_S[mode] + ramp_s + setup_s) + rest < most
+    points = len(profile_jobs(mode, Path("/"), 512, POINT_S[mode]))
+    rest = STEADY_S[mode] + 2 + FILE_BYTES[mode] / 300e6
+    assert points * (POINT_S[mode] + ramp_s + setup_s) + rest < most
 
 
 def test_the_full_grid_has_every_size_and_depth() -> None:
-    jobs = grid.jobs("full", Path("/"), 512, 1.0)
+    jobs = profile_jobs("full", Path("/"), 512, 1.0)
     deep = {(job.block_bytes, job.depth) for job in jobs if job.direct and job.engine != "psync"}
     assert {(512 << i, 1 << j) for i in range(8) for j in range(9)} <= deep
-    assert len({grid.key_of(job) for job in jobs}) == len(jobs)
+    assert len({key_of(job) for job in jobs}) == len(jobs)
 
 
 def test_a_drive_of_large_sectors_is_read_in_those() -> None:
-    jobs = grid.jobs("full", Path("/"), 4096, 1.0)
+    jobs = profile_jobs("full", Path("/"), 4096, 1.0)
     assert min(job.block_bytes for job in jobs) == 4096
-    assert len({grid.key_of(job) for job in jobs}) == len(jobs)
+    assert len({key_of(job) for job in jobs}) == len(jobs)
 
 
 def test_two_profiles_of_a_device_at_once_are_refused(disk: Path, capsys: pytest.CaptureFixture[str]) -> None:

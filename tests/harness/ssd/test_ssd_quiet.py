@@ -18,11 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.ssd import profile as profiles
-from harness.ssd.below import SEEN, gain_of, reread_gain
 from harness.ssd.device import block_device
 from harness.ssd.fio import FioJob, best_engine, fio_path, parse_fio, run_fio
 from harness.ssd.profile import better_of, quick_profile
-from harness.ssd.quiet import QUIET_CPU, Meter, busiest, is_quiet, quietly, slack
+from harness.ssd.quiet import QUIET_CPU, SEEN, Meter, busiest, gain_of, is_quiet, quietly, reread_gain, slack
 from harness.ssd.ways import Reads, Way, first_ways, search, shared_ways
 from systems.interface import DiskPoint, DiskProfile
 from tests.harness.cap_tools import MIB, cold_file, needs_root, on_disk

@@ -9,16 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.drives.whatif import (
-    behind,
-    class_profile,
-    counts_for,
-    device_from,
-    device_of,
-    forecasts,
-    left_out,
-    reads_by_device,
-)
+from harness.drives.whatif import behind, class_profile, counts_for, device_from, device_of, forecasts, left_out
 from harness.judge.predict import at_depth
 from harness.ssd.classes import parse_disk_class
 from harness.ssd.drive import read_drive, save_drive, saved_drives
@@ -106,7 +97,8 @@ def test_what_reads_by_the_device_is_foretold_for_the_class_that_it_ran_on_only(
     assert {entry.system for entry in forecasts(records, other)} == {"ginex"}
     assert left_out(records, same) == [] and left_out(records, other) == ["outcore"]
     assert not counts_for(records[0], device_from(make_drive()))
-    assert not reads_by_device("no-such-system")
+    unknown = records[0].model_copy(update={"system": "no-such-system"})
+    assert counts_for(unknown, device_from(make_drive()))
 
 
 def test_runs_that_say_nothing_of_the_disk_are_not_counted_on() -> None:
