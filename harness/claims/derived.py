@@ -44,31 +44,26 @@ def buffered_over_direct(studies: Studies) -> Measured:
 
 
 def search_quotient(studies: Studies, key: str, *, least: bool) -> Measured:
-    """Compare the two searches in the cases in which both found a layout.
+    """Return the least or greatest quotient of both searches, over the cases in which both found a layout.
 
-    Args:
-        key: `seconds`: brute force's over the heuristic's; `amplification`: the heuristic's over brute force's.
-        least: whether the least quotient over the cases counts, or the greatest.
+    It is of `seconds`, brute force's over the heuristic's, or of `amplification`, the heuristic's over brute force's.
     """
     both = [case for case in studies[0].result["cases"] if case["heuristic"] and case["brute_force"]]
     if not both:
         raise NotRun("in no case did both searches find a layout")
     above, below = ("brute_force", "heuristic") if key == "seconds" else ("heuristic", "brute_force")
     numbers = [Number.exact(case[above][key] / max(1e-9, case[below][key])) for case in both]
-    told = "{} {seconds:.3g} s, amplification {amplification:.3f}"
-    lines = []
-    for case in both:
-        searches = (told.format(name.replace("_", " "), **case[name]) for name in ("heuristic", "brute_force"))
-        lines.append(f"limit {case['limit']:g} of packing alone: {', '.join(searches)}")
+    told = "{} {seconds:.3g} s, amplification {amplification:.3f}".format
+    lines = [
+        f"limit {case['limit']:g} of packing alone: {told('heuristic', **case['heuristic'])}, "
+        f"{told('brute force', **case['brute_force'])}"
+        for case in both
+    ]
     return Measured(summarise(numbers, "least" if least else "most"), detail=lines)
 
 
 def packed_share(studies: Studies, above: float) -> Measured:
-    """Divide packed bytes by the feature table's, greatest over the graphs.
-
-    Args:
-        above: share of the rows in memory; the study's next greater one counts.
-    """
+    """Divide packed bytes by the feature table's, at the next share of memory `above` one, greatest over the graphs."""
     found = []
     for study in studies:
         points = [entry for entry in study.result["points"] if entry["memory_share"] > above]
@@ -122,12 +117,8 @@ def covered(studies: Studies, share: float, score: str = "") -> Measured:
     for record in studies:
         if share not in record.result["shares"]:
             raise NotRun(f"the study access-coverage has no {100 * share:g} %")
-        at = record.result["shares"].index(share)
-        found = {
-            name: 100 * seen[at]
-            for name, seen in record.result["coverage"].items()
-            if name in ([score] if score else record.params["scores"])
-        }
+        at, names = record.result["shares"].index(share), [score] if score else record.params["scores"]
+        found = {name: 100 * seen[at] for name, seen in record.result["coverage"].items() if name in names}
         if not found:
             raise NotRun(f"the study of five hops has no score {score}")
         covers += found.values()
@@ -204,11 +195,8 @@ def reorder_seconds(runs: Sequence[Plain]) -> Measured:
         raise NotRun("no run of data-tiering says how long reordering took")
     record = max(found, key=lambda seen: str(seen["run_id"]))
     edges, seconds = record["config"]["dataset"]["num_edges"], record["facts"]["reorder_s"]
-    number, lines = (
-        Number.exact(_PAPER_EDGES / (edges / seconds)),
-        [f"{edges:,} edges and their rows in {seconds:.2f} s"],
-    )
-    return Measured(number, [record["run_id"]], setting=record["config"], detail=lines)
+    number, line = Number.exact(_PAPER_EDGES / (edges / seconds)), f"{edges:,} edges and their rows in {seconds:.2f} s"
+    return Measured(number, [record["run_id"]], setting=record["config"], detail=[line])
 
 
 #: Every function of this module that a query may name.

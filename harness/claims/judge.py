@@ -1,4 +1,4 @@
-"""The verdict on a claim: the published value, our measurement in the declared setting, and their distance."""
+"""The verdict on a claim: published value, our measurement in the declared setting, their distance; explanations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from harness.claims.measured import Measured, NotRun
 from harness.claims.published import Claim, Verdict, claims, find_claim, verdict_of
 from harness.claims.query import queries
-from harness.claims.records import DeclaredRuns, default_profile
+from harness.claims.records import DeclaredRuns
 from harness.compare.points import NotDrawn
+from harness.figures.draw.captions import graph_size
+from workloads.units import format_bytes
 
 if TYPE_CHECKING:
     from harness.compare.evidence import Evidence
@@ -54,7 +56,7 @@ class Judged:
 
 def judge_all(evidence: Evidence, profile: Plain | None = None) -> list[Judged]:
     """Judge every published claim, in the file's order; the claims declare runs of `profile` (default: `quick`)."""
-    declared = DeclaredRuns(evidence, profile or default_profile())
+    declared = DeclaredRuns(evidence, profile)
     return [_judge(claim, declared) for claim in claims().values()]
 
 
@@ -64,19 +66,14 @@ def judge_one(id_: str, evidence: Evidence, profile: Plain | None = None) -> Jud
     Raises:
         InputError: no claim has this id.
     """
-    return _judge(find_claim(id_), DeclaredRuns(evidence, profile or default_profile()))
+    return _judge(find_claim(id_), DeclaredRuns(evidence, profile))
 
 
 def _judge(claim: Claim, declared: DeclaredRuns) -> Judged:
     told = ("id", "paper", "claim", "condition", "unit", "tolerance", "read", "figure")
-    judged = Judged(
-        **{name: getattr(claim, name) for name in told},
-        verdict="not run",
-        paper_value=claim.published,
-        profile=declared.name,
-        setting=declared.setting(claim),
-        reason=claim.not_run,
-    )
+    own: dict[str, Any] = {name: getattr(claim, name) for name in told}
+    own |= {"paper_value": claim.published, "profile": declared.name, "setting": declared.setting(claim)}
+    judged = Judged(**own, verdict="not run", reason=claim.not_run)
     if claim.not_run:
         return judged
     records = declared.records(claim)
@@ -90,16 +87,9 @@ def _judge(claim: Claim, declared: DeclaredRuns) -> Judged:
     certain = all(verdict_of(claim, end) == verdict for end in (number.low, number.high))
     if claim.emulated and str(found.setting.get("device", "")).startswith("emulated:"):
         verdict, certain = "emulated", True
-    return replace(
-        judged,
-        verdict=verdict,
-        measured=number.value,
-        interval=[number.low, number.high],
-        interval_kind=number.kind,
-        certain=certain,
-        reason=_reason(claim, verdict, certain=certain),
-        found=found,
-    )
+    seen: dict[str, Any] = {"measured": number.value, "interval": [number.low, number.high], "found": found}
+    seen |= {"interval_kind": number.kind, "reason": _reason(claim, verdict, certain=certain)}
+    return replace(judged, verdict=verdict, certain=certain, **seen)
 
 
 def _reason(claim: Claim, verdict: Verdict, *, certain: bool) -> str:
@@ -112,3 +102,76 @@ def _reason(claim: Claim, verdict: Verdict, *, certain: bool) -> str:
         "not reproduced": f"on the wrong side, or beyond twice the tolerance ({claim.tolerance or 'none'})",
     }[verdict]
     return words if certain else f"{words}; the interval reaches another verdict"
+
+
+_READ = {
+    "text": "as printed",
+    "computed": "computed from printed numbers",
+    "plot": "read off a plot",
+    "words": "said in words, not as a number",
+}
+
+
+def explain(judged: Judged) -> list[str]:
+    """Return the lines that explain a verdict, most important first."""
+    where = f"{find_claim(judged.id).where}; {judged.condition}; {_READ[judged.read]}"
+    found = judged.found
+    lines = [
+        f"{judged.id} ({judged.paper}): {judged.claim}",
+        f"paper: {judged.paper_value} {judged.unit} ({where}; tolerance {judged.tolerance or 'none'})",
+        f"judged in: {judged.setting}",
+        f"ours: {measured_text(judged)}",
+        f"verdict: {judged.verdict}" + (f": {judged.reason}" if judged.reason else ""),
+    ]
+    if found is None:
+        return lines
+    lines += [f"  {line}" for line in found.detail]
+    lines += [f"differs from the paper: {line}" for line in [*setting_lines(dict(found.setting)), *found.differs]]
+    if found.studies:
+        lines.append(f"studies: {', '.join(found.studies)}")
+    if found.runs:
+        lines.append(f"runs: {', '.join(found.runs)}")
+    return lines
+
+
+def measured_text(judged: Judged) -> str:
+    """Format the measured number with its interval; a dash where nothing was measured."""
+    if judged.measured is None:
+        return "–"
+    return f"{number_text(judged.measured)}{interval_text(judged)} {judged.unit}".strip()
+
+
+def interval_text(judged: Judged) -> str:
+    """Format the interval of the measured number as ` [11–13, 95 %]`; empty where there is none."""
+    low, high = judged.interval or (0, 0)
+    if low == high:
+        return ""
+    kind = "95 %" if judged.interval_kind == "bootstrap95" else judged.interval_kind
+    return f" [{number_text(low)}–{number_text(high)}, {kind}]"
+
+
+def setting_lines(config: dict[str, Any]) -> list[str]:
+    """Describe scale, device, cap and disk of our runs, one line each."""
+    lines = []
+    if data := config.get("dataset"):
+        size = graph_size(data["num_nodes"], data["num_edges"])
+        lines.append(f"dataset {data['name']}: {size}, dimension {data['dim']}")
+    parts = [f"mini-batches of {config['batch_size']}"] if "batch_size" in config else []
+    parts += [f"{config['max_batches']} of them an epoch"] if config.get("max_batches") else []
+    if parts:
+        lines.append(", ".join(parts))
+    if "device" in config:
+        memory = config.get("device_memory_bytes")
+        emulated = " (EMULATED)" if str(config["device"]).startswith("emulated:") else ""
+        lines.append(f"device {config['device']}{emulated}" + (f" with {format_bytes(memory)}" if memory else ""))
+    if "memory" in config:
+        lines.append("no memory cap" if config["memory"] == "none" else f"memory {config['memory']}")
+    if "disk_class" in config:
+        name = config["disk_class"]
+        lines.append("the bare disk of this host" if name == "none" else f"disk limited to the class {name}")
+    return lines
+
+
+def number_text(value: float) -> str:
+    """Format a number with 3 significant digits, or without decimals from 1,000 on."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

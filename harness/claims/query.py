@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from harness.claims.derived import FUNCTIONS
 from harness.claims.measured import Measured, NotRun, Number, added, median, quotient, ratio, saved, summarise
 from harness.claims.published import FILE as CLAIMS
-from harness.claims.published import Claim, claims
+from harness.claims.published import claims
 from harness.claims.records import QuerySetting, QuerySide, Records, describe, samples_of
 from harness.compare.plan import Plain
 from harness.compare.points import Rounds, preparation_s
@@ -140,10 +140,10 @@ def _accuracy_gap(query: Compared, cells: Sequence[Rounds]) -> Counted:
 
 def _time_to_accuracy(query: Compared, cells: Sequence[Rounds]) -> Counted:
     """Divide the baseline's seconds to an accuracy that both reach, 99 % of the lower best one, by the better's."""
-    from harness.figures.accuracy_runs import best_accuracy, time_to
+    from harness.figures.accuracy_runs import at_target, best_accuracy
 
     target = 0.99 * min(best_accuracy(cell.newest) or 0.0 for cell in cells)
-    ours, theirs = (time_to(cell.newest, target) for cell in cells)
+    ours, theirs = (at_target(cell.newest, target) for cell in cells)
     if not target or not ours or not theirs:
         raise NotRun("one of them has no accuracy on test nodes, or never reaches the other's")
     told = [f"{side.system} {took:.1f} s" for side, took in zip(query.sides, (ours, theirs), strict=True)]
@@ -159,15 +159,9 @@ def _preparation(query: Compared, cells: Sequence[Rounds]) -> Counted:
     return Number.exact(100 * prepared / (prepared + _EPOCHS * epoch)), [line]
 
 
-KINDS: dict[str, Callable[[Compared, Sequence[Rounds]], Counted]] = {
-    "ratio": _ratio,
-    "saved": _ratio,
-    "added": _ratio,
-    "share": _share,
-    "accuracy_gap": _accuracy_gap,
-    "time_to_accuracy": _time_to_accuracy,
-    "preparation": _preparation,
-}
+KINDS: dict[str, Callable[[Compared, Sequence[Rounds]], Counted]] = dict.fromkeys(("ratio", "saved", "added"), _ratio)
+KINDS |= {"share": _share, "accuracy_gap": _accuracy_gap, "time_to_accuracy": _time_to_accuracy}
+KINDS["preparation"] = _preparation
 Everywhere = list[tuple[QuerySetting, Measured]]
 
 
@@ -206,12 +200,8 @@ def _gap(small: Measured, large: Measured, lines: list[str]) -> Measured:
     return Measured(quotient(large.number, small.number), runs, setting=large.setting, detail=lines)
 
 
-OVER: dict[str, Callable[[Everywhere], Measured]] = {
-    "mean": partial(_reduced, kind="mean"),
-    "most": partial(_reduced, kind="most"),
-    "wide rows": _wide_rows,
-    "half memory": _half_memory,
-}
+OVER: dict[str, Callable[[Everywhere], Measured]] = {"wide rows": _wide_rows, "half memory": _half_memory}
+OVER |= {"mean": partial(_reduced, kind="mean"), "most": partial(_reduced, kind="most")}
 
 
 class Derived(Strict):
@@ -239,15 +229,15 @@ class Derived(Strict):
 
     def __call__(self, records: Records) -> Measured:
         """Compute the number. Raises NotRun or NotDrawn where the records do not hold what the function needs."""
-        function = FUNCTIONS[self.function]
+        function, named = FUNCTIONS[self.function], []
         if self.study:
             found = records.studies(self.study, lambda params: not self.hops or len(params["fanout"]) == self.hops)
             measured = function(found, **self.arguments)
-            named = measured.studies or [f"{record.study} {record.key}" for record in found]
-            return replace(measured, studies=named, differs=list(self.differs))
-        runs = [record for record in records.valid if record["system"] == self.system]
-        measured = function(records.table(self.table) if self.table else runs, **self.arguments)
-        return replace(measured, differs=list(self.differs))
+            named = [f"{record.study} {record.key}" for record in found]
+        else:
+            runs = [record for record in records.valid if record["system"] == self.system]
+            measured = function(records.table(self.table) if self.table else runs, **self.arguments)
+        return replace(measured, studies=measured.studies or named, differs=list(self.differs))
 
 
 Query = Compared | Derived
@@ -265,9 +255,8 @@ def queries(file: Path = FILE) -> dict[str, Query]:
 
     try:
         text = file.read_text(encoding="utf-8")
-        node = yaml.compose(text)
+        node, content = yaml.compose(text), yaml.safe_load(text)
         rows = [key.value for key, _ in node.value] if node else []
-        content = yaml.safe_load(text)
     except (OSError, yaml.YAMLError, AttributeError) as error:
         raise InputError(f"the queries {file} cannot be read: {error}", "restore the file") from error
     found: dict[str, Query] = {}
@@ -283,15 +272,10 @@ def queries(file: Path = FILE) -> dict[str, Query]:
             found[id_] = TypeAdapter(model).validate_python(content[id_])
         except (ValidationError, KeyError) as error:
             raise InputError(f"the query of claim {id_} is invalid: {error}", f"mend {file.name}") from error
-        other = answered.setdefault(_measures(claim, found[id_]), id_)
+        # Equal for claims that are answered by one measured number.
+        source = "bench" if claim.runs == "bench" else claim.figure
+        other = answered.setdefault(f"{source} {sorted(claim.chosen.items())} {found[id_].model_dump_json()}", id_)
         if other != id_:
-            raise InputError(
-                f"claim {id_} has the query of another one, {other}", "one published quantity, one measured quantity"
-            )
+            fix = "one published quantity, one measured quantity"
+            raise InputError(f"claim {id_} has the query of another one, {other}", fix)
     return found
-
-
-def _measures(claim: Claim, query: Query) -> str:
-    """Return a text that is equal for claims that are answered by one measured number."""
-    source = "bench" if claim.runs == "bench" else claim.figure
-    return f"{source} {sorted(claim.chosen.items())} {query.model_dump_json()}"

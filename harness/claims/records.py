@@ -51,11 +51,7 @@ _SAMPLES: dict[str, Samples] = {
 
 
 def samples_of(text: str) -> Samples:
-    """Return samples by name, as `epoch_s`, `stages extract transfer` or `counter bytes_loaded`.
-
-    Raises:
-        KeyError: there are no samples of this name.
-    """
+    """Return samples by name, as `epoch_s`, `stages extract transfer` or `counter bytes_loaded`. Raises KeyError."""
     name, *arguments = text.split()
     if name == "stages":
         return stages_s(*arguments)
@@ -157,11 +153,7 @@ class Records:
         return found
 
     def table(self, figure: str) -> pd.DataFrame:
-        """Return the table of a figure of the catalogue.
-
-        Raises:
-            NotDrawn: the records do not hold what the figure needs.
-        """
+        """Return the table of a figure of the catalogue; raise NotDrawn if the records lack what it needs."""
         import matplotlib as mpl
 
         mpl.use("Agg")
@@ -206,11 +198,9 @@ def _why(sides: Sequence[QuerySide], ended: Sequence[Counter[str]]) -> str:
 
 def describe(cell: Rounds, value: Samples) -> str:
     """Describe one side in a line: value, stages, bytes and requests of its newest run."""
-    record = cell.newest
-    samples = cell.samples(value)
+    record, samples = cell.newest, cell.samples(value)
     parts = [f"{record['system']}: median {statistics.median(samples):.4g} of {len(samples)} epochs"]
-    stages = record["summary"].get("stages_s") or {}
-    if stages:
+    if stages := record["summary"].get("stages_s"):
         parts.append("stages " + ", ".join(f"{name} {seconds:.3g} s" for name, seconds in stages.items()))
     measured = measured_epochs(record)
     if measured and measured[-1]["device_bytes"] is not None:
@@ -219,23 +209,15 @@ def describe(cell: Rounds, value: Samples) -> str:
     return "; ".join(parts)
 
 
-PROFILE = "quick"
-
-
-def default_profile() -> Plain:
-    """Return the default bench profile as plain data."""
-    from harness.plan.experiment import load_experiment
-
-    return load_experiment(PROFILE).model_dump()
-
-
 class DeclaredRuns:
     """The records of an evidence that belong to the settings declared by claims, under a bench profile (plain data)."""
 
-    def __init__(self, evidence: Evidence, profile: Plain) -> None:
+    def __init__(self, evidence: Evidence, profile: Plain | None = None) -> None:
+        from harness.plan.experiment import load_experiment
+
         self._evidence = evidence
-        self._profile = profile
-        self.name = str(profile["name"])
+        self._profile = profile or load_experiment("quick").model_dump()
+        self.name = str(self._profile["name"])
         self._cells: dict[str, list[PlannedRun]] = {}
         self._records: dict[str, Records] = {}
 
@@ -251,24 +233,17 @@ class DeclaredRuns:
 
     def cells(self, claim: Claim) -> list[PlannedRun]:
         """Return the planned runs of the profile that may answer a claim."""
-        source = claim.figure if claim.runs == "figure" else "bench"
-        if source not in self._cells:
-            self._cells[source] = self._planned(source)
-        # Records know the dimension of their dataset; planned runs do not.
-        chosen = {key: value for key, value in claim.chosen.items() if key != DIM}
-        return [
-            cell
-            for cell in self._cells[source]
-            if all(str(getattr(cell.settings, key)) == value for key, value in chosen.items())
-        ]
-
-    def _planned(self, source: str) -> list[PlannedRun]:
         from harness.plan.experiment import parse_experiment
         from harness.run.sweep import union
 
-        if source == "bench":
-            return union([parse_experiment({**self._profile, "gallery": {}})])
-        return union(catalogue()[source].experiments(self._profile))
+        source = claim.figure if claim.runs == "figure" else "bench"
+        if source not in self._cells:
+            bench = [parse_experiment({**self._profile, "gallery": {}})] if source == "bench" else None
+            self._cells[source] = union(bench or catalogue()[source].experiments(self._profile))
+        # Records know the dimension of their dataset; planned runs do not.
+        chosen = [(key, value) for key, value in claim.chosen.items() if key != DIM]
+        cells = self._cells[source]
+        return [cell for cell in cells if all(str(getattr(cell.settings, key)) == value for key, value in chosen)]
 
     def records(self, claim: Claim) -> Records:
         """Return the valid records of the declared cells, and the records of the studies that the figure needs."""
@@ -278,14 +253,9 @@ class DeclaredRuns:
         return self._records[key]
 
     def _found(self, claim: Claim) -> Records:
-        frame = self._evidence.frame
-        dim = claim.chosen.get(DIM)
-        keep = {
-            str(record["run_id"])
-            for cell in self.cells(claim)
-            for record in self._valid.of(cell)
-            if dim is None or str(record["config"]["dataset"]["dim"]) == dim
-        }
+        frame, dim = self._evidence.frame, claim.chosen.get(DIM)
+        found = [record for cell in self.cells(claim) for record in self._valid.of(cell)]
+        keep = {str(r["run_id"]) for r in found if dim is None or str(r["config"]["dataset"]["dim"]) == dim}
         needed = self._studies(claim)
         studies = [record for record in self._evidence.studies if (record.study, record.params) in needed]
         own = frame if frame.empty else frame[[str(run) in keep for run in frame["run_id"]]]

@@ -25,7 +25,7 @@ def claims(
 ) -> None:
     """Hold the papers' numbers against our records: reproduced, direction only, not reproduced, emulated, not run."""
     from harness.claims import judge_all, judge_one
-    from harness.claims.explain import explain as lines_of
+    from harness.claims.judge import explain as lines_of
     from harness.claims.published import VERDICTS
     from harness.claims.published import claims as published
     from harness.compare.evidence import load_evidence
@@ -50,7 +50,7 @@ def claims(
 
 
 def _print(found: list[Judged]) -> None:
-    from harness.claims.explain import measured_text
+    from harness.claims.judge import measured_text
 
     rows = [
         (

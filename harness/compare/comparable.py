@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.plan import Plain
@@ -39,8 +40,7 @@ def comparable(records: Iterable[Plain], free: Collection[str] = ()) -> list[tup
     found: dict[str, tuple[Plain, list[Plain]]] = {}
     for record in records:
         shared = shared_setting(record, free)
-        key = json.dumps(shared, sort_keys=True, default=str)
-        found.setdefault(key, (shared, []))[1].append(record)
+        found.setdefault(json.dumps(shared, sort_keys=True, default=str), (shared, []))[1].append(record)
     return list(found.values())
 
 
@@ -94,10 +94,8 @@ class Index:
 
 def _key(system: str, dataset: str, device_memory: int | None, settings: Mapping[str, Any]) -> str:
     memory = str(settings["memory"])
-    try:
+    with suppress(InputError):  # an imported record may hold any text: it matches no planned run
         memory = canonical_memory(memory)
-    except InputError:  # an imported record may hold any text: it matches no planned run
-        pass
     return repr([system, dataset, device_memory, memory, *(settings[name] for name in _SAME)])
 
 

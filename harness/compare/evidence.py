@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,12 +68,10 @@ class Evidence:
             NotDrawn: fewer than `least` values of the axis were measured.
         """
         found = []
-        for make in [plan] if otherwise is None else [plan, otherwise]:
-            for experiment in self.experiments:
-                try:
-                    found.append(measured(self.index, self.folders, make(experiment), value))
-                except (OutcoreError, LookupError):  # a user's experiment may lack the settings that the figure varies
-                    continue
+        for make, experiment in product([plan] if otherwise is None else [plan, otherwise], self.experiments):
+            # A user's experiment may lack the settings that the figure varies.
+            with suppress(OutcoreError, LookupError):
+                found.append(measured(self.index, self.folders, make(experiment), value))
         best = max(found, key=lambda group: len(group.points), default=Group({}, [], 0))
         if len({str(point.x) for point in best.points}) < least:
             dropped = sum(group.invalid for group in found)
@@ -80,19 +80,11 @@ class Evidence:
         return best
 
     def study(self, name: str, *, where: Where = lambda params: True) -> StudyRecord:
-        """Return the newest record of a study whose parameters `where` accepts.
-
-        Raises:
-            NotDrawn: there is no such record.
-        """
+        """Return the newest record of a study whose parameters `where` accepts; raise NotDrawn without one."""
         return self._studies(name, where)[-1]
 
     def all_studies(self, name: str, *, where: Where = lambda params: True) -> list[StudyRecord]:
-        """Return the newest record of each distinct set of parameters, in the order in which the sets were first made.
-
-        Raises:
-            NotDrawn: there is no such record.
-        """
+        """Return the newest record of each set of parameters, in the order of their first; raise NotDrawn without."""
         return list({record.key: record for record in self._studies(name, where)}.values())
 
     def _studies(self, name: str, where: Where) -> list[StudyRecord]:
@@ -110,16 +102,10 @@ def load_evidence(root: Path) -> Evidence:
     from harness.results.store import load
 
     evidence = Evidence(load(root), read_studies(root))
-    made = [
-        Made(
-            host_fingerprint(record.get("environment") or {}),
-            record["system"],
-            Code(**(record.get("code") or {})),
-            record["run_id"],
-            record["config"]["sampler"],
-        )
-        for record in evidence.records
-    ]
+    made = []
+    for record in evidence.records:
+        host, code = host_fingerprint(record.get("environment") or {}), Code(**(record.get("code") or {}))
+        made.append(Made(host, record["system"], code, record["run_id"], record["config"]["sampler"]))
     frame = evidence.frame[of_one_code(made)].reset_index(drop=True) if made else evidence.frame
     names = [record["config"]["experiment"] for record in Evidence(frame).records]
     return replace(evidence, frame=frame, experiments=kept(root, dict.fromkeys(names)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,15 +131,11 @@ def kept(root: Path, names: Iterable[str] = ()) -> list[Plain]:
     files = sorted((root / FOLDER).glob("*.json"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
     found: dict[str, Plain] = {}
     for path in files:
-        try:
+        with suppress(OSError, ValueError, LookupError, TypeError):
             content = json.loads(path.read_text(encoding="utf-8"))
             found[str(content["name"])] = content
-        except (OSError, ValueError, LookupError, TypeError):
-            continue
     for name in [*names, "quick"]:
         if name not in found and (PROFILES / f"{name}.yaml").is_file():
-            try:
+            with suppress(OutcoreError):
                 found[name] = load_experiment(name).model_dump()
-            except OutcoreError:
-                continue
     return list(found.values())

@@ -215,14 +215,10 @@ def measured(index: Index, paths: Mapping[str, str], plan: Plan, value: Value = 
 def _facts(record: Plain) -> list[tuple[str, str]]:
     """Return the facts, by name, that must be equal in all records of one figure even where their settings differ."""
     config, where = record["config"], measured_on(record)
-    named = {
-        "host": where["host"],
-        "harness": where["harness"],
-        "isolation": config["isolation"],
-        f"limits of {config['disk_class']}": where["limits"],
-        f"accelerator {config['device']}": where["accelerator"],
-        f"dataset {config['dataset']['name']}": config["dataset"]["fingerprint"],
-    }
+    named = {"host": where["host"], "harness": where["harness"], "isolation": config["isolation"]}
+    named |= {f"limits of {config['disk_class']}": where["limits"]}
+    named |= {f"accelerator {config['device']}": where["accelerator"]}
+    named |= {f"dataset {config['dataset']['name']}": config["dataset"]["fingerprint"]}
     return [(name, json.dumps(fact, sort_keys=True, default=str)) for name, fact in named.items()]
 
 
@@ -231,10 +227,9 @@ def _host_of_most(cells: Iterable[list[Plain]]) -> str:
     count: Counter[str] = Counter()
     newest: dict[str, str] = {}
     for records in cells:
-        runs = [(str(record["run_id"]), str(measured_on(record)["host"])) for record in records]
+        runs = sorted((str(record["run_id"]), str(measured_on(record)["host"])) for record in records)
         count.update({host for _, host in runs})
-        for run, host in runs:
-            newest[host] = max(newest.get(host, ""), run)
+        newest |= {host: max(newest.get(host, ""), run) for run, host in runs}
     return max(newest, key=lambda host: (count[host], newest[host]), default="")
 
 

@@ -19,7 +19,7 @@ from harness.compare.points import Group, NotDrawn, Point, preparation_s
 from harness.figures.base import Drawing, drawn, ids
 from harness.figures.draw import style
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.panels import legend_above, many_panels
+from harness.figures.draw.panels import many_panels
 from harness.figures.grids import gallery
 from harness.settings import Strict, strict
 
@@ -97,22 +97,11 @@ def accuracy_curve(record: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["epoch", "seconds", "end_to_end", "accuracy"])
 
 
-def _at_target(record: Mapping[str, Any], target: float, column: str) -> float | None:
-    """Return a column of the accuracy curve where it first reaches `target`, None if it never does."""
+def at_target(record: Mapping[str, Any], target: float, column: str = "seconds") -> float | None:
+    """Return `column` of the accuracy curve where it first reaches `target` (a share), None if it never does."""
     curve = accuracy_curve(record)
     reached = curve.loc[curve["accuracy"] >= target, column]
     return None if reached.empty else float(reached.iloc[0])
-
-
-def time_to(record: Mapping[str, Any], target: float, *, end_to_end: bool = False) -> float | None:
-    """Return seconds until test accuracy reaches `target` (a share), None if never; `end_to_end` adds preprocessing."""
-    return _at_target(record, target, "end_to_end" if end_to_end else "seconds")
-
-
-def epochs_to(record: Mapping[str, Any], target: float) -> int | None:
-    """Return the number of epochs until test accuracy first reaches `target`, None if it never does."""
-    epoch = _at_target(record, target, "epoch")
-    return None if epoch is None else int(epoch)
 
 
 def best_accuracy(record: Mapping[str, Any]) -> float | None:
@@ -169,21 +158,19 @@ def draw_by_system(
     points = sorted(group.points, key=lambda point: order.index(point.system))
     done = [point for point in points if point.value is not None]
     curves = [accuracy_curve(point.record).assign(series=point.system, run=point.run) for point in done]
-    tables = [curve.assign(accuracy=100 * curve["accuracy"]) for curve in curves if len(curve)]
-    if not tables:
+    if not any(map(len, curves)):
         raise NotDrawn("no run judged its model on test nodes after every epoch")
-    rows = pd.concat(tables, ignore_index=True)
+    rows = pd.concat([curve for curve in curves if len(curve)], ignore_index=True)
+    rows["accuracy"] *= 100
     target = common_target([point.record for point in done])
     canvas, panels = many_panels(2, height=2.4, sharey=True)
-    xlabels = {"epoch": "epoch", "seconds": "training time (s)"}
-    for axes, title, (column, xlabel) in zip(panels, titles, xlabels.items(), strict=True):
-        ylabel = "test accuracy (%)" if column == "epoch" else ""
+    labels = [("epoch", "epoch", "test accuracy (%)"), ("seconds", "training time (s)", "")]
+    for axes, title, (column, xlabel, ylabel) in zip(panels, titles, labels, strict=True):
         own = rows.assign(x=rows[column], y=rows["accuracy"])
         draw_curves(own, title=title, xlabel=xlabel, ylabel=ylabel, axes=axes)
         if target is not None:
             axes.axhline(100 * target, color="#666666", linewidth=0.7, linestyle=(0, (4, 3)), zorder=0)
     panels[0].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    legend_above(canvas, panels)
     missing = [f"{name} not run" for name in systems if name not in order]
     failed = [f"{point.system} {point.told}" for point in points if point.value is None]
     notes = [memory(done), accuracy_note(done), *failed, *missing]
@@ -196,10 +183,7 @@ def accuracy_note(points: Sequence[Point]) -> str:
     target = common_target(records)
     parts = [origin(records[0]), f"{records[0]['config']['test_nodes']:,} test nodes after every epoch"]
     if target is not None:
-        times = [
-            f"{point.system} {seconds:.1f} s (epoch {epochs_to(point.record, target)})"
-            for point in points
-            if (seconds := time_to(point.record, target)) is not None
-        ]
+        reached = {p.system: [at_target(p.record, target, what) for what in ("seconds", "epoch")] for p in points}
+        times = [f"{system} {took[0]:.1f} s (epoch {took[1]:.0f})" for system, took in reached.items() if all(took)]
         parts.append(f"to {100 * target:.1f} %: {', '.join(times)}")
     return "; ".join(parts)

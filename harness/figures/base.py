@@ -84,16 +84,22 @@ def drawn(
     *notes: str,
     points: list[Point] | None = None,
     runs: list[str] | None = None,
+    order: Sequence[str] | None = (),
     bottom: float = 0.0,
 ) -> Drawing:
-    """Write the caption under a canvas and return the drawing.
+    """Write the legend above a canvas without one, and the caption under it; return the drawing.
 
     Args:
         source, notes, points: as in `caption_of`.
         runs: ids of the runs behind the drawing; by default those of the group, none of a study.
+        order: labels that come first in the legend; None: no legend.
         bottom: lower edge of the axes in the canvas, where the caption begins.
     """
+    from harness.figures.draw.panels import legend_above
+
     text = caption_of(source, *notes, points=points)
+    if order is not None and not canvas.legends and not any(axes.get_legend() for axes in canvas.axes):
+        legend_above(canvas, canvas.axes, order)
     add_caption(canvas, text, bottom=bottom)
     return Drawing(canvas, data, text, _runs_of(source, runs))
 
@@ -197,11 +203,7 @@ class Figure:
         return self.row["full"]
 
     def experiments(self, profile: Plain) -> list[Experiment]:
-        """Return the experiments of `needs` and `beside`, checked and tagged with this figure.
-
-        Raises:
-            InputError: an experiment has an invalid setting.
-        """
+        """Return the experiments of `needs` and `beside`, tagged with this figure. Raises InputError."""
         from harness.plan.experiment import parse_experiment
 
         found: list[Plain] = []

@@ -49,12 +49,9 @@ def of_paper(id_: str) -> list[Plain]:
     """Return the paper's rows, as far as their numbers are published."""
     rows = []
     for name, known in paper_table(id_).items():
-        row: Plain = {"dataset": name, "source": "paper"}
-        for key, value in known.items():
-            row["train (%)" if key == "train" else key] = value * (GB if SPEC["columns"].get(key) == "GB" else 1)
-        if "nodes" in row and "edges" in row:
-            row["degree"] = row["edges"] / row["nodes"]
-        rows.append(row)
+        row = {key: value * (GB if SPEC["columns"].get(key) == "GB" else 1) for key, value in known.items()}
+        degree = {"degree": row["edges"] / row["nodes"]} if {"nodes", "edges"} <= set(row) else {}
+        rows.append({**row, **degree, "dataset": name, "source": "paper", "train (%)": row.get("train")})
     return rows
 
 

@@ -37,11 +37,8 @@ def with_dims(profile: Plain, dims: list[int]) -> tuple[Plain, list[str]]:
     """Return a profile with one dataset for each feature dimension, and the names of those datasets."""
     changed = copy.deepcopy(profile)
     name, recipe = dataset_of(changed)
-    names = []
-    for dim in dims:
-        own = name if dim == recipe.get("dim", 128) else f"{name}-d{dim}"
-        changed["datasets"][own] = {**recipe, "dim": dim}
-        names.append(own)
+    names = [name if dim == dimension(profile) else f"{name}-d{dim}" for dim in dims]
+    changed["datasets"] |= {own: {**recipe, "dim": dim} for own, dim in zip(names, dims, strict=True)}
     return changed, names
 
 
@@ -125,8 +122,5 @@ def feature_bytes(profile: Plain) -> int:
 def batch_sizes(profile: Plain, factors: list[float]) -> list[Plain]:
     """Return run settings for mini-batches of `factors` times the profile's size, with as many seed nodes per epoch."""
     size, batches = int(profile["run"]["batch_size"]), int(profile["run"].get("max_batches", 0))
-    found = []
-    for factor in factors:
-        own = max(1, round(size * factor))
-        found.append({"batch_size": own, "max_batches": max(1, round(batches * size / own)) if batches else 0})
-    return found
+    sizes = [max(1, round(size * factor)) for factor in factors]
+    return [{"batch_size": own, "max_batches": batches and max(1, round(batches * size / own))} for own in sizes]

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import matplotlib as mpl
+import numpy
+import pandas
+
+import harness
 from harness.compare.points import NotDrawn
 from harness.figures.draw import style
-from harness.figures.sources import digest_of_sources
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
     from harness.compare.evidence import Evidence
     from harness.figures.base import Drawing, Figure, Sheet
+
+ROOT = Path(harness.__file__).parent.parent
+# Only these packages determine a drawing; systems and native code only make the records.
+PACKAGES = ("harness", "workloads")
 
 
 @dataclass(frozen=True)
@@ -75,33 +85,25 @@ def _render(figure: Figure, evidence: Evidence, out: Path, of_records: str, *, a
     known = None if again else read_rendered(out, figure.id)
     if known is not None and known.inputs == inputs:
         return known
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
     begin = time.perf_counter()
     made: dict[str, Any] = {"id": figure.id, "paper": figure.paper, "title": figure.title, "claims": figure.claims}
     try:
-        drawing = _draw(figure, evidence)
-        files = _write(figure, drawing, out)
+        with mpl.rc_context(style.RC):
+            drawing = figure.draw(evidence)
+            files = _write(figure, drawing, out)
         made |= {"caption": drawing.caption, "files": files, "runs": list(drawing.runs)}
         rendered = Rendered(**made, status="drawn", inputs=inputs, seconds=time.perf_counter() - begin)
     except (NotDrawn, OutcoreError) as reason:
         for kind in ("png", "svg", "csv", "md", "tex"):
             (out / f"{figure.id}.{kind}").unlink(missing_ok=True)
         rendered = Rendered(**made, status="not drawn", reason=str(reason), inputs=inputs)
+    finally:
+        plt.close("all")
     _put(out / f"{figure.id}.json", json.dumps(rendered.to_json(), indent=1) + "\n")
     return rendered
-
-
-def _draw(figure: Figure, evidence: Evidence) -> Drawing | Sheet:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    with mpl.rc_context(style.RC):
-        try:
-            return figure.draw(evidence)
-        except BaseException:
-            plt.close("all")
-            raise
 
 
 def _write(figure: Figure, drawing: Drawing | Sheet, out: Path) -> list[Path]:
@@ -113,15 +115,10 @@ def _write(figure: Figure, drawing: Drawing | Sheet, out: Path) -> list[Path]:
         _put(files[0], markdown(drawing, figure.title))
         _put(files[2], latex(drawing, figure.title))
     else:
-        import matplotlib as mpl
-        import matplotlib.pyplot as plt
-
         metadata = {"Title": f"{figure.id}: {figure.title}", "Description": drawing.caption}
-        with mpl.rc_context(style.RC):
-            drawing.canvas.savefig(files[0], bbox_inches="tight", metadata=metadata)
-            drawing.canvas.savefig(files[1], bbox_inches="tight", metadata={**metadata, "Date": None})
-        plt.close(drawing.canvas)
-    drawing.data.to_csv(files[1] if isinstance(drawing, Sheet) else files[2], index=False)
+        drawing.canvas.savefig(files[0], bbox_inches="tight", metadata=metadata)
+        drawing.canvas.savefig(files[1], bbox_inches="tight", metadata={**metadata, "Date": None})
+    drawing.data.to_csv(out / f"{figure.id}.csv", index=False)
     return files
 
 
@@ -173,3 +170,68 @@ def _source_of(figure: Figure) -> str:
     # `draw` may be of a shared module, `needs` of the figure's own; this module writes the files.
     modules = (figure.draw.__module__, figure.needs.__module__, __name__)
     return digest_of_sources(*modules, salt=json.dumps(figure.row, sort_keys=True))
+
+
+def digest_of_sources(*modules: str, salt: str = "") -> str:
+    """Return a digest of the files of `files_of`, by name and content, and of the drawing libraries' versions."""
+    digest = hashlib.sha256(salt.encode())
+    for library in (mpl, numpy, pandas):
+        digest.update(f"{library.__name__} {library.__version__}\n".encode())
+    for path in files_of(*modules):
+        digest.update(f"{path.relative_to(ROOT)}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def files_of(*modules: str) -> list[Path]:
+    """Return the files of modules, of all their imports from this project, and of published values.
+
+    Declarations (the YAML file of a module's name) count with the module.
+    """
+    found: dict[str, Path] = {}
+    waiting = list(modules)
+    while waiting:
+        name = waiting.pop()
+        path = None if name in found else _file_of(name)
+        if path is not None:
+            found[name] = path
+            beside = path.with_suffix(".yaml")
+            if beside.is_file():
+                found[f"{name} (declarations)"] = beside
+            status = path.stat()
+            waiting += _imports(path, status.st_mtime_ns, status.st_size)
+    published = ROOT.joinpath("harness", "published").glob("*.csv")
+    return sorted([*found.values(), *(path for path in published if path.name != "claims.csv")])
+
+
+def _file_of(name: str) -> Path | None:
+    if name.split(".")[0] not in PACKAGES:
+        return None
+    path = ROOT.joinpath(*name.split("."))
+    for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+@cache
+def _imports(path: Path, changed_ns: int, size: int) -> tuple[str, ...]:
+    """Return the modules that a file imports, also within functions; time and size key the cache to its content."""
+    names: dict[str, None] = {}
+    for node in _executed(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names.update(dict.fromkeys(alias.name for alias in node.names))
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names[node.module] = None
+            # `from harness.figures.draw import style` imports a module, not a name of the package.
+            names.update(dict.fromkeys(f"{node.module}.{alias.name}" for alias in node.names))
+    return tuple(names)
+
+
+def _executed(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield every node but those under `if TYPE_CHECKING:`, which never run."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        yield node
+        yield from _executed(node)

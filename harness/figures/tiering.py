@@ -44,13 +44,12 @@ def host_profile(profile: Plain) -> Plain:
     dataset and mini-batch size (`tiering_dataset`, `tiering_batch`), so that the bus counts beside sampling.
     """
     short = gallery(profile)
-    memory = short["run"].get("device_memory")
-    run = {**short["run"], "memory": "none", "max_batches": 0}
+    run = short["run"]
+    run |= {"memory": "none", "max_batches": 0}
     (run["dataset"],) = values(profile, "tiering_dataset", [run["dataset"]])
     (run["batch_size"],) = values(profile, "tiering_batch", [run["batch_size"]])
-    short = {**short, "run": run}
-    if memory is not None:
-        run["device_memory"] = parse_bytes(memory) + round(max(HOT_SHARES) * feature_bytes(short))
+    if run.get("device_memory") is not None:
+        run["device_memory"] = parse_bytes(run["device_memory"]) + round(max(HOT_SHARES) * feature_bytes(short))
     return short
 
 
@@ -85,14 +84,12 @@ def fig8(group: Group) -> Drawing:
     measured = group.done
     if not measured:
         raise NotDrawn("none of the systems finished an epoch")
-    parts = [*spec["order"], spec["rest"]]
-    order = list(spec["order"].items())
+    order, parts = list(spec["order"].items()), [*spec["order"], spec["rest"]]
     stacks = pd.DataFrame(
-        {"bar": label, "part": part, "value": found[part], "run": point.run}
+        {"bar": label, "part": part, "value": seconds, "run": point.run}
         for label, point in points.items()
         if point.value is not None
-        for found in [run_breakdown(point, order, spec["rest"])]
-        for part in parts
+        for part, seconds in run_breakdown(point, order, spec["rest"]).items()
     )
     draw_stacks(stacks, parts=parts, share=True, axes=right, **spec["stacks"])
     left.legend(*left.get_legend_handles_labels(), loc="upper right", fontsize=6.0)
@@ -107,11 +104,10 @@ def _epochs(points: Mapping[str, Point]) -> pd.DataFrame:
     rows: list[Plain] = []
     before: float | None = None
     for label, point in points.items():
-        row: Plain = {"group": "epoch", "series": label, "system": point.system, **point.cells}
+        rows.append({"group": "epoch", "series": label, "system": point.system, **point.cells})
         if point.value is not None:
-            row |= {"speedup_over_previous": before / point.value if before else None, "run": point.run}
+            rows[-1] |= {"speedup_over_previous": before / point.value if before else None, "run": point.run}
         before = point.value
-        rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -156,35 +152,24 @@ def fig10(group: Group) -> Drawing:
         mark_paper(axes, xs, ys, "paper", zorder=5)
         axes.set_ylim(0, 108)
         name_axes(axes, title.format(**said), "rows in device memory (%)", ylabel)
-    legend_above(canvas, panels, [TIERING])
     every, shown = ([f"{share:.0%}" for share in shares] for shares in (HOT_SHARES, sorted(points)))
     notes = [SPEC["fig10"]["note"], left_out(shown, every, "hot rows"), chosen_rows(none.record["config"])]
-    return drawn(canvas, rows, group, *notes, points=list(points.values()))
+    return drawn(canvas, rows, group, *notes, points=list(points.values()), order=[TIERING])
 
 
 def _over_none(share: float, point: Point, whole: float, bus: float) -> Plain:
-    loaded = loaded_bytes(point)
-    value = float(point.value or 0)
-    return {
-        "hot_percent": 100 * share,
-        "epoch_s": value,
-        "bytes_loaded": loaded,
-        "time_percent": 100 * value / whole,
-        "low": 100 * float(point.low or value) / whole,
-        "high": 100 * float(point.high or value) / whole,
-        "traffic_percent": None if loaded is None else 100 * loaded / bus,
-        "run": point.run,
-    }
+    loaded, value = loaded_bytes(point), float(point.value or 0)
+    ends = {"time_percent": value, "low": float(point.low or value), "high": float(point.high or value)}
+    row = {"hot_percent": 100 * share, "epoch_s": value, "bytes_loaded": loaded}
+    row |= {name: 100 * seconds / whole for name, seconds in ends.items()}
+    return {**row, "traffic_percent": None if loaded is None else 100 * loaded / bus, "run": point.run}
 
 
 @figure("tiering-fig11")
 def fig11(evidence: Evidence) -> Sheet:
-    """Refuse to draw: in this figure devices read each other's memory, and one CPU samples for all devices.
+    """Raise NotDrawn: in this figure devices read each other's memory, and one CPU samples for all devices.
 
     An emulated device is private to its process, so one device per rank would show neither.
-
-    Raises:
-        NotDrawn: always.
     """
     raise NotDrawn(SPEC["fig11"])
 
@@ -201,11 +186,7 @@ def coverage_needs(profile: Plain, fanouts: Sequence[Sequence[int]], batches: in
 
 
 def coverage_studies(evidence: Evidence, fanouts: Sequence[Sequence[int]], scores: Sequence[str]) -> list[StudyRecord]:
-    """Return the newest coverage study of each fan-out, in that order, all of the newest study's dataset.
-
-    Raises:
-        NotDrawn: no study has these fan-outs and scores, or the newest has no dataset.
-    """
+    """Return the newest coverage study of each fan-out, of the newest study's dataset; raise NotDrawn without any."""
     wanted = [list(fanout) for fanout in fanouts]
     found = evidence.all_studies(
         "access-coverage", where=lambda params: params["fanout"] in wanted and set(scores) <= set(params["scores"])
@@ -261,10 +242,9 @@ def fig7(evidence: Evidence) -> Drawing:
         axes.plot(best["x"], best["y"], color="#999999", linewidth=0.9, label=bound)
         shown, title = rows[rows["score"] != MEASURED], f"fan-out {rows['fanout'].iloc[0]}"
         draw_coverage(axes, shown, title, looks, paper, spec["paper"])
-    legend_above(canvas, panels, list(SCORES.values()))
     reduced = left_out([record.params["fanout"] for record in records], SPEC["fanouts"], "fan-out")
     text = " ".join(study_caption(record, _at_ten(record)) for record in records) + (f" {reduced}." if reduced else "")
-    return drawn(canvas, pd.concat(tables, ignore_index=True), text)
+    return drawn(canvas, pd.concat(tables, ignore_index=True), text, order=list(SCORES.values()))
 
 
 def _looks(labels: Iterable[str]) -> Looks:
@@ -284,18 +264,15 @@ def fig9(evidence: Evidence) -> Drawing:
     records = coverage_studies(evidence, [[10] * hops for hops in HOPS], scores)
     depths = {f"{len(record.params['fanout'])} hops": record for record in records}
     canvas, panels = many_panels(len(scores), height=2.4, sharey=True)
-    tables = []
+    tables, looks = [], _looks(depths)
     for axes, score in zip(panels, scores, strict=True):
-        found = [row for depth, record in depths.items() for row in coverage_rows(record, score, depth)]
-        tables.append(pd.DataFrame(found))
-        draw_coverage(
-            axes, tables[-1], SCORES[score], _looks(depths), paper_rows("tiering-fig9", score), "paper, 5 hops"
-        )
-    legend_above(canvas, panels, list(depths))
+        rows = pd.DataFrame(row for depth, record in depths.items() for row in coverage_rows(record, score, depth))
+        tables.append(rows)
+        draw_coverage(axes, rows, SCORES[score], looks, paper_rows("tiering-fig9", score), "paper, 5 hops")
     reached = "; ".join(
         f"{depth}: {record.result['accesses'] / max(1, record.result['batches']):,.0f} rows a mini-batch"
         for depth, record in depths.items()
     )
     reduced = left_out([len(record.params["fanout"]) for record in records], HOPS, "hops")
     data = pd.concat(tables, ignore_index=True)
-    return drawn(canvas, data, records[-1], f"fan-out 10 at every hop, {reached}", reduced)
+    return drawn(canvas, data, records[-1], f"fan-out 10 at every hop, {reached}", reduced, order=list(depths))

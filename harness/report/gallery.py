@@ -1,4 +1,4 @@
-"""The gallery: every figure and table with the paper's numbers beside ours, or the reason why it was not drawn."""
+"""Gallery and scoreboard: figures with the paper's numbers beside ours, or why none was drawn, and judged claims."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import base64
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.claims.judge import Judged
+from harness.claims.judge import Judged, interval_text, judge_all, number_text
+from harness.claims.published import VERDICTS
+from harness.compare.evidence import Evidence
 from harness.figures.base import published
 from harness.figures.render import Rendered
-from harness.report.claims import Scoreboard
+from workloads.errors import OutcoreError
 
 # Column names of a drawing's CSV for a point's series, place and value.
 SERIES = ("series", "system", "policy", "name", "variant")
@@ -22,6 +25,49 @@ PLACE = ("x", "group", "bar")
 VALUE = ("value", "y")
 # Rows of a table on the page; the CSV beside the report has all.
 SHOWN = 200
+
+
+@dataclass(frozen=True)
+class Scoreboard:
+    """All judged claims; `missing` is the reason where there are none."""
+
+    claims: Sequence[Judged]
+    missing: str = ""
+
+    def counts(self) -> list[tuple[str, int]]:
+        """Count the claims for each verdict, best first; unknown verdicts come last."""
+        found = Counter[str](claim.verdict for claim in self.claims)
+        return [(verdict, found.pop(verdict, 0)) for verdict in VERDICTS] + sorted(found.items())
+
+    def by_paper(self) -> list[tuple[str, list[tuple[str, int]]]]:
+        """Count the claims of each paper for each verdict, in the order of the claims."""
+        papers = dict.fromkeys(claim.paper for claim in self.claims)
+        return [(p, Scoreboard([c for c in self.claims if c.paper == p]).counts()) for p in papers]
+
+    def of_figure(self, ids: tuple[str, ...], figure: str) -> list[Judged]:
+        """Return the claims of a figure."""
+        return [claim for claim in self.claims if claim.id in ids or (claim.figure == figure and figure)]
+
+
+def judge(evidence: Evidence) -> Scoreboard:
+    """Judge every published claim; where that fails, return the reason as `missing`."""
+    try:
+        found = judge_all(evidence)
+    except OutcoreError as error:
+        return Scoreboard([], f"The claims could not be judged: {error}.")
+    return Scoreboard(found, "" if found else "There is no published claim to judge.")
+
+
+def published_text(judged: Judged) -> str:
+    """Return the published value with its unit."""
+    return f"{judged.paper_value} {judged.unit}".strip()
+
+
+def measured_text(judged: Judged) -> str:
+    """Return the measured number with unit and interval; a dash where nothing was measured."""
+    if judged.measured is None:
+        return "–"
+    return f"{number_text(judged.measured)} {judged.unit}".strip() + interval_text(judged)
 
 
 @dataclass(frozen=True)
@@ -83,12 +129,10 @@ def _entry(one: Rendered, board: Scoreboard, beside: str) -> GalleryEntry:
         ours = by_kind[".csv"].read_text(encoding="utf-8") if ".csv" in by_kind else ""
     except (OSError, SyntaxError, UnicodeDecodeError) as error:  # Pillow raises SyntaxError for a damaged PNG
         reason = f"its files cannot be read: {error}"
-    return GalleryEntry(
-        **{**vars(one), "reason": reason, **shown},
-        published=_published(one.id, ours),
-        judged=board.of_figure(tuple(one.claims), one.id),
-        links=[(kind[1:].upper(), f"{beside}/{file.name}") for kind, file in by_kind.items()],
-    )
+    judged = board.of_figure(tuple(one.claims), one.id)
+    links = [(kind[1:].upper(), f"{beside}/{file.name}") for kind, file in by_kind.items()]
+    own = {**vars(one), "reason": reason, **shown}
+    return GalleryEntry(**own, published=_published(one.id, ours), judged=judged, links=links)
 
 
 def _image(path: Path) -> dict[str, Any]:
@@ -125,8 +169,7 @@ def _published(figure: str, ours: str) -> ShownTable | None:
         rows.append([series, place, value, mine.get((series, place), "–"), unit, source + read])
     header = ["series", "x", "paper", "ours", "unit", "source"]
     if all(row[3] == "–" for row in rows):
-        for line in (header, *rows):
-            del line[3]
+        header, rows = header[:3] + header[4:], [row[:3] + row[4:] for row in rows]
     return _shortened(header, rows)
 
 

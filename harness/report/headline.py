@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from harness.compare.plan import Plain
 from harness.figures.base import specs
-from harness.figures.draw.captions import broken_rules, describe_memory
+from harness.figures.draw.captions import broken_rules, describe_memory, graph_size
 from harness.records.record import COUNTED, Spread, class_of
 from harness.report.standings import RankedSetting, Standing, settings_of, times_as_fast, without_cap
 from workloads.errors import InputError
-from workloads.units import format_bytes, format_count
+from workloads.units import format_bytes
 
 SPEC = specs(__file__)
 # Settings that are described beside the first; the table of runs has all.
@@ -26,14 +26,13 @@ class Row:
 
     system: str
     run: str
-    epoch: str
-    interval: str
-    times: str
-    start_up: str
-    amortised: str
     storage: str
     verdict: str
-    status: str
+    epoch: str
+    interval: str = ""
+    times: str = ""
+    start_up: str = ""
+    amortised: str = ""
     share: float = 0.0
 
 
@@ -99,10 +98,8 @@ def _graph_over_budget(setting: RankedSetting) -> float:
 
 
 def _lines(told: Told) -> list[str]:
-    return [
-        f"{told.winner} {told.lead} {told.sure}",
-        *(note for note in told.notes if note.startswith(SPEC["start_up"])),
-    ]
+    start_up = [note for note in told.notes if note.startswith(SPEC["start_up"])]
+    return [f"{told.winner} {told.lead} {told.sure}", *start_up]
 
 
 def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
@@ -128,13 +125,9 @@ def _sure(best: Standing, second: Standing, ratio: Spread) -> str:
     named = {"best": best.system, "second": second.system, "ours": len(best.samples), "theirs": len(second.samples)}
     if len(best.samples) == len(second.samples) == 1:
         return str(SPEC["once"].format(**named))
-    low, high = ratio.interval
-    kind = "bootstrap95" if ratio.interval_kind == "bootstrap95" else "range"
+    (low, high), kind = ratio.interval, ratio.interval_kind
     told = SPEC["sure"][kind].format(**named, low=_times(low), high=_times(high))
-    if low <= 1:
-        return str(told + SPEC["open"])
-    every = ratio.interval_kind == "range"
-    return str(told + (SPEC["every"].format(**named) if every else SPEC["settled"]))
+    return str(told + (SPEC["open"] if low <= 1 else SPEC["ends"][kind].format(**named)))
 
 
 def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[str]:
@@ -185,29 +178,20 @@ def _bent(standings: Sequence[Standing]) -> list[str]:
 
 
 def _rows(setting: RankedSetting) -> list[Row]:
-    measured = setting.measured
-    slowest = max(s.epoch_s.median for s in measured if s.epoch_s)
-    best = measured[0]
+    best = setting.measured[0]
+    slowest = max(s.epoch_s.median for s in setting.measured if s.epoch_s)
     rows = []
     for standing in setting.standings:
-        done = standing.epoch_s
-        ratio = times_as_fast(best, standing) if done else None
+        done, record = standing.epoch_s, standing.record
         label = standing.system + (f" (+{standing.others} other option sets)" if standing.others else "")
-        rows.append(
-            Row(
-                system=label,
-                run=str(standing.record["run_id"]),
-                epoch=_seconds(done.median) if done else SPEC["outcome"].get(standing.status, standing.status),
-                interval=_interval(standing) if done else "",
-                times="1" if standing is best else _ratio(ratio) if ratio else "",
-                start_up=_seconds(standing.start_up_s) if done else "",
-                amortised=_seconds(standing.amortised_s) if standing.amortised_s is not None else "",
-                storage=class_of(standing.record),
-                verdict=standing.verdict,
-                status=standing.status,
-                share=done.median / slowest if done and slowest > 0 else 0.0,
-            )
-        )
+        head = (label, str(record["run_id"]), class_of(record), standing.verdict)
+        if done is None:
+            rows.append(Row(*head, SPEC["outcome"].get(standing.status, standing.status)))
+            continue
+        times = "1" if standing is best else _ratio(times_as_fast(best, standing))
+        epoch, start_up, amortised = map(_seconds, (done.median, standing.start_up_s, standing.amortised_s or 0.0))
+        share = done.median / slowest if slowest > 0 else 0.0
+        rows.append(Row(*head, epoch, _interval(standing), times, start_up, amortised, share))
     return rows
 
 
@@ -217,13 +201,12 @@ def _describe(shared: Plain) -> str:
     emulated = device.startswith("emulated:")
     named = f"EMULATED {device.removeprefix('emulated:')}" if emulated else device
     parts = [
-        f"{data['name']} ({format_count(data['num_nodes'])} nodes, {format_count(data['num_edges'])} edges, "
-        f"{data['dim']} {data['dtype']} features)",
+        f"{data['name']} ({graph_size(data['num_nodes'], data['num_edges'])}, {data['dim']} {data['dtype']} features)",
         f"{shared['model']} of {shared['layers']} layers",
         f"fan-out {','.join(map(str, shared['fanout']))}",
         f"batch {shared['batch_size']}" + (f", {shared['max_batches']} batches" if shared.get("max_batches") else ""),
         f"device {named}" + (f" with {format_bytes(memory)}" if memory else ""),
-        "no memory cap" if shared["memory"] == "none" else f"memory {describe_memory_safely(shared['memory'])}",
+        "no memory cap" if shared["memory"] == "none" else f"memory {_memory(shared['memory'])}",
         "bare SSD" if shared["disk_class"] == "none" else f"SSD class {shared['disk_class']}",
     ]
     if shared.get("sampler", "neighbor") != "neighbor":
@@ -235,7 +218,7 @@ def _describe(shared: Plain) -> str:
     return "; ".join(parts)
 
 
-def describe_memory_safely(text: str) -> str:
+def _memory(text: str) -> str:
     """Return `describe_memory` of a setting, or the text itself where it is no size (an imported record)."""
     try:
         return describe_memory(text)
@@ -244,9 +227,8 @@ def describe_memory_safely(text: str) -> str:
 
 
 def _seconds(value: float) -> str:
-    return (
-        f"{value:,.0f} s" if value >= 1000 else f"{value:.3g} s" if value >= 0.001 or value == 0 else f"{value:.2e} s"
-    )
+    form = ",.0f" if value >= 1000 else ".3g" if value >= 0.001 or value == 0 else ".2e"
+    return f"{value:{form}} s"
 
 
 def _times(value: float) -> str:

@@ -11,8 +11,7 @@ from typing import Any
 from harness.compare.plan import Plain
 from harness.figures.base import specs
 from harness.figures.draw import style
-from harness.report.claims import measured_text, published_text
-from harness.report.gallery import GalleryEntry
+from harness.report.gallery import GalleryEntry, measured_text, published_text
 from harness.report.runs import compact
 
 TEMPLATES = Path(__file__).parent / "templates"

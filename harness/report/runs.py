@@ -1,4 +1,4 @@
-"""Run records for the page: one compact row a run for charts and tables, and the details of each run's own page."""
+"""Run records for the page: a compact row a run for charts and tables; details and timelines of each run's page."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import gzip
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.compare.plan import Plain, value_at
 from harness.compare.points import measured_epochs, preparation_s
@@ -18,14 +18,27 @@ from harness.judge.metrics import METRICS
 from harness.records.hosts import host_fingerprint, measured_on
 from harness.records.record import class_of
 from harness.results.store import WORKER_LOG
-from workloads.errors import InputError
+from workloads.errors import InputError, OutcoreError
 from workloads.units import parse_bytes, row_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Bytes of a worker's log that are shown, from its end.
 LOG_TAIL = 4096
 # Control characters, and those that turn the writing direction: a log may contain anything.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _PLACES: dict[str, str] = specs(__file__)["columns"]
+# Most moments of a timeline and spans of a pipeline: as many as a screen can show.
+POINTS = 300
+SPANS = 1500
+# Column of telemetry -> name in the page, and the factor to its unit: per cent, MiB.
+LEVELS = {f"{name}_percent": (name, 1.0) for name in ("cpu", "gpu", "iowait")}
+LEVELS |= {
+    f"mem_{key}": (name, 2.0**-20) for key, name in {"usage": "used", "anon": "anon", "page_cache": "cache"}.items()
+}
+# Counts of an interval, shown as rates: MB/s, thousand requests/s.
+RATES = {"disk_read_bytes": ("read", 1e-6), "disk_read_requests": ("requests", 1e-3)}
 
 
 def table_of(records: Sequence[Plain]) -> Plain:
@@ -39,12 +52,8 @@ def table_of(records: Sequence[Plain]) -> Plain:
     for record in records:
         row = _row(record, stages)
         rows.append([texts.setdefault(cell, len(texts)) if isinstance(cell, str) else cell for cell in row])
-    return {
-        "columns": [*_PLACES, *(metric.column for metric in METRICS if metric.column), "parts"],
-        "stages": stages,
-        "texts": list(texts),
-        "rows": rows,
-    }
+    columns = [*_PLACES, *(metric.column for metric in METRICS if metric.column), "parts"]
+    return {"columns": columns, "stages": stages, "texts": list(texts), "rows": rows}
 
 
 def _row(record: Plain, stages: Sequence[str]) -> list[Any]:
@@ -67,11 +76,9 @@ def _row(record: Plain, stages: Sequence[str]) -> list[Any]:
         "device_mb": short(sum(read) / len(read) / 1e6 if read else None),
         "peak_mib": short(((record.get("memory") or {}).get("peak_bytes") or 0) / 2**20 or None),
     }
-    return [
-        *(computed[name] if name in computed else value_at(record, place) for name, place in _PLACES.items()),
-        *(short(summary.get(metric.name)) for metric in METRICS if metric.column),
-        [short(own.get(stage)) for stage in stages] if own else None,
-    ]
+    cells = [computed[name] if name in computed else value_at(record, place) for name, place in _PLACES.items()]
+    cells += [short(summary.get(metric.name)) for metric in METRICS if metric.column]
+    return [*cells, [short(own.get(stage)) for stage in stages] if own else None]
 
 
 def host_of(record: Plain) -> str:
@@ -146,7 +153,7 @@ def details_of(record: Plain, folder: Path, beside: str, pool: Pool) -> Plain:
         "overhead": {key: short(value) for key, value in (record.get("overhead") or {}).items()},
         "notes": record.get("notes") or {},
         "log": log_tail(folder),
-        "files": [[name, f"{beside}/{name}"] for name in _files(folder)],
+        "files": [[path.name, f"{beside}/{path.name}"] for path in sorted(folder.glob("*")) if path.is_file()],
     }
 
 
@@ -167,13 +174,6 @@ def _epoch(epoch: Mapping[str, Any]) -> Plain:
 
 def _rounded(value: Any) -> Any:
     return short(value) if isinstance(value, float) else value
-
-
-def _files(folder: Path) -> list[str]:
-    try:
-        return sorted(path.name for path in folder.iterdir() if path.is_file())
-    except OSError:
-        return []
 
 
 def log_tail(folder: Path) -> str:
@@ -213,3 +213,85 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(entry) for entry in value]
     return value
+
+
+def over_time(folder: Path, record: Mapping[str, Any], points: int = POINTS) -> Plain | None:
+    """Return timeline and pipeline of one run; None where it has neither (it ended early, or its files are damaged)."""
+    from harness.results import store as results
+
+    parts: dict[str, Callable[[], Plain | None]] = {
+        "line": lambda: timeline(results.telemetry(folder), points),
+        "pipeline": lambda: pipeline(results.stages(folder), record),
+    }
+    found: dict[str, Plain | None] = {}
+    for name, thin in parts.items():
+        try:
+            found[name] = thin()
+        except (OutcoreError, OSError, ValueError, KeyError, TypeError):  # pyarrow's errors are ValueErrors
+            found[name] = None
+    return found if any(found.values()) else None
+
+
+def timeline(table: pd.DataFrame, points: int = POINTS) -> Plain | None:
+    """Average telemetry over at most `points` equal intervals; a table with no more rows stays as it is.
+
+    Returns:
+        `t` (s), and for each measured series of `LEVELS` and `RATES` a list, None where unknown. None for a table
+        without rows.
+    """
+    import numpy as np
+
+    ordered = table.sort_values("t")
+    t = ordered["t"].to_numpy(dtype=np.float64)
+    if len(t) < 2 or not np.isfinite(t).all() or t[-1] <= t[0]:
+        return None
+    count = min(points, len(t))
+    dt = (t[-1] - t[0]) / count
+    thin = len(t) > points
+    at = np.minimum(((t - t[0]) / dt).astype(np.int64), count - 1) if thin else np.arange(count)
+    seconds = np.diff(t, prepend=np.nan)
+    moments = t[0] + (np.arange(count) + 0.5) * dt if thin else t
+    found: Plain = {"t": [round(float(moment), 2) for moment in moments]}
+    for column, (name, factor) in {**LEVELS, **RATES}.items():
+        if column not in ordered:
+            continue
+        values = ordered[column].astype(float) * factor
+        if column in RATES:
+            values = values / np.where(seconds > 0, seconds, np.nan)
+        means = values.replace([np.inf, -np.inf], np.nan).groupby(at).mean().reindex(range(count))
+        if means.notna().any():
+            found[name] = [short(value, 3) for value in means]
+    return found
+
+
+def pipeline(table: pd.DataFrame, record: Mapping[str, Any], spans: int = SPANS) -> Plain | None:
+    """Return each mini-batch's spans in the stages of the first measured epoch.
+
+    Returns:
+        `epoch`, `stages` (names), `batches` and `of` (shown, and all of the epoch), and `spans`: stage, mini-batch,
+        start (ms since the epoch began), length (ms); at most `spans`, of the first mini-batches. None for a run
+        without stages.
+    """
+    import numpy as np
+
+    measured = [epoch for epoch in record["epochs"] if not epoch["warmup"]] or list(record["epochs"])
+    own = table[~table["stage"].astype(str).str.startswith("lane:")]
+    if own.empty:
+        return None
+    epoch = measured[0]["epoch"] if measured else int(own["epoch"].min())
+    inside = own[(own["epoch"] == epoch) & (own["batch"] >= 0)]
+    if inside.empty:
+        return None
+    zero = float(measured[0]["start_s"]) if measured else float(inside["start"].min())
+    order = inside.groupby("batch")["start"].min().sort_values().index.to_list()
+    most = len(order)
+    if len(inside) > spans:
+        sizes = inside.groupby("batch").size().reindex(order).to_numpy()
+        most = max(1, int(np.searchsorted(np.cumsum(sizes), spans, side="right")))
+    shown = inside[inside["batch"].isin(order[:most])].sort_values(["start", "end"]).head(spans)
+    names = list(dict.fromkeys(shown["stage"].astype(str)))
+    rows = [
+        [names.index(str(stage)), int(batch), round((start - zero) * 1e3, 1), round((end - start) * 1e3, 1)]
+        for stage, batch, start, end in zip(shown["stage"], shown["batch"], shown["start"], shown["end"], strict=True)
+    ]
+    return {"epoch": int(epoch), "stages": names, "batches": most, "of": len(order), "spans": rows}

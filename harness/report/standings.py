@@ -93,13 +93,9 @@ def _setting(shared: Plain, records: Sequence[Plain], profiles: Sequence[str]) -
         rank = [(-differing_options(system, one.options), len(one.samples), max(one.runs)) for one in standings]
         found.append(standings[rank.index(max(rank))])
     found.sort(key=lambda s: (s.epoch_s is None, s.epoch_s.median if s.epoch_s else 0.0, s.system))
-    return RankedSetting(
-        shared,
-        found,
-        len(records) - len(counted),
-        max((record["run_id"] for record in counted), default=""),
-        any(record["config"].get("experiment") in profiles for record in counted),
-    )
+    newest = max((record["run_id"] for record in counted), default="")
+    asked = any(record["config"].get("experiment") in profiles for record in counted)
+    return RankedSetting(shared, found, len(records) - len(counted), newest, asked)
 
 
 def _digests(record: Plain) -> dict[int, str]:
@@ -115,29 +111,23 @@ def _common_batches(records: Sequence[Plain]) -> dict[int, str]:
 
 
 def _standing(system: str, records: list[Plain], common: Mapping[int, str], others: int) -> Standing:
-    rounds = Rounds(records)
-    done = Rounds([record for record in records if record["status"] == "ok"] or records)
-    samples = rounds.samples(of_epochs(epoch_seconds))
+    ok = [record for record in records if record["status"] == "ok"]
+    rounds, done = Rounds(records), Rounds(ok or records)
+    config, samples = rounds.newest["config"], rounds.samples(of_epochs(epoch_seconds))
     before = rounds.samples(lambda record: [_start_up(record)])
-    epoch_s = spread(samples) if samples else None
-    before_s = statistics.median(before) if before else 0.0
+    epoch_s, start_up_s = spread(samples) if samples else None, statistics.median(before) if before else 0.0
     return Standing(
         system=system,
-        options=dict(rounds.newest["config"]["options"]),
+        options=dict(config["options"]),
         status="ok" if samples else rounds.without,
         samples=samples,
         epoch_s=epoch_s,
-        start_up_s=before_s,
-        amortised_s=epoch_s.median + before_s / max(1, rounds.newest["config"]["epochs"]) if epoch_s else None,
+        start_up_s=start_up_s,
+        amortised_s=epoch_s.median + start_up_s / max(1, config["epochs"]) if epoch_s else None,
         verdict=done.verdict,
         record=done.newest,
         runs=rounds.runs,
-        own_batches=any(
-            common.get(epoch, own) != own
-            for record in records
-            if record["status"] == "ok"
-            for epoch, own in _digests(record).items()
-        ),
+        own_batches=any(common.get(epoch, own) != own for one in ok for epoch, own in _digests(one).items()),
         others=others,
     )
 
@@ -162,9 +152,6 @@ def without_cap(setting: RankedSetting, settings: Sequence[RankedSetting]) -> St
 
     if setting.shared["memory"] == "none":
         return None
-    free = [
-        other.measured[0]
-        for other in settings
-        if other.shared["memory"] == "none" and other.measured and rest(other.shared) == rest(setting.shared)
-    ]
-    return min(free, key=lambda s: s.epoch_s.median if s.epoch_s else 0.0, default=None)
+    free = [other for other in settings if other.shared["memory"] == "none" and other.measured]
+    first = [other.measured[0] for other in free if rest(other.shared) == rest(setting.shared)]
+    return min(first, key=lambda s: s.epoch_s.median if s.epoch_s else 0.0, default=None)

@@ -14,17 +14,15 @@ from urllib.parse import quote
 
 from harness.atomic import whole_file
 from harness.compare.evidence import load_evidence
-from harness.compare.plan import Plain
+from harness.compare.plan import Plain, value_at
 from harness.figures.base import catalogue, specs
 from harness.figures.render import Rendered, render
 from harness.plan.experiment import PROFILES
-from harness.report.claims import Scoreboard, judge
-from harness.report.gallery import GalleryEntry, gallery
+from harness.report.gallery import GalleryEntry, Scoreboard, gallery, judge
 from harness.report.headline import headline
 from harness.report.page import own_scripts, page
-from harness.report.runs import Pool, details_of, host_of, packed, table_of
+from harness.report.runs import Pool, details_of, host_of, over_time, packed, table_of
 from harness.report.standings import RankedSetting, settings_of
-from harness.report.timelines import over_time
 from workloads.errors import InputError
 
 NAME = "report.html"
@@ -116,13 +114,10 @@ def _details(
     """Pack the details of all runs, or of the drawn ones where all do not fit; return them with the number of runs."""
     packs = ""
     for chosen in (records, [record for record in records if record["run_id"] in set(wanted)], []):
-        pool = Pool()
-        found = {
-            record["run_id"]: details_of(
-                record, Path(folders[record["run_id"]]), f"{beside}/runs/{quote(str(record['run_id']))}", pool
-            )
-            for record in chosen
-        }
+        pool, found = Pool(), {}
+        for record in chosen:
+            run = record["run_id"]
+            found[run] = details_of(record, Path(folders[run]), f"{beside}/runs/{quote(str(run))}", pool)
         packs = packed({"pool": pool.values, "runs": found})
         if len(packs) <= room:
             return packs, len(chosen)
@@ -183,18 +178,12 @@ def _first(settings: Sequence[RankedSetting]) -> Plain:
         return {}
     shared = told[0].shared
     same = {key: shared[key] for key in ("model", "memory", "device")}
-    return {
-        "dataset": shared["dataset"]["name"],
-        **same,
-        "disk": shared["disk_class"],
-        "host": shared["host"] or "unknown",
-    }
+    place = {"disk": shared["disk_class"], "host": shared["host"] or "unknown"}
+    return {"dataset": shared["dataset"]["name"], **same, **place}
 
 
 def _colophon(records: Sequence[Plain]) -> str:
-    commits = Counter(
-        str(((record.get("environment") or {}).get("code") or {}).get("commit") or "unknown")[:12] for record in records
-    )
+    commits = Counter(str(value_at(record, "environment.code.commit") or "unknown")[:12] for record in records)
     code = ", ".join(f"{commit} ({count} runs)" for commit, count in commits.most_common(3))
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return f"Written {when} from run records alone." + (f" Code that measured: {code}." if records else "")

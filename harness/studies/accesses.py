@@ -58,41 +58,18 @@ def access_frequency(params: WorkloadParams, context: StudyContext) -> Plain:
     workload = context.workload(params)
     counts, _ = count_accesses(workload, params.epochs)
     degrees = out_degrees(workload).astype(np.int64)
-    again = counts > 1
-    return {
-        "cdf": cumulative(counts),
-        "accesses": int(counts.sum()),
-        "accesses_over_nodes": float(counts.sum() / len(counts)),
-        "visited": float((counts > 0).mean()),
-        "repeated": float(again.mean()),
-        "most": int(counts.max()),
-        "out_degree_repeated": float(degrees[again].mean()) if again.any() else None,
-        "out_degree_others": float(degrees[~again].mean()) if not again.all() else None,
-    }
+    again, accesses = counts > 1, int(counts.sum())
+    found: Plain = {"cdf": cumulative(counts), "accesses": accesses, "accesses_over_nodes": accesses / len(counts)}
+    found |= {"visited": float((counts > 0).mean()), "repeated": float(again.mean()), "most": int(counts.max())}
+    for name, nodes in (("repeated", again), ("others", ~again)):
+        found[f"out_degree_{name}"] = float(degrees[nodes].mean()) if nodes.any() else None
+    return found
 
 
 Score = Literal["degree", "reverse-pagerank", "weighted-reverse-pagerank"]
 SCORES: tuple[Score, ...] = get_args(Score)
-_RANKED_SHARES = (
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.02,
-    0.03,
-    0.05,
-    0.075,
-    0.1,
-    0.15,
-    0.2,
-    0.25,
-    0.3,
-    0.4,
-    0.5,
-    0.6,
-    0.8,
-    1.0,
-)
+# Thousandths of the rows.
+_RANKED = (1, 2.5, 5, 10, 20, 30, 50, 75, 100, 150, 200, 250, 300, 400, 500, 600, 800, 1000)
 #: Ranking by the accesses themselves, which no score can exceed.
 MEASURED = "measured"
 
@@ -101,7 +78,7 @@ class CoverageParams(WorkloadParams):
     """Parameters: `scores` rank the rows (Data Tiering, Section 3.1); `shares` of the rows, above 0 and at most 1."""
 
     scores: list[Score] = Field(default_factory=lambda: list(SCORES), min_length=1)
-    shares: Shares = Field(default_factory=lambda: list(_RANKED_SHARES))
+    shares: Shares = Field(default_factory=lambda: [share / 1000 for share in _RANKED])
 
 
 @study(
@@ -129,13 +106,8 @@ def access_coverage(params: CoverageParams, context: StudyContext) -> Plain:
         order = ranking.top(ranking.scores(workload, method, threads=threads), len(uses))
         coverage[score] = covered(uses[order], params.shares)
     coverage[MEASURED] = covered(np.sort(uses)[::-1], params.shares)
-    return {
-        "accesses": int(uses.sum()),
-        "unique_rows": int(np.count_nonzero(uses)),
-        "batches": batches,
-        "shares": list(params.shares),
-        "coverage": coverage,
-    }
+    counts = {"accesses": int(uses.sum()), "unique_rows": int(np.count_nonzero(uses)), "batches": batches}
+    return {**counts, "shares": list(params.shares), "coverage": coverage}
 
 
 def covered(uses: npt.NDArray[np.int64], shares: list[float]) -> list[float]:
@@ -220,17 +192,10 @@ def miss_ratios(params: MissRatioParams, context: StudyContext) -> Plain:
     for policy in params.policies:
         context.progress(f"simulating {policy}")
         (entry,) = compare(workload, trace, [policy], sizes, threads=threads)
-        counts = {"misses": entry.misses, "fills": entry.fills}
-        found.append({"policy": policy, **{name: [int(value) for value in values] for name, values in counts.items()}})
-    return {
-        "accesses": trace.accesses,
-        "unique_rows": trace.num_rows,
-        "batches": len(trace.begins) - 1,
-        "row_bytes": workload.dataset.dim * workload.dataset.feature_dtype.itemsize,
-        "shares": list(params.shares),
-        "sizes": sizes,
-        "policies": found,
-    }
+        found.append({"policy": policy, "misses": list(map(int, entry.misses)), "fills": list(map(int, entry.fills))})
+    counts = {"accesses": trace.accesses, "unique_rows": trace.num_rows, "batches": len(trace.begins) - 1}
+    row_bytes = workload.dataset.dim * workload.dataset.feature_dtype.itemsize
+    return {**counts, "row_bytes": row_bytes, "shares": list(params.shares), "sizes": sizes, "policies": found}
 
 
 def read_ratios(result: Plain, policy: str) -> list[float]:
@@ -239,11 +204,9 @@ def read_ratios(result: Plain, policy: str) -> list[float]:
     Raises:
         KeyError: the study does not have that policy.
     """
-    for entry in result["policies"]:
-        if entry["policy"] == policy:
-            reads = zip(entry["misses"], entry["fills"], strict=True)
-            return [(misses + fills) / max(1, result["accesses"]) for misses, fills in reads]
-    raise KeyError(policy)
+    entry = {entry["policy"]: entry for entry in result["policies"]}[policy]
+    reads = zip(entry["misses"], entry["fills"], strict=True)
+    return [(misses + fills) / max(1, result["accesses"]) for misses, fills in reads]
 
 
 # A memory-mapped system's page faults are divided by these accesses (`ginex-fig4`).
@@ -266,18 +229,17 @@ def page_accesses(params: WorkloadParams, context: StudyContext) -> Plain:
     workload = context.workload(params)
     dataset = workload.dataset
     indptr = dataset.load("indptr")
-    rows: list[tuple[int, ...]] = []
-    row_bytes = dataset.dim * dataset.feature_dtype.itemsize
+    found: dict[str, list[int]] = {name: [] for name in ("epoch", "batch", "nodes", "feature_pages", "topology_pages")}
+    row_bytes, item_bytes = dataset.dim * dataset.feature_dtype.itemsize, dataset.index_dtype.itemsize
     for epoch, index, batch in sample_all(workload, params.epochs, indptr=indptr, threads=len(os.sched_getaffinity(0))):
         if index == 0:
             context.progress(f"epoch {epoch}")
-        pages = sum(
-            list_pages(indptr, batch.nodes[: block.num_dst], np.diff(block.indptr), dataset.index_dtype.itemsize)
-            for block in batch.blocks
-        )
-        rows.append((epoch, index, batch.num_nodes, row_pages(batch.nodes, row_bytes), pages))
-    names = ("epoch", "batch", "nodes", "feature_pages", "topology_pages")
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+        lists = [(batch.nodes[: block.num_dst], np.diff(block.indptr)) for block in batch.blocks]
+        pages = sum(list_pages(indptr, nodes, draws, item_bytes) for nodes, draws in lists)
+        row = (epoch, index, batch.num_nodes, row_pages(batch.nodes, row_bytes), pages)
+        for name, value in zip(found, row, strict=True):
+            found[name].append(value)
+    return found
 
 
 def row_pages(nodes: npt.NDArray[np.int64], row_bytes: int) -> int:

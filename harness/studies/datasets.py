@@ -14,16 +14,11 @@ def facts(params: DatasetParams, context: StudyContext) -> Plain:
         `feature_bytes`, `total_bytes`, `mean_degree`, `train_share`, `kind` (of its recipe), `stats`.
     """
     dataset = context.dataset(params.dataset)
-    files = dataset.manifest.files
-    recipe = dataset.manifest.recipe
+    files, recipe = dataset.manifest.files, dataset.manifest.recipe
+    own = ("num_nodes", "num_edges", "dim", "num_classes", "feature_bytes", "total_bytes")
     return {
-        "num_nodes": dataset.num_nodes,
-        "num_edges": dataset.num_edges,
-        "dim": dataset.dim,
-        "num_classes": dataset.num_classes,
+        **{name: getattr(dataset, name) for name in own},
         "topology_bytes": files["indptr"].bytes + files["indices"].bytes,
-        "feature_bytes": dataset.feature_bytes,
-        "total_bytes": dataset.total_bytes,
         "mean_degree": dataset.num_edges / dataset.num_nodes,
         "train_share": files["train"].shape[0] / dataset.num_nodes,
         "kind": str(recipe.get("kind") or recipe.get("source") or "unknown"),
@@ -46,11 +41,9 @@ def expansion(params: DatasetParams, context: StudyContext) -> Plain:
     base, result = dict(manifest.stats.get("base", {})), dict(manifest.stats.get("result", {}))
     nodes = base.get("num_nodes")
     return {
+        **{name: getattr(manifest, name) for name in ("num_nodes", "num_edges", "dim")},
         "kind": str(manifest.recipe.get("kind", manifest.recipe.get("how", "imported"))),
         "base_name": str(manifest.recipe.get("base", "")),
-        "num_nodes": manifest.num_nodes,
-        "num_edges": manifest.num_edges,
-        "dim": manifest.dim,
         "total_bytes": sum(entry.bytes for entry in manifest.files.values()),
         "copies": manifest.num_nodes / nodes if nodes else None,
         "base": base,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +62,11 @@ class Sampled:
         """Feature rows accessed over all mini-batches."""
         return sum(len(batch) for batch in self.batches)
 
+    @property
+    def counts(self) -> Plain:
+        """Numbers of a study's result: `accesses`, `batches`, `rows_per_batch` (mean)."""
+        return {"accesses": self.accesses, "batches": len(self), "rows_per_batch": self.accesses / len(self)}
+
     @cached_property
     def counter(self) -> AccessCounts:
         """Number of mini-batches that ask for each node (Section 4)."""
@@ -108,15 +113,12 @@ def sampled(params: WorkloadParams, context: StudyContext) -> Sampled:
     return _LAST[key]
 
 
-def searching(
-    samples: Sampled, cold: ColdSamples, params: PlanningParams, *, limit: int | None = None, hashes: int | None = None
-) -> Search:
+def searching(samples: Sampled, cold: ColdSamples, params: PlanningParams, *, limit: int | None = None) -> Search:
     """Return DiskGNN's search over these mini-batches; the limit is on bytes of feature rows alone (Eq. 2).
 
     Args:
         samples, cold: mini-batches, and the same without rows held in memory.
         limit: bytes on disk; None: no limit.
-        hashes: number of MinHash functions; None: that of `params`.
     """
     from systems.diskgnn.ranking import by_node
     from systems.diskgnn.search import Search, Space, simulate_reads
@@ -127,15 +129,8 @@ def searching(
     def simulate(rows: Ids) -> ReadStats:
         return simulate_reads(rows, row_bytes=row_bytes, num_rows=1 << 40, logical_bytes=params.granularity)
 
-    return Search(
-        cold,
-        Space(row_bytes, 0, limit),
-        by_node(samples.num_nodes),
-        simulate=simulate,
-        hashes=params.hashes if hashes is None else hashes,
-        seed=samples.seed,
-        max_segment=len(samples),
-    )
+    shared: dict[str, Any] = {"hashes": params.hashes, "seed": samples.seed, "max_segment": len(samples)}
+    return Search(cold, Space(row_bytes, 0, limit), by_node(samples.num_nodes), simulate=simulate, **shared)
 
 
 def packed_rows(samples: Sampled, cold: ColdSamples, lengths: Sequence[int]) -> dict[int, int]:
@@ -164,17 +159,10 @@ def access_share(params: AccessShareParams, context: StudyContext) -> Plain:
     samples = sampled(params, context)
     counts, total = samples.counter.counts, samples.accesses
     ranked = samples.counter.hottest(samples.num_nodes)
-    covered = [
-        int(counts[ranked[: round(bound * samples.num_nodes)]].sum(dtype="int64")) for bound in sorted(params.bounds)
-    ]
-    edges = [0, *covered, total]
-    return {
-        "shares": [(high - low) / total for low, high in itertools.pairwise(edges)],
-        "accesses": total,
-        "touched": float((counts > 0).mean()),
-        "batches": len(samples),
-        "rows_per_batch": total / len(samples),
-    }
+    bounds = [round(bound * samples.num_nodes) for bound in sorted(params.bounds)]
+    edges = [0, *(int(counts[ranked[:bound]].sum(dtype="int64")) for bound in bounds), total]
+    shares = [(high - low) / total for low, high in itertools.pairwise(edges)]
+    return {"shares": shares, "touched": float((counts > 0).mean()), **samples.counts}
 
 
 class AmplificationParams(PlanningParams):
@@ -216,14 +204,8 @@ def amplification(params: AmplificationParams, context: StudyContext) -> Plain:
         plain = plain if len(plain) else read
         saved = np.quantile(1.0 - read / np.maximum(1, plain), np.linspace(0, 1, _QUANTILES + 1))
         layouts.append({**found, "reduction": saved.tolist()})
-    packed = packed_rows(samples, cold, [1])[1]
-    return {
-        "layouts": layouts,
-        "batches": count,
-        "packed_bytes": packed * row,
-        "row_bytes": row,
-        "feature_bytes": samples.num_nodes * row,
-    }
+    sizes = {"packed_bytes": packed_rows(samples, cold, [1])[1] * row, "feature_bytes": samples.num_nodes * row}
+    return {"layouts": layouts, "batches": count, "row_bytes": row, **sizes}
 
 
 def _layout(
@@ -232,22 +214,15 @@ def _layout(
     from systems.diskgnn.layout import Shape
     from systems.diskgnn.search import rows_of
 
-    search = searching(samples, cold, params, hashes=params.hashes if reordered else 0)
+    search = searching(samples, cold, params if reordered else params.model_copy(update={"hashes": 0}))
     shape = Shape(length, params.threshold)
     reads = list(search.reads(shape))
-    totals = {
-        name: sum(getattr(batch, name) for batch in reads)
-        for name in ("read_bytes", "useful_bytes", "cache_read_bytes", "cache_useful_bytes")
-    }
-    found = {
-        "segment": length,
-        "global": length == len(samples),
-        "reordered": reordered,
-        "disk_bytes": rows_of(cold, shape, np.zeros(samples.num_nodes, np.int32)) * row,
-        **totals,
-        "amplification": totals["read_bytes"] / max(1, totals["useful_bytes"]),
-        "cache_amplification": totals["cache_read_bytes"] / max(1, totals["cache_useful_bytes"]),
-    }
+    found: Plain = {"segment": length, "global": length == len(samples), "reordered": reordered}
+    found["disk_bytes"] = rows_of(cold, shape, np.zeros(samples.num_nodes, np.int32)) * row
+    for part in ("", "cache_"):
+        read, useful = (sum(getattr(one, f"{part}{kind}_bytes") for one in reads) for kind in ("read", "useful"))
+        found |= {f"{part}read_bytes": read, f"{part}useful_bytes": useful}
+        found[f"{part}amplification"] = read / max(1, useful)
     return found, np.array([batch.read_bytes for batch in reads], dtype=np.float64)
 
 
@@ -275,23 +250,11 @@ def disk_space(params: DiskSpaceParams, context: StudyContext) -> Plain:
     points = []
     for share in params.memory_shares:
         rows = packed_rows(samples, samples.cold(share), range(1, len(samples) + 1))
-        packed, least = rows[1], min(rows.values())
-        points.append(
-            {
-                "memory_share": share,
-                "packed_bytes": packed * row,
-                "least_bytes": least * row,
-                "packed_x": packed / samples.num_nodes,
-                "least_x": least / samples.num_nodes,
-            }
-        )
-    return {
-        "points": points,
-        "accesses": samples.accesses,
-        "batches": len(samples),
-        "rows_per_batch": samples.accesses / len(samples),
-        "row_bytes": row,
-    }
+        point = {"memory_share": share}
+        for name, count in (("packed", rows[1]), ("least", min(rows.values()))):
+            point |= {f"{name}_bytes": count * row, f"{name}_x": count / samples.num_nodes}
+        points.append(point)
+    return {"points": points, "row_bytes": row, **samples.counts}
 
 
 class PackingSearchParams(PlanningParams):
@@ -325,14 +288,10 @@ def packing_search(params: PackingSearchParams, context: StudyContext) -> Plain:
     """
     samples = sampled(params, context)
     row, cold = params.row_bytes or samples.row_bytes, samples.cold(params.memory_share)
-    packed = packed_rows(samples, cold, [1])[1] * row
+    packed, features = packed_rows(samples, cold, [1])[1] * row, row * samples.num_nodes
     cases: list[Plain] = []
     for limit in params.limits:
-        case: Plain = {
-            "limit": limit,
-            "limit_bytes": int(limit * packed),
-            "limit_x": limit * packed / (row * samples.num_nodes),
-        }
+        case: Plain = {"limit": limit, "limit_bytes": int(limit * packed), "limit_x": limit * packed / features}
         for name in ("heuristic", "brute_force"):
             context.progress(f"{name.replace('_', ' ')}, limit {limit:g} of packing alone")
             search = searching(samples, cold, params, limit=case["limit_bytes"])
@@ -341,14 +300,8 @@ def packing_search(params: PackingSearchParams, context: StudyContext) -> Plain:
             except BudgetError:
                 case[name] = None
                 continue
-            seconds = search.seconds
+            case[name] = {**asdict(found.shape), "seconds": search.seconds}
             found = search.measure(found) if name == "heuristic" else found
-            case[name] = {
-                "segment": found.shape.segment,
-                "threshold": found.shape.threshold,
-                "seconds": seconds,
-                "amplification": found.read_amplification,
-                "disk_bytes": found.disk_bytes,
-            }
+            case[name] |= {"amplification": found.read_amplification, "disk_bytes": found.disk_bytes}
         cases.append(case)
-    return {"cases": cases, "packed_x": packed / (row * samples.num_nodes), "batches": len(samples)}
+    return {"cases": cases, "packed_x": packed / features, "batches": len(samples)}

@@ -84,16 +84,8 @@ def run(params: PartitionParams, context: StudyContext) -> Plain:
         parts.save(file)
         distinct = float(parts.sizes.sum()) / parts.replication_factor
         share = float(parts.sizes.mean()) / nodes
-        found.append(
-            {
-                "count": count,
-                "seconds": seconds,
-                "hit_ratio": hit_ratio(workload, params.epochs, count, ranking, rows, file),
-                "hit_ratio_shared": hit_ratio(workload, params.epochs, count, ranking, rows, None),
-                "share": share,
-                "redundant": share - distinct / count / nodes,
-                "replication": parts.replication_factor,
-                "balance": parts.train_balance,
-            }
-        )
+        entry = {"count": count, "seconds": seconds, "share": share, "redundant": share - distinct / count / nodes}
+        for name, partition in (("hit_ratio", file), ("hit_ratio_shared", None)):
+            entry[name] = hit_ratio(workload, params.epochs, count, ranking, rows, partition)
+        found.append({**entry, "replication": parts.replication_factor, "balance": parts.train_balance})
     return {"partitions": found, "cached_share": params.cached_share, "hops": len(params.fanout)}

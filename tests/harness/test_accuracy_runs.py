@@ -16,11 +16,10 @@ from harness.figures.accuracy_runs import (
     accuracy_curve,
     accuracy_plan,
     accuracy_profile,
+    at_target,
     common_target,
-    epochs_to,
     final_accuracy,
     origin,
-    time_to,
 )
 from harness.plan.experiment import cells, load_experiment, parse_experiment
 from tests.harness.figure_profile import keep_profile
@@ -44,9 +43,9 @@ def test_time_to_accuracy_counts_every_epoch_until_it_was_reached() -> None:
     assert list(curve["epoch"]) == [1, 2, 3, 4]
     assert list(curve["seconds"]) == [2.0, 4.0, 6.0, 8.0]
     assert list(curve["end_to_end"]) == [12.0, 14.0, 16.0, 18.0]
-    assert (time_to(record, 0.72), epochs_to(record, 0.72)) == (6.0, 3)
-    assert time_to(record, 0.72, end_to_end=True) == 16.0
-    assert time_to(record, 0.9) is None
+    assert (at_target(record, 0.72), at_target(record, 0.72, "epoch")) == (6.0, 3)
+    assert at_target(record, 0.72, "end_to_end") == 16.0
+    assert at_target(record, 0.9) is None
 
 
 def test_the_final_accuracy_is_of_the_last_epochs() -> None:
@@ -57,7 +56,7 @@ def test_a_run_that_was_not_judged_has_no_curve() -> None:
     record = make_record("gnndrive", [1.0]).to_json()
     assert final_accuracy(record) is None
     assert accuracy_curve(record).empty
-    assert time_to(record, 0.1) is None
+    assert at_target(record, 0.1) is None
     assert common_target([record]) is None
 
 
@@ -65,7 +64,7 @@ def test_the_common_target_is_within_reach_of_all() -> None:
     records = [trained("a", 1.0, [0.5, 0.8]).to_json(), trained("b", 1.0, [0.5, 0.9, 0.7]).to_json()]
     target = common_target(records)
     assert target == pytest.approx(0.79)
-    assert all(time_to(record, target) is not None for record in records)
+    assert all(at_target(record, target) is not None for record in records)
 
 
 def test_without_a_base_graph_the_dataset_is_generated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from harness.claims import judge_all, judge_one
-from harness.claims.explain import explain, measured_text
+from harness.claims.judge import explain, measured_text
 from harness.claims.measured import added, ratio, saved
 from harness.claims.published import FILE, Claim, check, claims, distance, find_claim, verdict_of
 from harness.claims.query import FILE as QUERIES

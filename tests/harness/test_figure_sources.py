@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.compare.evidence import load_evidence
-from harness.figures import base, sources
+from harness.figures import base
+from harness.figures import render as sources
 from harness.figures.base import catalogue, rows
 from harness.figures.render import render
 

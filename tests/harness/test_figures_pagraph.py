@@ -17,7 +17,7 @@ from harness.figures.base import Figure, catalogue, chosen
 from harness.figures.pagraph import devices, epochs
 from harness.figures.pagraph.devices import STEPS, seeds_per_s
 from harness.figures.pagraph.epochs import COMPUTE, EXPOSED, HIDDEN_LOADING, OTHER, epoch_parts
-from harness.figures.pagraph.grid import HIDDEN, LAYER_NODES, PARTITION_SCALE, SPLIT, device_bytes, setting, small_study
+from harness.figures.pagraph.grid import HIDDEN, LAYERWISE, PARTITION_SCALE, SPLIT, device_bytes, setting, small_study
 from harness.figures.render import render
 from harness.plan.experiment import PROFILES, load_experiment
 from harness.records.record import DatasetConfig, PlannedBuffer, Record
@@ -79,7 +79,7 @@ def paper_record(
         layers=2,
         sampler=sampler,
         memory="none",
-        fanout=[neighbours] * 2 if sampler == "neighbor" else [LAYER_NODES] * 2,
+        fanout=[neighbours] * 2 if sampler == "neighbor" else LAYERWISE["fanout"],
         disk_class="none",
         batch_size=6000,
         max_batches=48,

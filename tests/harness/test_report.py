@@ -15,13 +15,11 @@ import pytest
 from harness.claims import Judged
 from harness.records.record import Record
 from harness.report import write, write_report
-from harness.report.claims import Scoreboard, measured_text, published_text
-from harness.report.gallery import gallery, read_markdown
+from harness.report.gallery import Scoreboard, gallery, measured_text, published_text, read_markdown
 from harness.report.headline import Headline, headline, who_is_ahead
 from harness.report.page import SCRIPTS, TEMPLATES
-from harness.report.runs import LOG_TAIL, log_tail
+from harness.report.runs import LOG_TAIL, POINTS, SPANS, log_tail, pipeline, timeline
 from harness.report.standings import settings_of, times_as_fast
-from harness.report.timelines import POINTS, SPANS, pipeline, timeline
 from harness.results import store as results
 from tests.harness.records import make_record
 from tests.harness.report_tools import EVIL, HOSTS, Page, changed, filled_root, full_telemetry, keep, stages_of
@@ -300,7 +298,7 @@ def test_a_pipeline_shows_the_first_measured_epoch_batch_by_batch() -> None:
 
 
 def test_timelines_use_the_names_of_the_recorder() -> None:
-    from harness.report.timelines import LEVELS, RATES
+    from harness.report.runs import LEVELS, RATES
     from harness.telemetry.frame import COLUMNS
 
     assert set(LEVELS) | set(RATES) <= set(COLUMNS)

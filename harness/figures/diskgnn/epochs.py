@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
 
 from harness.compare.plan import Plain, Plan, grid, joined
 from harness.compare.points import Group, NotDrawn, Point, preparation_s
 from harness.figures.accuracy_runs import accuracy_plan, accuracy_profile, draw_by_system
-from harness.figures.base import Drawing, drawn, figure_of_runs, paper_rows, paper_table, specs
+from harness.figures.base import Drawing, drawn, figure_of_runs, ids, paper_rows, paper_table, specs
 from harness.figures.diskgnn.grid import MEMORY_SHARES, SYSTEMS, entries, in_gallery, longer, over_shares, percent
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import part_rows, run_breakdown
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.kinds import bars
-from harness.figures.draw.panels import legend_above, many_panels
+from harness.figures.draw.panels import many_panels
 from harness.figures.grids import gallery, values
 from workloads.units import row_bytes
 
@@ -23,7 +25,6 @@ SPEC = specs(__file__)
 ALL: list[str] = SPEC["systems"]
 MODELS: list[str] = SPEC["models"]
 EPOCHS = 50
-REFERENCE = "ginex"
 STEPS: dict[str, Plain] = SPEC["fig18"]["steps"]
 SEQUENTIAL: dict[str, Plain] = SPEC["fig19"]["sequential"]
 #: Factor on the gallery's mini-batches where epochs are cut short: else diskgnn's caches would hold all rows read.
@@ -40,11 +41,6 @@ def fig8(group: Group) -> Drawing:
     """Draw accuracy over epochs (left) and training time (right) by system; raise NotDrawn without a run."""
     titles, memory = SPEC["fig8"]["titles"], SPEC["fig8"]["memory"]
     return draw_by_system(group, SYSTEMS, titles, lambda done: memory.format(done[0].record["config"]["memory"]))
-
-
-def by_model(profile: Plain) -> Plan:
-    """Plan every disk system with each model."""
-    return in_gallery(profile, ALL, {model: {"model": model} for model in values(profile, "models", MODELS)})
 
 
 def replayed(profile: Plain) -> list[Plain]:
@@ -75,7 +71,12 @@ def _over_diskgnn(group: Group, models: list[str]) -> list[Plain]:
     return rows
 
 
-@figure_of_runs("diskgnn-fig9", by_model, least=1, beside=replayed)
+@figure_of_runs(
+    "diskgnn-fig9",
+    lambda profile: in_gallery(profile, ALL, {name: {"model": name} for name in values(profile, "models", MODELS)}),
+    least=1,
+    beside=replayed,
+)
 def fig9(group: Group) -> Drawing:
     """Draw epochs without and with preprocessing over diskgnn's epoch; raise NotDrawn if diskgnn has no epoch."""
     spec = SPEC["fig9"]
@@ -91,19 +92,14 @@ def fig9(group: Group) -> Drawing:
     panels[0].set_ylim(float(known.min()) / 2, float(known.max()) * 2)
     for axes in panels:
         axes.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
-    legend_above(canvas, panels)
     shares = [
         f"{point.x} {_share(point) / EPOCHS / point.value:.1%}"
         for point in group.points
         if point.system == "diskgnn" and point.value and point.record["config"]["options"].get("resample_every") == 1
     ]
     said = ", ".join(f"{row['series']} {row['x']} {row['value']:g}x" for row in paper_rows("diskgnn-fig9"))
-    notes = [
-        spec["shared"].format(EPOCHS),
-        spec["replayed"].format(EPOCHS, ", ".join(shares)) if shares else "",
-        f"paper: {said}" if said else "",
-        left_out(models, MODELS, "models"),
-    ]
+    notes = [spec["shared"].format(EPOCHS), f"paper: {said}" if said else "", left_out(models, MODELS, "models")]
+    notes[1:1] = [spec["replayed"].format(EPOCHS, ", ".join(shares))] if shares else []
     return drawn(canvas, rows, group, *notes, points=group.done)
 
 
@@ -126,12 +122,10 @@ def over_limits(profile: Plain) -> Plan:
     """Plan diskgnn without and with each limit, reads of at least 4 KiB as in the paper, and ginex as the reference."""
     base = longer(profile)
     base["run"] = {**base["run"], "memory": f"{min(values(profile, 'memory_shares', MEMORY_SHARES)):g}x"}
-    limits = {
-        limit: {"options": {"disk_limit": limit}}
-        for limit in ["none", *values(profile, "space_limits", SPEC["limits"])]
-    }
-    ours = grid(base, entries(base, ["diskgnn"], io_granularity="4096"), limits)
-    return joined([ours, grid(base, entries(base, [REFERENCE]), {REFERENCE: {}})])
+    limits = ["none", *values(profile, "space_limits", SPEC["limits"])]
+    over = {limit: {"options": {"disk_limit": limit}} for limit in limits}
+    ours = grid(base, entries(base, ["diskgnn"], io_granularity="4096"), over)
+    return joined([ours, grid(base, entries(base, ["ginex"]), {"ginex": {}})])
 
 
 @figure_of_runs("diskgnn-fig12", over_limits)
@@ -155,13 +149,11 @@ def fig12(group: Group) -> Drawing:
     canvas, (left, right) = many_panels(2)
     mine = table[table["series"] == "diskgnn"]
     draw_bars(mine, axes=left, **spec["time"])
-    beside = table[(table["series"] == REFERENCE) & table["value"].notna()]
-    if len(beside):
-        slow = float(beside["value"].iloc[0])
-        left.axhline(slow, color=style.look(REFERENCE).color, linestyle="--", label=REFERENCE)
+    slow = group.at("ginex").value
+    if slow is not None:
+        left.axhline(slow, color=style.look("ginex").color, linestyle="--", label="ginex")
         left.set_ylim(top=1.3 * max(slow, float(mine["value"].max())))
     draw_bars(mine.assign(value=mine.get("amplification"), low=None, high=None), axes=right, **spec["read"])
-    legend_above(canvas, [left, right])
     unlimited = [float(row["disk_x"]) for row in rows if row["group"] == "no limit" and "disk_x" in row][:1]
     own = "".join(map(spec["space"].format, unlimited))
     said = ", ".join(f"{row['series']} {row['value']:g}x" for row in paper_rows("diskgnn-fig12"))
@@ -230,24 +222,22 @@ def fig17(group: Group) -> Drawing:
     return drawn(canvas, table, group, f"individual over batched: {', '.join(said)}", *paper)
 
 
-def steps(profile: Plain) -> Plan:
-    """Plan diskgnn at each step."""
-    return in_gallery(profile, ["diskgnn"], {step: {"options": options} for step, options in STEPS.items()})
-
-
-@figure_of_runs("diskgnn-fig18", steps, least=1)
+@figure_of_runs(
+    "diskgnn-fig18",
+    lambda profile: in_gallery(profile, ["diskgnn"], {step: {"options": own} for step, own in STEPS.items()}),
+    least=1,
+)
 def fig18(group: Group) -> Drawing:
     """Draw each step's epoch time over that with packing; raise NotDrawn if that step has no epoch."""
     last = group.at("diskgnn", "+ packing").value
     if not last:
         raise NotDrawn("diskgnn with all its parts has no measured epoch to compare with")
     paper = next(iter(paper_table("diskgnn-fig18").values()), {})
-    rows = []
-    for point in (group.at("diskgnn", step) for step in STEPS):
-        row = {"group": point.x, "series": "diskgnn", **point.over(last), "status": point.status, "run": point.run}
-        theirs = paper[point.x] / paper["+ packing"] if point.x in paper else None
-        rows.append({**row, "epoch_s": point.value, "paper": theirs})
-    table = pd.DataFrame(rows)
+    points = [group.at("diskgnn", step) for step in STEPS]
+    rows = [{"group": point.x, "series": "diskgnn", **point.over(last), "status": point.status} for point in points]
+    table = pd.DataFrame(rows).assign(run=ids(points))
+    table["epoch_s"] = [point.value for point in points]
+    table["paper"] = [paper[step] / paper["+ packing"] if step in paper else None for step in STEPS]
     canvas, _ = draw_bars(table, **SPEC["fig18"]["bars"])
     return drawn(canvas, table, group, f"with packing {last:.2f} s", "paper: Friendster", points=group.done)
 
@@ -255,21 +245,16 @@ def fig18(group: Group) -> Drawing:
 def sequential(profile: Plain) -> Plan:
     """Plan the three systems with the `SEQUENTIAL` options."""
     short = gallery(profile)
-    systems = [entry for system in SYSTEMS for entry in entries(short, [system], **SEQUENTIAL[system])]
-    return grid(short, systems, {"": {}})
+    return grid(short, [own for name in SYSTEMS for own in entries(short, [name], **SEQUENTIAL[name])], {"": {}})
 
 
 @figure_of_runs("diskgnn-fig19", sequential, least=1)
 def fig19(group: Group) -> Drawing:
     """Draw one bar per system, stacked by stage without overlap; raise NotDrawn without a measured epoch."""
     spec = SPEC["fig19"]
-    order, parts = list(spec["order"].items()), spec["parts"]
-
-    def split(point: Point) -> dict[str, float]:
-        return run_breakdown(point, order, parts[-1])
-
-    rows = [row for system in SYSTEMS for row in part_rows(group.at(system), parts, split, bar=system)]
-    table = pd.DataFrame(rows)
+    parts = spec["parts"]
+    split = partial(run_breakdown, order=list(spec["order"].items()), rest=parts[-1])
+    table = pd.DataFrame(row for system in SYSTEMS for row in part_rows(group.at(system), parts, split, bar=system))
     if table["value"].isna().all():
         raise NotDrawn("no system has a measured epoch with its pipeline off")
     canvas, _ = draw_stacks(table, parts=parts, **spec["stacks"])

@@ -13,7 +13,7 @@ from harness.figures.diskgnn.grid import graphs, percent, planning_needs, shape_
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import dataset_name, study_caption
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.panels import legend_above, many_panels
+from harness.figures.draw.panels import many_panels
 from harness.figures.draw.style import named_looks
 from harness.figures.grids import gallery, values
 from harness.records.study import StudyRecord
@@ -80,10 +80,9 @@ def fig5(evidence: Evidence) -> Drawing:
     draw_bars(pd.DataFrame(bars), looks=looks, axes=left, **spec["bars"])
     title = spec["title"].format(dataset_name(shown))
     draw_curves(pd.DataFrame(curves), title=title, looks=looks, axes=right, **spec["curves"])
-    legend_above(canvas, [left, right], VARIANTS)
     middles = ", ".join(map(str, sorted({_middle(record) for record in records})))
     notes = [*_layout_notes(records), spec["note"], f"segments of {middles}"]
-    return drawn(canvas, pd.DataFrame([*bars, *curves]), records[0], *notes)
+    return drawn(canvas, pd.DataFrame([*bars, *curves]), records[0], *notes, order=VARIANTS)
 
 
 @figure("diskgnn-fig16", studies=layouts)
@@ -99,10 +98,8 @@ def fig16(evidence: Evidence) -> Drawing:
     space = table[table["series"] == "reordered"].assign(series="any order")
     spec, looks = SPEC["fig16"], named_looks(["not reordered", "reordered", "any order"])
     canvas, (left, right) = many_panels(2)
-    xlabel = spec["xlabel"]
-    draw_bars(table.assign(value=table["read_gib"]), xlabel=xlabel, looks=looks, axes=left, **spec["traffic"])
-    draw_bars(space.assign(value=space["disk_x"]), xlabel=xlabel, looks=looks, axes=right, **spec["space"])
-    legend_above(canvas, [left, right])
+    draw_bars(table.assign(value=table["read_gib"]), looks=looks, axes=left, **spec["traffic"])
+    draw_bars(space.assign(value=space["disk_x"]), looks=looks, axes=right, **spec["space"])
     return drawn(canvas, table, record, *_layout_notes([record]), spec["note"])
 
 
@@ -120,11 +117,8 @@ def fig13(evidence: Evidence) -> Drawing:
     axes.axhline(2.0, color="black", linewidth=0.8, linestyle=":")
     axes.axvline(20.0, color="black", linewidth=0.8, linestyle=":")
     axes.set_ylim(bottom=0)
-    accesses = ", ".join(
-        f"{record.dataset.name} {record.result['accesses'] / record.dataset.num_nodes:.1f} accesses a row"
-        for record in records
-        if record.dataset
-    )
+    counted = [(record.dataset, record.result["accesses"]) for record in records if record.dataset]
+    accesses = ", ".join(f"{data.name} {count / data.num_nodes:.1f} accesses a row" for data, count in counted)
     return drawn(canvas, table, records[0], "one epoch, no limit", accesses, SPEC["fig13"]["note"])
 
 
@@ -151,29 +145,20 @@ def fig14(evidence: Evidence) -> Drawing:
     if len(by_fanout) < 2 and len(by_size) < 2:
         raise NotDrawn("the study disk-space was made for one fan-out and batch size only")
     table = pd.DataFrame(
-        {
-            "panel": panel,
-            "group": x,
-            "series": dataset_name(record),
-            "value": record.result["points"][0]["packed_x"],
-            "rows_per_batch": record.result["rows_per_batch"],
-            "batches": record.result["batches"],
-        }
+        {"panel": panel, "group": x, "series": dataset_name(record), "value": record.result["points"][0]["packed_x"]}
+        | {key: record.result[key] for key in ("rows_per_batch", "batches")}
         for panel, found in (("fan-out", by_fanout), ("batch size", by_size))
         for x, record in found.items()
     )
     canvas, panels = many_panels(2, wide=False, height=2.3)
-    looks = named_looks([dataset_name(records[0])])
+    looks, spec = named_looks([dataset_name(records[0])]), SPEC["fig14"]
     for axes, panel in zip(panels, ("fan-out", "batch size"), strict=True):
         own = table[table["panel"] == panel]
-        draw_bars(own, title=f"over {panel}", xlabel=panel, looks=looks, axes=axes, **SPEC["fig14"]["bars"])
+        draw_bars(own, title=f"over {panel}", xlabel=panel, looks=looks, axes=axes, **spec["bars"])
     space = [record.result["points"][0]["packed_x"] for record in by_fanout.values()]
-    third_hop = SPEC["fig14"]["third_hop"].format(space[-1] / space[0]) if len(space) > 1 and space[0] else ""
-    notes = [
-        f"one epoch, no limit, {percent(USUAL_SHARE)} of the rows in memory",
-        f"fan-outs at batch {usual}, batch sizes at fan-out {','.join(map(str, FANOUTS[-1]))}{third_hop}",
-    ]
-    return drawn(canvas, table, next(reversed(by_fanout.values())), *notes)
+    third_hop = spec["third_hop"].format(space[-1] / space[0]) if len(space) > 1 and space[0] else ""
+    note = spec["note"].format(percent(USUAL_SHARE), usual, ",".join(map(str, FANOUTS[-1])), third_hop)
+    return drawn(canvas, table, next(reversed(by_fanout.values())), note, order=None)
 
 
 def accesses(profile: Plain) -> list[StudyNeed]:
@@ -237,9 +222,7 @@ def tab7(evidence: Evidence) -> Sheet:
             row |= {"brute force amp.": brute["amplification"], "brute force s": brute["seconds"]}
             row |= {"heuristic amp.": quick["amplification"], "heuristic s": quick["seconds"]}
             row |= {"speedup": brute["seconds"] / max(1e-9, quick["seconds"]), "segment": quick["segment"]}
-        else:
-            row |= {"heuristic amp.": "does not fit"}
-        rows.append(row)
+        rows.append(row if brute and quick else {**row, "heuristic amp.": "does not fit"})
     paper: dict[tuple[str, str], Plain] = {}
     for entry in paper_rows("diskgnn-tab7"):
         graph, _, what = str(entry["series"]).partition(" ")

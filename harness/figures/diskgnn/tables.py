@@ -24,21 +24,15 @@ def as_it_is(profile: Plain) -> Plan:
 
 
 def _measures(point: Point) -> dict[str, float | None]:
-    training = sum(float(epoch["seconds"]) for epoch in point.record["epochs"])
+    training, before = sum(float(epoch["seconds"]) for epoch in point.record["epochs"]), preparation_s(point.record)
     volumes = [float(epoch["device_bytes"]) for epoch in point.epochs if epoch["device_bytes"] is not None]
-    before = preparation_s(point.record)
+    volume = sum(volumes) / len(volumes) / 1e9 if volumes else None
     try:
         disk: float | None = run_breakdown(point, [("disk", SPEC["tab1"]["disk"])], "rest")["disk"]
     except NotDrawn:
         disk = None
-    return {
-        "end-to-end": before + training,
-        "preprocessing": before,
-        "training": training,
-        "epoch": point.value,
-        "disk access": disk,
-        "disk volume": sum(volumes) / len(volumes) / 1e9 if volumes else None,
-    }
+    spent = {"end-to-end": before + training, "preprocessing": before, "training": training, "epoch": point.value}
+    return {**spent, "disk access": disk, "disk volume": volume}
 
 
 @figure("diskgnn-tab1", as_it_is, beside=lambda profile: [judged(profile).experiment("diskgnn-tab1-accuracy")])
@@ -49,10 +43,7 @@ def tab1(evidence: Evidence) -> Sheet:
     if not done:
         raise NotDrawn("none of ginex, mariusgnn and diskgnn has a measured epoch")
     found: dict[str, Mapping[str, float | None]] = {point.system: _measures(point) for point in done}
-    try:
-        trained = evidence.points(judged, least=1).done
-    except NotDrawn:
-        trained = []
+    trained = evidence.points(judged, least=0).done
     for point in trained:
         best = accuracy.best_accuracy(point.record)
         found[point.system] = {**found.get(point.system, {}), "test accuracy": None if best is None else 100 * best}
@@ -67,13 +58,10 @@ def tab1(evidence: Evidence) -> Sheet:
         rows.append(row)
     columns: dict[str, str] = {"measure": "", "unit": "", **dict.fromkeys(SYSTEMS, ".3g")}
     columns |= {**{f"{system}, paper": ".4g" for system in SYSTEMS}, "paper unit": ""}
-    notes = [
-        f"end to end: preprocessing and {len(done[0].record['epochs'])} epochs (paper: 50, in hours)",
-        "disk access: time with a read open",
-        "accuracy: of the runs of diskgnn-fig8" if trained else "accuracy: not run",
-        *(f"{point.system} {point.status.upper()}" for point in group.points if point.value is None),
-    ]
-    return sheet(rows, columns, group, *notes, points=done, runs=ids([*done, *trained]))
+    source = "of the runs of diskgnn-fig8" if trained else "not run"
+    note = SPEC["tab1"]["note"].format(len(done[0].record["epochs"]), source)
+    failed = [f"{point.system} {point.status.upper()}" for point in group.points if point.value is None]
+    return sheet(rows, columns, group, note, *failed, points=done, runs=ids([*done, *trained]))
 
 
 def plan_of(part: Part) -> Callable[[Plain], Plan]:
@@ -87,36 +75,24 @@ def plan_of(part: Part) -> Callable[[Plain], Plan]:
 def accuracy_table(table: str, parts: Sequence[Part]) -> None:
     """Add a table of test accuracy and end-to-end time to the catalogue, one row per part and system."""
 
-    def needs(profile: Plain) -> list[Plain]:
-        return [plan_of(part)(profile).experiment(f"{table}-{part[0]}") for part in parts]
-
-    @figure(table, needs)
+    @figure(table, lambda profile: [plan_of(part)(profile).experiment(f"{table}-{part[0]}") for part in parts])
     def draw(evidence: Evidence) -> Sheet:
         rows: list[Plain] = []
-        runs: list[str] = []
-        shown: Group | None = None
+        groups: list[Group] = []
         said: list[str] = []
         for part in parts:
-            try:
-                group = evidence.points(plan_of(part), least=1)
-            except NotDrawn:
-                group = Group({}, [], 0)
+            group = evidence.points(plan_of(part), least=0)
             target = accuracy.common_target([point.record for point in group.done])
             if target is not None:
                 said.append(f"{part[0]} target {100 * target:.1f} %")
             rows += [_row(table, part[0], group.at(system), target) for system in part[3]]
-            runs += ids(group.done)
-            shown = shown or (group if group.done else None)
-        if shown is None:
+            groups += [group] if group.done else []
+        if not groups:
             raise NotDrawn("no run judged its model on test nodes after every epoch")
-        notes = [
-            accuracy.origin(shown.done[0].record),
-            "best test accuracy of any epoch; end to end: preprocessing and all epochs",
-            *said,
-            "paper: papers100M",
-            f"models and sampling: {', '.join(part[0] for part in parts)}",
-        ]
-        return sheet(rows, SPEC["columns"], shown, *notes, points=shown.done, runs=runs)
+        done = groups[0].done
+        told = SPEC["note"].format("; ".join(["", *said]), ", ".join(part[0] for part in parts))
+        runs = [run for group in groups for run in ids(group.done)]
+        return sheet(rows, SPEC["columns"], groups[0], accuracy.origin(done[0].record), told, points=done, runs=runs)
 
 
 def _row(table: str, label: str, point: Point, target: float | None) -> Plain:
@@ -128,7 +104,7 @@ def _row(table: str, label: str, point: Point, target: float | None) -> Plain:
         row |= {"accuracy (%)": 100 * best, "end to end (s)": float(curve["end_to_end"].iloc[-1])}
         row |= {"epochs": len(curve), "run": point.run}
         if target is not None:
-            row["to the target (s)"] = accuracy.time_to(point.record, target, end_to_end=True)
+            row["to the target (s)"] = accuracy.at_target(point.record, target, "end_to_end")
     for known in paper_rows(table, f"{label} {point.system}"):
         graph, _, what = str(known["x"]).rpartition(" ")
         if graph == "Papers100M":

@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness.figures.draw.panels import (
-    interval,
-    legend_above,
-    mark_missing_bar,
-    mark_paper,
-    name_axes,
-    number_over,
-    one_panel,
-    plain_log,
-    set_ticks,
-)
+from harness.figures.draw import panels
 from harness.figures.draw.style import Looks, looks_of, part_fill
 
 if TYPE_CHECKING:
@@ -54,7 +44,7 @@ def draw_bars(
     groups = list(dict.fromkeys(rows["group"]))
     series, look_of = looks_of([str(name) for name in rows["series"]], looks)
     alone = axes is None
-    canvas, axes = one_panel(axes, wide=len(groups) * len(series) > COLUMN_BARS)
+    canvas, axes = panels.one_panel(axes, wide=len(groups) * len(series) > COLUMN_BARS)
     width = 0.8 / len(series)
     place = {name: (index - (len(series) - 1) / 2) * width for index, name in enumerate(series)}
     labelled: set[str] = set()
@@ -65,31 +55,29 @@ def draw_bars(
         if pd.notna(row.get("paper")):
             # Beside the number over the bar, which it would cover.
             at, label = x + (0.3 * width if numbers else 0.0), None if "paper" in labelled else "paper"
-            mark_paper(axes, [at], [float(row["paper"])], label, markerfacecolor="none", zorder=5)
+            panels.mark_paper(axes, [at], [float(row["paper"])], label, markerfacecolor="none", zorder=5)
             labelled.add("paper")
         if pd.isna(value):
-            mark_missing_bar(axes, x, str(row.get("status") or "not run"), width / (len(groups) + 0.2))
+            panels.mark_missing_bar(axes, x, str(row.get("status") or "not run"), width / (len(groups) + 0.2))
             continue
-        error: Any = {"yerr": interval(row), "error_kw": {"elinewidth": 0.8, "capsize": 1.8}}
+        error: Any = {"yerr": panels.interval(row), "error_kw": {"elinewidth": 0.8, "capsize": 1.8}}
         axes.bar(x, value, width, label=name if name not in labelled else None, **look.fill, **error)
         labelled.add(name)
         if numbers:
             top: float = row["high"] if pd.notna(row.get("high")) else value
-            number_over(axes, x, top, plain_number(value, numbers), 5.5, 90 if width < 0.18 else 0)
+            panels.number_over(axes, x, top, plain_number(value, numbers), 5.5, 90 if width < 0.18 else 0)
     if log:
         axes.set_yscale("log")
-        plain_log(axes.yaxis)
+        panels.plain_log(axes.yaxis)
     axes.margins(y=0.12 if numbers else 0.05)
     positive = rows.loc[rows["value"] > 0, "value"] if log else ()
     if len(positive):
         # The smallest bar needs a height, too.
         axes.set_ylim(bottom=float(min(positive)) / 2)
-    axes.set_xlim(-0.6, len(groups) - 0.4)
-    set_ticks(axes, [tick(group) for group in groups])
-    axes.grid(axis="x", visible=False)
-    name_axes(axes, title, xlabel, ylabel)
+    panels.set_ticks(axes, [tick(group) for group in groups])
+    panels.name_axes(axes, title, xlabel, ylabel)
     if alone:
-        legend_above(canvas, [axes], [*series, "paper"])
+        panels.legend_above(canvas, [axes], [*series, "paper"])
     return canvas, axes
 
 
@@ -122,14 +110,13 @@ def draw_stacks(
     """
     bars = list(dict.fromkeys(rows["bar"]))
     alone = axes is None
-    canvas, axes = one_panel(axes, wide=len(bars) > COLUMN_STACKS)
+    canvas, axes = panels.one_panel(axes, wide=len(bars) > COLUMN_STACKS)
     labelled: set[str] = set()
     for at, bar in enumerate(bars):
         mine = rows[rows["bar"] == bar]
         known = mine[mine["value"].notna()]
         if known.empty:
-            status = str(mine.iloc[0].get("status") or "not run")
-            mark_missing_bar(axes, at, status)
+            panels.mark_missing_bar(axes, at, str(mine.iloc[0].get("status") or "not run"))
             continue
         total = float(known["value"].sum())
         scale = 100.0 / total if share and total > 0 else 1.0
@@ -138,20 +125,17 @@ def draw_stacks(
             value = float(known.loc[known["part"] == part, "value"].sum()) * scale
             if value <= 0:
                 continue
-            label = part if part not in labelled else None
+            axes.bar(at, value, 0.62, bottom=bottom, label=None if part in labelled else part, **part_fill(index))
             labelled.add(part)
-            axes.bar(at, value, 0.62, bottom=bottom, label=label, **part_fill(index))
             bottom += value
         if numbers:
-            number_over(axes, at, bottom, f"{total:{numbers}}", 6.0)
+            panels.number_over(axes, at, bottom, f"{total:{numbers}}", 6.0)
     if share:
         axes.set_ylim(0, 108 if numbers else 100)
     elif numbers:
         axes.margins(y=0.1)
-    axes.set_xlim(-0.6, len(bars) - 0.4)
-    set_ticks(axes, [str(bar) for bar in bars])
-    axes.grid(axis="x", visible=False)
-    name_axes(axes, title, xlabel, ylabel)
+    panels.set_ticks(axes, [str(bar) for bar in bars])
+    panels.name_axes(axes, title, xlabel, ylabel)
     if alone:
-        legend_above(canvas, [axes], parts)
+        panels.legend_above(canvas, [axes], parts)
     return canvas, axes

@@ -60,11 +60,7 @@ def split_epoch(spans: pd.DataFrame, epoch: Mapping[str, Any], order: Order, res
 
 
 def run_breakdown(point: Point, order: Order, rest: str) -> dict[str, float]:
-    """Return mean seconds per epoch by part, over the measured epochs of a point's newest run.
-
-    Raises:
-        NotDrawn: the run has no table of stages, or no measured epoch.
-    """
+    """Return mean seconds of a newest run's measured epochs by part; raise NotDrawn without stages or such epochs."""
     try:
         spans = results.stages(Path(point.path))
     except (OutcoreError, OSError) as error:

@@ -22,53 +22,59 @@ Source = Group | StudyRecord | str
 def caption(group: Group, points: list[Point] | None = None, extra: str = "") -> str:
     """Return setting, device and caveats of the drawn points (by default all of the group), with `extra` text."""
     points = points if points is not None else group.points
-    config = points[0].record["config"]
-    shared = group.shared
-    data = config["dataset"]
-    kinds = sorted({class_of(point.record) for point in points if point.record.get("class")})
-    parts = [
-        (f"{data['name']}: " if "dataset" in shared else "")
-        + f"{format_count(data['num_nodes'])} nodes, {format_count(data['num_edges'])} edges",
-        f"{_each(points, 'model')}, {config['layers']} layers, fan-out {_each(points, 'fanout')}",
-    ]
-    if "batch_size" in shared:
-        parts.append(f"batch {config['batch_size']}")
-    device = config["device"]
-    memory = config.get("device_memory_bytes")
+    config, shared = points[0].record["config"], group.shared
+    data, device, memory = config["dataset"], config["device"], config.get("device_memory_bytes")
     emulated = device.startswith("emulated:")
     named = f"EMULATED device {device.removeprefix('emulated:')}" if emulated else f"device {device}"
-    parts.append(named + (f" ({format_bytes(memory)})" if memory else ""))
-    if "memory" in shared:
-        parts.append("no memory cap" if config["memory"] == "none" else f"memory {describe_memory(config['memory'])}")
-    parts.append(f"isolation {config['isolation']}")
-    classes = _each(points, "disk_class")
-    parts.append("bare device" if classes == "none" else f"SSD class {classes}")
-    if kinds:
-        parts.append(" and ".join(kinds))
-    measured = [point.samples for point in points if point.samples]
-    if measured:
-        kind = {"bootstrap95": "95 % interval", "range": "range"}
-        marks = sorted({kind[point.interval_kind] for point in points if point.interval_kind})
-        least, most = min(measured), max(measured)
-        epochs = "1 epoch" if most == 1 else f"{least} epochs" if least == most else f"{least}–{most} epochs"
-        parts.append(f"median and {' / '.join(marks)} of {epochs}")
-    if extra:
-        parts.append(extra)
-    if group.invalid:
-        parts.append(f"{group.invalid} invalid or spoilt runs left out")
-    if group.elsewhere:
-        parts.append(f"{group.elsewhere} run{'s' * (group.elsewhere != 1)} of other hosts or devices left out")
+    classes, away = _each(points, "disk_class"), group.elsewhere
     bent = dict.fromkeys(rule for point in points for rule in broken_rules(point.record))
-    if bent:
-        parts.append("CAVEATS: " + "; ".join(bent))
-    return "; ".join(parts) + "."
+    return _sentence(
+        (f"{data['name']}: " if "dataset" in shared else "") + graph_size(data["num_nodes"], data["num_edges"]),
+        f"{_each(points, 'model')}, {config['layers']} layers, fan-out {_each(points, 'fanout')}",
+        f"batch {config['batch_size']}" if "batch_size" in shared else "",
+        named + (f" ({format_bytes(memory)})" if memory else ""),
+        _memory(config["memory"]) if "memory" in shared else "",
+        f"isolation {config['isolation']}",
+        "bare device" if classes == "none" else f"SSD class {classes}",
+        " and ".join(sorted({class_of(point.record) for point in points if point.record.get("class")})),
+        _medians(points),
+        extra,
+        f"{group.invalid} invalid or spoilt runs left out" if group.invalid else "",
+        f"{away} run{'s' * (away != 1)} of other hosts or devices left out" if away else "",
+        f"CAVEATS: {'; '.join(bent)}" if bent else "",
+    )
+
+
+def _medians(points: Sequence[Point]) -> str:
+    """Return the number of epochs behind the points' medians, and the kind of their intervals; empty without epochs."""
+    measured = [point.samples for point in points if point.samples]
+    if not measured:
+        return ""
+    kind = {"bootstrap95": "95 % interval", "range": "range"}
+    marks = sorted({kind[point.interval_kind] for point in points if point.interval_kind})
+    least, most = min(measured), max(measured)
+    epochs = "1 epoch" if most == 1 else f"{least} epochs" if least == most else f"{least}–{most} epochs"
+    return f"median and {' / '.join(marks)} of {epochs}"
+
+
+def _memory(text: str) -> str:
+    return "no memory cap" if text == "none" else f"memory {describe_memory(text)}"
+
+
+def _sentence(*parts: str) -> str:
+    return "; ".join(filter(None, parts)) + "."
+
+
+def graph_size(nodes: int, edges: int) -> str:
+    """Return numbers of nodes and edges as text, like `2M nodes, 40M edges`."""
+    return f"{format_count(nodes)} nodes, {format_count(edges)} edges"
 
 
 def caption_of(source: Source, *notes: str, points: list[Point] | None = None) -> str:
     """Return the caption of runs or of a study with the notes that are not empty; a text is a caption itself."""
     if isinstance(source, str):
         return source
-    extra = "; ".join(note for note in notes if note)
+    extra = "; ".join(filter(None, notes))
     return caption(source, points, extra) if isinstance(source, Group) else study_caption(source, extra)
 
 
@@ -94,26 +100,16 @@ def add_caption(canvas: Canvas, text: str, *, bottom: float = 0.0) -> None:
 
 def study_caption(record: StudyRecord, extra: str = "") -> str:
     """Return dataset, parameters and kind of a study, in the words of `caption`."""
-    parts = []
-    if record.dataset is not None:
-        data = record.dataset
-        parts.append(
-            f"{data.name}: {format_count(data.num_nodes)} nodes, {format_count(data.num_edges)} edges, dim {data.dim}"
-        )
-    params = record.params
-    if "fanout" in params:
-        parts.append(f"fan-out {','.join(map(str, params['fanout']))}")
-    if "batch_size" in params:
-        parts.append(f"batch {params['batch_size']}")
-    if params.get("max_batches"):
-        parts.append(f"{params['max_batches']} batches")
-    if record.dataset is not None:
-        parts.append("computed from the mini-batches, no timing" if "batch_size" in params else "computed, no timing")
-    else:
-        parts.append("bare device")
-    if extra:
-        parts.append(extra)
-    return "; ".join(parts) + "."
+    data, params = record.dataset, record.params
+    how = "computed from the mini-batches, no timing" if "batch_size" in params else "computed, no timing"
+    return _sentence(
+        f"{data.name}: {graph_size(data.num_nodes, data.num_edges)}, dim {data.dim}" if data else "",
+        f"fan-out {','.join(map(str, params['fanout']))}" if "fanout" in params else "",
+        f"batch {params['batch_size']}" if "batch_size" in params else "",
+        f"{params['max_batches']} batches" if params.get("max_batches") else "",
+        how if data else "bare device",
+        extra,
+    )
 
 
 def dataset_name(record: StudyRecord) -> str:
@@ -123,10 +119,8 @@ def dataset_name(record: StudyRecord) -> str:
 
 def left_out(drawn: Sequence[Any], full: Sequence[Any], what: str) -> str:
     """Return the sentence of a reduced grid: drawn values of all values; empty where none is left out."""
-    missing = [value for value in full if value not in drawn]
-    if not missing:
-        return ""
-    return f"reduced grid: {what} {', '.join(map(str, drawn))} of {', '.join(map(str, full))}"
+    reduced = f"reduced grid: {what} {', '.join(map(str, drawn))} of {', '.join(map(str, full))}"
+    return reduced if any(value not in drawn for value in full) else ""
 
 
 def broken_rules(record: Plain) -> list[str]:

@@ -14,7 +14,7 @@ from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.panels import around, draw_line, legend_above, many_panels, mark_missing, name_axes, plain_log
+from harness.figures.draw.panels import around, draw_line, many_panels, mark_missing, name_axes, plain_log
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -115,8 +115,7 @@ def curves(figure_id: str, plan: Planned, *, axis: Plain, note: Note = lambda gr
         for axes, (title, rows) in zip(places, panels, strict=True):
             ylabel = "epoch time (s)" if axes is places[0] else ""
             draw_curves(rows, title=str(title), xlabel=own.label, ylabel=ylabel, xlog=True, ylog=True, axes=axes)
-        legend_above(canvas, places, style.ordered(group.systems()))
-        return drawn(canvas, table, group, *note(group), own.missing(group))
+        return drawn(canvas, table, group, *note(group), own.missing(group), order=style.ordered(group.systems()))
 
 
 def _draw_lines(group: Group, axis: Axis, title: str) -> Canvas:

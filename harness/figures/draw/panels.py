@@ -66,7 +66,9 @@ def legend_above(canvas: Canvas, panels: Sequence[Any], order: Sequence[str] = (
 
 
 def set_ticks(axes: Any, labels: Sequence[str]) -> None:
-    """Set labels at 0, 1, 2, … of the x axis, slanted where they would overlap."""
+    """Set labels at 0, 1, 2, … of the x axis without grid lines, slanted where they would overlap."""
+    axes.set_xlim(-0.6, len(labels) - 0.4)
+    axes.grid(axis="x", visible=False)
     spec = axes.get_subplotspec()
     width = axes.figure.get_size_inches()[0] / (spec.get_gridspec().ncols if spec is not None else 1)
     crowded = sum(max(len(line) for line in label.split("\n")) + 1 for label in labels) > 14.5 * (width - 0.6)

@@ -1,9 +1,8 @@
 """Ginex's epochs: Figures 6, 14 and 15 (by part), 16 to 19 (over sizes), and Table 4 (performance per dollar).
 
-Table 4 compares with a distributed run. There is no cluster here; the paper has hourly prices of DistDGL and Ginex, and
-Ginex's speed over DistDGL and PyG+; hence DistDGL's speed over PyG+ on the paper's machines. Applied to our pyg+, it
-models the distributed run: a system's measured speed over pyg+ then gives its speed over DistDGL and, at the price of
-Ginex's machine, performance per dollar.
+Table 4 models a distributed run: the paper's speeds of Ginex over DistDGL and over PyG+ give that of DistDGL over PyG+,
+and our pyg+ stands for PyG+. A system's speed over DistDGL's, at the price of Ginex's machine, is its performance per
+dollar.
 """
 
 from __future__ import annotations
@@ -24,16 +23,7 @@ from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.kinds import Axis
-from harness.figures.draw.panels import (
-    around,
-    draw_line,
-    interval,
-    legend_above,
-    many_panels,
-    mark_paper,
-    name_axes,
-    one_panel,
-)
+from harness.figures.draw.panels import around, draw_line, interval, many_panels, mark_paper, name_axes, one_panel
 from harness.figures.draw.style import SERIES
 from harness.figures.grids import batch_sizes, gallery, host_budget, over_dims, systems_of, values
 from harness.results import store as results
@@ -112,7 +102,6 @@ def fig6(group: Group) -> Drawing:
     axes.set(xlim=(-0.6, 1.6), ylim=(0, 1.15 * float(rows[["value", "high"]].max().max())))
     axes.grid(axis="x", visible=False)
     name_axes(axes, f"{BASE}: alone and together", ylabel=spec["ylabel"])
-    legend_above(canvas, [axes])
     return drawn(canvas, rows, group, spec["note"].format(len(alone)))
 
 
@@ -130,12 +119,7 @@ def _in_order(group: Group) -> list[Point]:
 def breakdowns(group: Group, systems: Sequence[str], more: Callable[[Point], Plain] = lambda point: {}) -> pd.DataFrame:
     """Return a row per model, system and part: seconds, and their ratio to the first system's epoch of that model.
 
-    Args:
-        systems: the first one's epoch is 1; a model without it has no rows.
-        more: maps a measured point to further columns.
-
-    Raises:
-        NotDrawn: the first system has no measured epoch with any model.
+    A model without that epoch has no rows. `more` maps a measured point to further columns. Raises NotDrawn.
     """
     rows: list[Plain] = []
     for model in MODELS:
@@ -174,22 +158,17 @@ def fig14(group: Group) -> Drawing:
             rows.loc[rows["bar"] == bar, ["paper_low", "paper_high"]] = [low, high]
             axes.errorbar(at + 0.42, (low + high) / 2, yerr=(high - low) / 2, **look)
             look.pop("label", None)
-    legend_above(canvas, [axes], PARTS)
     missing = [model for model in MODELS if model not in set(rows["model"])]
     not_run = f"not run: {', '.join(missing)}" if missing else ""
-    return drawn(canvas, rows, group, SPEC["note"], spec["fanout"], not_run, points=_in_order(group))
+    return drawn(canvas, rows, group, SPEC["note"], spec["fanout"], not_run, points=_in_order(group), order=PARTS)
 
 
 def miss_ratios(point: Point) -> Plain:
     """Return misses in per cent of the requested rows, without and with the initial fills of the cache."""
-    rows = misses = filled = 0.0
-    for counters in (epoch["counters"] for epoch in point.epochs):
-        rows += counters.get("rows", 0)
-        misses += counters.get("misses", 0)
-        filled += (counters.get("observed") or {}).get("initial_rows", 0)
-    if not rows:
-        return {}
-    return {"miss_percent": 100 * misses / rows, "miss_percent_with_fills": 100 * (misses + filled) / rows}
+    counters = [epoch["counters"] for epoch in point.epochs]
+    rows, misses = (sum(one.get(name, 0) for one in counters) for name in ("rows", "misses"))
+    filled = misses + sum((one.get("observed") or {}).get("initial_rows", 0) for one in counters)
+    return {"miss_percent": 100 * misses / rows, "miss_percent_with_fills": 100 * filled / rows} if rows else {}
 
 
 @figure_of_runs("ginex-fig15", lambda profile: in_gallery(profile, ["ginex-pg", "ginex"], MODELS), least=1)
@@ -209,8 +188,7 @@ def fig15(group: Group) -> Drawing:
         for system in [mine["system"]]
     )
     draw_bars(ratios, axes=right, **SPEC["fig15"]["bars"])
-    legend_above(canvas, [left, right], PARTS)
-    return drawn(canvas, rows, group, SPEC["note"], SPEC["fig15"]["fills"], points=_in_order(group))
+    return drawn(canvas, rows, group, SPEC["note"], SPEC["fig15"]["fills"], points=_in_order(group), order=PARTS)
 
 
 def over_superbatches(profile: Plain) -> Plan:
@@ -257,7 +235,6 @@ def fig16(group: Group) -> Drawing:
     axes.minorticks_off()
     axes.set_ylim(0, 1.08 * max(1.0, float(rows["high"].max())))
     name_axes(axes, spec["title"], spec["xlabel"].format(rows["unit"].iloc[0]), spec["ylabel"])
-    legend_above(canvas, [axes])
     full = [round(default * factor) for factor in SPEC["superbatches"]]
     return drawn(canvas, rows, group, left_out(list(rows["size"]), full, "superbatch of"), points=points)
 
@@ -311,11 +288,7 @@ def speedups(figure_id: str, plan: Planned, *, axis: Plain, title: str, note: st
 
 
 def speedup_rows(group: Group) -> pd.DataFrame:
-    """Return a row for each x and system: epoch time of PyG+ over the system's, with the widest ratio interval.
-
-    Raises:
-        NotDrawn: PyG+ has no measured epoch anywhere.
-    """
+    """Return PyG+'s epoch time over each system's at each x, with the widest interval; raise NotDrawn without PyG+."""
     rows: list[Plain] = []
     for x in dict.fromkeys(point.x for point in group.points):
         base = group.at(BASE, x)

@@ -18,7 +18,7 @@ from harness.figures.draw.bars import draw_stacks
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import dataset_name, study_caption
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.panels import legend_above, many_panels, name_axes, plain_log
+from harness.figures.draw.panels import many_panels, name_axes, plain_log
 from harness.figures.draw.style import SERIES
 from harness.figures.grids import dataset_of, gallery, study_of, systems_of
 from harness.records.study import StudyRecord
@@ -80,19 +80,9 @@ def miss_ratio(
     accesses = _asked_until(ends, spans["start"].to_numpy(float), spans["end"].to_numpy(float), asked)
     seen = np.concatenate([[0.0], np.cumsum(counts["major_faults"].to_numpy(dtype=np.float64))])
     faults = np.interp(ends, np.concatenate([[0.0], counts["t"].to_numpy(dtype=np.float64)]), seen)
-    first = np.maximum(0, np.arange(1, len(ends) + 1) - window)
-    before = [np.concatenate([[0.0], column]) for column in (faults, accesses)]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = (faults - before[0][first]) / (accesses - before[1][first])
-    return pd.DataFrame(
-        {
-            "iteration": np.arange(1, len(ends) + 1),
-            "t": ends,
-            "faults": faults,
-            "accesses": accesses,
-            "miss_percent": 100 * ratio,
-        }
-    )
+    table = pd.DataFrame({"iteration": np.arange(1, len(ends) + 1), "t": ends, "faults": faults, "accesses": accesses})
+    within = table[["faults", "accesses"]] - table[["faults", "accesses"]].shift(window, fill_value=0.0)
+    return table.assign(miss_percent=100 * (within["faults"] / within["accesses"]))
 
 
 def _asked_until(
@@ -142,24 +132,18 @@ def fig4(evidence: Evidence) -> Drawing:
         right.axvline(int((table["t"] < epoch["start_s"]).sum()) + 0.5, color="#888888", linewidth=0.5)
     right.set(xlim=(0, len(table)), ylim=(0, max(100.0, 1.05 * float(table["miss_percent"].max()))))
     name_axes(right, spec["title"].format(window), spec["xlabel"], spec["ylabel"])
-    legend_above(canvas, [left, right], PARTS)
     data = pd.concat([shares.assign(panel="time"), table.assign(panel="miss ratio", window=window)], ignore_index=True)
-    return drawn(canvas, data, group, *spec["notes"], points=[point], runs=ids([point]))
+    return drawn(canvas, data, group, *spec["notes"], points=[point], runs=ids([point]), order=PARTS)
 
 
 def _pages_of(evidence: Evidence, config: Mapping[str, Any]) -> StudyRecord:
     """Return the study of exactly this run's mini-batches, else raise NotDrawn."""
     fingerprint = config["dataset"]["fingerprint"]
-    found = [
-        record
-        for record in evidence.all_studies("page-accesses")
-        if record.dataset is not None
-        and record.dataset.fingerprint == fingerprint
-        and all(record.params[key] == config[key] for key in WORKLOAD)
-    ]
-    if not found:
-        raise NotDrawn("the study page-accesses was not made of the run's mini-batches")
-    return found[-1]
+    for record in reversed(evidence.all_studies("page-accesses")):
+        same = all(record.params[key] == config[key] for key in WORKLOAD)
+        if same and record.dataset is not None and record.dataset.fingerprint == fingerprint:
+            return record
+    raise NotDrawn("the study page-accesses was not made of the run's mini-batches")
 
 
 #: The two policies of Fig. 5 and their labels; the others are drawn in grey.
@@ -217,11 +201,10 @@ def fig5(evidence: Evidence) -> Drawing:
         axes.set_xscale("log")
         plain_log(axes.xaxis)
         axes.set_ylim(0, 103)
-    legend_above(canvas, panels, list(MAIN.values()))
     repeats = ", ".join(f"{record.result['accesses'] / max(1, record.result['unique_rows']):.1f}" for record in records)
     extra = spec["note"].format(repeats)
     text = " ".join(study_caption(record, extra if record is records[-1] else "") for record in records)
-    return drawn(canvas, pd.concat(tables, ignore_index=True), text)
+    return drawn(canvas, pd.concat(tables, ignore_index=True), text, order=list(MAIN.values()))
 
 
 def _longest_by_dataset(evidence: Evidence) -> list[StudyRecord]:
@@ -230,8 +213,8 @@ def _longest_by_dataset(evidence: Evidence) -> list[StudyRecord]:
     for record in evidence.all_studies("miss-ratios"):
         policies = {entry["policy"] for entry in record.result["policies"]}
         if record.dataset is not None and set(MAIN) <= policies:
-            known = found.get(record.dataset.name)
-            if known is None or record.result["accesses"] >= known.result["accesses"]:
+            known = found.get(record.dataset.name, record)
+            if record.result["accesses"] >= known.result["accesses"]:
                 found[record.dataset.name] = record
     if not found:
         raise NotDrawn("the study miss-ratios was not made with the policies belady and degree")

@@ -4,34 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, as_entry, first_setting, grid, joined
 from harness.compare.points import Group, NotDrawn, Point, stage_seconds
+from harness.figures import grids
 from harness.figures.accuracy_runs import accuracy_plan, draw_by_system
-from harness.figures.base import Drawing, Sheet, drawn, figure, figure_of_runs, paper_value, sheet, specs
+from harness.figures.base import Drawing, Sheet, drawn, figure, figure_of_runs, ids, paper_table, sheet, specs
 from harness.figures.draw import style
 from harness.figures.draw.captions import describe_memory, left_out
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.kinds import bars, curves, lines
-from harness.figures.draw.panels import MARK, legend_above, many_panels
+from harness.figures.draw.panels import MARK, many_panels
 from harness.figures.draw.style import Look, named_looks
-from harness.figures.draw.timelines import draw_timelines
-from harness.figures.grids import (
-    batch_sizes,
-    dataset_of,
-    dimension,
-    gallery,
-    host_budget,
-    only_systems,
-    over_dims,
-    values,
-    wide_device,
-    with_dims,
-)
+from harness.results import store as results
 from harness.studies.base import StudyNeed
 from workloads.units import format_bytes, parse_bytes, parse_count
 
@@ -43,11 +34,18 @@ CPU = "gnndrive (cpu)"
 REFERENCE = "in-memory"
 MARIUS = "mariusgnn"
 BASELINES = ["pyg+", "ginex", MARIUS]
+# Samples (10 Hz) of the rolling mean: half a second makes a line readable.
+SMOOTH = 5
+LINES = (
+    ("cpu_percent", "CPU", "#0B3C8C", "-"),
+    ("gpu_percent", "GPU", "#E69F00", "--"),
+    ("iowait_percent", "I/O wait", "#000000", ":"),
+)
 
 
 def in_bytes(profile: Plain) -> Plain:
     """Return the profile with its host budget in bytes, hence equal over dimensions (32 GB in the paper)."""
-    return {**profile, "run": {**profile["run"], "memory": f"+{host_budget(profile)}"}}
+    return {**profile, "run": {**profile["run"], "memory": f"+{grids.host_budget(profile)}"}}
 
 
 def wide_rows(profile: Plain) -> tuple[Plain, Plain, dict[int, Plain]]:
@@ -55,25 +53,25 @@ def wide_rows(profile: Plain) -> tuple[Plain, Plain, dict[int, Plain]]:
 
     Mini-batches are scaled by `wide_batch_factor` so that the widest rows fit in the budget.
     """
-    short = in_bytes(gallery(profile))
-    (run,) = batch_sizes(short, values(profile, "wide_batch_factor", [1.0])[:1])
+    short = in_bytes(grids.gallery(profile))
+    (run,) = grids.batch_sizes(short, grids.values(profile, "wide_batch_factor", [1.0])[:1])
     short = {**short, "run": {**short["run"], **run}}
-    changed, runs = over_dims(short, values(profile, "dims", SPEC["dims"]))
-    runs.get(dimension(short), {}).pop("device_memory", None)
+    changed, runs = grids.over_dims(short, grids.values(profile, "dims", SPEC["dims"]))
+    runs.get(grids.dimension(short), {}).pop("device_memory", None)
     return short, changed, runs
 
 
 def cpu_variant(profile: Plain, run: Plain | None = None) -> Plain:
     """Return the entry of gnndrive on the CPU, with device memory added to the host budget; `run`: more settings."""
-    own = as_entry(only_systems(profile, ["gnndrive"])[0])
-    host = host_budget(profile) + parse_bytes(profile["run"].get("device_memory") or 0)
+    own = as_entry(grids.only_systems(profile, ["gnndrive"])[0])
+    host = grids.host_budget(profile) + parse_bytes(profile["run"].get("device_memory") or 0)
     settings = {**own.get("run", {}), "device": "cpu", "device_memory": None, "memory": f"+{host}", **(run or {})}
     return {**own, "series": CPU, "run": settings}
 
 
 def on_both(profile: Plain) -> list[Plain]:
     """Return the entries of gnndrive as in the profile, and on the CPU."""
-    return [*only_systems(profile, ["gnndrive"]), cpu_variant(profile)]
+    return [*grids.only_systems(profile, ["gnndrive"]), cpu_variant(profile)]
 
 
 def grows(points: Iterable[Point], what: str) -> str:
@@ -87,7 +85,7 @@ def sampling(profile: Plain) -> Plan:
     short, changed, runs = wide_rows(profile)
     entries = [
         {**own, "series": f"{own['name']}-{name}", "run": {**own.get("run", {}), "stages": stages}}
-        for own in map(as_entry, only_systems(short, SYSTEMS))
+        for own in map(as_entry, grids.only_systems(short, SYSTEMS))
         for stages, name in (("sample", "only"), ("all", "all"))
     ]
     return grid(changed, entries, runs)
@@ -115,11 +113,11 @@ def epochs(profile: Plain) -> Plan:
     A model that the profile leaves out runs only at the profile's dimension, on both devices for the comparison.
     """
     short, changed, runs = wide_rows(profile)
-    models = values(profile, "models", list(MODELS))
-    systems = only_systems(short, SYSTEMS)
+    models = grids.values(profile, "models", list(MODELS))
+    systems = grids.only_systems(short, SYSTEMS)
     plans = []
     for model, title in MODELS.items():
-        dims = runs if model in models else {dimension(short): {}}
+        dims = runs if model in models else {grids.dimension(short): {}}
         plans.append(grid(changed, systems, {dim: {**run, "model": model} for dim, run in dims.items()}, panel=title))
         for dim, run in dims.items():
             if model != "sage" and model in models:
@@ -130,13 +128,9 @@ def epochs(profile: Plain) -> Plan:
 
 
 def _left_out(group: Group) -> list[str]:
-    drawn = {point.panel for point in group.points}
-    return [
-        grows(group.points, "dimension"),
-        "of the CPU variant, device memory is in the host budget" if CPU in group.systems() else "",
-        left_out([model for model, title in MODELS.items() if title in drawn], list(MODELS), "model"),
-        "one dataset of the paper's four",
-    ]
+    drawn, budget = {point.panel for point in group.points}, SPEC["budget"] if CPU in group.systems() else ""
+    missing = left_out([model for model, title in MODELS.items() if title in drawn], list(MODELS), "model")
+    return [grows(group.points, "dimension"), budget, missing, "one dataset of the paper's four"]
 
 
 curves("gnndrive-fig8", epochs, note=_left_out, **SPEC["fig8"])
@@ -145,27 +139,27 @@ curves("gnndrive-fig8", epochs, note=_left_out, **SPEC["fig8"])
 def over_memory(profile: Plain) -> Plan:
     """Plan the systems and in-memory at budgets of one to sixteen times the profile's, dimension 512."""
     wide = _wide(profile)
-    factors = [*values(profile, "memory_factors", SPEC["memory_factors"]), SPEC["most_memory"]]
-    budgets = [round(host_budget(wide) * factor) for factor in dict.fromkeys(factors)]
-    systems = only_systems(wide, [REFERENCE, *SYSTEMS])
+    factors = [*grids.values(profile, "memory_factors", SPEC["memory_factors"]), SPEC["most_memory"]]
+    budgets = [round(grids.host_budget(wide) * factor) for factor in dict.fromkeys(factors)]
+    systems = grids.only_systems(wide, [REFERENCE, *SYSTEMS])
     return grid(wide, systems, {budget: {"memory": f"+{budget}"} for budget in budgets})
 
 
 def _wide(profile: Plain) -> Plain:
-    short = wide_device(gallery(profile))
-    memory = f"+{host_budget(short)}"
-    changed, (name,) = with_dims(short, [512])
+    short = grids.wide_device(grids.gallery(profile))
+    memory = f"+{grids.host_budget(short)}"
+    changed, (name,) = grids.with_dims(short, [512])
     return {**changed, "run": {**changed["run"], "dataset": name, "memory": memory}}
 
 
 def on_a_graph_that_fits(profile: Plain) -> list[Plain]:
     """Return the experiment of pyg+ and gnndrive on a graph that fits memory (gd-19), which the drawing leaves out."""
     wide, small = _wide(profile), SPEC["small"]
-    name, recipe = dataset_of(wide)
+    name, recipe = grids.dataset_of(wide)
     sizes = {key: parse_count(recipe[key], key) // small["share"] for key in ("nodes", "edges")}
     run = {"dataset": f"{name}-small", "memory": small["memory"], "max_batches": small["batches"]}
     datasets = {**wide["datasets"], f"{name}-small": {**recipe, **sizes}}
-    systems = only_systems(profile, ["pyg+", "gnndrive"])
+    systems = grids.only_systems(profile, ["pyg+", "gnndrive"])
     changed = {"name": "gnndrive-fig9-fits", "datasets": datasets, "systems": systems, "grid": {}}
     return [{**wide, **changed, "run": {**wide["run"], **run}}]
 
@@ -175,10 +169,10 @@ lines("gnndrive-fig9", over_memory, beside=on_a_graph_that_fits, **SPEC["fig9"])
 
 def over_batches(profile: Plain) -> Plan:
     """Plan the systems at each batch size, with equal seed nodes per epoch and device memory for the largest size."""
-    factors = values(profile, "batch_factors", SPEC["batch_factors"])
-    short = wide_device(in_bytes(gallery(profile)), max(factors))
-    sizes = {run["batch_size"]: run for run in batch_sizes(short, factors)}
-    return grid(short, only_systems(short, SYSTEMS), sizes)
+    factors = grids.values(profile, "batch_factors", SPEC["batch_factors"])
+    short = grids.wide_device(in_bytes(grids.gallery(profile)), max(factors))
+    sizes = {run["batch_size"]: run for run in grids.batch_sizes(short, factors)}
+    return grid(short, grids.only_systems(short, SYSTEMS), sizes)
 
 
 lines("gnndrive-fig10", over_batches, **SPEC["fig10"])
@@ -186,12 +180,12 @@ lines("gnndrive-fig10", over_batches, **SPEC["fig10"])
 
 def over_buffers(profile: Plain) -> Plan:
     """Plan gnndrive on both devices with each feature buffer; all runs have the memory for the largest buffer."""
-    short = in_bytes(gallery(profile))
-    (sizes,) = batch_sizes(short, [SPEC["buffer_batch_factor"]])
+    short = in_bytes(grids.gallery(profile))
+    (sizes,) = grids.batch_sizes(short, [SPEC["buffer_batch_factor"]])
     short["run"] = {**short["run"], **sizes}
-    factors = [float(factor) for factor in values(profile, "buffer_factors", SPEC["buffer_factors"])]
+    factors = [float(factor) for factor in grids.values(profile, "buffer_factors", SPEC["buffer_factors"])]
     # The profile's memory holds a buffer of scale 1 for larger mini-batches: times the factor, the largest one.
-    short = wide_device(short, max(factors))
+    short = grids.wide_device(short, max(factors))
     return grid(short, on_both(short), {factor: {"options": {"feature_buffer_scale": factor}} for factor in factors})
 
 
@@ -218,9 +212,9 @@ def over_processes(profile: Plain) -> Plan:
 
     The paper leaves host memory unrestricted; here all runs have the profile's budget times the most processes.
     """
-    short = gallery(profile)
-    ranks = values(profile, "ranks", SPEC["ranks"])
-    short["run"] = {**short["run"], "memory": f"+{max(ranks) * host_budget(short)}", "disk_class": "none"}
+    short = grids.gallery(profile)
+    ranks = grids.values(profile, "ranks", SPEC["ranks"])
+    short["run"] = {**short["run"], "memory": f"+{max(ranks) * grids.host_budget(short)}", "disk_class": "none"}
     return grid(short, on_both(short), {count: {"ranks": count} for count in ranks})
 
 
@@ -239,7 +233,7 @@ bars("gnndrive-fig13", over_processes, note=_processes, **SPEC["fig13"])
 
 def judged(profile: Plain) -> Plan:
     """Plan the accuracy runs of the capped systems, and the same training with all data in memory."""
-    return accuracy_plan(profile, [{"name": REFERENCE, "memory": "none"}, *only_systems(profile, SYSTEMS)])
+    return accuracy_plan(profile, [{"name": REFERENCE, "memory": "none"}, *grids.only_systems(profile, SYSTEMS)])
 
 
 def _memory(done: list[Point]) -> str:
@@ -255,10 +249,10 @@ def fig14(group: Group) -> Drawing:
 
 def budgets(profile: Plain) -> Plan:
     """Plan the systems and the CPU variant at the profile's budget, mariusgnn also at four times the budget."""
-    short = gallery(profile)
-    sizes = dict.fromkeys(round(host_budget(short) * factor) for factor in SPEC["tab2"]["factors"])
-    marius = only_systems(short, [MARIUS])
-    plans = [grid(short, [*only_systems(short, SYSTEMS), cpu_variant(short)], {"": {}})]
+    short = grids.gallery(profile)
+    sizes = dict.fromkeys(round(grids.host_budget(short) * factor) for factor in SPEC["tab2"]["factors"])
+    marius = grids.only_systems(short, [MARIUS])
+    plans = [grid(short, [*grids.only_systems(short, SYSTEMS), cpu_variant(short)], {"": {}})]
     return joined([*plans, *(grid(short, marius, {size: {"memory": f"+{size}"}}) for size in sizes)])
 
 
@@ -267,12 +261,9 @@ def tab2(group: Group) -> Sheet:
     """Return one row per system with data preparation, training and the whole epoch, and the paper's on papers100M."""
     spec = SPEC["tab2"]
     marius = [point for point in group.points if point.system == MARIUS]
-    rows = [_line(name, paper, group.at(name)) for name, paper in spec["names"].items()]
-    rows += [
-        _line(f"{MARIUS}, {format_bytes(point.x)}", paper, point)
-        for point, paper in zip(marius, spec["marius"], strict=False)
-    ]
-    return sheet(rows, spec["columns"], group, spec["note"])
+    named = [(name, paper, group.at(name)) for name, paper in spec["names"].items()]
+    named += [(f"{MARIUS}, {format_bytes(p.x)}", paper, p) for p, paper in zip(marius, spec["marius"], strict=False)]
+    return sheet([_line(*one) for one in named], spec["columns"], group, spec["note"])
 
 
 def _line(name: str, paper: str, point: Point) -> Plain:
@@ -282,21 +273,13 @@ def _line(name: str, paper: str, point: Point) -> Plain:
     failed = MARK.get(point.status, point.status) if point.value is None else None
     before = median(spent) if failed is None and prepares else None
     rest = [float(epoch["seconds"]) - own for epoch, own in zip(point.epochs, spent, strict=True)]
-    line: Plain = {
-        "system": name,
-        "data preparation (s)": failed or before,
-        "training (s)": failed or (median(rest) if rest else None),
-        "overall (s)": failed or (point.value if rest else None),
-        "preparation (%)": 100 * before / point.value if before is not None and point.value else None,
-    }
-    parts = ("preparation", "training", "overall")
-    line |= {f"paper: {part} (s)": paper_value("gnndrive-tab2", paper, part) for part in parts}
+    parts = {"data preparation": before, "training": median(rest) if rest else None}
+    parts["overall"] = point.value if rest else None
+    line: Plain = {"system": name, **{f"{part} (s)": failed or seconds for part, seconds in parts.items()}}
+    line["preparation (%)"] = 100 * before / point.value if before is not None and point.value else None
+    theirs = paper_table("gnndrive-tab2").get(paper, {})
+    line |= {f"paper: {part} (s)": theirs.get(part) for part in ("preparation", "training", "overall")}
     return {**line, "status": point.status, "samples": point.samples, "run": point.run}
-
-
-def baselines(profile: Plain) -> Plan:
-    """Plan capped runs of the baselines."""
-    return grid(first_setting(profile), only_systems(profile, BASELINES), {"": {}})
 
 
 def variants(profile: Plain) -> Plan:
@@ -304,15 +287,59 @@ def variants(profile: Plain) -> Plan:
     return grid(first_setting(profile), on_both(first_setting(profile)), {"": {}})
 
 
-@figure_of_runs("gnndrive-fig3", lambda profile: baselines(gallery(profile)), otherwise=baselines, least=1)
+def _timelines(points: list[Point], group: Group, titles: list[str], note: str) -> Drawing:
+    """Draw CPU, GPU and I/O wait over time, a panel per run; grey bands separate the epochs.
+
+    A run without telemetry of an epoch has no panel; without any panel NotDrawn is raised.
+    """
+    read = [results.telemetry(Path(point.path)).query("epoch >= 0").sort_values("t") for point in points]
+    tables = [one for one in zip(points, titles, read, strict=True) if len(one[2])]
+    if not tables:
+        raise NotDrawn("the runs have no telemetry of an epoch")
+    height = 1.35 + 0.5 / len(tables)
+    canvas, panels = many_panels(len(tables), columns=1, wide=False, height=height, sharey=True)
+    shown = [_timeline(axes, *one) for axes, one in zip(panels, tables, strict=True)]
+    panels[-1].set_xlabel("time since the first epoch began (s)")
+    canvas.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3, handlelength=2.6)
+    extra = f"warm-up epoch hatched, {SMOOTH / 10:g} s rolling mean of 10 Hz samples" + (f", {note}" if note else "")
+    data = pd.concat(shown, ignore_index=True)
+    return drawn(canvas, data, group, extra, points=points, runs=ids([point for point, _, _ in tables]))
+
+
+def _timeline(axes: Any, point: Point, title: str, table: pd.DataFrame) -> pd.DataFrame:
+    for epoch in point.record["epochs"]:
+        start, end = epoch["start_s"], epoch["start_s"] + epoch["seconds"]
+        if epoch["warmup"]:
+            axes.axvspan(start, end, facecolor="none", edgecolor="#cccccc", hatch="///", linewidth=0.0)
+        elif epoch["epoch"] % 2:
+            axes.axvspan(start, end, color="#f0f0f0", linewidth=0.0)
+        axes.axvline(end, color="#888888", linewidth=0.5)
+    kept = ["t", "epoch"]
+    for column, label, color, line in LINES:
+        if column not in table or table[column].isna().all():
+            continue
+        smooth = table[column].rolling(SMOOTH, min_periods=1, center=True).mean()
+        axes.plot(table["t"], smooth, color=color, linestyle=line, label=label, linewidth=1.1)
+        kept.append(column)
+    axes.set(ylim=(0, 102), xlim=(float(table["t"].min()), float(table["t"].max())), ylabel="%")
+    axes.set_title(title, loc="left")
+    return table[kept].assign(system=point.system, run=point.run)
+
+
+def baselines(profile: Plain) -> Plan:
+    """Plan capped runs of the baselines."""
+    return grid(first_setting(profile), grids.only_systems(profile, BASELINES), {"": {}})
+
+
+@figure_of_runs("gnndrive-fig3", lambda profile: baselines(grids.gallery(profile)), otherwise=baselines, least=1)
 def fig3(group: Group) -> Drawing:
     """Draw one panel per system, from the headline's runs where the gallery's were not made."""
     done = [point.system for point in group.done]
     missing = [f"{group.at(name).told}: {name}" for name in BASELINES if name not in done]
-    return draw_timelines(group.done, group, done, "; ".join(missing))
+    return _timelines(group.done, group, done, "; ".join(missing))
 
 
-@figure_of_runs("gnndrive-fig11", lambda profile: variants(gallery(profile)), otherwise=variants, least=1)
+@figure_of_runs("gnndrive-fig11", lambda profile: variants(grids.gallery(profile)), otherwise=variants, least=1)
 def fig11(group: Group) -> Drawing:
     """Draw the GPU variant above the CPU variant, as far as measured; raise NotDrawn if neither is."""
     points = group.done
@@ -322,7 +349,7 @@ def fig11(group: Group) -> Drawing:
     devices = [point.record["config"]["device"] for point in points]
     titles = [f"gnndrive, {name} variant ({device})" for name, device in zip(names, devices, strict=True)]
     missing = [SPEC["fig11"]["missing"].format(name) for name in ("GPU", "CPU") if name not in names]
-    return draw_timelines(points, group, titles, missing[0] if missing else SPEC["fig11"]["both"])
+    return _timelines(points, group, titles, missing[0] if missing else SPEC["fig11"]["both"])
 
 
 FIO = "fio-grid"
@@ -348,7 +375,6 @@ def fig_b1(evidence: Evidence) -> Drawing:
         mine = mine.assign(x=mine[panel["x"]], y=mine[panel["y"]])
         own: Plain = {"title": "", "xlabel": panel["xlabel"], "ylabel": panel["ylabel"], "looks": looks}
         draw_curves(mine, xlog=True, ylog=True, axes=axes, **own)
-    legend_above(canvas, panels)
     device, file_bytes = record.result["device"], record.result["file_bytes"]
     how = f"by read calls and by {record.result['asynchronous']}, {record.params['seconds']:g} s a point"
     notes = [

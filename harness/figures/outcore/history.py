@@ -11,7 +11,7 @@ from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn
 from harness.figures.base import Drawing, drawn, figure, specs
 from harness.figures.draw import style
-from harness.figures.draw.panels import legend_above, name_axes, one_panel
+from harness.figures.draw.panels import name_axes, one_panel
 from harness.figures.draw.style import SERIES
 from harness.regress.studies import PROOF, TREND
 
@@ -38,7 +38,6 @@ def gate(evidence: Evidence) -> Drawing:
             axes.plot([100 * promise["slowed"]], [100 * promise["bound"]], **spec["promise"])
     axes.set_ylim(-4, 104)
     name_axes(axes, *spec["axes"])
-    legend_above(canvas, [axes])
     told = {"named": ", ".join(params["systems"]), "promised": len(promises)}
     told["kept"] = sum(promise["kept"] for promise in promises)
     return drawn(canvas, data, spec["caption"].format(**params, **told))
@@ -62,18 +61,12 @@ def trend(evidence: Evidence) -> Drawing:
     canvas, axes = one_panel(wide=True, height=2.9)
     place = {commit: index for index, commit in enumerate(dict.fromkeys(data["commit"]))}
     shown = sorted(epochs, key=_movement, reverse=True)[:MOST_LINES]
-    labels = []
-    for series in shown:
-        labels += _line(axes, series, place)
-    _label_steps(axes, labels)
+    _label_steps(axes, [label for series in shown for label in _line(axes, series, place)])
     axes.axhline(1.0, color="#888888", linewidth=0.6)
     name_axes(axes, *SPEC["trend"]["axes"])
-    ticks = sorted(
-        {round(k * (len(place) - 1) / min(6, max(1, len(place) - 1))) for k in range(7)} & set(place.values())
-    )
-    commits = list(place)
+    last, commits = len(place) - 1, list(place)
+    ticks = sorted({round(k * last / min(6, max(1, last))) for k in range(7)} & set(place.values()))
     axes.set_xticks(ticks, [commits[tick][:7] for tick in ticks])
-    legend_above(canvas, [axes])
     params, more = record.params, len(epochs) - len(shown)
     steps = sum(len(series["steps"]) for series in epochs)
     text = SPEC["trend"]["caption"].format(params["host"], len(place), steps, 100 * params["min_effect"])
@@ -82,19 +75,13 @@ def trend(evidence: Evidence) -> Drawing:
 
 def _rows(series: Plain) -> list[dict[str, Any]]:
     first = series["points"][0]["value"]
-    steps = {step["index"]: step for step in series["steps"]}
-    return [
-        {
-            "cell": series["cell"],
-            "commit": point["commit"],
-            "seconds": point["value"],
-            "runs": point["runs"],
-            "relative": point["value"] / first,
-            "step": steps[index]["ratio"] if index in steps else None,
-            "commits": steps[index]["commits"] if index in steps else None,
-        }
-        for index, point in enumerate(series["points"])
-    ]
+    steps = {step["index"]: {"step": step["ratio"], "commits": step["commits"]} for step in series["steps"]}
+    rows = []
+    for index, point in enumerate(series["points"]):
+        row = {"cell": series["cell"], "commit": point["commit"], "seconds": point["value"], "runs": point["runs"]}
+        step = steps.get(index, {"step": None, "commits": None})
+        rows.append({**row, "relative": point["value"] / first, **step})
+    return rows
 
 
 def _movement(series: Plain) -> tuple[int, float]:

@@ -31,21 +31,13 @@ def planned(profile: Plain) -> Plan:
 
 @figure_of_runs("outcore-pipeline", lambda profile: planned(gallery(profile)), otherwise=planned, least=1)
 def pipeline(group: Group) -> Drawing:
-    """Draw each system's measured epoch nearest to the median of its comparable runs, on its own time axis.
-
-    Raises:
-        NotDrawn: no such run has a measured epoch with stages.
-    """
+    """Draw each system's measured epoch nearest to its runs' median; raise NotDrawn if none has a table of stages."""
     shown: list[tuple[Point, Plain, pd.DataFrame]] = []
     missing = []
-    for name in SYSTEMS:
-        point = group.at(name)
-        if point.value is None:
-            missing.append(f"{point.told}: {name}")
-            continue
-        epoch, spans = _epoch_of(point)
+    for point in map(group.at, SYSTEMS):
+        epoch, spans = _epoch_of(point) if point.value is not None else ({}, pd.DataFrame())
         if spans.empty:
-            missing.append(f"no stages recorded: {name}")
+            missing.append(f"{'no stages recorded' if epoch else point.told}: {point.system}")
         else:
             shown.append((point, epoch, spans))
     if not shown:
@@ -115,17 +107,11 @@ def _panel(axes: Any, point: Point, epoch: Plain, spans: pd.DataFrame) -> list[s
     path = sorted(fills["marked"][1])
     axes.plot([x + width / 2 for x, width, _ in path], [y for _, _, y in path], color="black", linewidth=0.8)
     _label_rows(axes, rows)
-    length = float(epoch["seconds"])
-    notes = []
-    begin, end = 0.0, length
-    if len(batches) > MAX_BATCHES:
-        end = length * MAX_BATCHES / len(batches)
-        begin = (length - end) / 2
-        end += begin
-        notes.append(f"{point.system}: the middle {MAX_BATCHES} of {len(batches)} mini-batches' time")
-    axes.set_xlim(begin, end)
+    length, long = float(epoch["seconds"]), len(batches) > MAX_BATCHES
+    shown = length * MAX_BATCHES / len(batches) if long else length
+    axes.set_xlim((length - shown) / 2, shown + (length - shown) / 2)
     name_axes(axes, f"{point.system}: epoch of {length:.3g} s", "time since the epoch began (s)")
-    return notes
+    return [f"{point.system}: the middle {MAX_BATCHES} of {len(batches)} mini-batches' time"] if long else []
 
 
 def _label_rows(axes: Any, rows: list[tuple[str, str]]) -> None:

@@ -9,11 +9,11 @@ import pandas as pd
 
 from harness.compare.plan import Plain, Plan, first_setting, grid, joined
 from harness.compare.points import Group, NotDrawn, Point, preparation_s
-from harness.figures.base import Drawing, drawn, figure_of_runs, specs
+from harness.figures.base import Drawing, drawn, figure_of_runs, ids, specs
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
-from harness.figures.draw.panels import around, draw_line, legend_above, many_panels, name_axes, one_panel, plain_log
+from harness.figures.draw.panels import around, draw_line, many_panels, name_axes, one_panel, plain_log
 from harness.figures.grids import gallery, only_systems, values
 from workloads.units import parse_bytes
 
@@ -24,29 +24,21 @@ VARIANTS: dict[str, Plain] = SPEC["variants"]
 _SYSTEM = "outcore"
 
 
-def variants(profile: Plain) -> Plan:
-    """Plan `outcore` with each set of options in the profile's setting."""
-    return grid(gallery(profile), [_SYSTEM], {name: {"options": options} for name, options in VARIANTS.items()})
-
-
-@figure_of_runs("outcore-ablation", variants, least=1)
+@figure_of_runs(
+    "outcore-ablation",
+    lambda profile: grid(gallery(profile), [_SYSTEM], {name: {"options": own} for name, own in VARIANTS.items()}),
+    least=1,
+)
 def ablation(group: Group) -> Drawing:
-    """Draw one bar per variant, beside the whole.
-
-    Raises:
-        NotDrawn: the whole was not measured, or no variant was run.
-    """
+    """Draw one bar per variant, beside the whole; raise NotDrawn without a measured whole, or without any variant."""
     found = [group.at(_SYSTEM, name) for name in VARIANTS]
     whole = found[0].value
     if whole is None or len(group.points) < 2:
         raise NotDrawn("outcore was not measured whole and with a part switched off, in one setting (outcore-ablation)")
-    rows = []
-    for point in found:
-        times = None if point.value is None else point.value / whole
-        misses = point.epochs[-1]["counters"].get("misses") if point.epochs else None
-        row = {"group": point.x, "series": _SYSTEM, **point.cells, "times": times, "misses": misses}
-        rows.append({**row, "run": point.run})
-    data = pd.DataFrame(rows)
+    data = pd.DataFrame({"group": point.x, "series": _SYSTEM, **point.cells} for point in found)
+    data["times"] = data["value"] / whole
+    data["misses"] = [point.epochs[-1]["counters"].get("misses") if point.epochs else None for point in found]
+    data["run"] = ids(found)
     canvas, _ = draw_bars(data, **SPEC["ablation"])
     others = data[(data["group"] != WHOLE) & data["times"].notna()].to_dict("records")
     said = ", ".join(f"{row['group']} {row['times']:.2f}x" for row in others)
@@ -81,11 +73,10 @@ def ssd(group: Group) -> Drawing:
     for point in group.points:
         rates[str(point.x)] = max(rates.get(str(point.x), 0.0), request_rate(point.record))
     order = sorted(rates, key=lambda name: (rates[name], name == BARE))
-    rows = []
-    for point in [group.at(system, name) for name in order for system in style.ordered(group.systems())]:
-        rate = rates[point.x] or None
-        rows.append({"group": point.x, "series": point.system, **point.cells, "reads_per_s": rate, "run": point.run})
-    data = pd.DataFrame(rows)
+    points = [group.at(system, name) for name in order for system in style.ordered(group.systems())]
+    data = pd.DataFrame({"group": point.x, "series": point.system, **point.cells} for point in points)
+    data["reads_per_s"] = [rates[point.x] or None for point in points]
+    data["run"] = ids(points)
     if data.loc[data["value"].notna(), "group"].nunique() < 2:
         raise NotDrawn("no measured runs under two SSD classes (outcore-ssd)")
 
@@ -146,9 +137,8 @@ def fastest(data: pd.DataFrame) -> list[tuple[int, str, float, str]]:
     """Return (bytes, fastest system, speedup over the next, the next) of each budget with two systems, ascending."""
     found = []
     for _, rows in data[data["seconds"].notna()].groupby("budget_bytes"):
-        order = rows.sort_values("seconds").to_dict("records")
-        if len(order) > 1:
-            first, second = order[:2]
+        if len(rows) > 1:
+            first, second = rows.sort_values("seconds").to_dict("records")[:2]
             ratio = second["seconds"] / max(first["seconds"], 1e-9)
             found.append((int(first["budget_bytes"]), str(first["system"]), ratio, str(second["system"])))
     return found
@@ -173,13 +163,11 @@ def leaders(data: pd.DataFrame) -> str:
 def _row(point: Point) -> Plain:
     summary = point.record.get("summary") or {}
     start_up, epochs = summary.get("start_up_s"), point.record["config"]["epochs"]
-    counted = point.value is not None and start_up is not None
+    whole = None if point.value is None or start_up is None else point.value + start_up / epochs
     row: Plain = {"system": point.system, "budget_bytes": budget_bytes(point.record), "seconds": point.value}
     row |= {"low": point.low, "high": point.high, "start_up_s": start_up}
-    row |= {"start_up_bytes": summary.get("start_up_bytes")}
-    row |= {"with_start_up": point.value + start_up / epochs if counted else None}
-    row |= {"graph_over_budget": summary.get("topology_over_budget"), "status": point.status, "run": point.run}
-    return row
+    row |= {"start_up_bytes": summary.get("start_up_bytes"), "with_start_up": whole}
+    return row | {"graph_over_budget": summary.get("topology_over_budget"), "status": point.status, "run": point.run}
 
 
 @figure_of_runs("outcore-frontier", over_memory)
@@ -195,12 +183,8 @@ def frontier(group: Group) -> Drawing:
     best = data[data["pareto"]].sort_values("budget_bytes")
     names = ", ".join(f"{row['system']} at {row['budget_bytes'] / MIB:,.0f} MiB" for row in best.to_dict("records"))
     failed = data[data["seconds"].isna()].to_dict("records")
-    notes = [
-        f"fastest: {leaders(data)}",
-        f"on the frontier: {names}",
-        *(f"{row['system']} {row['status']} at {row['budget_bytes'] / MIB:,.0f} MiB" for row in failed),
-        SPEC["frontier"]["note"],
-    ]
+    missing = [f"{row['system']} {row['status']} at {row['budget_bytes'] / MIB:,.0f} MiB" for row in failed]
+    notes = [f"fastest: {leaders(data)}", f"on the frontier: {names}", *missing, SPEC["frontier"]["note"]]
     return drawn(canvas, data.reset_index(drop=True), group, *notes, points=group.done)
 
 
@@ -228,7 +212,6 @@ def _draw(data: pd.DataFrame) -> Any:
     axes.minorticks_off()
     plain_log(axes.yaxis)
     name_axes(axes, *SPEC["frontier"]["axes"])
-    legend_above(canvas, [axes])
     return canvas
 
 
@@ -274,9 +257,8 @@ def _roof(axes: Any, points: list[Point]) -> list[Plain]:
             head = {"panel": "roof", "name": key}
             rows += [{**head, "x": size, "y": best[size] / MIB, "unit": "MiB/s"} for size in sizes]
     for point in points:
-        requests = sum(epoch["device_requests"] or 0 for epoch in point.epochs)
-        moved = sum(epoch["device_bytes"] or 0 for epoch in point.epochs)
-        seconds = sum(epoch["seconds"] for epoch in point.epochs)
+        keys = ("device_requests", "device_bytes", "seconds")
+        requests, moved, seconds = (sum(epoch[key] or 0 for epoch in point.epochs) for key in keys)
         if not requests or not seconds:
             continue
         look = style.look(point.system)

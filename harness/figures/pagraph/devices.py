@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from harness.figures.base import Drawing, drawn, figure_of_runs, ids, paper_rows
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.panels import legend_above, many_panels
+from harness.figures.draw.panels import many_panels
 from harness.figures.draw.style import named_looks
 from harness.figures.grids import values
 from harness.figures.pagraph.grid import FAMILY, HIDDEN, NAMES, by_model, device_bytes, setting
@@ -38,11 +39,9 @@ def on_devices(
         changes: further run settings.
     """
     over: dict[str, Plain] = {}
-    for model in models:
-        for count in map(int, counts or values(profile, "ranks", SPEC["ranks"])):
-            partition = "self-reliant" if count > 1 else "none"
-            run = {"model": model, "hidden": HIDDEN[model], "ranks": count, "partition": partition}
-            over[f"{model} {count}"] = run
+    for model, count in itertools.product(models, map(int, counts or values(profile, "ranks", SPEC["ranks"]))):
+        partition = {"ranks": count, "partition": "self-reliant" if count > 1 else "none"}
+        over[f"{model} {count}"] = {"model": model, "hidden": HIDDEN[model], **partition}
     return grid(setting(profile, **changes), systems, over)
 
 
@@ -105,16 +104,13 @@ def fig15(group: Group) -> Drawing:
 @figure_of_runs("pagraph-fig16", lambda profile: on_devices(profile, list(HIDDEN), FAMILY, [1, 2]))
 def fig16(group: Group) -> Drawing:
     """Draw bars for one and two devices over DGL on one; raise NotDrawn without DGL on one or any run on two."""
-    rows = []
+    rows: list[Plain] = []
     for model in HIDDEN:
         base = point_rate(group.at("dgl", f"{model} 1"))
-        for count in (1, 2) if base else ():
+        for count, place in ((1, "1 device"), (2, "2 devices")) if base else ():
             for point in (group.at(system, f"{model} {count}") for system in FAMILY):
                 own = point_rate(point)
-                row: Plain = {
-                    "group": f"{NAMES[model]}\n{count} device{'s' if count > 1 else ''}",
-                    "series": point.system,
-                }
+                row: Plain = {"group": f"{NAMES[model]}\n{place}", "series": point.system}
                 row |= {"value": own[0] / base[0] if own and base else None, "status": point.status, "model": model}
                 row |= {"devices": count, "thousand_seeds_per_s": own[0] if own else None, "run": point.run}
                 rows += [row] if point.record else []
@@ -197,9 +193,8 @@ def fig21(group: Group) -> Drawing:
     for axes, model in zip(panels, models, strict=True):
         mine, looks = data[data["model"] == model], named_looks(LABELS)
         draw_curves(mine, title=NAMES[model], looks=looks, axes=axes, **SPEC["fig21"]["curves"])
-    legend_above(canvas, panels, LABELS)
     notes += [SPEC["fig21"]["note"], accuracy.origin(shown[0].record)]
-    return drawn(canvas, data, group, *notes, points=shown, runs=ids(shown))
+    return drawn(canvas, data, group, *notes, points=shown, runs=ids(shown), order=LABELS)
 
 
 def notes_of(model: str, known: Mapping[str, Point]) -> list[str]:
@@ -210,7 +205,7 @@ def notes_of(model: str, known: Mapping[str, Point]) -> list[str]:
         return []
     said = []
     for label, record in records.items():
-        seconds = accuracy.time_to(record, target)
+        seconds = accuracy.at_target(record, target)
         reached = "" if seconds is None else f" ({100 * target:.1f} % after {seconds:.1f} s)"
         said.append(f"{label} {100 * (accuracy.best_accuracy(record) or 0.0):.1f} %{reached}")
     return [f"{model}: best of {', '.join(said)}"]

@@ -11,28 +11,17 @@ import pandas as pd
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, grid, joined
 from harness.compare.points import Group, NotDrawn, Point
-from harness.figures.base import (
-    Drawing,
-    Sheet,
-    drawn,
-    figure,
-    figure_of_runs,
-    ids,
-    paper_table,
-    paper_value,
-    sheet,
-    specs,
-)
+from harness.figures.base import Drawing, Sheet, drawn, figure, figure_of_runs, ids, paper_table, sheet, specs
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import part_rows, run_breakdown
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.panels import legend_above, many_panels, mark_range
+from harness.figures.draw.panels import many_panels, mark_range
 from harness.figures.grids import values
 from harness.figures.pagraph.devices import NOTE as DEVICES_NOTE
 from harness.figures.pagraph.devices import draw_rates, on_devices, rate_rows
-from harness.figures.pagraph.grid import FAMILY, HIDDEN, NAMES, by_model, by_sampler, device_bytes, layerwise, setting
+from harness.figures.pagraph.grid import FAMILY, HIDDEN, LAYERWISE, NAMES, SAMPLERS, by_model, device_bytes, setting
 
 SPEC = specs(__file__)
 PARTS: list[str] = SPEC["parts"]
@@ -40,14 +29,12 @@ COMPUTE, EXPOSED, OTHER, HIDDEN_LOADING = PARTS
 LOADING = ("extract", "transfer")
 # Space for a cache of all rows, its reserve and the buffers beside it.
 DEVICE_SHARE = 1.25
+#: Run settings of both ways of sampling, by their names in the figures.
+BY_SAMPLER: dict[str, Plain] = {SAMPLERS["neighbor"]: {}, SAMPLERS["layerwise"]: LAYERWISE}
 
 
 def epoch_parts(point: Point) -> dict[str, float]:
-    """Return mean seconds of a measured epoch by part; all parts but hidden loading sum to its wall time.
-
-    Raises:
-        NotDrawn: the run has no table of stages, or no measured epoch.
-    """
+    """Return mean seconds of an epoch by part, as `run_breakdown`; all but hidden loading sum to its wall time."""
     parts = run_breakdown(point, [(COMPUTE, ["train"]), (EXPOSED, LOADING)], OTHER)
     loading = run_breakdown(point, [("loading", LOADING)], "rest")["loading"]
     return {**parts, HIDDEN_LOADING: max(0.0, loading - parts[EXPOSED])}
@@ -80,9 +67,9 @@ def speedup_rows(group: Group) -> pd.DataFrame:
 
 def with_ranges(rows: pd.DataFrame, figure_id: str) -> pd.DataFrame:
     """Add columns with the published range of each bar's speed-up, None without one, and return the rows."""
+    bars, paper = list(zip(rows["series"], rows["group"], strict=True)), paper_table(figure_id)
     for end in ("low", "high"):
-        bars = zip(rows["series"], rows["group"], strict=True)
-        rows[f"paper_{end}"] = [paper_value(figure_id, series, f"{group} {end}") for series, group in bars]
+        rows[f"paper_{end}"] = [paper.get(series, {}).get(f"{group} {end}") for series, group in bars]
     return rows
 
 
@@ -106,7 +93,7 @@ def of_gcn(group: Group) -> list[Point]:
     return [point for point in (group.at(name, "gcn") for name in FAMILY) if point.record]
 
 
-@figure_of_runs("pagraph-fig4", lambda profile: grid(setting(profile), ["dgl"], by_sampler()), least=1)
+@figure_of_runs("pagraph-fig4", lambda profile: grid(setting(profile), ["dgl"], BY_SAMPLER), least=1)
 def fig4(group: Group) -> Drawing:
     """Draw an epoch by part (left), loading's share with the paper's (right); raise NotDrawn without an epoch."""
     points = group.done
@@ -114,7 +101,8 @@ def fig4(group: Group) -> Drawing:
         raise NotDrawn("no run of dgl with the paper's workload (pagraph-fig4)")
     parts = pd.concat([stack_rows([point], point.x).assign(bar=point.x) for point in points], ignore_index=True)
     share = pd.DataFrame({"group": point.x, "series": "dgl", "value": loading_share(point)} for point in points)
-    share["paper"] = [paper_value("pagraph-fig4", point.x) for point in points]
+    paper = paper_table("pagraph-fig4")
+    share["paper"] = [next(iter(paper.get(point.x, {}).values()), None) for point in points]
     share["run"] = ids(points)
     canvas, panels = many_panels(2)
     hidden = parts["part"] == HIDDEN_LOADING
@@ -122,10 +110,9 @@ def fig4(group: Group) -> Drawing:
     draw_stacks(shown, parts=PARTS, axes=panels[0], **SPEC["fig4"]["stacks"])
     draw_bars(share, axes=panels[1], **SPEC["fig4"]["bars"])
     panels[1].set_ylim(0, 105)
-    legend_above(canvas, panels, [*PARTS, "dgl", "paper"])
     data = pd.concat([parts, share.rename(columns={"group": "bar"}).assign(part="loading share (%)")])
-    missing = "not run: the other way of sampling" if len(points) < 2 else ""
-    return drawn(canvas, data, group, SPEC["note"], "paper: livejournal", missing, points=points, runs=ids(points))
+    notes = [SPEC["note"], "paper: livejournal", "not run: the other way of sampling" if len(points) < 2 else ""]
+    return drawn(canvas, data, group, *notes, points=points, runs=ids(points), order=[*PARTS, "dgl", "paper"])
 
 
 @figure_of_runs("pagraph-fig11", lambda profile: by_model(profile, FAMILY), least=1)
@@ -135,7 +122,6 @@ def fig11(group: Group) -> Drawing:
     canvas, panels = many_panels(2)
     draw_bars(rows, axes=panels[0], **SPEC["fig11"]["bars"])
     draw_speedups(panels[1], rows)
-    legend_above(canvas, panels)
     return drawn(canvas, rows, group, SPEC["fig11"]["note"])
 
 
@@ -164,11 +150,9 @@ def over_shares(profile: Plain) -> Plan:
 @figure_of_runs("pagraph-fig14", over_shares)
 def fig14(group: Group) -> Drawing:
     """Draw epoch time over the cached share, a curve for each ranking."""
-    rows = group.frame().rename(columns={"system": "series", "value": "y"})
-    order = list(SPEC["rankings"].values())
-    data = rows.sort_values(
-        ["series", "x"], key=lambda column: column.map(order.index) if column.name == "series" else column
-    ).reset_index(drop=True)
+    rows, order = group.frame().rename(columns={"system": "series", "value": "y"}), list(SPEC["rankings"].values())
+    rows = rows.sort_values("x", kind="stable")
+    data = rows.sort_values("series", key=lambda labels: labels.map(order.index), kind="stable", ignore_index=True)
     canvas, _ = draw_curves(data, **SPEC["fig14"]["curves"])
     shares = sorted({x / 100.0 for x in data["x"]})
     return drawn(canvas, data, group, left_out(shares, SPEC["shares"], "cached shares"))
@@ -193,12 +177,12 @@ def fig19(group: Group) -> Drawing:
 
 def layered(profile: Plain) -> Plan:
     """Plan Fig. 11's runs with layer-wise sampling."""
-    return by_model(profile, FAMILY, **layerwise())
+    return by_model(profile, FAMILY, **LAYERWISE)
 
 
 def layered_devices(profile: Plain) -> Plan:
     """Plan Fig. 15's GCN runs with layer-wise sampling."""
-    return on_devices(profile, ["gcn"], ["pagraph"], **layerwise())
+    return on_devices(profile, ["gcn"], ["pagraph"], **LAYERWISE)
 
 
 @figure("pagraph-fig20", layered, beside=lambda profile: [layered_devices(profile).experiment("pagraph-fig20-devices")])
@@ -222,9 +206,9 @@ def fig20(evidence: Evidence) -> Drawing:
     except NotDrawn:
         rates = pd.DataFrame()
         panels[2].text(0.5, 0.5, "several devices: not run", transform=panels[2].transAxes, ha="center", fontsize=6)
-    legend_above(canvas, panels, [*FAMILY, *PARTS])
     data = pd.concat([speedups.assign(panel="a"), parts.assign(panel="b"), rates.assign(panel="c")], ignore_index=True)
-    return drawn(canvas, data, group, f"(b): {SPEC['note']}", f"(c): {DEVICES_NOTE}", runs=runs)
+    notes = [f"(b): {SPEC['note']}", f"(c): {DEVICES_NOTE}"]
+    return drawn(canvas, data, group, *notes, runs=runs, order=[*FAMILY, *PARTS])
 
 
 #: The systems of Table 4.
@@ -233,30 +217,22 @@ SYSTEMS = ["dgl", "pagraph"]
 
 def models_and_samplers(profile: Plain) -> Plan:
     """Plan DGL with both models and both samplers."""
-    models = {model: {"model": model, "hidden": HIDDEN[model]} for model in reversed(HIDDEN)}
-    return joined(
-        [
-            grid(setting(profile), ["dgl"], {model: {**run, **way} for model, run in models.items()}, panel=sampler)
-            for sampler, way in by_sampler().items()
-        ]
-    )
+    plans = []
+    for sampler, way in BY_SAMPLER.items():
+        over = {model: {"model": model, "hidden": HIDDEN[model], **way} for model in reversed(HIDDEN)}
+        plans.append(grid(setting(profile), ["dgl"], over, panel=sampler))
+    return joined(plans)
 
 
 def _utilisation(point: Point) -> Plain:
     """Return the row of one model and sampler, with the paper's numbers."""
-    record = point.record
+    record, model = point.record, NAMES[str(point.x)]
     busy, have = record["summary"].get("accelerator_utilisation"), record["config"].get("device_memory_bytes")
     buffers = [item["bytes"] for item in record["memory"]["plan"] if item["tier"] == "device"]
-    key = f"{NAMES[str(point.x)]} {point.panel}"
-    return {
-        "model": NAMES[str(point.x)],
-        "sampling": point.panel,
-        "computation (%)": None if busy is None else 100.0 * busy,
-        "memory (%)": 100.0 * sum(buffers) / have if have and buffers else None,
-        "run": point.record["run_id"],
-        "computation, paper (%)": paper_value("pagraph-tab1", key, "computation"),
-        "memory, paper (%)": paper_value("pagraph-tab1", key, "memory"),
-    }
+    row = {"model": model, "sampling": point.panel, "computation (%)": None if busy is None else 100.0 * busy}
+    row |= {"memory (%)": 100.0 * sum(buffers) / have if have and buffers else None, "run": point.run}
+    paper = paper_table("pagraph-tab1").get(f"{model} {point.panel}", {})
+    return {**row, **{f"{what}, paper (%)": paper.get(what) for what in ("computation", "memory")}}
 
 
 @figure_of_runs("pagraph-tab1", models_and_samplers, least=1)
@@ -283,20 +259,13 @@ def tab4(group: Group) -> Sheet:
     if missing:
         raise NotDrawn(f"no run of {', '.join(missing)} with the paper's workload that counted what it loaded")
     dgl, pagraph = (float(point.value or 0.0) for point in points)
-    record, facts = points[0].record, points[1].record["facts"]
-    rows: list[Plain] = [
-        {
-            "dataset": record["config"]["dataset"]["name"],
-            "dgl": dgl,
-            "pagraph": pagraph,
-            "saved (%)": 100.0 * (1.0 - pagraph / dgl) if dgl else None,
-            "cached (%)": 100.0 * facts["cached_rows"] / facts["table_rows"] if "cached_rows" in facts else None,
-            "source": "measured",
-        }
-    ]
+    facts = points[1].record["facts"]
+    head = {"dataset": points[0].record["config"]["dataset"]["name"], "dgl": dgl, "pagraph": pagraph}
+    cached = 100.0 * facts["cached_rows"] / facts["table_rows"] if "cached_rows" in facts else None
+    saved = 100.0 * (1.0 - pagraph / dgl) if dgl else None
+    rows: list[Plain] = [{**head, "saved (%)": saved, "cached (%)": cached, "source": "measured"}]
     for name, own in paper_table("pagraph-tab4").items():
-        bytes_of = {system: 10**9 * own[system] for system in SYSTEMS}
-        shares = {"saved (%)": own["saved"], "cached (%)": own["cached"]}
-        rows.append({"dataset": name, **bytes_of, **shares, "source": "paper"})
+        head = {"dataset": name, **{system: 10**9 * own[system] for system in SYSTEMS}}
+        rows.append({**head, "saved (%)": own["saved"], "cached (%)": own["cached"], "source": "paper"})
     note = SPEC["tab4"]["note"].format(points[0].epochs[0]["batches"])
     return sheet(rows, SPEC["tab4"]["columns"], group, NAMES["gcn"], note, points=points, runs=ids(points))

@@ -8,11 +8,11 @@ from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn
 from harness.figures.base import Drawing, Sheet, drawn, figure, paper_rows, sheet, specs
-from harness.figures.draw.captions import left_out, study_caption
+from harness.figures.draw.captions import dataset_name, left_out, study_caption
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.panels import legend_above, many_panels, mark_range
+from harness.figures.draw.panels import many_panels, mark_range
 from harness.figures.grids import values
-from harness.figures.pagraph.grid import SAMPLERS, layerwise, small_study, study
+from harness.figures.pagraph.grid import LAYERWISE, SAMPLERS, small_study, study
 from harness.studies.base import StudyNeed
 
 SPEC = specs(__file__)
@@ -21,7 +21,7 @@ SHARES: list[float] = SPEC["shares"]
 
 def accesses(profile: Plain) -> list[StudyNeed]:
     """Return the studies of one epoch's accesses, one per sampler."""
-    return [study(profile, "access-frequency"), study(profile, "access-frequency", **layerwise())]
+    return [study(profile, "access-frequency"), study(profile, "access-frequency", **LAYERWISE)]
 
 
 @figure("pagraph-fig5", studies=accesses)
@@ -33,10 +33,8 @@ def fig5(evidence: Evidence) -> Drawing:
         raise NotDrawn("the study access-frequency was not made yet")
     rows, notes = [], []
     for label, record in records.items():
-        found = record.result
-        rows += [
-            {"series": label, "x": times, "y": 100.0 * share, "study": record.key} for times, share in found["cdf"]
-        ]
+        found, key = record.result, record.key
+        rows += [{"series": label, "x": times, "y": 100.0 * share, "study": key} for times, share in found["cdf"]]
         told = {key: value or 0 for key, value in found.items() if key.startswith("out_degree")}
         repeated = 100.0 * found["repeated"]
         notes.append(SPEC["fig5"]["note"].format(**{**found, **told, "series": label, "repeated": repeated}))
@@ -86,21 +84,15 @@ def fig17(evidence: Evidence) -> Drawing:
         for entry in found
     )
     canvas, panels = many_panels(2)
+    counts = [entry["count"] for entry in found]
     for axes, (panel, labels) in zip(panels, spec["panels"].items(), strict=True):
         draw_curves(data[data["panel"] == panel], axes=axes, **labels)
+        axes.set_xticks(counts, [str(count) for count in counts])
     known = paper_rows("pagraph-fig17", "of them replicas")
     mark_range(panels[1], [float(row["x"]) for row in known], [row["value"] for row in known], spec["paper"])
-    counts = [entry["count"] for entry in found]
-    for axes in panels:
-        axes.set_xticks(counts, [str(count) for count in counts])
-    legend_above(canvas, panels)
-    notes = [
-        f"each device caches {100 * record.result['cached_share']:.0f} % of the rows by out-degree",
-        f"partitions hold the {record.result['hops']}-hop in-neighbours of their training nodes",
-        spec["note"],
-        "replication " + ", ".join(f"{entry['replication']:.2f} at {entry['count']}" for entry in found),
-    ]
-    return drawn(canvas, data, record, *notes)
+    replication = ", ".join(f"{entry['replication']:.2f} at {entry['count']}" for entry in found)
+    note = spec["note"].format(100 * record.result["cached_share"], record.result["hops"], replication)
+    return drawn(canvas, data, record, note)
 
 
 @figure("pagraph-tab5", studies=partitions)
@@ -108,21 +100,16 @@ def tab5(evidence: Evidence) -> Sheet:
     """Return the one-time cost of partitioning: one row per number of partitions, then one per graph of the paper."""
     record = evidence.study("partition-quality")
     data = record.dataset
-    rows: list[Plain] = [
-        {
-            "dataset": data.name if data else "",
-            "training nodes": data.train_nodes if data else None,
-            "partitions": entry["count"],
-            "seconds": entry["seconds"],
-            "training nodes / s": data.train_nodes / entry["seconds"] if data and entry["seconds"] else None,
-            "largest over mean": entry["balance"],
-            "replication": entry["replication"],
-            "source": "measured",
-        }
-        for entry in record.result["partitions"]
-    ]
+    spec, nodes = SPEC["tab5"], data.train_nodes if data else None
+    rows: list[Plain] = []
+    for entry in record.result["partitions"]:
+        row: Plain = {"dataset": dataset_name(record), "training nodes": nodes, "source": "measured"}
+        row |= {column: entry[key] for column, key in spec["keys"].items()}
+        if nodes is not None and entry["seconds"]:
+            row["training nodes / s"] = nodes / entry["seconds"]
+        rows.append(row)
     for row in paper_rows("pagraph-tab5"):
         rows.append({"dataset": row["series"], "seconds": 60.0 * float(row["value"]), "source": "paper"})
-    text = study_caption(record, SPEC["tab5"]["note"].format(record.result["hops"]))
+    text = study_caption(record, spec["note"].format(record.result["hops"]))
     text = text.replace("computed from the mini-batches, no timing; ", "")
-    return sheet(rows, SPEC["tab5"]["columns"], text)
+    return sheet(pd.DataFrame(rows).reindex(columns=list(spec["columns"])), spec["columns"], text)
