@@ -51,7 +51,7 @@ def sampler(folder: Path, **changed: int) -> _native.ExternalSampler:
         ([-8, 10, 20, 30], "offset 0 of the mini-batches' seed nodes is -8, not 0"),
         ([0, 10, 20, 29], "offset 3 of the mini-batches' seed nodes is 29, not 30"),
         ([], "there are no offsets"),
-        ([0, 30], "one offset more than mini-batches"),
+        ([0, 30], "offsets must have one entry more than there are mini-batches"),
     ],
 )
 def test_offsets_of_seed_nodes_are_checked(folder: Path, offsets: list[int], wanted: str) -> None:

@@ -71,7 +71,7 @@ private:
         u64 bytes, offset, done;
     };
 
-    static const DirectWritersOptions& checked(const DirectWritersOptions& options) {
+    static DirectWritersOptions checked(const DirectWritersOptions& options) {
         if (options.buffer_bytes == 0 || options.buffer_bytes % page_bytes != 0 || options.writers == 0)
             throw std::invalid_argument("buffers are whole pages; there are writers");
         return options;
