@@ -23,7 +23,7 @@ from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import ReadStats
 from systems.engine.io.row_reads import RowTable
 from systems.engine.store.packed_layout import lay_out
-from workloads.direct_files import io_failed, open_direct, padded, write_at
+from workloads.direct_files import PAGE, io_failed, open_direct, padded, write_at
 from workloads.errors import BudgetError, InputError
 from workloads.units import format_bytes
 
@@ -218,8 +218,8 @@ class ChunkWriter:
         self._flush()
         self._buffer = aligned_empty(0)
         counts = np.diff(np.array(self._ends, dtype=np.int64))
-        sizes: Ids = counts * self._table.row_bytes
-        offsets = self._end + np.concatenate([[0], np.cumsum(padded(sizes))])
+        sizes = -(-counts * self._table.row_bytes // PAGE) * PAGE
+        offsets = self._end + np.concatenate([[0], np.cumsum(sizes)])
         self._reserve(int(offsets[-1]))
         digests, stats, wanted = np.zeros(len(counts), dtype=np.uint64), PassStats(), np.flatnonzero(counts)
         if len(wanted):
