@@ -66,7 +66,7 @@ def run_breakdown(point: Point, order: Order, rest: str) -> dict[str, float]:
         NotDrawn: the run has no table of stages, or no measured epoch.
     """
     try:
-        spans = results.stages(Path(point.path))
+        spans = results.table(Path(point.path), "stages")
     except (OutcoreError, OSError) as error:
         raise NotDrawn(f"run {point.run} has no table of stages") from error
     if not point.epochs:

@@ -33,7 +33,7 @@ def draw_timelines(points: list[Point], group: Group, titles: list[str], note: s
     """
     tables = []
     for point, title in zip(points, titles, strict=True):
-        table = results.telemetry(Path(point.path))
+        table = results.table(Path(point.path), "telemetry")
         inside = table[(table["epoch"] >= 0)]
         if len(inside):
             tables.append((point, title, inside.sort_values("t")))
