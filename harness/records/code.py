@@ -159,7 +159,8 @@ def _facts(name: str, file: Path) -> tuple[bytes, list[str]]:
         elif isinstance(node, ast.Import):
             imports += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            above = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            base = ".".join(filter(None, (above, node.module)))
             imports += [base, *(f"{base}.{alias.name}" for alias in node.names)]
     return hashlib.sha256(ast.dump(tree).encode()).digest(), imports
 
