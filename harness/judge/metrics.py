@@ -134,8 +134,7 @@ def reading_seconds(spans: list[StageSpan], epoch: EpochRecord, stages: Sequence
 
 def useful_bytes(epoch: EpochRecord, row_bytes: int) -> float:
     """Return the bytes of feature rows read from disk on a miss; for a page-cache system, of rows that faulted."""
-    counted = float(epoch.counters.get("bytes_useful") or 0)
-    if counted > 0:
+    if (counted := float(epoch.counters.get("bytes_useful") or 0)) > 0:
         return counted
     observed = epoch.counters.get("observed") or {}
     missed = observed.get("feature_misses", observed.get("major_faults", 0))
