@@ -12,7 +12,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from typing import ClassVar
 
 from harness.wire.board import Reading
@@ -97,9 +98,9 @@ class Progress:
         self._step = reading
 
     @contextmanager
-    def during(self, ask: Callable[[], Reading]) -> Iterator[None]:
-        """Show the reading of `ask` while the body runs; a body that ends before a line is due shows nothing."""
-        self._asked.append(ask)
+    def during(self, ask: Callable[[], Reading] | str) -> Iterator[None]:
+        """Show a text or the reading of `ask` while the body runs; a body that ends before a line is due shows none."""
+        self._asked.append(ask if callable(ask) else lambda: Reading(ask))
         self._begin()
         try:
             yield
@@ -135,9 +136,8 @@ class Progress:
         self._write(reading, keep=keep)
 
     def _named(self, reading: Reading) -> Reading:
-        if self._prefix in ("", reading.text):
-            return reading
-        return Reading(f"{self._prefix}: {reading.text}", reading.done, reading.total, reading.unit)
+        alone = self._prefix in ("", reading.text)
+        return reading if alone else replace(reading, text=f"{self._prefix}: {reading.text}")
 
     def _begin(self) -> None:
         if self.quiet or self._thread is not None:
@@ -187,14 +187,9 @@ def _beat(progress: weakref.ref[Progress], ended: threading.Event) -> None:
         del one
 
 
-@contextmanager
-def during(progress: Callable[[str], None], ask: Callable[[], Reading] | str) -> Iterator[None]:
-    """Enter `Progress.during` if `progress` is a `Progress`, else do nothing; `ask` may be a short text."""
-    if not isinstance(progress, Progress):
-        yield
-        return
-    with progress.during(ask if callable(ask) else lambda: Reading(ask)):
-        yield
+def during(progress: Callable[[str], None], ask: Callable[[], Reading] | str) -> AbstractContextManager[None]:
+    """Return `Progress.during` if `progress` is a `Progress`, else a context that does nothing."""
+    return progress.during(ask) if isinstance(progress, Progress) else nullcontext()
 
 
 def stages(progress: Callable[[str], None]) -> Callable[[str, float], None]:

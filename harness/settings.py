@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -27,12 +28,10 @@ class Strict(BaseModel):
 def _setting(default: Any, description: str, decides: Literal["batches", "step", ""] = "", **limits: Any) -> Any:
     """Return the field of a setting.
 
-    `default` may be a function; `description` is for `--help` and `docs/settings.md`; `limits` are pydantic's.
-    `decides`: part of a cached calibration that depends on the setting: `batches` (choice of mini-batches), `step`
-    (memory and time of a training step) or neither.
+    `description` is for `--help` and `docs/settings.md`. `decides`: part of a cached calibration that depends on the
+    setting: `batches` (choice of mini-batches), `step` (memory and time of a training step) or neither.
     """
-    made = {"default_factory": default} if callable(default) else {"default": default}
-    return Field(**made, description=description, json_schema_extra={"decides": decides}, **limits)
+    return Field(default, description=description, json_schema_extra={"decides": decides}, **limits)
 
 
 class SharedSettings(BaseModel):
@@ -42,34 +41,31 @@ class SharedSettings(BaseModel):
     model: Literal["sage", "gcn", "gat"] = _setting("sage", "sage, gcn or gat", "step")
     hidden: int = _setting(256, "hidden width", "step", ge=1)
     heads: int = _setting(4, "attention heads of gat", "step", ge=1)
-    learning_rate: float = _setting(0.003, "of Adam", gt=0)
+    learning_rate: float = _setting(0.003, "learning rate of Adam", gt=0)
     dropout: float = _setting(0.0, "share of the hidden features that is dropped in training", ge=0, lt=1)
     sampler: str = _setting(listing.DEFAULT, f"{listing.choices()}; your own: package.module:NAME", "batches")
     fanout: list[int] = _setting(
-        lambda: [10, 10, 10],
-        "neighbours a hop, seed nodes' hop first; layerwise: nodes a layer",
-        "batches",
-        min_length=1,
+        [10, 10, 10], "neighbours per hop, seed nodes' hop first; layerwise: nodes per layer", "batches", min_length=1
     )
     replace: bool = _setting(False, "draw neighbours with replacement", "batches")
     shuffle: bool = _setting(True, "draw the order of seed nodes anew each epoch", "batches")
-    batch_size: int = _setting(1000, "seed nodes a mini-batch", "batches", ge=1)
-    max_batches: int = _setting(0, "at most so many mini-batches an epoch; 0: all", "batches", ge=0)
-    epochs: int = _setting(3, "epochs, warm-up among them", "batches", ge=1)
-    warmup: int = _setting(1, "epochs that are left out of the statistics", ge=0)
+    batch_size: int = _setting(1000, "seed nodes per mini-batch", "batches", ge=1)
+    max_batches: int = _setting(0, "most mini-batches per epoch; 0: all", "batches", ge=0)
+    epochs: int = _setting(3, "epochs, warm-up included", "batches", ge=1)
+    warmup: int = _setting(1, "first epochs, left out of the statistics", ge=0)
     device: str = _setting("cpu", "cpu, cuda or emulated:NAME", "step")
     disk_class: str = _setting("none", "SSD class of the run: none, NAME or NAME/k")
     stages: Literal["all", "sample", "sample+extract"] = _setting("all", "all, sample or sample+extract", "step")
     cores: int = _setting(0, "processor cores for the run; 0: all", "step", ge=0)
     ranks: int = _setting(1, "processes that train each step together, by torchrun", "batches", ge=1, le=64)
     partition: Literal["none", "self-reliant"] = _setting(
-        "none", "of the training nodes among ranks: none or self-reliant", "batches"
+        "none", "split of the training nodes among ranks: none or self-reliant", "batches"
     )
     keep_order: bool = _setting(False, "train mini-batches in the seed plan's order")
-    seed: int = _setting(0, "of sampling, shuffling and weights", "batches", ge=0)
+    seed: int = _setting(0, "random seed of sampling, shuffling and weights", "batches", ge=0)
     verify: bool = _setting(False, "digests of all features in every epoch, off the epoch's clock")
-    test_nodes: int = _setting(0, "test accuracy over so many test nodes after each epoch; 0: none", ge=0)
-    options: dict[str, Any] = _setting(dict, "of the system, by name")
+    test_nodes: int = _setting(0, "test nodes for the accuracy after each epoch; 0: none", ge=0)
+    options: dict[str, Any] = _setting({}, "options of the system, by name")
 
 
 class RunSettings(Strict, SharedSettings):
@@ -77,11 +73,11 @@ class RunSettings(Strict, SharedSettings):
 
     dataset: str | None = _setting(None, "name under the data root, or a path")
     layers: int | None = _setting(None, "as many as fanout has hops; shadow: any number", ge=1)
-    device_memory: str | int | None = _setting(None, "of the device tier, like 2GiB")
+    device_memory: str | int | None = _setting(None, "memory of the device tier, like 2GiB")
     isolation: Literal["auto", "cgroup2", "cgroup1", "systemd", "docker", "none"] = _setting(
         "auto", "auto, cgroup2, cgroup1, systemd, docker or none"
     )
-    timeout: float | str = _setting(3600.0, "end the run after this, like 600s or 2h")
+    timeout: float | str = _setting(3600.0, "longest time of the run, like 600s or 2h")
 
     @field_validator("fanout", mode="before")
     @classmethod
@@ -138,9 +134,8 @@ def strict(model: type[M], content: object, where: str) -> M:
             raise unknown_name("key", path, loc[-1], list(model.model_fields)) from error
         given = "" if first["type"] == "missing" else f", but is {first['input']!r}"
         message = first["msg"].removeprefix("Value error, ")
-        raise InputError(
-            f"{path or model.__name__}: {message[0].lower()}{message[1:]}{given}", "mend that key"
-        ) from error
+        said = f"{path or model.__name__}: {message[0].lower()}{message[1:]}{given}"
+        raise InputError(said, "mend that key") from error
 
 
 def unknown_name(what: str, path: str, name: str, valid: Sequence[str]) -> InputError:
@@ -177,12 +172,8 @@ def parse_seconds(value: float | str, what: str = "timeout") -> float:
     """Parse `600`, `600s`, `10min` or `2h`; raise InputError, in which `what` names the value, for any other form."""
     text = str(value).strip().lower()
     for suffix, factor in (("min", 60.0), ("h", 3600.0), ("s", 1.0), ("", 1.0)):
-        if text.endswith(suffix):
-            try:
-                seconds = float(text[: len(text) - len(suffix)]) * factor
-            except ValueError:
-                continue
-            if seconds > 0:
+        with suppress(ValueError):
+            if text.endswith(suffix) and (seconds := float(text.removesuffix(suffix)) * factor) > 0:
                 return seconds
     raise InputError(f"{what} is {value!r}, which is not a time", "write it like 600s, 10min or 2h")
 
@@ -194,32 +185,27 @@ def check_settings(settings: RunSettings) -> None:
     sampler = listing.find(settings.sampler)
     # A subgraph that all layers share may have any depth.
     if settings.layers is not None and settings.layers != len(settings.fanout) and not sampler.one_subgraph:
-        raise InputError(
-            f"layers is {settings.layers}, and fanout has {len(settings.fanout)} hops", "give one fan-out a layer"
-        )
+        said = f"layers is {settings.layers}, and fanout has {len(settings.fanout)} hops"
+        raise InputError(said, "give one fan-out a layer")
     if settings.replace and not sampler.replacement:
-        raise InputError(
-            f"replace is set, and the {settings.sampler} sampler draws without replacement", "leave replace out"
-        )
+        said = f"replace is set, and the {settings.sampler} sampler draws without replacement"
+        raise InputError(said, "leave replace out")
     if settings.warmup >= settings.epochs:
-        raise InputError(
-            f"warmup is {settings.warmup} of {settings.epochs} epochs, which leaves none to measure",
-            "raise epochs or lower warmup",
-        )
-    if settings.test_nodes and (settings.stages != "all" or settings.device.startswith("emulated:")):
-        raise InputError(
-            f"test_nodes is {settings.test_nodes}, and nothing is really trained",
-            "use device cpu or cuda and stages all",
-        )
+        said = f"warmup is {settings.warmup} of {settings.epochs} epochs, which leaves none to measure"
+        raise InputError(said, "raise epochs or lower warmup")
+    emulated = settings.device.startswith("emulated:")
+    if settings.test_nodes and (settings.stages != "all" or emulated):
+        said = f"test_nodes is {settings.test_nodes}, and nothing is really trained"
+        raise InputError(said, "use device cpu or cuda and stages all")
     if settings.device_memory is not None:
         parse_bytes(settings.device_memory, "device_memory")
         if settings.device == "cpu":
             raise InputError("device_memory is set, and device cpu has no memory of its own", "leave it out")
-    elif settings.device.startswith("emulated:"):
+    elif emulated:
         raise InputError(f"device {settings.device} has no device_memory", "set it, like device_memory 2GiB")
-    if settings.device not in ("cpu", "cuda") and not settings.device.startswith(("cuda:", "emulated:")):
+    if settings.device not in ("cpu", "cuda") and not (emulated or settings.device.startswith("cuda:")):
         raise unknown_name("device", f"device {settings.device!r}", settings.device, ["cpu", "cuda", "emulated:a10g"])
-    if settings.device.startswith("emulated:"):
+    if emulated:
         from workloads.accelerators.profile import load_profile
 
         load_profile(settings.device.removeprefix("emulated:"))
@@ -244,13 +230,10 @@ def check_options(system: str, options: Mapping[str, Any]) -> dict[str, Any]:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"]) or "options"
         if first["type"] == "extra_forbidden":
-            raise unknown_name(
-                f"option of {system}", f"option {name}", name, list(info.options.model_fields)
-            ) from error
-        message = first["msg"].removeprefix("Value error, ")
-        raise InputError(
-            f"{system}: option {name}: {message}, but is {first['input']!r}", f"see `outcore systems {system}`"
-        ) from error
+            known = list(info.options.model_fields)
+            raise unknown_name(f"option of {system}", f"option {name}", name, known) from error
+        said = f"{first['msg'].removeprefix('Value error, ')}, but is {first['input']!r}"
+        raise InputError(f"{system}: option {name}: {said}", f"see `outcore systems {system}`") from error
 
 
 def canonical_memory(text: str) -> str:
@@ -263,6 +246,8 @@ def canonical_memory(text: str) -> str:
     return f"+{shown}" if text.startswith("+") else shown
 
 
+_WORDS = {str: "text", int: "whole number", float: "number", bool: "true, false", list: "list", dict: "mapping"}
+_LIMITS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 _PAGE = """# The settings of a run
 
 Options of `outcore run` (`--batch-size`), keys under `run:` and `grid:` of an experiment (`batch_size`), and fields of
@@ -273,22 +258,14 @@ a record's `config`. Made from `harness/settings.py`: `python -m harness.setting
 """
 
 
-_WORDS = {str: "text", int: "whole number", float: "number", bool: "true, false", list: "list", dict: "mapping"}
-_LIMITS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-
-
 def page() -> str:
     """Return the page of all settings as Markdown."""
     rows = []
     for name, field in RunSettings.model_fields.items():
         default = field.get_default(call_default_factory=True)
-        limits = [
-            f"{sign} {getattr(limit, word)}"
-            for limit in field.metadata
-            for word, sign in _LIMITS.items()
-            if hasattr(limit, word)
-        ]
-        values = " ".join([_values(field.annotation), *limits])
+        limits = ((sign, getattr(limit, word, None)) for limit in field.metadata for word, sign in _LIMITS.items())
+        known = (f"{sign} {value}" for sign, value in limits if value is not None)
+        values = " ".join([_values(field.annotation), *known])
         rows.append(f"| `{name}` | {field.description} | {values} | {'' if default in (None, {}) else default} |")
     return _PAGE + "\n".join(rows) + "\n"
 

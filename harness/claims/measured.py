@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.records.record import Spread, spread, spread_of_ratio
+from harness.records.record import Spread, spread
 
 
 class NotRun(Exception):
@@ -48,12 +48,12 @@ class Measured:
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> Number:
     """Return the ratio of the medians with its interval."""
-    return _number(spread_of_ratio(list(above), list(below)))
+    return _number(spread(above, below))
 
 
 def median(samples: Sequence[float]) -> Number:
     """Return the median of samples with its interval."""
-    return _number(spread(list(samples)))
+    return _number(spread(samples))
 
 
 def _number(seen: Spread) -> Number:

@@ -46,8 +46,7 @@ def build_app(only: str = "") -> typer.Typer:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line. An input error prints one sentence and its fix, a bug its traceback."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    sys.exit(_run(arguments))
+    sys.exit(_run(list(sys.argv[1:] if argv is None else argv)))
 
 
 def _run(arguments: list[str]) -> int:
@@ -66,8 +65,7 @@ def _run(arguments: list[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(getattr(error, "message", ""))
             return 0
-        context = getattr(error, "ctx", None)
-        where = getattr(context, "command_path", "outcore")
+        where = getattr(getattr(error, "ctx", None), "command_path", "outcore")
         message = error.format_message() if hasattr(error, "format_message") else str(error)
         fix = f"see `{where} --help`" if isinstance(error, _USAGE_ERROR) else ""
         return _report("input", message.rstrip("."), fix, 2, as_json)

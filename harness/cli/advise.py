@@ -66,10 +66,8 @@ def advise(
         if published:
             graph = published_graph(dataset)
             if drive is None:
-                raise InputError(
-                    "a published graph is predicted for a drive that is named",
-                    "give --drive, like aws-nvme or a saved profile",
-                )
+                fix = "give --drive, like aws-nvme or a saved profile"
+                raise InputError("a published graph is predicted for a drive that is named", fix)
             device = device_of(drive, call.results_root)
             found, host = advise_published(
                 replace(graph, dim=dim) if dim else graph,
@@ -86,7 +84,17 @@ def advise(
             setting, profile = _measured(settings, epochs, batches, drive, call, progress)
             host = setting.host
             found = predicted(setting, profile, batches=batches, systems=system, progress=progress)
-    call.tell(_plain(found, host, epochs) | more, lambda: _print(found, host, epochs, more))
+    content = {
+        "prediction": True,
+        "host_budget_bytes": host,
+        "epochs": epochs,
+        "batches_sampled": found.trace.sampled,
+        "batches": found.trace.num_batches,
+        "ranked": [_forecast(entry, epochs) for entry in found.ranked],
+        "refused": {entry.system: entry.refused for entry in found.refused},
+        "changes": {text: _forecast(entry, epochs) for text, entry in found.changes.items()},
+    }
+    call.tell(content | more, lambda: _print(found, host, epochs, more))
 
 
 def _measured(
@@ -114,28 +122,12 @@ def _measured(
     return AdviceSetting(workload, config.device, config.device_memory_bytes, host, epochs, cores), profile
 
 
-def _plain(found: Advice, host: int, epochs: int) -> dict[str, Any]:
-    return {
-        "prediction": True,
-        "host_budget_bytes": host,
-        "epochs": epochs,
-        "batches_sampled": found.trace.sampled,
-        "batches": found.trace.num_batches,
-        "ranked": [_forecast(entry, epochs) for entry in found.ranked],
-        "refused": {entry.system: entry.refused for entry in found.refused},
-        "changes": {text: _forecast(entry, epochs) for text, entry in found.changes.items()},
-    }
-
-
 def _forecast(entry: RankedSystem, epochs: int) -> dict[str, Any]:
     return {
         "system": entry.system,
         "options": entry.options,
         "total_s": entry.total_s(epochs),
-        "epoch_s": entry.epoch_s,
-        "prepare_s": entry.prepare_s,
-        "bound": entry.bound,
-        "bytes_read": entry.bytes_read,
+        **{name: getattr(entry, name) for name in ("epoch_s", "prepare_s", "bound", "bytes_read")},
         "requests_by_size": {str(size): round(count) for size, count in sorted(entry.reads.items())},
         "why": entry.why,
     }
@@ -143,22 +135,13 @@ def _forecast(entry: RankedSystem, epochs: int) -> dict[str, Any]:
 
 def _print(found: Advice, host: int, epochs: int, more: dict[str, Any]) -> None:
     trace = found.trace
-    title = (
-        f"{trace.workload.dataset.name}, {format_bytes(host)} for data, {epochs} epochs of {trace.num_batches} "
-        f"mini-batches ({trace.sampled} sampled): predictions"
-    )
-    rows = [
-        (
-            " ".join([entry.system, *(f"-o {key}={value}" for key, value in entry.options.items())]),
-            f"{entry.total_s(epochs):,.1f}",
-            f"{entry.epoch_s:,.2f}",
-            f"{entry.prepare_s:,.1f}",
-            entry.bound,
-            format_bytes(round(entry.bytes_read)),
-            entry.why,
-        )
-        for entry in found.ranked
-    ]
+    counts = f"{epochs} epochs of {trace.num_batches} mini-batches ({trace.sampled} sampled)"
+    title = f"{trace.workload.dataset.name}, {format_bytes(host)} for data, {counts}: predictions"
+    rows = []
+    for entry in found.ranked:
+        system = " ".join([entry.system, *(f"-o {key}={value}" for key, value in entry.options.items())])
+        times = (f"{entry.total_s(epochs):,.1f}", f"{entry.epoch_s:,.2f}", f"{entry.prepare_s:,.1f}")
+        rows.append((system, *times, entry.bound, format_bytes(round(entry.bytes_read)), entry.why))
     print_table(("system", "total s", "epoch s", "prepare s", "waits for", "reads", "why"), rows, title)
     print_lines(*(f"{entry.system}: {entry.refused}" for entry in found.refused))
     if not found.ranked:

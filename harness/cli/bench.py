@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.common import OnBoth, print_lines, unwind_on_signals
+from harness.cli.common import OnBoth, console, print_lines, unwind_on_signals
 from harness.cli.table import headline_table
 from harness.compare.plan import keep
 from harness.figures.base import chosen
@@ -16,9 +16,7 @@ from harness.plan.experiment import Experiment, load_experiment
 from harness.progress import Progress
 from harness.records.record import Record
 from harness.settings import parse_seconds
-from harness.studies.base import StudyNeed
 from harness.studies.sweep import Studied, StudySweep
-from harness.table import console
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:
@@ -49,8 +47,11 @@ def bench(
 
     base = load_experiment(experiment if experiment is not None else profile)
     results_root, progress = call.results_root, call.progress()
-    experiments, needs = _needed(base, figures)
-    everything = [base, *experiments]
+    # What the figures need beyond the profile's own runs.
+    wanted = [] if figures in ("none", "headline") else chosen(figures)
+    plain = base.model_dump()
+    everything = [base, *(experiment for figure in wanted for experiment in figure.experiments(plain))]
+    needs = [need for figure in wanted for need in figure.studies(plain)]
     sweep = Sweep(everything, results_root, call.data_root, progress, fresh=fresh, retry=retry, isolation=isolation)
     studies = StudySweep(needs, results_root, call.data_root, progress, fresh=fresh)
     if dry_run:
@@ -75,10 +76,12 @@ def bench(
         with Series(results_root, call.data_root, isolation=sweep.isolation, progress=progress) as series:
             outcome = sweep.run(series, lambda record: progress.title(_line(record)))
             studied = studies.run()
+    drawn: list[Rendered] = []
+    report = None
     if figures != "none":
         progress.title("drawing figures")
-    drawn = _draw(base, figures, results_root)
-    report = None if figures == "none" else _report(results_root, progress)
+        drawn = _draw(figures, results_root)
+        report = _report(results_root, progress)
     content = {
         "experiment": base.name,
         "skipped": outcome.skipped,
@@ -108,25 +111,12 @@ def _print_outcome(base: Experiment, outcome: Outcome, drawn: list[Rendered], re
 
     own = [record for record in outcome.records if record.config.experiment == base.name] or outcome.records
     console().print(headline_table(own, f"{base.name}: {base.description}" if base.description else base.name))
-    print_lines(
-        *who_is_ahead([record.model_dump(mode="json", by_alias=True) for record in own], base.name),
-        *(f"order: {pair}" for pair in inversions(own)),
-        *(
-            f"figure {entry.id}: {entry.files[0] if entry.status == 'drawn' else f'not drawn: {entry.reason}'}"
-            for entry in drawn
-        ),
-        f"records: {results_root / 'runs'}",
-    )
-
-
-def _needed(base: Experiment, figures: str) -> tuple[list[Experiment], list[StudyNeed]]:
-    """Return the experiments and studies that the figures need beyond the profile's own runs."""
-    if figures in ("none", "headline"):
-        return [], []
-    profile = base.model_dump()
-    selected = chosen(figures)
-    experiments = [experiment for figure in selected for experiment in figure.experiments(profile)]
-    return experiments, [need for figure in selected for need in figure.studies(profile)]
+    lines = who_is_ahead([record.to_json() for record in own], base.name)
+    lines += [f"order: {pair}" for pair in inversions(own)]
+    for entry in drawn:
+        found = entry.files[0] if entry.status == "drawn" else f"not drawn: {entry.reason}"
+        lines.append(f"figure {entry.id}: {found}")
+    print_lines(*lines, f"records: {results_root / 'runs'}")
 
 
 def drawn_as_dict(entry: Rendered) -> dict[str, Any]:
@@ -134,9 +124,7 @@ def drawn_as_dict(entry: Rendered) -> dict[str, Any]:
     return {"id": entry.id, "status": entry.status, "reason": entry.reason, "files": list(map(str, entry.files))}
 
 
-def _draw(base: Experiment, figures: str, results_root: Path) -> list[Rendered]:
-    if figures == "none":
-        return []
+def _draw(figures: str, results_root: Path) -> list[Rendered]:
     from harness.compare.evidence import load_evidence
     from harness.figures.render import render
     from harness.regress.git import checkout
@@ -170,19 +158,14 @@ def _line(record: Record) -> str:
 
 
 def _tell_estimate(sweep: Sweep, studies: StudySweep, call: OnBoth) -> None:
-    estimate = sweep.estimate()
-    wanted = studies.estimate()
+    estimate, wanted = sweep.estimate(), studies.estimate()
     dataset_bytes = sweep.missing_bytes(studies.datasets())
-    runs = [
-        {
-            "system": run.system,
-            "dataset": run.settings.dataset,
-            "memory": run.settings.memory,
-            "round": run.round,
-            "figures": list(run.figure_tags),
-        }
-        for run in sweep.planned
-    ]
+    runs, lines = [], []
+    for run in sweep.planned:
+        cell = {"system": run.system, "dataset": run.settings.dataset, "memory": run.settings.memory}
+        runs.append({**cell, "round": run.round, "figures": list(run.figure_tags)})
+        drawn = f" ({', '.join(run.figure_tags)})" if run.figure_tags != ("headline",) else ""
+        lines.append(f"round {run.round}: {run.system} on {run.settings.dataset}, memory {run.settings.memory}{drawn}")
     content = {
         "runs": estimate.runs,
         "done": estimate.done,
@@ -194,14 +177,8 @@ def _tell_estimate(sweep: Sweep, studies: StudySweep, call: OnBoth) -> None:
         "studies_done": wanted.done,
         "order": runs,
     }
-    lines = []
-    for run in sweep.planned:
-        drawn = f" ({', '.join(run.figure_tags)})" if run.figure_tags != ("headline",) else ""
-        lines.append(f"round {run.round}: {run.system} on {run.settings.dataset}, memory {run.settings.memory}{drawn}")
     how = "from earlier records" if estimate.measured else "a rough model"
-    total = (
-        f"{estimate.runs} runs ({estimate.done} done), {wanted.studies} studies ({wanted.done} done), "
-        f"{format_bytes(dataset_bytes)} of datasets and about {format_bytes(estimate.artefact_bytes)} of artefacts to "
-        f"make, about {(estimate.seconds + wanted.seconds) / 60:.1f} min ({how})"
-    )
-    call.tell(content, [*lines, *studies.lines(), total])
+    done = f"{estimate.runs} runs ({estimate.done} done), {wanted.studies} studies ({wanted.done} done)"
+    made = f"{format_bytes(dataset_bytes)} of datasets and about {format_bytes(estimate.artefact_bytes)} of artefacts"
+    time = f"about {(estimate.seconds + wanted.seconds) / 60:.1f} min ({how})"
+    call.tell(content, [*lines, *studies.lines(), f"{done}, {made} to make, {time}"])

@@ -52,17 +52,11 @@ def claims(
 def _print(found: list[Judged]) -> None:
     from harness.claims.judge import measured_text
 
-    rows = [
-        (
-            judged.id,
-            judged.claim,
-            f"{judged.paper_value} {judged.unit}".strip(),
-            measured_text(judged),
-            judged.verdict + ("" if judged.certain else " (not certain)"),
-            judged.reason,
-        )
-        for judged in found
-    ]
+    rows = []
+    for judged in found:
+        paper = f"{judged.paper_value} {judged.unit}".strip()
+        verdict = judged.verdict + ("" if judged.certain else " (not certain)")
+        rows.append((judged.id, judged.claim, paper, measured_text(judged), verdict, judged.reason))
     print_table(("id", "claim", "paper", "ours", "verdict", "why"), rows)
     counts = Counter(judged.verdict for judged in found)
     print_lines(", ".join(f"{count} {name}" for name, count in counts.most_common()))

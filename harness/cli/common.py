@@ -9,14 +9,16 @@ import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from harness.progress import Progress as Progress
 from harness.settings import RunSettings, strict
-from harness.table import cell, console
 from workloads.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +92,7 @@ def expanded(
 ) -> Callable[..., Any]:
     """Return a command with one option for each field of its groups of options, as Typer reads it.
 
-    Args:
-        groups: parameter -> (its options, function from their values to the parameter's value), beside the parameters
-            that are `Options`.
+    `groups`, beside the parameters that are `Options`: parameter -> (its options, function from their values to its).
     """
     found: dict[str, Any] = dict(groups or {})
     parameters: list[inspect.Parameter] = []
@@ -106,13 +106,10 @@ def expanded(
                 shared = found[name][0]
                 continue
         parameters += found[name][0] if name in found else [option(name, kind, own.default)]
-    # Options that every verb takes come last.
-    parameters += shared
+    parameters += shared  # options that every verb takes come last
 
     def call(**given: Any) -> Any:
-        made = {
-            name: make({each.name: given.pop(each.name) for each in options}) for name, (options, make) in found.items()
-        }
+        made = {name: make({each.name: given.pop(each.name) for each in own}) for name, (own, make) in found.items()}
         return command(**made, **given)
 
     call.__name__, call.__doc__ = command.__name__, command.__doc__
@@ -143,9 +140,8 @@ def takes_settings(
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         options = [_option(name, name in required, instead.get(name, "")) for name in names]
-        return expanded(
-            command, {"settings": ([*options, *([option("option", OptionPairs, None)] if pairs else [])], make)}
-        )
+        options += [option("option", OptionPairs, None)] if pairs else []
+        return expanded(command, {"settings": (options, make)})
 
     return decorate
 
@@ -186,6 +182,26 @@ class Verbs(typer.Typer):
     def verb(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Add a verb, called like its function without trailing underscores."""
         return self.command(function.__name__.rstrip("_"))(expanded(function))
+
+
+def console() -> Console:
+    """Return a console on standard output, 160 columns wide if that is no terminal."""
+    from rich.console import Console
+
+    found = Console()
+    return found if found.is_terminal else Console(width=160)
+
+
+def printable(text: object) -> str:
+    """Return text from a record, with control characters replaced."""
+    return "".join(letter if letter.isprintable() else "�" for letter in str(text))
+
+
+def cell(text: object) -> str:
+    """Escape text from a record for a table: square brackets are no markup, control characters are replaced."""
+    from rich.markup import escape
+
+    return escape(printable(text))
 
 
 def print_table(

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,27 +29,22 @@ Name = Annotated[str, typer.Argument(help="the dataset's name, or the path of it
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn(Options):
-    """Options of what is generated: splits, labels, features."""
+    """Options of generated data: splits, labels, features."""
 
     train_fraction: Annotated[float, typer.Option(help="share of the labelled nodes to train on")] = 0.01
     valid_fraction: Annotated[float, typer.Option(help="share of the labelled nodes to validate on")] = 0.01
     test_fraction: Annotated[float, typer.Option(help="share of the labelled nodes to test on")] = 0.01
     labels: Annotated[str, typer.Option(help="homophilous (alike along edges) or random")] = "homophilous"
     features: Annotated[str, typer.Option(help="learnable (class centre plus noise) or random")] = "learnable"
-    seed: Annotated[int, typer.Option(help="of all that is drawn")] = 0
-    max_memory: Annotated[str, typer.Option(help="bound of the memory used, like 1GiB")] = "1GiB"
-    index_dtype: Annotated[str, typer.Option(help="of the neighbour lists: auto, int32 or int64")] = "auto"
+    seed: Annotated[int, typer.Option(help="random seed")] = 0
+    max_memory: Annotated[str, typer.Option(help="most memory used, like 1GiB")] = "1GiB"
+    index_dtype: Annotated[str, typer.Option(help="type of the neighbour lists: auto, int32 or int64")] = "auto"
     force: Annotated[bool, typer.Option("--force", help="replace a dataset of that name")] = False
 
     @property
-    def fractions(self) -> tuple[float, float, float]:
-        """Shares of the labelled nodes to train, validate and test on."""
-        return self.train_fraction, self.valid_fraction, self.test_fraction
-
-    @property
-    def memory_bytes(self) -> int:
-        """Bound of the memory used."""
-        return parse_bytes(self.max_memory, "--max-memory")
+    def how(self) -> dict[str, Any]:
+        """Arguments of the functions that make a dataset, which do not change its content."""
+        return {"max_memory": parse_bytes(self.max_memory, "--max-memory"), "replace": self.force}
 
 
 @app.verb
@@ -60,10 +56,10 @@ def make(
     nodes: Annotated[str, typer.Option(help="number of nodes, like 2M or 1e6")] = "",
     edges: Annotated[str, typer.Option(help="number of edges, like 40M")] = "",
     dim: Annotated[int, typer.Option(help="feature columns")] = 128,
-    dtype: Annotated[str, typer.Option(help="of the features: float32 or float16")] = "float32",
+    dtype: Annotated[str, typer.Option(help="type of the features: float32 or float16")] = "float32",
     classes: Annotated[int, typer.Option(help="classes of generated labels (default 16)")] = 0,
     base: Annotated[str, typer.Option(help="base graph: a dataset, an .npz graph or a SNAP edge list")] = "",
-    expand: Annotated[int, typer.Option(help="how many copies of the base's nodes (kronecker, fractal)")] = 0,
+    expand: Annotated[int, typer.Option(help="copies of the base's nodes (kronecker, fractal)")] = 0,
 ) -> None:
     """Generate a dataset; one made by the same recipe is kept as it is."""
     from workloads.making.make import MakeSpec, make_dataset
@@ -76,7 +72,7 @@ def make(
         dim=dim,
         dtype=dtype,
         classes=classes,
-        fractions=drawn.fractions,
+        fractions=(drawn.train_fraction, drawn.valid_fraction, drawn.test_fraction),
         base=base,
         expand=expand,
         labels=drawn.labels,
@@ -86,7 +82,7 @@ def make(
     )
     spec.check()
     same = _same(target, spec.recipe(call.data_root))
-    how: dict[str, Any] = {"data_root": call.data_root, "max_memory": drawn.memory_bytes, "replace": drawn.force}
+    how = {**drawn.how, "data_root": call.data_root}
     _tell_made(same if not drawn.force else None, call, lambda stage: make_dataset(target, spec, progress=stage, **how))
 
 
@@ -101,15 +97,15 @@ def import_(
         bool | None,
         typer.Option("--symmetric/--directed", help="take every edge both ways (default: as the format says)"),
     ] = None,
-    keep_duplicates: Annotated[bool, typer.Option(help="keep edges that are there twice")] = False,
-    dim: Annotated[int, typer.Option(help="columns of generated features, where the graph has none")] = 128,
-    dtype: Annotated[str, typer.Option(help="of the features: float32 or float16 (default: as they are)")] = "",
+    keep_duplicates: Annotated[bool, typer.Option(help="keep duplicate edges")] = False,
+    dim: Annotated[int, typer.Option(help="columns of generated features, if the graph has none")] = 128,
+    dtype: Annotated[str, typer.Option(help="type of the features: float32 or float16 (default: as they are)")] = "",
     classes: Annotated[int, typer.Option(help="classes of generated labels; for IGB 19 or 2983")] = 0,
     labelled: Annotated[
         str, typer.Option(help="IGB full, 2983 classes: author (153,383,374 papers) or loader (157,675,969, padded)")
     ] = "author",
 ) -> None:
-    """Import a graph that others made; features, labels and splits that it lacks are generated."""
+    """Import a graph; generate features, labels and splits that it lacks."""
     from workloads.making.importing import ImportSpec, import_dataset
     from workloads.making.node_data import NodeDataSpec
 
@@ -120,10 +116,8 @@ def import_(
         keep_duplicates=keep_duplicates,
         index_dtype=drawn.index_dtype,
         feature_dtype=dtype or None,
-        node_data=NodeDataSpec(
-            dim=dim, dtype=dtype or "float32", classes=classes or 16, labels=drawn.labels, features=drawn.features
-        ),
-        fractions=drawn.fractions,
+        node_data=NodeDataSpec(dim, dtype or "float32", classes or 16, drawn.labels, drawn.features),
+        fractions=(drawn.train_fraction, drawn.valid_fraction, drawn.test_fraction),
         classes=classes,
         labelled=labelled,
         seed=drawn.seed,
@@ -132,7 +126,7 @@ def import_(
     if not path.exists():
         raise DatasetError(f"there is nothing at {path}", "check the path")
     same = _same(target, spec.recipe(path)) if not drawn.force and target.exists() else None
-    how: dict[str, Any] = {"max_memory": drawn.memory_bytes, "replace": drawn.force}
+    how = drawn.how
     _tell_made(same, call, lambda stage: import_dataset(path, target, spec, progress=stage, **how))
 
 
@@ -173,7 +167,10 @@ def verify(
             folder = root / name if (root / name / MANIFEST_NAME).is_file() else Path(name)
             if names is not None and not (folder / MANIFEST_NAME).is_file():
                 raise
-            faults = _faults_of_unopenable(folder) or [str(error)]
+            faults = []
+            with suppress(DatasetError):  # its manifest cannot be read either
+                faults = Dataset(folder, Manifest.read(folder)).verify()
+            faults = faults or [str(error)]
         results.append({"dataset": name, "ok": not faults, "faults": faults})
     good = all(result["ok"] for result in results)
     lines = []
@@ -211,20 +208,18 @@ def rm(
 
 def _target(name: str, root: Path) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", name):
-        raise InputError(
-            f"{name!r} cannot be a dataset's name",
-            "use letters, digits, '.', '_', '+' and '-'; --data-root gives the folder",
-        )
+        fix = "use letters, digits, '.', '_', '+' and '-'; --data-root gives the folder"
+        raise InputError(f"{name!r} cannot be a dataset's name", fix)
     return root / name
 
 
 def _same(target: Path, recipe: dict[str, Any]) -> Dataset | None:
     """Return the dataset at `target` if it is complete and was made by this recipe, else None."""
-    try:
+    with suppress(DatasetError):
         dataset = Dataset.open(target)
-    except DatasetError:
-        return None
-    return dataset if dataset.manifest.recipe == json.loads(json.dumps(recipe)) else None
+        if dataset.manifest.recipe == json.loads(json.dumps(recipe)):
+            return dataset
+    return None
 
 
 def _tell_made(same: Dataset | None, call: OnData, make: Callable[[Callable[[str, float], None]], Dataset]) -> None:
@@ -239,14 +234,6 @@ def _tell_made(same: Dataset | None, call: OnData, make: Callable[[Callable[[str
             _print_dataset(dataset)
 
     call.tell({"dataset": _dataset_as_dict(dataset, full=True), "reused": same is not None}, shown)
-
-
-def _faults_of_unopenable(folder: Path) -> list[str]:
-    """Return all faults of a dataset that cannot be opened; empty if its manifest cannot be read."""
-    try:
-        return Dataset(folder, Manifest.read(folder)).verify()
-    except DatasetError:
-        return []
 
 
 def _removable(name: str, root: Path) -> Path:
@@ -289,18 +276,13 @@ def _dataset_as_dict(dataset: Dataset, full: bool = False) -> dict[str, Any]:
 
 def _print_list(datasets: list[Dataset]) -> None:
     """Print a table with one line per dataset."""
-    rows = [
-        (
-            dataset.name,
-            format_count(dataset.num_nodes),
-            format_count(dataset.num_edges),
-            f"{dataset.dim} x {dataset.feature_dtype}",
-            format_bytes(dataset.total_bytes),
-            next((made[key] for key in ("kind", "format", "source") if made.get(key)), ""),
-        )
-        for dataset in datasets
-        for made in [dataset.manifest.recipe]
-    ]
+    rows = []
+    for dataset in datasets:
+        made = dataset.manifest.recipe
+        by = next((made[key] for key in ("kind", "format", "source") if made.get(key)), "")
+        counts = (format_count(dataset.num_nodes), format_count(dataset.num_edges))
+        features = f"{dataset.dim} x {dataset.feature_dtype}"
+        rows.append((dataset.name, *counts, features, format_bytes(dataset.total_bytes), by))
     print_table(("name", "nodes", "edges", "features", "size", "made by"), rows, box=None, pad_edge=False)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.common import OnData, print_table
-from workloads.dataset import Dataset, find_dataset
+from workloads.dataset import find_dataset
 from workloads.errors import InputError
 from workloads.sampling.listing import choices
 from workloads.units import format_bytes, format_count, parse_bytes, parse_count
@@ -20,26 +20,27 @@ DEFAULT_SIZES = "0.1%,0.5%,1%,2%,5%,10%,20%,50%"
 def trace(
     name: Annotated[str, typer.Argument(help="the dataset's name, or the path of its folder")],
     call: OnData,
-    policies: Annotated[str, typer.Option(help="of belady, lru, fifo, lfu, clock, sieve, s3-fifo, degree")] = "all",
+    policies: Annotated[
+        str, typer.Option(help="all, or of belady, lru, fifo, lfu, clock, sieve, s3-fifo, degree")
+    ] = "all",
     sizes: Annotated[
-        str, typer.Option(help="of the cache: shares of the feature table (5%), bytes (64MiB) or rows (100k)")
+        str, typer.Option(help="cache sizes: shares of the feature table (5%), bytes (64MiB) or rows (100k)")
     ] = DEFAULT_SIZES,
     sampler: Annotated[str, typer.Option(help=choices())] = "neighbor",
-    fanout: Annotated[str, typer.Option(help="neighbours a node and hop, like 10,10,10")] = "10,10,10",
-    batch_size: Annotated[int, typer.Option(help="seed nodes a mini-batch")] = 1000,
-    max_batches: Annotated[int, typer.Option(help="at most so many mini-batches an epoch; 0: all")] = 0,
+    fanout: Annotated[str, typer.Option(help="neighbours per hop, like 10,10,10")] = "10,10,10",
+    batch_size: Annotated[int, typer.Option(help="seed nodes per mini-batch")] = 1000,
+    max_batches: Annotated[int, typer.Option(help="most mini-batches per epoch; 0: all")] = 0,
     epochs: Annotated[int, typer.Option(help="epochs, one after the other through the same cache")] = 1,
-    seed: Annotated[int, typer.Option(help="of sampling and shuffling")] = 0,
-    threads: Annotated[int, typer.Option(help="that sample and simulate")] = 2,
+    seed: Annotated[int, typer.Option(help="random seed of sampling and shuffling")] = 0,
+    threads: Annotated[int, typer.Option(help="threads for sampling and simulation")] = 2,
     fills: Annotated[
-        bool,
-        typer.Option("--fills/--no-fills", help="count what a static cache is filled with as missed, in the table"),
+        bool, typer.Option("--fills/--no-fills", help="count the rows that fill a static cache as misses")
     ] = True,
 ) -> None:
     """Sample the mini-batches of a workload and show each cache policy's miss ratio by cache size.
 
-    Rows of a mini-batch are asked for once each. Every cache starts empty but a static one, whose rows are read
-    beforehand: counted too, all are measured alike. Holds the trace in memory: 12 bytes an access.
+    A mini-batch asks for each of its rows once. Every cache starts empty except a static one, whose rows are read
+    beforehand; with those reads counted, all are measured alike. The trace is in memory: 12 bytes an access.
     """
     from systems.engine.cache.policies import POLICIES, RowTrace, compare
 
@@ -50,8 +51,12 @@ def trace(
             raise InputError(f"there is no policy {policy!r}", f"choose of {', '.join(POLICIES)}")
     if epochs < 1 or threads < 1 or batch_size < 1:
         raise InputError("epochs, threads and batch size are 1 or more", "raise the one that is not")
-    hops = _fanout(fanout)
-    rows = _rows(sizes, dataset)
+    try:
+        hops = tuple(int(part) for part in fanout.split(","))
+    except ValueError:
+        raise InputError(f"--fanout is {fanout!r}", "give one whole number a hop, like 10,10,10") from None
+    row_bytes = dataset.dim * dataset.feature_dtype.itemsize
+    rows = _rows(sizes, dataset.num_nodes, row_bytes)
     spec = SamplerSpec(name=sampler, fanout=hops, batch_size=batch_size, max_batches=max_batches)
     workload = Workload(dataset, spec, ModelSpec(layers=len(hops)), seed=seed)
     progress = call.progress()
@@ -63,16 +68,10 @@ def trace(
         start = time.monotonic()
         found += compare(workload, recorded, [policy], rows, threads=threads)
         took[policy] = time.monotonic() - start
-    simulated = [
-        {
-            "policy": entry.policy,
-            "misses": entry.misses.tolist(),
-            "fills": entry.fills.tolist(),
-            "miss_ratio": entry.ratio.tolist(),
-            "seconds": took[entry.policy],
-        }
-        for entry in found
-    ]
+    simulated = []
+    for entry in found:
+        counts = {"misses": entry.misses.tolist(), "fills": entry.fills.tolist(), "miss_ratio": entry.ratio.tolist()}
+        simulated.append({"policy": entry.policy, **counts, "seconds": took[entry.policy]})
     content = {
         "dataset": dataset.name,
         "fingerprint": dataset.fingerprint,
@@ -82,7 +81,7 @@ def trace(
         "batches": len(recorded.begins) - 1,
         "accesses": recorded.accesses,
         "unique_rows": recorded.num_rows,
-        "row_bytes": _row_bytes(dataset),
+        "row_bytes": row_bytes,
         "sizes": rows,
         "policies": simulated,
     }
@@ -91,14 +90,10 @@ def trace(
         counts = f"{format_count(recorded.accesses)} row accesses, {format_count(recorded.num_rows)} rows"
         title = f"{dataset.name}: {counts}; miss ratio{', fills of static caches counted' if fills else ''}"
         reads = [(entry.reads if fills else entry.misses) / max(1, recorded.accesses) for entry in found]
-        texts = [
-            (
-                format_bytes(size * _row_bytes(dataset)),
-                format_count(size),
-                *(f"{ratios[index]:.4f}" for ratios in reads),
-            )
-            for index, size in enumerate(rows)
-        ]
+        texts = []
+        for index, size in enumerate(rows):
+            ratios = (f"{of_policy[index]:.4f}" for of_policy in reads)
+            texts.append((format_bytes(size * row_bytes), format_count(size), *ratios))
         if call.verbose:
             texts.append(("seconds", "", *(f"{took[entry.policy]:.2f}" for entry in found)))
         print_table(("cache", "rows", *(entry.policy for entry in found)), texts, title)
@@ -106,18 +101,7 @@ def trace(
     call.tell(content, shown)
 
 
-def _row_bytes(dataset: Dataset) -> int:
-    return dataset.dim * dataset.feature_dtype.itemsize
-
-
-def _fanout(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"--fanout is {text!r}", "give one whole number a hop, like 10,10,10") from None
-
-
-def _rows(text: str, dataset: Dataset) -> list[int]:
+def _rows(text: str, num_nodes: int, row_bytes: int) -> list[int]:
     """Parse cache sizes; return them in rows, ascending and distinct."""
     found = set()
     for part in (part.strip() for part in text.split(",")):
@@ -126,9 +110,9 @@ def _rows(text: str, dataset: Dataset) -> list[int]:
                 share = float(part[:-1]) / 100
             except ValueError:
                 raise InputError(f"--sizes has {part!r}", "write a share like 5%") from None
-            found.add(round(share * dataset.num_nodes))
+            found.add(round(share * num_nodes))
         elif part.lower().endswith("b"):
-            found.add(parse_bytes(part, "--sizes") // max(1, _row_bytes(dataset)))
+            found.add(parse_bytes(part, "--sizes") // max(1, row_bytes))
         else:
             found.add(parse_count(part, "--sizes"))
     if min(found) < 0:

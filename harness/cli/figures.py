@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,10 +12,7 @@ from harness.cli.bench import drawn_as_dict
 from harness.cli.common import OnResults
 from harness.cli.results import say_bad
 from harness.figures.base import chosen
-from harness.plan.experiment import Experiment, load_experiment
-
-if TYPE_CHECKING:
-    from harness.compare.comparable import Index
+from harness.plan.experiment import load_experiment
 
 
 def figures(
@@ -36,26 +33,19 @@ def figures(
     folder = out or call.results_root / "figures"
     rendered = {entry.id: entry for entry in render(selected, evidence, folder, again=again)}
     if list_:
+        from harness.run.sweep import union
+
         plain = load_experiment(profile).model_dump()
-        counts = {figure.id: _count(evidence.index, figure.experiments(plain)) for figure in selected}
-        listed = [
-            {
-                "id": figure.id,
-                "paper": figure.paper,
-                "title": figure.title,
-                "runs_needed": counts[figure.id][0],
-                "runs_present": counts[figure.id][1],
-                "studies_needed": len(figure.studies(plain)),
-                "status": rendered[figure.id].status,
-                "reason": rendered[figure.id].reason,
-            }
-            for figure in selected
-        ]
-        lines = []
-        for entry in listed:
-            runs = f"{entry['runs_present']:3}/{entry['runs_needed']:<3} runs"
-            why = f" ({entry['reason']})" if entry["reason"] else ""
-            lines.append(f"{entry['id']:18} {entry['status']:10} {runs} {entry['title']}{why}")
+        listed, lines = [], []
+        for figure in selected:
+            one, planned = rendered[figure.id], union(figure.experiments(plain))
+            present = sum(any(run["status"] != "failed" for run in evidence.index.of(cell)) for cell in planned)
+            about = {"id": figure.id, "paper": figure.paper, "title": figure.title}
+            counts = {"runs_needed": len(planned), "runs_present": present}
+            counts["studies_needed"] = len(figure.studies(plain))
+            listed.append({**about, **counts, "status": one.status, "reason": one.reason})
+            why = f" ({one.reason})" if one.reason else ""
+            lines.append(f"{figure.id:18} {one.status:10} {present:3}/{len(planned):<3} runs {figure.title}{why}")
         call.tell({"figures": listed}, lines)
         return
 
@@ -67,11 +57,3 @@ def figures(
                 print(f"{result.id}: not drawn: {result.reason}", file=sys.stderr)
 
     call.tell({"figures": [drawn_as_dict(entry) for entry in rendered.values()]}, shown)
-
-
-def _count(index: Index, experiments: list[Experiment]) -> tuple[int, int]:
-    """Return the number of runs that the experiments plan, and of those with a record that did not fail."""
-    from harness.run.sweep import union
-
-    wanted = union(experiments)
-    return len(wanted), sum(any(record["status"] != "failed" for record in index.of(run)) for run in wanted)

@@ -35,7 +35,7 @@ Checkout = Annotated[Path, typer.Option("--repository", help="the git checkout")
 class Judging(Options):
     """Options of the decisions and of their outputs."""
 
-    min_effect: Annotated[float, typer.Option(help="share by which a time has to move", min=0.0, max=10.0)] = 0.03
+    min_effect: Annotated[float, typer.Option(help="least relative change of a time", min=0.0, max=10.0)] = 0.03
     alpha: Annotated[
         float, typer.Option(help="chance of one false decision over all metrics together", min=1e-6, max=0.5)
     ] = 0.02
@@ -104,8 +104,7 @@ def check(
     from harness.regress.check import check as run_check
 
     outputs = judging.outputs()
-    path = Path(profile)
-    experiment = load_experiment(path if path.suffix in (".yaml", ".yml") else profile)
+    experiment = load_experiment(profile)
     top = Repository(repository).path
     unwind_on_signals()
     with call.progress() as progress:
@@ -135,11 +134,10 @@ def compare(
 ) -> None:
     """Hold the runs of a results root against another root's, or against the baselines of this machine."""
     outputs, rules = judging.outputs(), judging.rules()
-    found = (
-        compare_folders(base, call.results_root, rules)
-        if base is not None
-        else compare_history(call.results_root, call.history(), rules)
-    )
+    if base is not None:
+        found = compare_folders(base, call.results_root, rules)
+    else:
+        found = compare_history(call.results_root, call.history(), rules)
     _tell(found, outputs, call)
 
 
@@ -156,7 +154,7 @@ def record(call: OnBaselines) -> None:
 def trend(
     call: OnBaselines,
     host: Annotated[str, typer.Option(help="fingerprint of a machine; else the one with most entries")] = "",
-    min_effect: Annotated[float, typer.Option(help="share by which a time has to move", min=0.0, max=10.0)] = 0.03,
+    min_effect: Annotated[float, typer.Option(help="least relative change of a time", min=0.0, max=10.0)] = 0.03,
 ) -> None:
     """Find steps in the baselines of one machine, name the commits they lie between, and draw `outcore-trend`."""
     from harness.compare.evidence import load_evidence
@@ -218,17 +216,10 @@ def print_comparison(found: Comparison) -> None:
 
 def print_trend(series: Sequence[Series], notes: Sequence[str]) -> None:
     """Print one line per step, oldest first within a series, and the number of series without a step."""
-    rows = [
-        (
-            f"{entry.cell} / {entry.name}",
-            step.commits,
-            f"{step.before_value:,.4g}",
-            f"{step.value:,.4g}",
-            percent(step.ratio),
-        )
-        for entry in series
-        for step in entry.steps
-    ]
+    rows = []
+    for entry, step in ((one, step) for one in series for step in one.steps):
+        values = (f"{step.before_value:,.4g}", f"{step.value:,.4g}")
+        rows.append((f"{entry.cell} / {entry.name}", step.commits, *values, percent(step.ratio)))
     if rows:
         print_table(("metric", "commits", "before", "after", "change"), rows, f"machine {series[0].host}")
     quiet = sum(not entry.steps for entry in series)

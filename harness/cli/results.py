@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from harness.atomic import whole_file
-from harness.cli.common import OnBoth, OnResults, Options, Verbs, print_lines, print_table
-from harness.cli.table import epoch_table, seconds, summary_lines
+from harness.cli.common import OnBoth, OnResults, Options, Verbs, console, print_lines, print_table, printable
+from harness.cli.table import epoch_table, number, seconds, size, summary_lines
 from harness.records import record as records
 from harness.records.hosts import host_fingerprint, measured_on
 from harness.records.record import LABELS, Record
@@ -24,26 +24,18 @@ from harness.results.archive import STUDY_NAME, is_archive, pack
 from harness.results.incoming import merge
 from harness.results.store import BadRecord, find, load, read_record, scan
 from harness.settings import unknown_name
-from harness.table import console, number, size
 from workloads.errors import InputError
 from workloads.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.results.artefacts import ArtefactInfo
+    from harness.results.gc import ArtefactInfo
 
 app = Verbs(help="List, show, compare, export, import and tidy the run records.", no_args_is_help=True)
 
-
-#: Filter -> its place in a record, which is also its column in a table of records.
-_PLACES = {
-    "system": "system",
-    "status": "status",
-    "dataset": "config.dataset.name",
-    "verdict": "verdict",
-    "experiment": "config.experiment",
-}
+#: Filter -> its place in a record, also its column in a table of records; others have their own name.
+_PLACES = {"dataset": "config.dataset.name", "experiment": "config.experiment"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +55,7 @@ class Wanted(Options):
 
     def given(self) -> dict[str, str]:
         """Return the place in a record of each given filter -> the accepted value."""
-        values = ((place, getattr(self, name)) for name, place in _PLACES.items())
-        return {place: value for place, value in values if value is not None}
+        return {_PLACES.get(name, name): value for name, value in vars(self).items() if value is not None}
 
     def runs(self, root: Path, bad: list[BadRecord]) -> list[tuple[Path, Record]]:
         """Return folders and records of the accepted runs, oldest first; add unreadable records to `bad`."""
@@ -84,32 +75,23 @@ def say_bad(bad: Sequence[BadRecord]) -> None:
 
 @app.verb
 def list_(wanted: Wanted, call: OnResults) -> None:
-    """List the runs, oldest first; what cannot be read is named on stderr."""
+    """List the runs, oldest first; name unreadable ones on stderr."""
     bad: list[BadRecord] = []
     found = [record for _, record in wanted.runs(call.results_root, bad)]
-    keys = ("run_id", "config_hash", "system", "status", "reason", "verdict", "started_at")
-    runs = [
-        {
-            **{key: getattr(record, key) for key in keys},
-            "class": record.class_,
-            "dataset": record.config.dataset.name,
-            "memory": record.config.memory,
-            "experiment": record.config.experiment,
-            "round": record.config.round,
-            "epoch_s": record.summary.epoch_s.model_dump(mode="json") if record.summary.epoch_s else None,
-        }
-        for record in found
-    ]
+    runs: list[dict[str, Any]] = []
+    for record in found:
+        keys = ("run_id", "config_hash", "system", "status", "reason", "verdict", "started_at")
+        run = {**{key: getattr(record, key) for key in keys}, "class": record.class_}
+        run["dataset"] = record.config.dataset.name
+        run |= {key: getattr(record.config, key) for key in ("memory", "experiment", "round")}
+        epoch_s = record.summary.epoch_s
+        runs.append({**run, "epoch_s": epoch_s.model_dump(mode="json") if epoch_s else None})
 
     def shown() -> None:
-        rows = [
-            (
-                *(run[key] for key in ("run_id", "dataset", "memory", "status", "verdict")),
-                record.class_label if record.class_ else "–",
-                seconds(record.summary.epoch_s),
-            )
-            for run, record in zip(runs, found, strict=True)
-        ]
+        rows = []
+        for run, record in zip(runs, found, strict=True):
+            known = (run[key] for key in ("run_id", "dataset", "memory", "status", "verdict"))
+            rows.append((*known, record.class_label if record.class_ else "–", seconds(record.summary.epoch_s)))
         print_table(("run", "dataset", "memory", "status", "verdict", "class", "epoch s"), rows)
         say_bad(bad)
 
@@ -118,7 +100,7 @@ def list_(wanted: Wanted, call: OnResults) -> None:
 
 @app.verb
 def compare(runs: Annotated[list[str], typer.Argument(help="two runs or more")], call: OnResults) -> None:
-    """Put runs beside each other; the first is the measure of the others. Says what else differs than the system."""
+    """Compare runs with the first of them, and name the settings in which they differ."""
     found = [read_record(find(call.results_root, run)) for run in runs]
     first = found[0]
     base = first.summary.epoch_s.median if first.summary.epoch_s else None
@@ -131,28 +113,14 @@ def compare(runs: Annotated[list[str], typer.Argument(help="two runs or more")],
             both = first.config.options.keys() & record.config.options.keys()
             for content in (one, other):
                 content["options"] = {key: content["options"][key] for key in both}
-        rows.append(
-            {
-                "run_id": record.run_id,
-                "system": record.system,
-                "status": record.status,
-                "verdict": record.verdict,
-                "epoch_s": median,
-                "speedup": base / median if base and median else None,
-                "same_batches": [e.digest for e in record.epochs] == [e.digest for e in first.epochs],
-                "differs_in": differences(one, other),
-            }
-        )
-    shown = [
-        (
-            *(row[key] for key in ("run_id", "status", "verdict")),
-            number(row["epoch_s"], ".3g"),
-            number(row["speedup"]),
-            "yes" if row["same_batches"] else "no",
-            ", ".join(row["differs_in"]),
-        )
-        for row in rows
-    ]
+        row = {key: getattr(record, key) for key in ("run_id", "system", "status", "verdict")}
+        row |= {"epoch_s": median, "speedup": base / median if base and median else None}
+        same = [epoch.digest for epoch in record.epochs] == [epoch.digest for epoch in first.epochs]
+        rows.append({**row, "same_batches": same, "differs_in": differences(one, other)})
+    shown = []
+    for row in rows:
+        numbers = (number(row["epoch_s"], ".3g"), number(row["speedup"]), "yes" if row["same_batches"] else "no")
+        shown.append((row["run_id"], row["status"], row["verdict"], *numbers, ", ".join(row["differs_in"])))
     heads = ("run", "status", "verdict", "epoch s", "times as fast", "same batches", "differs in")
     call.tell({"runs": rows}, lambda: print_table(heads, shown))
 
@@ -175,7 +143,7 @@ def differences(one: dict[str, Any], other: dict[str, Any], prefix: str = "") ->
 def show(
     run: Annotated[str, typer.Argument(help="a run id, the beginning or end of one, or `latest`")], call: OnResults
 ) -> None:
-    """Show one run: epochs, stages' shares, memory and its plan, verdict and the rules it bends."""
+    """Show one run: epochs, shares of stages, memory and its plan, verdict and broken rules."""
     folder = find(call.results_root, run)
     record = read_record(folder)
 
@@ -189,8 +157,7 @@ def show(
         lines = [*summary_lines(record), *_host_lines(record)]
         lines += [f"caveat: {caveat}" for caveat in record.caveats]
         lines += [f"{name}: {text}" for name, text in record.notes.items()]
-        for line in [*lines, f"folder {folder}"]:
-            print_lines("".join(letter if letter.isprintable() else "�" for letter in line))
+        print_lines(*map(printable, [*lines, f"folder {folder}"]))
 
     call.tell(record.to_json(), shown)
 
@@ -235,10 +202,9 @@ def _host_lines(record: Record) -> list[str]:
     if not cpu:
         return []
     commit = str(code.get("commit") or "unknown")[:12] + (" with uncommitted changes" if code.get("dirty") else "")
-    return [
-        f"host {host_fingerprint(found)}: {cpu.get('model')} with {cpu.get('usable')} processors, "
-        f"disk {disk.get('model') or 'unknown'} ({disk.get('file_system') or 'unknown'}), commit {commit}"
-    ]
+    drive = f"disk {disk.get('model') or 'unknown'} ({disk.get('file_system') or 'unknown'})"
+    host = f"host {host_fingerprint(found)}: {cpu.get('model')} with {cpu.get('usable')} processors"
+    return [f"{host}, {drive}, commit {commit}"]
 
 
 @app.verb
@@ -256,19 +222,21 @@ def export(
     if runs or (out is not None and is_archive(out)):
         if out is None:
             raise InputError("--runs has no --out to write to", "name a .tar.gz or .zip")
-        said = _pack(call.results_root, wanted, out, bad)
+        folders = [folder for folder, _ in wanted.runs(call.results_root, bad)]
+        # Studies belong to no run, so a filter leaves them out.
+        found = [] if wanted.given() else sorted((call.results_root / STUDIES).glob("*.json"))
+        studies = [path for path in found if STUDY_NAME.fullmatch(path.name)]
+        pack(call.results_root, folders, studies, out)
+        said = {"file": str(out), "runs": len(folders), "studies": len(studies)}
     else:
-        frame = load(call.results_root, bad=bad)
+        frame = load(call.results_root)
         # Parquet would write the attributes to the file's metadata.
-        frame.attrs.clear()
+        bad = frame.attrs.pop("bad")
         for column, value in wanted.given().items():
             frame = frame[frame[column] == value] if len(frame) else frame
-        if out is None and call.json:
-            call.tell({"runs": _contents(frame)}, ())
-            return
         if out is None:
-            _texts(frame).to_csv(sys.stdout, index=False)
-            say_bad(bad)
+            call.tell({"runs": _contents(frame)}, lambda: _texts(frame).to_csv(sys.stdout, index=False))
+            say_bad([] if call.json else bad)
             return
         _write(frame, out)
         said = {"file": str(out), "runs": len(frame)}
@@ -276,15 +244,6 @@ def export(
     lines = [] if call.quiet else [f"{said['file']} ({counts})"]
     call.tell({**said, "not_read": [entry._asdict() for entry in bad]}, lines)
     say_bad([] if call.json else bad)
-
-
-def _pack(root: Path, wanted: Wanted, out: Path, bad: list[BadRecord]) -> dict[str, Any]:
-    """Write runs as an archive; without a filter also all studies, which belong to no run."""
-    folders = [folder for folder, _ in wanted.runs(root, bad)]
-    found = sorted((root / STUDIES).glob("*.json")) if not wanted.given() else []
-    studies = [path for path in found if STUDY_NAME.fullmatch(path.name)]
-    pack(root, folders, studies, out)
-    return {"file": str(out), "runs": len(folders), "studies": len(studies)}
 
 
 def _contents(frame: pd.DataFrame) -> list[Any]:
@@ -320,10 +279,10 @@ def import_(
 ) -> None:
     """Merge runs and studies of other hosts into this results root: checked first, then all of them or none."""
     merged = merge(sources, call.results_root)
-    took = f"took {len(merged.runs)} runs and {len(merged.studies)} studies; "
+    took = f"imported {len(merged.runs)} runs and {len(merged.studies)} studies; "
     lines = [
-        f"{took}{len(merged.skipped)} stood here already with the same content",
-        *(f"study {name} stood here already with another result, which stays" for name in merged.kept),
+        f"{took}{len(merged.skipped)} were there already with the same content",
+        *(f"study {name} was there already with another result, which is kept" for name in merged.kept),
     ]
     call.tell(asdict(merged), [] if call.quiet else lines)
 
@@ -333,10 +292,10 @@ def gc(
     call: OnBoth,
     failed: Annotated[bool, typer.Option("--failed", help="remove failed runs too")] = False,
     damaged: Annotated[bool, typer.Option("--damaged", help="remove runs whose record cannot be read too")] = False,
-    artefacts: Annotated[bool, typer.Option("--artefacts", help="remove what systems prepared too, all of it")] = False,
+    artefacts: Annotated[bool, typer.Option("--artefacts", help="remove all artefacts of systems too")] = False,
     keep: Annotated[str | None, typer.Option(help="with --artefacts: keep those used last, up to 4GiB")] = None,
     unused_days: Annotated[float | None, typer.Option(help="with --artefacts: only those not used for as long")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would go")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="list the files, remove none")] = False,
 ) -> None:
     """Remove half-written and replaced runs and figure files of no figure; failed and damaged runs where asked."""
     from harness.figures.base import catalogue
@@ -364,7 +323,7 @@ def gc(
 
 def _artefacts(data_root: Path, keep: str | None, days: float | None, *, dry_run: bool) -> list[ArtefactInfo]:
     """Remove artefacts, except those of running systems, and return them; with `dry_run`, only list them."""
-    from harness.results.artefacts import list_artefacts, remove_artefacts, stale
+    from harness.results.gc import list_artefacts, remove_artefacts, stale
 
     found = list_artefacts(data_root)
     if keep is not None or days is not None:

@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import OnBoth, print_lines, takes_settings, unwind_on_signals
+from harness.cli.common import OnBoth, console, print_lines, takes_settings, unwind_on_signals
 from harness.cli.table import epoch_table, summary_lines
 from harness.plan.experiment import PlannedRun, resolve
 from harness.settings import RunSettings, check_options, check_settings
-from harness.table import console
 from workloads.dataset import find_dataset
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli.common import OnResults, Verbs, print_lines, print_table, unwind_on_signals
-from harness.table import number
+from harness.cli.table import number
 from workloads.errors import HostError, InputError
 from workloads.units import format_bytes, parse_bytes
 
@@ -32,14 +32,14 @@ def profile(
     call: OnResults,
     path: Annotated[Path, typer.Argument(help="a folder on the drive; a file is made in it, read, removed")] = Path(),
     full: Annotated[bool, typer.Option("--full", help="the whole grid, up to 15 min, resumable")] = False,
-    name: Annotated[str | None, typer.Option(help="to save it under; by default the model's")] = None,
+    name: Annotated[str | None, typer.Option(help="name of the profile; default: the model's")] = None,
     disk_class: Annotated[str, typer.Option("--class", help="inside the limits of a class: NAME, NAME/k")] = "none",
-    file_size: Annotated[str | None, typer.Option(help="of the file, like 4GiB; 1 GiB, with --full 4 GiB")] = None,
-    seconds: Annotated[float | None, typer.Option(min=0.1, help="of a point; 0.8, with --full 2.5")] = None,
-    precondition: Annotated[bool, typer.Option("--precondition", help="write at random until it settles")] = False,
+    file_size: Annotated[str | None, typer.Option(help="file size, like 4GiB; 1 GiB, with --full 4 GiB")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="seconds per point; 0.8, with --full 2.5")] = None,
+    precondition: Annotated[bool, typer.Option("--precondition", help="write at random until it is steady")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask before preconditioning")] = False,
     serial: Annotated[bool, typer.Option("--serial", help="keep the serial number too")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="do not go on with a stopped profile")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="do not resume a stopped profile")] = False,
 ) -> None:
     """Measure the drive under a folder with fio: 512 B to 64 KiB, depths, threads, buffered, sequential, mixed."""
     from harness.ssd.classes import parse_disk_class
@@ -70,7 +70,7 @@ def profile(
 
 @app.verb
 def list_(call: OnResults) -> None:
-    """Every class of SSD that can be emulated, and every saved profile."""
+    """List the classes of SSD that can be emulated, and the saved profiles."""
     from harness.ssd.classes import load_classes
     from harness.ssd.drive import saved_drives
 
@@ -120,12 +120,9 @@ def emulate(
                 checks = emulation.verified(isolation, chosen, device, path, cache, progress=progress)
     progress.done()
     if verify:
-        found: dict[str, Any] = {
-            "class": chosen.name,
-            "limits": [asdict(limit) for limit in limits],
-            "measured": {entry.name: entry.measured for entry in checks},
-            "error": {entry.name: entry.error for entry in checks},
-        }
+        found: dict[str, Any] = {"class": chosen.name, "limits": [asdict(limit) for limit in limits]}
+        for what in ("measured", "error"):
+            found[what] = {entry.name: getattr(entry, what) for entry in checks}
         rows = [(one.name, f"{one.measured:,.0f}", f"{one.allowed:,.0f}", f"{one.error:+.2%}") for one in checks]
         heads = ("by fio inside the limits", "measured", "allowed", "off by")
         call.tell(found, lambda: print_table(heads, rows, chosen.name))
@@ -145,7 +142,7 @@ def compare(
     memory: Annotated[str | None, typer.Option(help="only epochs under this memory setting")] = None,
     also: Also = None,
 ) -> None:
-    """Drives side by side: fio's figures, epochs measured or predicted, use of the drive, latency, price."""
+    """Compare drives: fio's figures, epochs measured or predicted, use of the drive, latency, price."""
     from harness.drives import page
     from harness.drives.compare import as_dict
     from harness.drives.compare import compare as side_by_side
@@ -179,7 +176,7 @@ def predict(
     dataset: OnDataset = None,
     also: Also = None,
 ) -> None:
-    """Epochs on a drive that one does not have, from the counters of runs made elsewhere: a prediction."""
+    """Predict epochs on a drive that is not here, from the counters of runs on other drives."""
     from harness.drives.whatif import behind, device_of, forecasts, left_out, read_records, usable
 
     all_records = read_records([call.results_root, *(also or [])])
@@ -189,11 +186,9 @@ def predict(
         for record in all_records
         if (not system or record.system in system) and (not dataset or record.config.dataset.name == dataset)
     ]
-    if not any(usable(record) for record in records):
-        raise InputError(
-            f"{call.results_root} holds no run whose counters could be used",
-            "make one: `outcore run SYSTEM --memory 0.25x`",
-        )
+    if not any(map(usable, records)):
+        fix = "make one: `outcore run SYSTEM --memory 0.25x`"
+        raise InputError(f"{call.results_root} holds no run whose counters could be used", fix)
     found = forecasts(records, device)
     content = {
         "drive": device.name,
@@ -208,29 +203,22 @@ def predict(
 def _print_drive(drive: Drive, where: Path) -> None:
     """Print a profile: identity of the drive, condition, points."""
     who, condition = drive.identity, drive.condition
-    facts = [
-        who.model or who.name,
-        who.firmware and f"firmware {who.firmware}",
-        format_bytes(who.capacity_bytes),
-        who.bus,
-        who.link,
-        who.file_system,
-        f"scheduler {who.scheduler}" if who.scheduler else "",
-        f"read-ahead {who.read_ahead_kib} KiB",
-    ]
-    steady = condition.steady
-    settled = (
-        "not looked at"
-        if steady is None
-        else f"{'settled' if steady.attained else 'did not settle'} within {steady.within:.0%} ({steady.deviation:.1%})"
-    )
+    facts = [who.model or who.name, who.firmware and f"firmware {who.firmware}", format_bytes(who.capacity_bytes)]
+    facts += [who.bus, who.link, who.file_system, who.scheduler and f"scheduler {who.scheduler}"]
+    facts.append(f"read-ahead {who.read_ahead_kib} KiB")
+    settled = "not looked at"
+    if steady := condition.steady:
+        did = "steady" if steady.attained else "not steady"
+        settled = f"{did} within {steady.within:.0%} ({steady.deviation:.1%})"
+    health = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in condition.health.items())
+    written = "preconditioned" if condition.preconditioned else "not preconditioned"
+    file = f"file system {condition.fill:.0%} full, file {format_bytes(condition.file_bytes)}, {written}"
     print_lines(
         f"{drive.name}: {', '.join(fact for fact in facts if fact)}",
         *([f"inside the limits of {drive.disk_class}"] if drive.disk_class else []),
         " > ".join(who.layers),
-        f"file system {condition.fill:.0%} full, file {format_bytes(condition.file_bytes)}, "
-        f"{'preconditioned' if condition.preconditioned else 'not preconditioned'}; 4 KiB reads {settled}",
-        _health(drive),
+        f"{file}; 4 KiB reads {settled}",
+        f"health by {health}" if health else f"health not known: {condition.health_missing}",
     )
     heads = ("reads", "in flight", "by", "IOPS", "MB/s", "mean µs", "p50", "p99", "p99.9", "CPU µs/IO")
     print_table(heads, map(_row, drive.points))
@@ -239,17 +227,11 @@ def _print_drive(drive: Drive, where: Path) -> None:
 
 def _print_list(classes: Sequence[DiskClass], drives: Sequence[Drive]) -> None:
     """Print a table of the classes, then one of the saved profiles."""
-    rows: list[tuple[str, ...]] = [
-        (
-            entry.name,
-            number(entry.read_iops, ",.0f"),
-            _scaled(entry.read_bytes_per_s, 1e-6),
-            number(entry.write_iops, ",.0f"),
-            _scaled(entry.write_bytes_per_s, 1e-6),
-            entry.source + (" (assumed)" if entry.assumed else ""),
-        )
-        for entry in classes
-    ]
+    rows: list[tuple[str, ...]] = []
+    for entry in classes:
+        reads = (number(entry.read_iops, ",.0f"), _scaled(entry.read_bytes_per_s, 1e-6))
+        writes = (number(entry.write_iops, ",.0f"), _scaled(entry.write_bytes_per_s, 1e-6))
+        rows.append((entry.name, *reads, *writes, entry.source + (" (assumed)" if entry.assumed else "")))
     print_table(("class", "reads/s", "read MB/s", "writes/s", "write MB/s", "source"), rows)
     if not drives:
         print_lines("no profile is saved here: `outcore ssd profile PATH` makes one")
@@ -269,22 +251,11 @@ def _row(point: Point) -> list[str]:
     mixed = f", {point.write_percent} % writes" if point.write_percent else ""
     how = "threads" if point.engine == "sync" else "queue"
     late = [point.latency_s.get(name) for name in ("50", "99", "99.9")]
-    return [
-        f"{size} {point.pattern}{mixed}",
-        str(point.in_flight),
-        f"{how}, {'direct' if point.direct else 'buffered'}",
-        f"{point.iops:,.0f}",
-        f"{point.bytes_per_s / 1e6:,.1f}",
-        *(_scaled(value, 1e6) for value in (point.mean_latency_s or None, *late)),
-        f"{point.cpu_s_per_request * 1e6:.1f}",
-    ]
-
-
-def _health(drive: Drive) -> str:
-    found = drive.condition.health
-    if not found:
-        return f"health not known: {drive.condition.health_missing}"
-    return "health by " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in found.items())
+    how += ", direct" if point.direct else ", buffered"
+    rates = (f"{point.iops:,.0f}", f"{point.bytes_per_s / 1e6:,.1f}")
+    latencies = (_scaled(value, 1e6) for value in (point.mean_latency_s or None, *late))
+    reads, cpu = f"{size} {point.pattern}{mixed}", f"{point.cpu_s_per_request * 1e6:.1f}"
+    return [reads, str(point.in_flight), how, *rates, *latencies, cpu]
 
 
 def _scaled(value: float | None, factor: float) -> str:
@@ -301,19 +272,12 @@ def _print_forecasts(device: Device, found: Sequence[EpochForecast], left_out: S
     print_lines(f"PREDICTED for {device.name}, known by {known}; nothing of this was measured")
     heads = ("system", "epoch s", "device s", "training s", "waits for", "counted on", "measured s", "off")
     for workload, entries in itertools.groupby(found, key=lambda entry: entry.workload):
-        rows = [
-            (
-                entry.system,
-                f"{entry.seconds:.3g}",
-                f"{entry.device_s:.3g}",
-                f"{entry.train_s:.3g}",
-                entry.bound,
-                ", ".join(entry.counted_on),
-                number(entry.measured_s, ".3g"),
-                number(None if entry.error is None else 100 * entry.error, "+.1f") + (" %" if entry.error else ""),
-            )
-            for entry in entries
-        ]
+        rows = []
+        for entry in entries:
+            times = [f"{value:.3g}" for value in (entry.seconds, entry.device_s, entry.train_s)]
+            off = number(None if entry.error is None else 100 * entry.error, "+.1f") + (" %" if entry.error else "")
+            counted = ", ".join(entry.counted_on)
+            rows.append((entry.system, *times, entry.bound, counted, number(entry.measured_s, ".3g"), off))
         print_table(heads, rows, workload)
     if left_out:
         why = "whose reads depend on the device; `outcore advise` simulates them on it"

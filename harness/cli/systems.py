@@ -35,24 +35,13 @@ def systems(
 
 def _describe(system: Any) -> dict[str, Any]:
     info = system.info
-    fields = info.options.model_fields
+    options: list[dict[str, Any]] = []
     schema = info.options.model_json_schema().get("properties", {})
-    return {
-        "name": info.name,
-        "paper": info.paper,
-        "summary": info.summary,
-        "faithful": info.faithful,
-        "devices": list(info.devices),
-        "options": [
-            {
-                "name": key,
-                "type": _type_name(schema.get(key, {})),
-                "default": field.get_default(call_default_factory=True),
-                "description": field.description or "",
-            }
-            for key, field in fields.items()
-        ],
-    }
+    for key, field in info.options.model_fields.items():
+        default, kind = field.get_default(call_default_factory=True), _type_name(schema.get(key, {}))
+        options.append({"name": key, "type": kind, "default": default, "description": field.description or ""})
+    told = {name: getattr(info, name) for name in ("name", "paper", "summary", "faithful")}
+    return {**told, "devices": list(info.devices), "options": options}
 
 
 def _type_name(schema: dict[str, Any]) -> str:

@@ -6,13 +6,24 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from harness.cli.common import cell
 from harness.records.record import Record, Spread, spread
-from harness.table import cell, number, size
+from workloads.units import format_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from harness.judge.metrics import Metric
+
+
+def number(value: float | None, form: str = ".2f") -> str:
+    """Format a number; a dash if it is unknown."""
+    return "–" if value is None else format(value, form)
+
+
+def size(value: int | None) -> str:
+    """Format bytes with a unit; a dash if they are unknown."""
+    return "–" if value is None else format_bytes(value)
 
 
 def seconds(value: Spread | None) -> str:
@@ -44,16 +55,10 @@ def epoch_table(record: Record) -> Table:
     title = cell(f"{record.system} on {record.config.dataset.name} ({record.run_id})")
     table = Table("epoch", "s", *stages, "batches", "device read", "requests", "loss", "accuracy", title=title)
     for epoch in record.epochs:
-        table.add_row(
-            f"{epoch.epoch}{' (warm-up)' if epoch.warmup else ''}",
-            f"{epoch.seconds:.3f}",
-            *(number(epoch.stages_s.get(stage), ".3f") for stage in stages),
-            str(epoch.batches),
-            size(epoch.device_bytes),
-            "–" if epoch.device_requests is None else str(epoch.device_requests),
-            number(epoch.loss, ".4f"),
-            number(epoch.accuracy, ".4f"),
-        )
+        name = f"{epoch.epoch}{' (warm-up)' if epoch.warmup else ''}"
+        times = (number(value, ".3f") for value in (epoch.seconds, *map(epoch.stages_s.get, stages)))
+        counts = (str(epoch.batches), size(epoch.device_bytes), number(epoch.device_requests, "d"))
+        table.add_row(name, *times, *counts, number(epoch.loss, ".4f"), number(epoch.accuracy, ".4f"))
     return table
 
 
@@ -61,19 +66,15 @@ def summary_lines(record: Record) -> list[str]:
     """Return the lines on a run's status, memory, metrics, verdict and broken rules."""
     memory, summary = record.memory, record.summary
     lines = [f"status {record.status}{f': {record.reason}' if record.reason else ''}"]
+    cap = "no cap"
     if memory.cap_bytes is not None:
-        lines.append(
-            f"memory: cap {size(memory.cap_bytes)} = floor {size(memory.floor_bytes)} + training "
-            f"{size(memory.training_bytes)} + budget {size(memory.budget_bytes)}; peak {size(memory.peak_bytes)}"
-        )
-    else:
-        lines.append(f"memory: no cap; peak {size(memory.peak_bytes)}")
-    lines.append(
-        f"class {record.class_label} (working set {number(summary.working_set_over_budget)} x memory, "
-        f"topology {number(summary.topology_over_budget)} x host budget); "
-        + "; ".join(f"{metric.label} {metric_text(metric, getattr(summary, metric.name, None))}" for metric in _shown())
-    )
-    lines.append(f"verdict {record.verdict}")
+        parts = f"floor {size(memory.floor_bytes)} + training {size(memory.training_bytes)}"
+        cap = f"cap {size(memory.cap_bytes)} = {parts} + budget {size(memory.budget_bytes)}"
+    lines.append(f"memory: {cap}; peak {size(memory.peak_bytes)}")
+    sizes = f"working set {number(summary.working_set_over_budget)} x memory"
+    sizes += f", topology {number(summary.topology_over_budget)} x host budget"
+    values = [f"{metric.label} {metric_text(metric, getattr(summary, metric.name, None))}" for metric in _shown()]
+    lines += [f"class {record.class_label} ({sizes}); {'; '.join(values)}", f"verdict {record.verdict}"]
     lines += [f"  rule {rule.rule} {rule.name}: {rule.detail}" for rule in record.verdict_rules if not rule.ok]
     return lines
 
@@ -82,39 +83,29 @@ def headline_table(records: Sequence[Record], title: str) -> Table:
     """Make the table with one row per configuration: median over the measured epochs of all rounds, fastest first."""
     from rich.table import Table
 
-    table = Table(
-        "system",
-        "memory",
-        "status",
-        "verdict",
-        "class",
-        "epoch s (median \\[range])",
-        "with start-up s",
-        *(metric.heading or metric.label for metric in _shown()),
-        title=title,
-    )
+    heads = ("system", "memory", "status", "verdict", "class", "epoch s (median \\[range])", "with start-up s")
+    table = Table(*heads, *(metric.heading or metric.label for metric in _shown()), title=title)
     rounds: dict[str, list[Record]] = {}
     for record in records:
         rounds.setdefault(record.config_hash, []).append(record)
     for group in sorted(rounds.values(), key=_epoch_s):
         first = group[0]
         times = _times(group)
-        medians = {
-            metric.name: statistics.median(known) if known else None
-            for metric in _shown()
-            for values in [[getattr(record.summary, metric.name, None) for record in group]]
-            for known in [[value for value in values if value is not None]]
-        }
+        medians = {}
+        for metric in _shown():
+            values = (getattr(record.summary, metric.name, None) for record in group)
+            known = [value for value in values if value is not None]
+            medians[metric.name] = statistics.median(known) if known else None
         start_up = medians["start_up_s"]
         share = None if start_up is None else start_up / first.config.epochs
+        labels = zip(*((one.status, one.verdict, one.class_label if one.class_ else "–") for one in group), strict=True)
+        found = spread(times) if times else None
         table.add_row(
             first.system,
             first.config.memory,
-            "/".join(dict.fromkeys(record.status for record in group)),
-            "/".join(dict.fromkeys(record.verdict for record in group)),
-            "/".join(dict.fromkeys(record.class_label if record.class_ else "–" for record in group)),
-            seconds(spread(times) if times else None),
-            number(_epoch_s(group) + share if times and share is not None else None, ".3g"),
+            *("/".join(dict.fromkeys(column)) for column in labels),
+            seconds(found),
+            number(found.median + share if found and share is not None else None, ".3g"),
             *(metric_text(metric, medians[metric.name]) for metric in _shown()),
         )
     return table

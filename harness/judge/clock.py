@@ -1,10 +1,14 @@
-"""Rules 15 and 29: seconds agree with the orchestrator's clock, and no work is hidden from the clock."""
+"""Rules 15, 16 and 29: seconds agree with the orchestrator's clock, and hold all of the system's work and no other."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from harness.judge.memory import WARM_BYTES, WARM_SHARE
+from harness.judge.metrics import usable_processors
 from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import Record, spread
+from systems.readings import DiskProfile
 from workloads.units import format_bytes
 
 # Delay from a worker's clock to the orchestrator's: a pipe and a wake-up, longer on a busy machine.
@@ -15,9 +19,15 @@ BETWEEN_S, BETWEEN_SHARE = 0.25, 0.10
 PREPARING_S, PREPARING_SHARE = 0.5, 0.10
 # A system's own threads continue while the clock is stopped.
 CHECKING_SHARE = 0.02
+# Shares of an epoch that the disk spends on other programs' reads.
+QUIET, SHARED = 0.05, 0.25
+# Share of all processors' time that other programs use.
+BUSY = 0.2
+# Shorter epochs do not average out counters in ticks, nor the read-ahead for other programs.
+LEAST_S = 0.5
 
 
-@rule("29", "clock_agrees_with_the_gates", of=["ok"], evidence=True)
+@rule("29", of=["ok"], evidence=True, passing=True)
 def clock_agrees_with_the_gates(record: Record, context: RunContext) -> Finding | None:
     """A slow or replaced clock in the worker makes any system look faster.
 
@@ -27,7 +37,7 @@ def clock_agrees_with_the_gates(record: Record, context: RunContext) -> Finding 
     return _clock(record, AGREES_S, AGREES_SHARE)
 
 
-@rule("29", "clock_is_close_to_the_gates", "CAVEATS", of=["ok"], evidence=True)
+@rule("29", "CAVEATS", of=["ok"], evidence=True)
 def clock_is_close_to_the_gates(record: Record, context: RunContext) -> Finding | None:
     """A busy machine delays an epoch's message to the orchestrator.
 
@@ -36,7 +46,7 @@ def clock_is_close_to_the_gates(record: Record, context: RunContext) -> Finding 
     return _clock(record, NEAR_S, NEAR_SHARE)
 
 
-@rule("29", "nothing_was_done_between_epochs", of=["ok"], evidence=True)
+@rule("29", of=["ok"], evidence=True)
 def nothing_was_done_between_epochs(record: Record, context: RunContext) -> Finding | None:
     """Work of a system while the harness asks for its counters is missing from the epoch that benefits from it.
 
@@ -56,7 +66,7 @@ def nothing_was_done_between_epochs(record: Record, context: RunContext) -> Find
     return Finding(worst[0] <= 1.0, f"{worst[1]:.2f} s before epoch {worst[2]}")
 
 
-@rule("29", "preparation_took_what_it_says", of=["ok"], evidence=True)
+@rule("29", of=["ok"], evidence=True)
 def preparation_took_what_it_says(record: Record, context: RunContext) -> Finding | None:
     """Work of a system while the harness asks for names of files is missing from the preparation.
 
@@ -67,13 +77,11 @@ def preparation_took_what_it_says(record: Record, context: RunContext) -> Findin
     if gate_s is None:
         return unknown("the gates have no times")
     told = record.preprocess.seconds - record.preprocess.planning_s
-    apart = gate_s - told
-    return Finding(
-        apart <= PREPARING_S + PREPARING_SHARE * gate_s, f"{told:.2f} s told, {gate_s:.2f} s between plan and gate"
-    )
+    held = gate_s - told <= PREPARING_S + PREPARING_SHARE * gate_s
+    return Finding(held, f"{told:.2f} s told, {gate_s:.2f} s between plan and gate")
 
 
-@rule("14", "nothing_was_prepared_before", of=["ok"], evidence=True)
+@rule("14", of=["ok"], evidence=True)
 def nothing_was_prepared_before(record: Record, context: RunContext) -> Finding | None:
     """Data that was prepared before the run is missing from its preparation.
 
@@ -90,7 +98,7 @@ def nothing_was_prepared_before(record: Record, context: RunContext) -> Finding 
     return Finding(sum(found.values()) <= allowed, f"older than the run: {names}" if found else "every file is its own")
 
 
-@rule("29", "numbers_follow_from_their_parts", of=["ok"], evidence=True)
+@rule("29", of=["ok"], evidence=True)
 def numbers_follow_from_their_parts(record: Record, context: RunContext) -> Finding | None:
     """A median that differs from the median of the record's epochs was edited.
 
@@ -104,7 +112,7 @@ def numbers_follow_from_their_parts(record: Record, context: RunContext) -> Find
     return Finding(True, f"median {found.median:.4g} s")
 
 
-@rule("15", "checks_took_little", "CAVEATS", of=["ok"])
+@rule("15", "CAVEATS", of=["ok"])
 def checks_took_little(record: Record, context: RunContext) -> Finding | None:
     """The digests of `--verify` are computed off the clock, and the system's own threads continue meanwhile, uncounted.
 
@@ -116,16 +124,91 @@ def checks_took_little(record: Record, context: RunContext) -> Finding | None:
     return Finding(worst <= CHECKING_SHARE, f"{worst:.2f} x the epoch spent on digests beside it") if worst else None
 
 
+@rule("16", "CAVEATS", of=["ok"])
+def disk_was_quiet(record: Record, context: RunContext) -> Finding | None:
+    """Other programs' reads on the same disk slow the run's reads, even below the limits of an SSD class.
+
+    Estimates the time of the disk's reads beyond the cap's, at the bare device's rates for requests of that size: at
+    most a twentieth of each epoch from 0.5 s on, warm-ups included, and of the time from the first gate to the last.
+    """
+    return _disk(record, context, QUIET)
+
+
+@rule("16", "SPOILT", of=["ok"], passing=True)
+def disk_was_not_shared(record: Record, context: RunContext) -> Finding | None:
+    """If other programs' reads keep the disk busy for more than a quarter of an epoch, its time is not the system's.
+
+    Such a run is not used, without blame on its system, and is repeated when the bench is called again.
+    """
+    return _disk(record, context, SHARED)
+
+
+@rule("16", "CAVEATS", of=["ok"])
+def processors_were_quiet(record: Record, context: RunContext) -> Finding | None:
+    """Other programs take processors, their caches and memory bandwidth from the run.
+
+    Divides the host's user time beyond the worker's by the epoch's seconds (0.5 or more) times the processors: at most
+    a fifth. Time in the kernel is left out, since that of the run's own requests is charged to no process.
+    """
+    long = [epoch for epoch in record.measured if epoch.wall_s >= LEAST_S]
+    processors = usable_processors(record)
+    if not long:
+        return None
+    if not processors or any(epoch.host_user_s is None or epoch.user_s is None for epoch in long):
+        return unknown("the processors' time was not counted")
+    others = (((epoch.host_user_s or 0.0) - (epoch.user_s or 0.0)) / (epoch.wall_s * processors) for epoch in long)
+    worst = max(0.0, *others)
+    return Finding(worst <= BUSY, f"others computed for {100 * worst:.0f} % of the processors")
+
+
 def _clock(record: Record, seconds: float, share: float) -> Finding | None:
     if not record.epochs:
         return None
-    known = [(epoch, epoch.gate_s) for epoch in record.epochs if epoch.gate_s is not None]
-    if len(known) < len(record.epochs):
+    if any(epoch.gate_s is None for epoch in record.epochs):
         return unknown("the gates have no times")
-    found = ((gate_s - epoch.seconds - epoch.checking_s, epoch) for epoch, gate_s in known)
+    found = (((epoch.gate_s or 0.0) - epoch.seconds - epoch.checking_s, epoch) for epoch in record.epochs)
     apart, epoch = max(found, key=lambda entry: abs(entry[0]))
-    allowed = max(seconds, share * (epoch.gate_s or 0.0))
-    return Finding(
-        abs(apart) <= allowed,
-        f"epoch {epoch.epoch}: {epoch.seconds:.3f} s told, {epoch.gate_s:.3f} s between its gates",
-    )
+    held = abs(apart) <= max(seconds, share * (epoch.gate_s or 0.0))
+    return Finding(held, f"epoch {epoch.epoch}: {epoch.seconds:.3f} s told, {epoch.gate_s:.3f} s between its gates")
+
+
+def _disk(record: Record, context: RunContext, most: float) -> Finding | None:
+    profile = context.bare_profile or context.profile
+    spans = [(seconds, counts) for seconds, counts in _spans(record) if seconds >= LEAST_S]
+    if not spans:
+        return None
+    if profile is None or not any(point.pattern == "random" for point in profile.points):
+        return unknown("there is no device profile")
+    if any(None in counts for _, counts in spans):
+        return unknown("the cap's reads or the disk's were not counted")
+    share, nbytes = max(_others(seconds, [count or 0 for count in counts], profile) for seconds, counts in spans)
+    return Finding(share <= most, f"others read {format_bytes(nbytes)}, {100 * share:.0f} % of the time")
+
+
+def _spans(record: Record) -> Iterator[tuple[float, list[int | None]]]:
+    """Yield seconds, and bytes and requests of the cap and of the disk; None for an unknown count.
+
+    One span is an epoch, and one is from the first to the last gate unless other sweeps ran between epochs.
+    """
+    for epoch in record.epochs if record.evidence else record.measured:
+        own = [epoch.device_bytes, epoch.device_requests]
+        yield epoch.wall_s, [*own, epoch.diskstats_bytes, epoch.diskstats_requests]
+    gates = record.readings.gates
+    if len(gates) > 1 and not record.readings.in_turns:
+        first, last = gates[0], gates[-1]
+        names = ("io_bytes", "io_requests", "disk_bytes", "disk_requests")
+        yield last.reached_s - first.opened_s, [last.since(first, name) for name in names]
+
+
+def _others(seconds: float, counts: Sequence[int], profile: DiskProfile) -> tuple[float, int]:
+    """Return (share of the time, bytes) of other programs' reads."""
+    own_bytes, own_requests, disk_bytes, disk_requests = counts
+    nbytes, requests = max(0, disk_bytes - own_bytes), max(0, disk_requests - own_requests)
+    if not nbytes:
+        return 0.0, 0
+    # Requests and bytes are both lower bounds, since the kernel may merge or split requests.
+    rate = profile.sequential_bytes_per_s()
+    spent = nbytes / max(rate, 1.0) if rate else 0.0
+    if requests:
+        spent = max(spent, requests * profile.request_seconds(max(1, nbytes // requests)))
+    return spent / seconds, nbytes

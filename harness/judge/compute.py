@@ -1,4 +1,4 @@
-"""Rules 14, 15, 18 to 20 and 26: a successful run, enough epochs, equal mini-batches and rows, limits of emulation."""
+"""Rules 14, 15, 18 to 20, 23, 26, 28 and 29: a run did the workload's work, and its record suffices to repeat it."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ from harness.records.record import Record
 
 # Relative noise of a calibrated training time and of an epoch.
 NOISE = 0.10
+NEEDED = ("code.commit", "versions.python", "versions.torch", "kernel.release", "disk.file_system")
 
 
-@rule("14", "run_ended_well")
+@rule("14")
 def run_ended_well(record: Record, context: RunContext) -> Finding | None:
     """A failed run measured nothing. Out of memory, timeout and unsupported are results."""
     return Finding(record.status != "failed", record.reason or record.status)
 
 
-@rule("15", "warmed_up", "CAVEATS", of=["ok"])
+@rule("15", "CAVEATS", of=["ok"])
 def warmed_up(record: Record, context: RunContext) -> Finding | None:
     """The first epoch has one-time costs: a run needs a warm-up epoch, recorded and left out, and a measured one."""
-    return Finding(
-        any(epoch.warmup for epoch in record.epochs) and bool(record.measured),
-        f"{sum(epoch.warmup for epoch in record.epochs)} warm-up, {len(record.measured)} measured",
-    )
+    first, measured = sum(epoch.warmup for epoch in record.epochs), len(record.measured)
+    return Finding(first > 0 and measured > 0, f"{first} warm-up, {measured} measured")
 
 
-@rule("18", "dataset_stayed_the_same", of=["ok"], evidence=True)
+@rule("18", of=["ok"], evidence=True)
 def dataset_stayed_the_same(record: Record, context: RunContext) -> Finding | None:
     """A system that writes to its dataset changes the work, and what its digests are compared with.
 
@@ -37,7 +36,7 @@ def dataset_stayed_the_same(record: Record, context: RunContext) -> Finding | No
     return Finding(not changed, f"changed during the run: {', '.join(changed)}" if changed else "no file changed")
 
 
-@rule("18", "every_batch_once", of=["ok"], evidence=True)
+@rule("18", of=["ok"], evidence=True)
 def every_batch_once(record: Record, context: RunContext) -> Finding | None:
     """A system that drops mini-batches looks faster.
 
@@ -46,13 +45,12 @@ def every_batch_once(record: Record, context: RunContext) -> Finding | None:
     wanted = record.readings.batches
     if wanted is None:
         return unknown(record.readings.unknown or "the seed plan is not known")
-    wrong = [epoch for epoch in record.epochs if epoch.batches != wanted]
-    if wrong:
+    if wrong := [epoch for epoch in record.epochs if epoch.batches != wanted]:
         return Finding(False, f"epoch {wrong[0].epoch} trained {wrong[0].batches} of {wanted} batches")
     return Finding(True, f"{wanted} an epoch")
 
 
-@rule("18", "digests_equal_the_workload", of=["ok"], evidence=True, faithful=True)
+@rule("18", of=["ok"], evidence=True, faithful=True)
 def digests_equal_the_workload(record: Record, context: RunContext) -> Finding | None:
     """Faithful systems on one workload have equal digests; a different digest is an error, not noise.
 
@@ -67,7 +65,7 @@ def digests_equal_the_workload(record: Record, context: RunContext) -> Finding |
     return Finding(not wrong, f"epochs {wrong} differ" if wrong else f"{len(record.epochs)} epochs equal")
 
 
-@rule("19", "emulated_is_not_accuracy", "CAVEATS")
+@rule("19", "CAVEATS")
 def emulated_is_not_accuracy(record: Record, context: RunContext) -> Finding | None:
     """An emulated accelerator computes nothing, so a run on it must not carry a loss or an accuracy."""
     if not record.config.device.startswith("emulated"):
@@ -76,7 +74,7 @@ def emulated_is_not_accuracy(record: Record, context: RunContext) -> Finding | N
     return Finding(not carried, f"{record.config.device}: storage numbers only")
 
 
-@rule("20", "training_alone_is_shorter", "CAVEATS", of=["ok"])
+@rule("20", "CAVEATS", of=["ok"])
 def training_alone_is_shorter(record: Record, context: RunContext) -> Finding | None:
     """An accelerator cannot be busy for longer than the epoch; if it seems so, training alone was timed too slow.
 
@@ -90,7 +88,7 @@ def training_alone_is_shorter(record: Record, context: RunContext) -> Finding | 
     return Finding(used <= 1.0 + NOISE, f"training alone takes {used:.2f} x the epoch")
 
 
-@rule("20", "device_memory_is_not_free", "CAVEATS", evidence=True)
+@rule("20", "CAVEATS", evidence=True)
 def device_memory_is_not_free(record: Record, context: RunContext) -> Finding | None:
     """If copies take no time, rows that stay on the device are in memory that no budget counts.
 
@@ -102,7 +100,7 @@ def device_memory_is_not_free(record: Record, context: RunContext) -> Finding | 
     return Finding(not free, f"{record.config.device}{' keeps rows, and copies take no time' if free else ''}")
 
 
-@rule("20", "rows_crossed_the_bus", of=["ok"], evidence=True, faithful=True)
+@rule("20", of=["ok"], evidence=True, faithful=True)
 def rows_crossed_the_bus(record: Record, context: RunContext) -> Finding | None:
     """Rows that are written into an emulated device's memory as if it were the host's take no time on its bus.
 
@@ -119,19 +117,17 @@ def rows_crossed_the_bus(record: Record, context: RunContext) -> Finding | None:
     return Finding(busy >= 0.98 * wanted, f"epoch {epoch.epoch}: bus busy {busy:.3f} s, at least {wanted:.3f} s")
 
 
-@rule("26", "features_equal_the_dataset", of=["ok"], reads=True)
+@rule("26", of=["ok"], reads=True)
 def features_equal_the_dataset(record: Record, context: RunContext) -> Finding | None:
     """A system that reads no feature rows, or wrong ones, is the fastest of all.
 
     Compares feature rows at training with the dataset read by direct reads: a digest over the whole first warm-up
     epoch, and in every epoch 128 rows of each of four mini-batches, drawn when the epoch began.
     """
-    evidence = record.readings
-    if not evidence.features:
-        return unknown(evidence.unchecked or "no row was checked")
-    checks = evidence.features
-    wrong = [check for check in checks if not check.ok]
-    if wrong:
+    checks = record.readings.features
+    if not checks:
+        return unknown(record.readings.unchecked or "no row was checked")
+    if wrong := [check for check in checks if not check.ok]:
         first = wrong[0]
         where = "the whole epoch" if first.whole else f"mini-batch {first.batch}"
         return Finding(False, f"epoch {first.epoch}, {where}: {first.detail}; {len(wrong)} of {len(checks)} checks")
@@ -139,9 +135,78 @@ def features_equal_the_dataset(record: Record, context: RunContext) -> Finding |
     return Finding(True, f"{rows} rows of {len(checks) - whole} mini-batches{' and an epoch' if whole else ''}")
 
 
-@rule("26", "features_were_checked", "CAVEATS", of=["ok"], evidence=True, reads=True)
+@rule("26", "CAVEATS", of=["ok"], evidence=True, reads=True)
 def features_were_checked(record: Record, context: RunContext) -> Finding | None:
     """An epoch without a compared feature row may have been trained on arbitrary data."""
     checked = {check.epoch for check in record.readings.features}
     left = [str(epoch.epoch) for epoch in record.epochs if epoch.epoch not in checked]
     return Finding(not left, f"epochs {', '.join(left)} were not checked" if left else "every epoch")
+
+
+@rule("23", "CAVEATS")
+def provenance_is_complete(record: Record, context: RunContext) -> Finding | None:
+    """A number that cannot be reproduced is no evidence.
+
+    Checks that the environment has commit, versions of Python and torch, kernel and file system.
+    """
+    missing = [name for name in NEEDED if _at(record.environment, name) in (None, "")]
+    return Finding(not missing, "missing: " + ", ".join(missing) if missing else "complete")
+
+
+@rule("23", "CAVEATS")
+def code_is_committed(record: Record, context: RunContext) -> Finding | None:
+    """The commit in a record identifies the code that ran only if there were no uncommitted changes."""
+    dirty = _at(record.environment, "code.dirty")
+    if dirty is None:
+        return unknown("this is no git checkout")
+    return Finding(not dirty, "uncommitted changes" if dirty else str(_at(record.environment, "code.commit"))[:12])
+
+
+@rule("23")
+def nothing_was_slowed_on_purpose(record: Record, context: RunContext) -> Finding | None:
+    """Runs that are slowed on purpose, to test the regression gate, are no measurement of a system.
+
+    Checks for the fact that the run had a stage clock for tests, which may spin in extract.
+    """
+    clock = record.facts.test_clock
+    return Finding(clock is None, f"its stage clock was that of a test: {clock}" if clock else "")
+
+
+@rule("23", "CAVEATS")
+def host_keeps_its_promises(record: Record, context: RunContext) -> Finding | None:
+    """Each limitation of the isolation backend on this host weakens a rule, so it is a caveat."""
+    return Finding(not record.caveats, "; ".join(record.caveats))
+
+
+@rule("28", "CAVEATS")
+def code_is_known(record: Record, context: RunContext) -> Finding | None:
+    """Runs of different code are never averaged; a run of unknown code is averaged with no other.
+
+    Checks for the fingerprints of the system's sources and of the measuring harness.
+    """
+    known = bool(record.code.system and record.code.harness)
+    return Finding(known, f"system {record.code.system}, harness {record.code.harness}" if known else "no fingerprint")
+
+
+@rule("29", "CAVEATS")
+def evidence_is_kept(record: Record, context: RunContext) -> Finding | None:
+    """A verdict that cannot be derived again from the record's parts cannot be verified.
+
+    Records of older versions hold no readings of gates, no checked rows and no seal.
+    """
+    return Finding(record.evidence is not None, "" if record.evidence else "made by an older version: not judged anew")
+
+
+@rule("29", evidence=True)
+def record_is_sealed(record: Record, context: RunContext) -> Finding | None:
+    """A number that was changed after it was written is no measurement.
+
+    Checks the seal: digests over `record.json` and the run's tables, written last.
+    """
+    return Finding(not context.unsealed, context.unsealed or "as it was written")
+
+
+def _at(tree: object, path: str) -> object:
+    for key in path.split("."):
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree

@@ -22,7 +22,7 @@ def _device_bytes(epoch: EpochRecord) -> int | None:
     return epoch.device_bytes if epoch.device_bytes is not None else epoch.diskstats_bytes
 
 
-@rule("9", "device_reads_cover_own_count", of=["ok"])
+@rule("9", of=["ok"])
 def device_reads_cover_own_count(record: Record, context: RunContext) -> Finding | None:
     """A system that counts more read bytes than the device delivered used a cache that was charged to no cap.
 
@@ -35,13 +35,12 @@ def device_reads_cover_own_count(record: Record, context: RunContext) -> Finding
         if device is None:
             return unknown("the device's reads were not counted")
         if device < own:
-            return Finding(
-                False, f"epoch {epoch.epoch}: {format_bytes(own)} counted, {format_bytes(device)} from the device"
-            )
+            told = f"{format_bytes(own)} counted, {format_bytes(device)} from the device"
+            return Finding(False, f"epoch {epoch.epoch}: {told}")
     return Finding(True, "every epoch") if counted else None
 
 
-@rule("9", "device_reads_cover_working_set", of=["ok"], evidence=True, capped=True, reads=True, faithful=True)
+@rule("9", of=["ok"], evidence=True, capped=True, reads=True, faithful=True)
 def device_reads_cover_working_set(record: Record, context: RunContext) -> Finding | None:
     """Rows that are neither in memory nor read from the device came from a cache that was charged to no cap.
 
@@ -56,14 +55,12 @@ def device_reads_cover_working_set(record: Record, context: RunContext) -> Findi
         if device is None or least is None:
             return unknown("the device's reads were not counted")
         if device < least:
-            return Finding(
-                False,
-                f"epoch {epoch.epoch}: {format_bytes(device)} from the device, {format_bytes(least)} at the least",
-            )
+            told = f"{format_bytes(device)} from the device, {format_bytes(least)} at the least"
+            return Finding(False, f"epoch {epoch.epoch}: {told}")
     return Finding(True, f"{format_bytes(max(evidence.least_bytes.values()))} at the least")
 
 
-@rule("9", "nothing_was_read_between_epochs", of=["ok"], evidence=True, capped=True)
+@rule("9", of=["ok"], evidence=True, capped=True)
 def nothing_was_read_between_epochs(record: Record, context: RunContext) -> Finding | None:
     """Data that is read while no clock runs is missing from the epoch that uses it.
 
@@ -71,7 +68,7 @@ def nothing_was_read_between_epochs(record: Record, context: RunContext) -> Find
     preparation) to its first gate: at most a fiftieth of the epoch's device bytes or 1 MiB, whichever is more.
     """
     gates = {gate.at: gate for gate in record.readings.gates}
-    worst: tuple[float, int, int] | None = None
+    found: list[tuple[float, int, int]] = []
     for epoch in record.measured:
         start = gates.get(f"epoch {epoch.epoch} start")
         before = gates.get(f"epoch {epoch.epoch - 1} end") if epoch.epoch else gates.get("prepared")
@@ -79,12 +76,14 @@ def nothing_was_read_between_epochs(record: Record, context: RunContext) -> Find
             return unknown("the device's reads were not counted between epochs")
         between = start.io_bytes - before.io_bytes
         allowed = max(BETWEEN_BYTES, int(BETWEEN_SHARE * (epoch.device_bytes or 0)))
-        if worst is None or between / allowed > worst[0]:
-            worst = (between / allowed, between, epoch.epoch)
-    return None if worst is None else Finding(worst[0] <= 1, f"{format_bytes(worst[1])} before epoch {worst[2]}")
+        found.append((between / allowed, between, epoch.epoch))
+    if not found:
+        return None
+    share, between, number = max(found, key=lambda entry: entry[0])
+    return Finding(share <= 1, f"{format_bytes(between)} before epoch {number}")
 
 
-@rule("9", "no_faster_than_the_device", of=["ok"])
+@rule("9", of=["ok"], passing=True)
 def no_faster_than_the_device(record: Record, context: RunContext) -> Finding | None:
     """A rate above fio's on the same files comes from a cache below the kernel.
 
@@ -108,16 +107,14 @@ def no_faster_than_the_device(record: Record, context: RunContext) -> Finding | 
         seconds = [epoch.wall_s for epoch in record.measured]
         over_epoch *= sum(seconds) / (sum(seconds) + SLICE_S * len(seconds))
     of_bare, _ = efficiency_of_engine(record, context, context.bare_profile) if context.bare_profile else (None, "")
-    held = [ratio for ratio in (over_epoch, of_bare) if ratio is not None]
+    known = over_epoch is not None or of_bare is not None
+    held = known and (over_epoch or 0) <= RATE_TOLERANCE and (of_bare or 0) <= allowed
     bare = "unknown" if of_bare is None else f"{of_bare:.2f}"
-    return Finding(
-        bool(held) and (over_epoch or 0) <= RATE_TOLERANCE and (of_bare or 0) <= allowed,
-        f"{over_epoch or 0:.2f} x the class over the epoch and a slice, {bare} x the bare device while extracting"
-        f"{beside}",
-    )
+    of_class = f"{over_epoch or 0:.2f} x the class over the epoch and a slice"
+    return Finding(held, f"{of_class}, {bare} x the bare device while extracting{beside}")
 
 
-@rule("9", "within_the_class_at_every_moment", "CAVEATS", of=["ok"])
+@rule("9", "CAVEATS", of=["ok"])
 def within_the_class_at_every_moment(record: Record, context: RunContext) -> Finding | None:
     """Bursts that the limiter lets pass make extraction look faster than the class if epochs are short.
 
@@ -129,7 +126,7 @@ def within_the_class_at_every_moment(record: Record, context: RunContext) -> Fin
     return Finding(efficiency <= RATE_TOLERANCE, f"{efficiency:.2f} x the class while extracting")
 
 
-@rule("10", "device_profile_by_fio", "CAVEATS", of=["ok", "oom"])
+@rule("10", "CAVEATS", of=["ok", "oom"])
 def device_profile_by_fio(record: Record, context: RunContext) -> Finding | None:
     """The roofline needs a device profile of the series, measured by fio: other tools give a weaker one."""
     if context.profile is None or not context.profile.points:
@@ -137,7 +134,7 @@ def device_profile_by_fio(record: Record, context: RunContext) -> Finding | None
     return Finding(context.profile.tool.startswith("fio"), f"measured with {context.profile.tool}")
 
 
-@rule("10", "device_profile_was_quiet", "CAVEATS")
+@rule("10", "CAVEATS")
 def device_profile_was_quiet(record: Record, context: RunContext) -> Finding | None:
     """A profile measured beside other programs is slower than the device, so systems look better in comparison.
 
@@ -148,13 +145,11 @@ def device_profile_was_quiet(record: Record, context: RunContext) -> Finding | N
     if profile is None or all(point.others_cpu is None for point in profile.points):
         return None
     disk, processors = busiest(profile)
-    return Finding(
-        all(is_quiet(point) for point in profile.points),
-        f"others took up to {100 * disk:.0f} % of the disk and {100 * processors:.0f} % of the processors",
-    )
+    told = f"others took up to {100 * disk:.0f} % of the disk and {100 * processors:.0f} % of the processors"
+    return Finding(all(map(is_quiet, profile.points)), told)
 
 
-@rule("10", "no_cache_below_the_kernel", "CAVEATS")
+@rule("10", "CAVEATS")
 def no_cache_below_the_kernel(record: Record, context: RunContext) -> Finding | None:
     """A hypervisor's or an array's cache serves blocks that were read before, at rates that are not the drive's.
 
@@ -167,27 +162,24 @@ def no_cache_below_the_kernel(record: Record, context: RunContext) -> Finding | 
     gain, first, again = gain_of(profile)
     if first is None or again is None:
         return None
-    return Finding(
-        gain <= SEEN,
-        f"{first.block_bytes} B reads, {first.depth} in flight: {first.iops:,.0f}/s the first time, "
-        f"{again.iops:,.0f}/s again",
-    )
+    rates = f"{first.iops:,.0f}/s the first time, {again.iops:,.0f}/s again"
+    return Finding(gain <= SEEN, f"{first.block_bytes} B reads, {first.depth} in flight: {rates}")
 
 
-@rule("9", "disk_is_behind_no_page_cache")
+@rule("9")
 def disk_is_behind_no_page_cache(record: Record, context: RunContext) -> Finding | None:
     """A loop device that reads its file through the host's page cache serves direct reads from memory outside the cap.
 
     Checks every layer between the dataset's file system and its disk; `losetup --direct-io=on` fixes it.
     """
-    cached = ((record.environment or {}).get("disk") or {}).get("page_cached")
+    cached = (record.environment.get("disk") or {}).get("page_cached")
     if cached is None:
         return None
     how = f"{', '.join(cached)} read through the page cache: attach with `losetup --direct-io=on`"
     return Finding(not cached, how if cached else "")
 
 
-@rule("10", "disk_class_was_enforced", "CAVEATS")
+@rule("10", "CAVEATS")
 def disk_class_was_enforced(record: Record, context: RunContext) -> Finding | None:
     """A run labelled with an SSD class that the host did not enforce shows the bare device."""
     if record.config.disk_class in ("", "none"):
@@ -195,7 +187,7 @@ def disk_class_was_enforced(record: Record, context: RunContext) -> Finding | No
     return Finding(record.readings.io_limited, f"{record.config.disk_class} by {record.readings.isolation}")
 
 
-@rule("10", "within_the_shared_budget", "CAVEATS", of=["ok"])
+@rule("10", "CAVEATS", of=["ok"])
 def within_the_shared_budget(record: Record, context: RunContext) -> Finding | None:
     """If a drive has one budget for reads and writes, an emulation with a limit for each is too fast.
 
@@ -209,12 +201,11 @@ def within_the_shared_budget(record: Record, context: RunContext) -> Finding | N
     shares = [(found.own_s + found.page_cache_s) / (epoch.wall_s + SLICE_S) for epoch, found in made if found]
     if not shares:
         return None
-    return Finding(
-        max(shares) <= RATE_TOLERANCE, f"reads and writes together are {max(shares):.2f} x the budget of the class"
-    )
+    most = max(shares)
+    return Finding(most <= RATE_TOLERANCE, f"reads and writes together are {most:.2f} x the budget of the class")
 
 
-@rule("10", "reads_are_asynchronous", "CAVEATS")
+@rule("10", "CAVEATS")
 def reads_are_asynchronous(record: Record, context: RunContext) -> Finding | None:
     """A reader that fell back from io_uring, or to buffered reads, is not the system that its paper describes.
 
@@ -223,12 +214,11 @@ def reads_are_asynchronous(record: Record, context: RunContext) -> Finding | Non
     mode = record.facts.io
     if mode is None:
         return None
-    wanted = str(record.config.options.get("io_mode", "auto")) != "pread"
-    fell_back = mode.startswith("pread") and wanted
-    return Finding(not fell_back, mode)
+    wanted = str(record.config.options.get("io_mode", "auto"))
+    return Finding(not mode.startswith("pread") or wanted == "pread", mode)
 
 
-@rule("11", "distance_is_below_one", of=["ok"], capped=True, reads=True, faithful=True)
+@rule("11", of=["ok"], capped=True, reads=True, faithful=True, passing=True)
 def distance_is_below_one(record: Record, context: RunContext) -> Finding | None:
     """No system can be faster than the least time of its mini-batches' reads; a faster one got rows from elsewhere.
 

@@ -21,7 +21,7 @@ def asked_and_slack(memory: Memory) -> tuple[int, int]:
     return asked, max(int(asked * SLACK_SHARE), SLACK_BYTES)
 
 
-@rule("1", "cap_is_a_kernel_cap", "CAVEATS")
+@rule("1", "CAVEATS")
 def cap_is_a_kernel_cap(record: Record, context: RunContext) -> Finding | None:
     """Only a memory cgroup charges page cache and anonymous memory together; without one the cap is not enforced.
 
@@ -32,7 +32,7 @@ def cap_is_a_kernel_cap(record: Record, context: RunContext) -> Finding | None:
     return Finding(record.readings.proves_memory, f"isolation {record.readings.isolation}")
 
 
-@rule("1", "peak_within_cap", capped=True)
+@rule("1", capped=True)
 def peak_within_cap(record: Record, context: RunContext) -> Finding | None:
     """A peak above the cap means that the kernel did not enforce it.
 
@@ -41,14 +41,11 @@ def peak_within_cap(record: Record, context: RunContext) -> Finding | None:
     cap = record.memory.cap_bytes or 0
     if record.status == "ok" and record.memory.peak_bytes == 0:
         return unknown("the kernel told no peak")
-    tolerance = 2**20
-    return Finding(
-        record.memory.peak_bytes <= cap + tolerance,
-        f"peak {format_bytes(record.memory.peak_bytes)} of {format_bytes(cap)}",
-    )
+    peak = record.memory.peak_bytes
+    return Finding(peak <= cap + 2**20, f"peak {format_bytes(peak)} of {format_bytes(cap)}")
 
 
-@rule("1", "nothing_was_swapped", capped=True, evidence=True)
+@rule("1", capped=True, evidence=True)
 def nothing_was_swapped(record: Record, context: RunContext) -> Finding | None:
     """Swapped pages are memory beyond the cap; on a disk in memory (zram) they are as fast, too.
 
@@ -58,7 +55,7 @@ def nothing_was_swapped(record: Record, context: RunContext) -> Finding | None:
     return Finding(most <= SWAP_BYTES, f"{format_bytes(most)} swapped out")
 
 
-@rule("2", "started_cold", of=["ok", "oom", "timeout"], evidence=True)
+@rule("2", of=["ok", "oom", "timeout"], evidence=True, passing=True)
 def started_cold(record: Record, context: RunContext) -> Finding | None:
     """Pages cached by another program are read without being charged, so a warm start is free memory.
 
@@ -68,13 +65,11 @@ def started_cold(record: Record, context: RunContext) -> Finding | None:
     if not evictions:
         return unknown("nothing was evicted")
     worst = max(evictions, key=lambda eviction: eviction.share)
-    return Finding(
-        worst.share < RESIDENT_SHARE,
-        f"{format_bytes(worst.resident_bytes)} of {format_bytes(worst.total_bytes)} resident {worst.when}",
-    )
+    told = f"{format_bytes(worst.resident_bytes)} of {format_bytes(worst.total_bytes)} resident {worst.when}"
+    return Finding(worst.share < RESIDENT_SHARE, told)
 
 
-@rule("2", "files_stayed_cold", of=["ok"], evidence=True)
+@rule("2", of=["ok"], evidence=True, passing=True)
 def files_stayed_cold(record: Record, context: RunContext) -> Finding | None:
     """Pages that another program reads during a run are as free as those of a warm start.
 
@@ -84,16 +79,15 @@ def files_stayed_cold(record: Record, context: RunContext) -> Finding | None:
     """
     if not record.readings.proves_memory:
         return None
-    features = record.config.dataset.feature_bytes
     gates = [gate for gate in record.readings.gates if gate.resident_bytes is not None]
     if not gates:
         return unknown("the page cache was not looked at")
     warm, at = max(((gate.resident_bytes or 0) - gate.page_cache_bytes, gate.at) for gate in gates)
-    allowed = max(WARM_BYTES, int(WARM_SHARE * features))
+    allowed = max(WARM_BYTES, int(WARM_SHARE * record.config.dataset.feature_bytes))
     return Finding(warm <= allowed, f"{format_bytes(max(0, warm))} cached for others at {at}, {len(gates)} gates")
 
 
-@rule("4", "memory_as_asked", of=["ok"])
+@rule("4", of=["ok"])
 def memory_as_asked(record: Record, context: RunContext) -> Finding | None:
     """A system that holds more memory than it planned competes unfairly, even within the cap.
 
@@ -105,14 +99,11 @@ def memory_as_asked(record: Record, context: RunContext) -> Finding | None:
         return None
     if memory.demand_peak_bytes == 0:
         return unknown("no memory was read")
-    allowed = sum(asked_and_slack(memory))
-    return Finding(
-        memory.demand_peak_bytes <= allowed,
-        f"held {format_bytes(memory.demand_peak_bytes)}, {format_bytes(allowed)} asked for (slack included)",
-    )
+    held, allowed = memory.demand_peak_bytes, sum(asked_and_slack(memory))
+    return Finding(held <= allowed, f"held {format_bytes(held)}, {format_bytes(allowed)} asked for (slack included)")
 
 
-@rule("4", "plan_was_kept")
+@rule("4")
 def plan_was_kept(record: Record, context: RunContext) -> Finding | None:
     """A system that runs out of memory although its plan fits the budget is at fault, and nothing was measured.
 
@@ -127,7 +118,7 @@ def plan_was_kept(record: Record, context: RunContext) -> Finding | None:
     return Finding(not record.broke_its_plan, detail)
 
 
-@rule("6", "cap_was_proven", "CAVEATS")
+@rule("6", "CAVEATS")
 def cap_was_proven(record: Record, context: RunContext) -> Finding | None:
     """Kernels and hypervisors charge different memory, so a cap counts only if a probe was charged and stopped by it.
 
@@ -143,7 +134,7 @@ def cap_was_proven(record: Record, context: RunContext) -> Finding | None:
     return Finding(proven and not escapes, "escaped: " + ", ".join(escapes) if escapes else "charged and stopped")
 
 
-@rule("7", "class_is_known", "CAVEATS", of=["ok", "oom"])
+@rule("7", "CAVEATS", of=["ok", "oom"])
 def class_is_known(record: Record, context: RunContext) -> Finding | None:
     """Without the size of the working set it is unknown whether storage or memory was measured."""
     ratio = record.summary.working_set_over_budget
@@ -151,7 +142,7 @@ def class_is_known(record: Record, context: RunContext) -> Finding | None:
     return Finding(record.class_ is not None, f"{record.class_}{shown}")
 
 
-@rule("27", "worker_is_in_its_cap", of=["ok"], evidence=True, capped=True)
+@rule("27", of=["ok"], evidence=True, capped=True)
 def worker_is_in_its_cap(record: Record, context: RunContext) -> Finding | None:
     """A worker that moves itself, a thread or a helper to another cgroup is neither capped nor counted.
 
@@ -166,7 +157,7 @@ def worker_is_in_its_cap(record: Record, context: RunContext) -> Finding | None:
     return Finding(True, f"seen {evidence.samples} times, at {len(evidence.gates)} gates")
 
 
-@rule("27", "limit_is_what_was_asked_for", of=["ok"], evidence=True, capped=True)
+@rule("27", of=["ok"], evidence=True, capped=True)
 def limit_is_what_was_asked_for(record: Record, context: RunContext) -> Finding | None:
     """A cap that was raised during the run limited nothing.
 
@@ -176,13 +167,12 @@ def limit_is_what_was_asked_for(record: Record, context: RunContext) -> Finding 
     seen = {*evidence.limits, *(gate.limit_bytes or 0 for gate in evidence.gates)}
     if not seen:
         return unknown("there are no readings of it")
-    page = 1 << 16
-    wrong = [limit for limit in seen if not cap - page <= limit <= cap]
-    said = ", ".join(format_bytes(limit) if limit else "none" for limit in sorted(wrong))
+    wrong = sorted(limit for limit in seen if not cap - (64 << 10) <= limit <= cap)
+    said = ", ".join(format_bytes(limit) if limit else "none" for limit in wrong)
     return Finding(not wrong, f"limit {said} of {format_bytes(cap)}" if wrong else format_bytes(cap))
 
 
-@rule("27", "processors_are_what_was_asked_for", of=["ok"], evidence=True)
+@rule("27", of=["ok"], evidence=True)
 def processors_are_what_was_asked_for(record: Record, context: RunContext) -> Finding | None:
     """A worker that takes more processors than the run was given (`cores`) is not comparable with those that do not.
 
@@ -200,7 +190,7 @@ def processors_are_what_was_asked_for(record: Record, context: RunContext) -> Fi
     return Finding(over <= 0.0, f"{most:.2f} processors busy, {cores} asked for")
 
 
-@rule("7", "topology_is_told", "CAVEATS", of=["ok", "oom"])
+@rule("7", "CAVEATS", of=["ok", "oom"])
 def topology_is_told(record: Record, context: RunContext) -> Finding | None:
     """The papers' settings hold the topology, not the features, in memory; a budget for neither is another experiment.
 

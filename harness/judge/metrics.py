@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from harness.judge.memory import asked_and_slack
-from harness.judge.predict import device_seconds, predicted_seconds
+from harness.judge.predict import at_depth, device_seconds, predict
 from harness.judge.registry import RunContext
 from harness.records.record import EpochRecord, Record, StorageClass, Summary, spread
 from systems.readings import DiskProfile, StageSpan, wall_seconds
@@ -92,9 +92,9 @@ def efficiency_of_engine(
 ) -> tuple[float | None, str]:
     """Return the engine efficiency, device seconds by profile over seconds spent, with a text on its derivation.
 
-    For a system that counts its requests, the device seconds are those of its requests and writes; the seconds spent
-    are of extraction or of the stages in its fact `reads_in` (with any open). For page-cache
-    reads: the cap's requests at their mean size, over the seconds of sampling or extraction.
+    For a system that counts its requests: device seconds of its requests and writes, over the seconds of extraction or
+    of the stages in its fact `reads_in` (with any open). For page-cache reads: the cap's requests at their mean size,
+    over the seconds of sampling or extraction.
 
     Args:
         record, context: record of the run, and its context.
@@ -133,13 +133,11 @@ def reading_seconds(spans: list[StageSpan], epoch: EpochRecord, stages: Sequence
     Without own request counts, the seconds of sampling or extraction, in which pages fault. `spans` are on the record's
     clock.
     """
+    stages = stages or ("extract",)
     if not epoch.counters.get("requests_by_size"):
-        return _busy_seconds(spans, epoch, ("sample", "extract"))
-    stages = tuple(stages) or ("extract",)
-    return epoch.stages_s.get(stages[0], 0.0) if len(stages) == 1 else _busy_seconds(spans, epoch, stages)
-
-
-def _busy_seconds(spans: list[StageSpan], epoch: EpochRecord, stages: tuple[str, ...]) -> float:
+        stages = ("sample", "extract")
+    elif len(stages) == 1:
+        return epoch.stages_s.get(stages[0], 0.0)
     inside = [
         StageSpan("busy", span.batch, span.thread, span.start, span.end)
         for span in spans
@@ -150,16 +148,63 @@ def _busy_seconds(spans: list[StageSpan], epoch: EpochRecord, stages: tuple[str,
 
 def useful_bytes(epoch: EpochRecord, row_bytes: int) -> float:
     """Return the bytes of feature rows read from disk on a miss; for a page-cache system, of rows that faulted."""
-    counted = float(epoch.counters.get("bytes_useful") or 0)
-    if counted > 0:
+    if (counted := float(epoch.counters.get("bytes_useful") or 0)) > 0:
         return counted
     observed = epoch.counters.get("observed") or {}
     missed = observed.get("feature_misses", observed.get("major_faults", 0))
     return float(min(missed, epoch.counters.get("rows", 0))) * row_bytes
 
 
+@dataclass(frozen=True)
+class Metric:
+    """One derived number of a run.
+
+    Attributes:
+        of: function from the run's facts to the number, None: unknown. Its name is the key in the record's `summary`,
+            and so the column `summary.<name>` of the table of all records; its docstring explains the number.
+        label, heading: name in lines and, if a shorter one is needed, in the heads of tables.
+        unit: `s`, `bytes`, or empty for a ratio.
+        better: direction of better values; empty where there is none.
+        shown: whether tables of `outcore bench` and lines of `outcore run` and `outcore results show` have it.
+        column: its column in the report's table of runs; empty: not there.
+    """
+
+    of: Callable[[RunNumbers], float | None]
+    label: str
+    unit: Literal["s", "bytes", ""] = ""
+    better: Literal["higher", "lower", ""] = ""
+    heading: str = ""
+    shown: bool = True
+    column: str = ""
+
+    @property
+    def name(self) -> str:
+        """Key of the metric in a record's summary."""
+        return self.of.__name__
+
+    @property
+    def meaning(self) -> str:
+        """Explanation of the metric in one paragraph."""
+        return " ".join((self.of.__doc__ or "").split())
+
+
+#: Every metric, in the order of the tables. What shows or stores metrics follows from here.
+METRICS: list[Metric] = []
+_Of = TypeVar("_Of", bound=Callable[..., float | None])
+
+
+def metric(label: str, **more: Any) -> Callable[[_Of], _Of]:
+    """Register a function of `RunNumbers` as a metric; `label` and `more` are fields of `Metric`."""
+
+    def register(of: _Of) -> _Of:
+        METRICS.append(Metric(of, label, **more))
+        return of
+
+    return register
+
+
 class RunNumbers:
-    """The facts of one run from which its metrics are computed, each derived at most once.
+    """The facts of one run from which its metrics are computed, each derived at most once, and the metrics.
 
     Attributes:
         record, context: the run's record and context.
@@ -177,16 +222,6 @@ class RunNumbers:
     def epoch_s(self) -> float | None:
         """Median seconds of the measured epochs."""
         return statistics.median(epoch.seconds for epoch in self.measured) if self.measured else None
-
-    @cached_property
-    def working_set_bytes(self) -> int | None:
-        """Bytes of the rows and topology pages that the median measured epoch uses; None without a workload."""
-        config = self.record.config
-        if self.context.trace is None:
-            return None
-        epochs = self.context.trace.epochs()
-        counted = [entry for entry in epochs if entry.epoch >= config.warmup] or epochs
-        return int(statistics.median(entry.used_bytes(config.dataset.row_bytes) for entry in counted))
 
     @cached_property
     def start_up(self) -> tuple[float | None, int | None]:
@@ -227,145 +262,92 @@ class RunNumbers:
         known = [seconds for seconds in limits if seconds is not None]
         return statistics.median(known) if known else None
 
+    @metric("start-up s", unit="s", better="lower")
+    def start_up_s(self) -> float | None:
+        """Seconds before epochs are as they stay: preparation, whichever run spent it, and what the first epoch takes
+        beyond the median one (digests are left out, beside which a system's threads go on, so the surplus of bytes at
+        the device's best rate at least)."""
+        return self.start_up[0]
 
-@dataclass(frozen=True)
-class Metric:
-    """One derived number of a run.
+    @metric("start-up read", unit="bytes", better="lower")
+    def start_up_bytes(self) -> int | None:
+        """Bytes that the start-up reads."""
+        return self.start_up[1]
 
-    Attributes:
-        of: function from the run's facts to the number, None: unknown. Its name is the key in the record's `summary`,
-            and so the column `summary.<name>` of the table of all records; its docstring explains the number.
-        label, heading: name in lines and, if a shorter one is needed, in the heads of tables.
-        unit: `s`, `bytes`, or empty for a ratio.
-        better: direction of better values; empty where there is none.
-        shown: whether tables of `outcore bench` and lines of `outcore run` and `outcore results show` have it.
-        column: its column in the report's table of runs; empty: not there.
-    """
+    @metric("predicted s", unit="s", better="lower")
+    def predicted_s(self) -> float | None:
+        """Seconds of an epoch by the system's counters and the device's profile, without any measured time."""
+        profile, faults = self.context.profile, usable_processors(self.record)
+        if profile is None:
+            return None
+        pages = at_depth(profile, faults) if faults else None
+        first = self.record.facts.reads_in == ("data_prep",)
+        alone = [(epoch, self.train_s.get(epoch.epoch)) for epoch in self.measured]
+        made = (predict(epoch, profile, train_s, reads_first=first, pages=pages) for epoch, train_s in alone)
+        known = [prediction.seconds for prediction in made if prediction is not None]
+        return statistics.median(known) if known else None
 
-    of: Callable[[RunNumbers], float | None]
-    label: str
-    unit: Literal["s", "bytes", ""] = ""
-    better: Literal["higher", "lower", ""] = ""
-    heading: str = ""
-    shown: bool = True
-    column: str = ""
+    @metric("read amplification", better="lower", heading="read ampl.", column="amplification")
+    def read_amplification(self) -> float | None:
+        """Device bytes over bytes of the rows and neighbour lists that were fetched."""
+        device = [epoch.device_bytes for epoch in self.measured if epoch.device_bytes is not None]
+        useful = sum(useful_bytes(epoch, self.record.config.dataset.row_bytes) for epoch in self.measured)
+        return sum(device) / useful if len(device) == len(self.measured) and useful > 0 else None
 
-    @property
-    def name(self) -> str:
-        """Key of the metric in a record's summary."""
-        return self.of.__name__
+    @metric("AU", better="higher", column="au")
+    def accelerator_utilisation(self) -> float | None:
+        """Accelerator utilisation: uncontended training time over epoch time."""
+        return self.share(self.train_s)
 
-    @property
-    def meaning(self) -> str:
-        """Explanation of the metric in one paragraph."""
-        return " ".join((self.of.__doc__ or "").split())
+    @metric("SE", better="higher", column="se")
+    def storage_efficiency(self) -> float | None:
+        """Storage efficiency: the same batches with features already in memory, over the epoch."""
+        return self.share(self.null_s)
 
+    @metric("engine efficiency", better="higher", heading="engine eff.", column="engine")
+    def engine_efficiency(self) -> float | None:
+        """The time the device needs for exactly the system's requests, over its extract time: how well the code drives
+        the disk."""
+        return self.engine[0]
 
-#: Every metric, in the order of the tables. What shows or stores metrics follows from here.
-METRICS: list[Metric] = []
+    @metric("distance to limit", better="higher", heading="distance", column="distance")
+    def distance_to_limit(self) -> float | None:
+        """The least time that any system could take with this memory, proven in
+        [the frontier](frontier.md#the-lower-bound), over the epoch and its share of the start-up: how much the idea may
+        leave; near 0 where memory holds most of what an epoch uses, none for a system that trains on other
+        mini-batches, and an epoch below the least is `INVALID`."""
+        if self.limit_s is None or self.epoch_s is None:
+            return None
+        trained = [self.train_s[epoch.epoch] for epoch in self.measured if epoch.epoch in self.train_s]
+        least = max(self.limit_s, statistics.median(trained) if trained else 0.0)
+        # Reading, writing and ordering before the first epoch may save work in the epochs.
+        return least / (self.epoch_s + (self.start_up[0] or 0.0) / self.record.config.epochs)
 
+    @metric("working set", unit="bytes", shown=False)
+    def working_set_bytes(self) -> int | None:
+        """Bytes of the rows and topology pages that the median measured epoch uses (rules 7 and 11)."""
+        config = self.record.config
+        if self.context.trace is None:
+            return None
+        epochs = self.context.trace.epochs()
+        counted = epochs[config.warmup :] or epochs
+        return int(statistics.median(entry.used_bytes(config.dataset.row_bytes) for entry in counted))
 
-def metric(
-    label: str, **more: Any
-) -> Callable[[Callable[[RunNumbers], float | None]], Callable[[RunNumbers], float | None]]:
-    """Register a function as a metric; `label` and `more` are fields of `Metric`."""
+    @metric("working set over memory", shown=False, column="working_set")
+    def working_set_over_budget(self) -> float | None:
+        """Working set over host budget plus device memory; decides the class."""
+        used, budget = self.working_set_bytes(), self.record.memory.budget_bytes
+        memory = 0 if budget is None else budget + _device_memory(self.record)
+        return used / memory if used is not None and memory else None
 
-    def register(of: Callable[[RunNumbers], float | None]) -> Callable[[RunNumbers], float | None]:
-        METRICS.append(Metric(of, label, **more))
-        return of
-
-    return register
-
-
-@metric("start-up s", unit="s", better="lower")
-def start_up_s(run: RunNumbers) -> float | None:
-    """Seconds before epochs are as they stay: preparation, whichever run spent it, and what the first epoch takes
-    beyond the median one (digests are left out, beside which a system's threads go on, so the surplus of bytes at the
-    device's best rate at least)."""
-    return run.start_up[0]
-
-
-@metric("start-up read", unit="bytes", better="lower")
-def start_up_bytes(run: RunNumbers) -> int | None:
-    """Bytes that the start-up reads."""
-    return run.start_up[1]
-
-
-@metric("predicted s", unit="s", better="lower")
-def predicted_s(run: RunNumbers) -> float | None:
-    """Seconds of an epoch by the system's counters and the device's profile, without any measured time."""
-    return predicted_seconds(
-        run.measured,
-        run.context.profile,
-        dict(run.train_s),
-        faults=usable_processors(run.record),
-        reads_first=run.record.facts.reads_in == ("data_prep",),
-    )
-
-
-@metric("read amplification", better="lower", heading="read ampl.", column="amplification")
-def read_amplification(run: RunNumbers) -> float | None:
-    """Device bytes over bytes of the rows and neighbour lists that were fetched."""
-    device = [epoch.device_bytes for epoch in run.measured if epoch.device_bytes is not None]
-    useful = sum(useful_bytes(epoch, run.record.config.dataset.row_bytes) for epoch in run.measured)
-    return sum(device) / useful if len(device) == len(run.measured) and useful > 0 else None
-
-
-@metric("AU", better="higher", column="au")
-def accelerator_utilisation(run: RunNumbers) -> float | None:
-    """Accelerator utilisation: uncontended training time over epoch time."""
-    return run.share(run.train_s)
-
-
-@metric("SE", better="higher", column="se")
-def storage_efficiency(run: RunNumbers) -> float | None:
-    """Storage efficiency: the same batches with features already in memory, over the epoch."""
-    return run.share(run.null_s)
-
-
-@metric("engine efficiency", better="higher", heading="engine eff.", column="engine")
-def engine_efficiency(run: RunNumbers) -> float | None:
-    """The time the device needs for exactly the system's requests, over its extract time: how well the code drives the
-    disk."""
-    return run.engine[0]
-
-
-@metric("distance to limit", better="higher", heading="distance", column="distance")
-def distance_to_limit(run: RunNumbers) -> float | None:
-    """The least time that any system could take with this memory, proven in
-    [the frontier](frontier.md#the-lower-bound), over the epoch and its share of the start-up: how much the idea may
-    leave; near 0 where memory holds most of what an epoch uses, none for a system that trains on other mini-batches,
-    and an epoch below the least is `INVALID`."""
-    if run.limit_s is None or run.epoch_s is None:
-        return None
-    trained = [run.train_s[epoch.epoch] for epoch in run.measured if epoch.epoch in run.train_s]
-    least = max(run.limit_s, statistics.median(trained) if trained else 0.0)
-    # Reading, writing and ordering before the first epoch may save work in the epochs.
-    return least / (run.epoch_s + (run.start_up[0] or 0.0) / run.record.config.epochs)
-
-
-@metric("working set", unit="bytes", shown=False)
-def working_set_bytes(run: RunNumbers) -> int | None:
-    """Bytes of the rows and topology pages that the median measured epoch uses (rules 7 and 11)."""
-    return run.working_set_bytes
-
-
-@metric("working set over memory", shown=False, column="working_set")
-def working_set_over_budget(run: RunNumbers) -> float | None:
-    """Working set over host budget plus device memory; decides the class."""
-    budget = run.record.memory.budget_bytes
-    memory = None if budget is None else budget + _device_memory(run.record)
-    return run.working_set_bytes / memory if run.working_set_bytes is not None and memory else None
-
-
-@metric("topology over budget", shown=False)
-def topology_over_budget(run: RunNumbers) -> float | None:
-    """`indptr` and `indices` over the host budget, since systems sample on the host; above 1 the graph does not fit
-    (rule 7)."""
-    budget, trace = run.record.memory.budget_bytes, run.context.trace
-    if trace is None or not budget:
-        return None
-    return (trace.workload.dataset.topology_bytes + 8 * (trace.workload.dataset.num_nodes + 1)) / budget
+    @metric("topology over budget", shown=False)
+    def topology_over_budget(self) -> float | None:
+        """`indptr` and `indices` over the host budget, since systems sample on the host; above 1 the graph does not fit
+        (rule 7)."""
+        budget, trace = self.record.memory.budget_bytes, self.context.trace
+        if trace is None or not budget:
+            return None
+        return (trace.workload.dataset.topology_bytes + 8 * (trace.workload.dataset.num_nodes + 1)) / budget
 
 
 def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClass | None]:
@@ -381,7 +363,7 @@ def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClas
         summary.extra["engine_efficiency_from"] = run.engine[1]
         if run.limit_s is not None:
             summary.extra["limit_s"] = run.limit_s
-    return summary, None if run.working_set_bytes is None else storage_class(summary.working_set_over_budget)
+    return summary, None if run.working_set_bytes() is None else storage_class(summary.working_set_over_budget)
 
 
 def usable_processors(record: Record) -> int:

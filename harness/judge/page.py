@@ -21,16 +21,17 @@ but the run's own record, so a record is judged anew whenever it is read.
 What a run is judged by is read from outside its memory cap: counters of the cap and of the disk at every gate (after
 the preparation, at both ends of each epoch), what the page cache holds of its files, where its processes and threads
 stand (at gates and ten times a second), the orchestrator's own clock, and rows of features that are drawn when an
-epoch begins. A system is code in the worker's own process: one that rewrites the harness there can tell it anything,
-and what then gives it away is what was read from outside. As root, a worker sees cgroups, its dataset, the harness's
+epoch begins. A system is code in the worker's own process: one that rewrites the harness there can report anything,
+and only the readings from outside contradict it. As root, a worker sees cgroups, its dataset, the harness's
 sources, the Python environment and the cache of facts read-only, and cannot mount or enter another process.
 
-A record is sealed by digests over its parts and tables. A seal is not a signature: it finds a number that was changed,
-and a hand that computes the seal again is held to the parts that must agree (gates, epochs, counters, rows); one that
-changes all of them alike is not found. Who doubts a record runs its configuration again.
+A record is sealed by digests over its parts and tables. A seal is not a signature: it detects a number that was
+changed. If the seal is computed again, the parts must still agree (gates, epochs, counters, rows); a change of all of
+them alike is not detected. To verify a record, run its configuration again.
 
-`tests/harness/cheats/` holds systems and hands that break these rules on purpose; `make test` shows that each is
-caught. This page is made from the rules (`harness/judge/`): `python -m harness.judge.page > docs/methodology.md`.
+`tests/harness/cheats/` holds systems and edits of records that break these rules on purpose; `make test` shows that
+each is caught. This page is made from the rules (`harness/judge/`):
+`python -m harness.judge.page > docs/methodology.md`.
 """
 
 _METRICS = """# The metrics of a run
@@ -58,7 +59,7 @@ def page() -> str:
         if entry.number != number:
             number = entry.number
             parts.append(f"## Rule {number}\n")
-        parts.append(f"**`{entry.name}`** ({entry.severity})\n\n{inspect.cleandoc(entry.why)}\n")
+        parts.append(f"**`{entry.name}`** ({entry.severity})\n\n{inspect.getdoc(entry.check)}\n")
     return "\n".join(parts)
 
 

@@ -135,32 +135,6 @@ def device_seconds(profile: DiskProfile, epoch: EpochRecord, requests_by_size: M
     return profile.seconds(both)
 
 
-def predicted_seconds(
-    epochs: Sequence[EpochRecord],
-    profile: DiskProfile | None,
-    train_s: dict[int, float],
-    *,
-    reads_first: bool = False,
-    faults: int = 0,
-) -> float | None:
-    """Return the median prediction of the measured epochs, in seconds; None if no epoch has one.
-
-    Args:
-        epochs, profile: records of the measured epochs, device profile under the run's limits.
-        train_s: seconds of the training steps alone, by epoch.
-        reads_first: whether the system's own reads precede the first training step.
-        faults: number of threads that may wait for a page fault; 0: as in `profile`.
-    """
-    if profile is None:
-        return None
-    pages = at_depth(profile, faults) if faults else None
-    found = [
-        predict(epoch, profile, train_s.get(epoch.epoch), reads_first=reads_first, pages=pages) for epoch in epochs
-    ]
-    known = [entry.seconds for entry in found if entry is not None]
-    return statistics.median(known) if known else None
-
-
 def inversions(records: Sequence[Record]) -> list[str]:
     """Describe the pairs of systems whose measured order contradicts the prediction by more than the tolerance.
 
@@ -171,15 +145,11 @@ def inversions(records: Sequence[Record]) -> list[str]:
         usable = record.status == "ok" and record.verdict in COUNTED and record.summary.epoch_s is not None
         if usable and record.summary.predicted_s:
             groups.setdefault(record.config_hash, []).append(record)
-    times = [
-        (
-            group[0].system,
-            statistics.median(record.summary.predicted_s or 0.0 for record in group),
-            statistics.median(epoch.seconds for record in group for epoch in record.measured),
-        )
-        for group in groups.values()
-    ]
-    found = []
+    times, found = [], []
+    for group in groups.values():
+        predicted = statistics.median(record.summary.predicted_s or 0.0 for record in group)
+        measured = statistics.median(epoch.seconds for record in group for epoch in record.measured)
+        times.append((group[0].system, predicted, measured))
     for first, second in itertools.combinations(times, 2):
         (fast, fast_said, fast_was), (slow, slow_said, slow_was) = sorted((first, second), key=lambda entry: entry[1])
         said, was = slow_said / fast_said, slow_was / fast_was

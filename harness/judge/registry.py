@@ -65,17 +65,14 @@ class RunContext:
     trace: TraceFacts | None = None
 
 
-def context_of(record: Record) -> RunContext:
+def context_of(record: Record, unsealed: str = "") -> RunContext:
     """Return the context of a record from its own evidence; records of older versions hold little of it."""
     kept = [record.disk.get(name) for name in ("limited", "bare")]
     limits = record.disk.get("limits") if record.readings.io_limited else None
     profile, bare_profile = (DiskProfile.from_plain(content) if content else None for content in kept)
-    return RunContext(
-        profile,
-        bare_profile,
-        limits=tuple(IoLimit(**limit) for limit in limits or ()),
-        calibration=_CALIBRATION.validate_python(record.compute) if "floor_bytes" in record.compute else None,
-    )
+    calibration = _CALIBRATION.validate_python(record.compute) if "floor_bytes" in record.compute else None
+    enforced = tuple(IoLimit(**limit) for limit in limits or ())
+    return RunContext(profile, bare_profile, enforced, calibration, unsealed)
 
 
 @dataclass(frozen=True)
@@ -97,21 +94,22 @@ Check = Callable[[Record, RunContext], Finding | None]
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule: its number in the methodology, its name, the severity of breaking it, and the check.
+    """One rule: its number in the methodology, the severity of breaking it, and the check.
 
     A check returns None if it does not apply to the run, and `unknown` if its evidence is missing. It uses the record
-    alone, so that every reading of the record has the same result. Its docstring gives the rule's reason and method.
+    alone, so that every reading of the record has the same result. Its name is the rule's; its docstring gives the
+    rule's reason and method.
     """
 
     number: str
-    name: str
     severity: Severity
+    passing: bool
     check: Check
 
     @property
-    def why(self) -> str:
-        """The check's docstring."""
-        return (self.check.__doc__ or "").strip()
+    def name(self) -> str:
+        """Name of the rule in records and reports."""
+        return self.check.__name__
 
     def outcome(self, record: Record, context: RunContext) -> RuleOutcome | None:
         """Return the rule's outcome for a record; None where the rule does not apply."""
@@ -120,22 +118,10 @@ class Rule:
 
 
 _RULES: list[Rule] = []
-# Rules that other activity on the host can break: the same run may keep them when it is repeated.
-OF_THE_MOMENT = frozenset(
-    {
-        "started_cold",
-        "files_stayed_cold",
-        "no_faster_than_the_device",
-        "disk_was_not_shared",
-        "clock_agrees_with_the_gates",
-        "distance_is_below_one",
-    }
-)
 
 
 def rule(
     number: str,
-    name: str,
     severity: Severity = "INVALID",
     *,
     of: Collection[Status] = (),
@@ -143,16 +129,18 @@ def rule(
     capped: bool = False,
     reads: bool = False,
     faithful: bool = False,
+    passing: bool = False,
 ) -> Callable[[Check], Check]:
     """Register a check as rule `number` of the methodology.
 
     Args:
-        number, name, severity: fields of the rule.
+        number, severity: fields of the rule.
         of: statuses of the runs to which it applies; empty: any.
         evidence: whether it applies only to records with evidence.
         capped: whether it applies only to runs under a memory cap that the host enforces.
         reads: whether it applies only to runs that read features.
         faithful: whether it applies only to runs whose mini-batches have to equal the workload's.
+        passing: whether other activity on the host can break it, so that the same run may keep it when repeated.
     """
 
     def register(check: Check) -> Check:
@@ -167,7 +155,7 @@ def rule(
             )
             return check(record, context) if applies else None
 
-        _RULES.append(Rule(number, name, severity, where_it_applies))
+        _RULES.append(Rule(number, severity, passing, where_it_applies))
         return where_it_applies
 
     return register
@@ -179,10 +167,10 @@ def rules() -> list[Rule]:
 
 
 def spoilt(record: Record) -> bool:
-    """Return whether a finished run is excluded only by rules in `OF_THE_MOMENT`, so that repeating it may help."""
+    """Return whether a finished run is excluded only by rules that other activity broke: repeating it may help."""
     broken = {outcome.name for outcome in record.verdict_rules if not outcome.ok and outcome.known}
-    weighty = {entry.name for entry in _RULES if entry.severity not in COUNTED}
-    return record.status == "ok" and record.verdict not in COUNTED and broken & weighty <= OF_THE_MOMENT
+    passing = all(entry.passing for entry in _RULES if entry.severity not in COUNTED and entry.name in broken)
+    return record.status == "ok" and record.verdict not in COUNTED and passing
 
 
 def judged_anew(record: Record, unsealed: str) -> Record:
@@ -191,9 +179,7 @@ def judged_anew(record: Record, unsealed: str) -> Record:
     A record of an older version has no evidence: its verdict stays, and is CAVEATS at best.
     """
     if record.evidence is not None:
-        context = context_of(record)
-        context.unsealed = unsealed
-        record.verdict, record.verdict_rules = judge(record, context)
+        record.verdict, record.verdict_rules = judge(record, context_of(record, unsealed))
         return record
     kept = next(entry for entry in _RULES if entry.name == "evidence_is_kept")
     if outcome := kept.outcome(record, context_of(record)):

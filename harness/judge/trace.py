@@ -1,4 +1,4 @@
-"""Trace of a workload's epochs, independent of the system: uses of each feature row, topology pages and digests.
+"""Trace of a workload's epochs (uses of rows, topology pages, digests), and the check of a run's rows (rule 26).
 
 The mini-batches are sampled again outside the cap, one after the other, and none is kept: memory is four bytes a node
 and one a page of the graph beside the sampler's own, however many rows an epoch uses. Nothing here is timed. Sampling
@@ -8,8 +8,10 @@ an epoch again may take longer than a run, so each workload is sampled once and 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,19 +20,27 @@ import psutil
 from pydantic import TypeAdapter
 
 from harness.cache import Cache, fingerprint
-from harness.records.record import RunConfig
+from harness.records.record import FeatureCheck, RunConfig
+from harness.wire.protocol import EpochDone
+from harness.wire.spots import VALUES, Spot, chosen, positions, rows_digest
+from workloads.dataset import Dataset
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.digest import EpochDigest, feature_digest, structure_digest
 from workloads.sampling.make import make_sampler, make_seed_plan
+from workloads.sampling.neighbor import NeighborSampler
 from workloads.workload import Workload
 
 PAGE_BYTES = 4096
+# A warm-up epoch with more bytes of feature rows than this is checked by its spots only.
+WHOLE_BYTES = 8 << 30
+# Neighbour lists up to this size are read whole: single pages, however few, would each wait for the disk.
+_IN_MEMORY_BYTES = 2 << 30
+# The lists of the dataset that was checked last, since the runs of a series use one dataset.
+_KEPT: dict[tuple[str, int], dict[str, Any]] = {}
 # Nodes processed together, so that arrays derived from one over all nodes stay small.
 _CHUNK = 1 << 20
 # Settings that decide the nodes of an epoch's mini-batches; the code is part of every fingerprint.
 _KEYS = ("layers", "sampler", "fanout", "replace", "shuffle", "batch_size", "max_batches", "ranks", "seed")
-# Traces known to this process, since rules and metrics of a run ask repeatedly, with or without a cache.
-_KNOWN: dict[str, EpochTrace] = {}
 
 
 @dataclass(frozen=True)
@@ -67,8 +77,7 @@ class EpochTrace:
         In any order of the mini-batches, a row used by k of them is used in at least k / j of the windows of j
         mini-batches, and a window reads all rows it uses except those in memory at its start.
         """
-        times = np.array([count for count, _ in self.uses], dtype=np.int64)
-        rows = np.array([count for _, count in self.uses], dtype=np.int64)
+        times, rows = np.array(self.uses, dtype=np.int64).reshape(-1, 2).T
         least = 0
         for windows, length in _windows(self.steps) if self.uses else ():
             needed = int((-(-times // (length * self.ranks)) * rows).sum())
@@ -177,21 +186,20 @@ _TRACE = TypeAdapter(EpochTrace)
 class TraceFacts:
     """Traces of a run's workload by epoch, read from the cache or derived on demand."""
 
-    def __init__(self, workload: Workload, config: RunConfig, cache: Cache | None) -> None:
+    def __init__(self, workload: Workload, config: RunConfig, cache: Cache) -> None:
         own = f"{workload.dataset.fingerprint}/{workload.partition or ''}/{workload.rank}/{workload.world}"
         self.workload, self.config, self._cache = workload, config, cache
         self._own = f"{fingerprint(config, _KEYS)}/{own}"
+        self._known: dict[int, EpochTrace] = {}
 
     def epoch(self, epoch: int) -> EpochTrace:
         """Return the trace of one epoch; if it is unknown, sample all unknown epochs of the run again."""
-        if (found := self._kept(epoch)) is not None:
-            return found
-        missing = [entry for entry in range(self.config.epochs) if self._kept(entry) is None]
-        for found in trace_epochs(self.workload, missing if epoch in missing else [epoch]):
-            _KNOWN[self._key(found.epoch)] = found
-            if self._cache is not None:
+        if not self._is_known(epoch):
+            missing = [entry for entry in range(self.config.epochs) if not self._is_known(entry)]
+            for found in trace_epochs(self.workload, missing if epoch in missing else [epoch]):
+                self._known[found.epoch] = found
                 self._cache.put("trace", self._key(found.epoch), asdict(found))
-        return _KNOWN[self._key(epoch)]
+        return self._known[epoch]
 
     def epochs(self) -> list[EpochTrace]:
         """Return the traces of all epochs, in order."""
@@ -209,24 +217,135 @@ class TraceFacts:
         if uses * dataset.dim * dataset.feature_dtype.itemsize > most_bytes:
             return None
         key = hashlib.sha256(f"{self._key(epoch)}/features".encode()).hexdigest()[:16]
-        kept = self._cache.get("features", key) if self._cache is not None else None
-        if kept is None:
+        if (kept := self._cache.get("features", key)) is None:
             digest = EpochDigest()
             for batch in batches_of(self.workload, epoch):
                 digest.add(feature_digest(batch, rows(batch.nodes)))
             kept = {"digest": digest.hexdigest()}
-            if self._cache is not None:
-                self._cache.put("features", key, kept)
+            self._cache.put("features", key, kept)
         return str(kept["digest"])
 
-    def _kept(self, epoch: int) -> EpochTrace | None:
-        key = self._key(epoch)
-        if key not in _KNOWN and self._cache is not None and (kept := self._cache.get("trace", key)) is not None:
-            try:
-                _KNOWN[key] = _TRACE.validate_python(kept)
-            except ValueError:
-                return None  # damaged: sampled again
-        return _KNOWN.get(key)
+    def _is_known(self, epoch: int) -> bool:
+        if epoch not in self._known and (kept := self._cache.get("trace", self._key(epoch))) is not None:
+            with suppress(ValueError):  # damaged: sampled again
+                self._known[epoch] = _TRACE.validate_python(kept)
+        return epoch in self._known
 
     def _key(self, epoch: int) -> str:
         return hashlib.sha256(f"{self._own}/{epoch}".encode()).hexdigest()[:16]
+
+
+def check_features(
+    trace: TraceFacts,
+    faithful: bool,
+    epochs: Sequence[EpochDone],
+    spots: Mapping[int, Sequence[Spot]],
+    nonces: Mapping[int, bytes],
+) -> tuple[list[FeatureCheck], str]:
+    """Return the checks made, and the reason why an epoch has none; empty if all epochs have one.
+
+    Args:
+        trace: trace of the run's workload.
+        faithful: whether the mini-batches have to equal the workload's; if not, rows are compared by the nodes that
+            the worker reports.
+        epochs: epochs as the worker reported them; the first one's `feature_digest` is compared if it is a warm-up.
+        spots, nonces: feature rows reported for spot checks, and the number that decides the rows, by epoch.
+    """
+    workload, config = trace.workload, trace.config
+    if config.stages == "sample" or not epochs:
+        return [], ""
+    found: list[FeatureCheck] = []
+    reader, first = _Reader(workload), epochs[0]
+    if faithful and config.ranks == 1 and first.feature_digest and config.warmup:
+        table = workload.dataset.memmap("features")
+        wanted = trace.feature_digest(first.epoch, lambda nodes: np.asarray(table[nodes]), WHOLE_BYTES)
+        if wanted is not None:
+            ok = wanted == first.feature_digest
+            detail = "" if ok else "the rows of its mini-batches are not the dataset's"
+            found.append(FeatureCheck(epoch=first.epoch, whole=True, ok=ok, detail=detail))
+    for epoch in (entry.epoch for entry in epochs):
+        told = {spot.batch: spot for spot in spots.get(epoch, ())}
+        if told and epoch in nonces:
+            found += _spots(epoch, nonces[epoch], told, faithful, reader)
+    checked = {check.epoch for check in found}
+    left = [str(epoch.epoch) for epoch in epochs if epoch.epoch not in checked]
+    return found, f"no row was checked in epoch {', '.join(left)}" if left else ""
+
+
+def _spots(
+    epoch: int, nonce: bytes, told: Mapping[int, Spot], faithful: bool, reader: _Reader
+) -> Iterator[FeatureCheck]:
+    """Check the spots of one epoch; a chosen mini-batch that a faithful system does not report counts as wrong."""
+    world = len(reader.plans)
+    for index in sorted(chosen(nonce, epoch, reader.plans[0].num_batches)):
+        for rank in range(world):
+            number = index * world + rank
+            spot = told.get(number)
+            if spot is not None:
+                nodes = np.array(spot.nodes, dtype=np.int64)
+                if faithful:
+                    batch = reader.batch(epoch, index, rank)
+                    nodes = batch[positions(nonce, epoch, index, len(batch))]
+                detail = _compare(spot, nodes, reader)
+                yield FeatureCheck(epoch=epoch, batch=number, rows=len(nodes), ok=not detail, detail=detail)
+            elif faithful:  # a system that draws its own mini-batches may train fewer of them
+                yield FeatureCheck(epoch=epoch, batch=number, ok=False, detail="its rows were not told")
+
+
+def _compare(spot: Spot, nodes: npt.NDArray[np.int64], reader: _Reader) -> str:
+    if len(spot.nodes) != len(nodes) or list(spot.nodes) != nodes.tolist():
+        return "its nodes are not the mini-batch's"
+    if not spot.values:
+        return "" if spot.digest == rows_digest(nodes, reader.rows(nodes)) else "its rows are not the dataset's"
+    wanted = reader.aggregates(nodes[:VALUES])
+    values = np.array(spot.values, dtype=np.float64)
+    tolerance = 2e-3 if reader.dataset.feature_dtype == np.float16 else 1e-5
+    if values.shape == wanted.shape and np.allclose(values, wanted, rtol=tolerance, atol=tolerance):
+        return ""
+    return "its aggregated rows are not the dataset's"
+
+
+class _Reader:
+    """Reference for the run's checks: mini-batches sampled again, feature rows by direct reads."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload, self.dataset = workload, workload.dataset
+        self._ranks = [replace(workload, rank=rank) for rank in range(workload.world)]
+        self.plans = [make_seed_plan(rank) for rank in self._ranks]
+
+    @cached_property
+    def _samplers(self) -> list[NeighborSampler]:
+        held = _lists(self.dataset) if self.dataset.topology_bytes <= _IN_MEMORY_BYTES else {}
+        return [make_sampler(rank, **held) for rank in self._ranks]
+
+    def batch(self, epoch: int, index: int, rank: int) -> npt.NDArray[np.int64]:
+        """Return the nodes of one mini-batch."""
+        seeds = self.plans[rank].batches(epoch)[index]
+        return np.asarray(self._samplers[rank].sample(epoch, index, seeds).nodes)
+
+    def rows(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Read feature rows [k, dim] past the page cache."""
+        from systems.engine.io.reader import RowReader
+        from systems.engine.io.row_reads import RowTable
+
+        table = RowTable.of(self.dataset)
+        out = np.empty((len(nodes), table.dim), dtype=table.dtype)
+        with RowReader(table.path, **table.place, depth=64) as reader:
+            reader.read(nodes, out)
+        return out
+
+    def aggregates(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Return the first layer's aggregates over all in-neighbours, [k, width]."""
+        from workloads.models import first_layer_rows
+
+        data = self.dataset
+        arrays = data.memmap("indptr"), data.memmap("indices"), data.memmap("features")
+        return np.asarray(first_layer_rows(self._workload.model, *arrays, nodes))
+
+
+def _lists(dataset: Dataset) -> dict[str, Any]:
+    key = (dataset.fingerprint, dataset.topology_bytes)
+    if key not in _KEPT:
+        _KEPT.clear()
+        _KEPT[key] = {"indptr": dataset.load("indptr"), "indices": dataset.load("indices")}
+    return _KEPT[key]

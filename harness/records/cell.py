@@ -54,15 +54,6 @@ def cell_key(
     memory = str(settings["memory"])
     with suppress(InputError):  # an imported record may hold any text
         memory = canonical_memory(memory)
-    return content_digest(
-        {
-            "system": system,
-            "dataset": dataset,
-            "memory": memory,
-            "layers": layers or len(settings["fanout"]),
-            "device_memory_bytes": device_memory_bytes,
-            "options": options,
-            **{name: settings[name] for name in _SETTINGS},
-        },
-        16,
-    )
+    found = {"system": system, "dataset": dataset, "memory": memory, "layers": layers or len(settings["fanout"])}
+    found |= {"device_memory_bytes": device_memory_bytes, "options": options}
+    return content_digest(found | {name: settings[name] for name in _SETTINGS}, 16)

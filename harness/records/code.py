@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.records.record import Code
+from workloads.errors import OutcoreError
 
 _ROOT = Path(__file__).resolve().parents[2]
 _OURS = ("harness", "systems", "workloads")
@@ -31,16 +32,7 @@ _MEASURES = (
     "harness.isolation.docker.exec",
     "harness.isolation.probe_child",
 )
-_TELLS = (
-    "harness.cli",
-    "harness.figures",
-    "harness.report",
-    "harness.claims",
-    "harness.regress",
-    "harness.advise",
-    "harness.studies",
-    "harness.hosts",
-)
+_TELLS = tuple(f"harness.{room}" for room in "cli figures report claims regress advise studies hosts".split())
 _NATIVE_SOURCES = (".cpp", ".hpp", ".h", ".txt")
 
 
@@ -110,8 +102,6 @@ def of_one_code(made: Sequence[Made]) -> list[bool]:
 
 def is_current(code: Code, system: str, sampler: str) -> bool:
     """Return whether a run of a system with a sampler was made by the present code."""
-    from workloads.errors import OutcoreError
-
     try:
         return code == code_of(system, sampler)
     except (OutcoreError, ImportError):
@@ -125,14 +115,11 @@ def _closure(start: Iterable[str]) -> dict[str, Path]:
     todo = list(start)
     while todo:
         name = todo.pop()
-        if name.partition(".")[0] == "outcore":
+        top = name.partition(".")[0]
+        if top == "outcore":
             # The public package imports by name; systems import their interface through it.
-            todo += ["systems.interface"]
-            continue
-        if name in found or name.partition(".")[0] not in tops or name.startswith(_TELLS):
-            continue
-        file = _file_of(name)
-        if file is None:
+            todo.append("systems.interface")
+        if name in found or top not in tops or name.startswith(_TELLS) or (file := _file_of(name)) is None:
             continue
         found[name] = file
         if file.suffix == ".py":
@@ -160,39 +147,22 @@ def _file_of(name: str) -> Path | None:
 @functools.cache
 def _facts(name: str, file: Path) -> tuple[bytes, list[str]]:
     """Return a module's digest and its imports; the cache does not hold the syntax tree."""
-    tree = _tree(file)
-    return hashlib.sha256(ast.dump(tree).encode()).digest(), _imports(name, file, tree)
-
-
-def _tree(file: Path) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(file.read_bytes())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0] if node.body else None
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                node.body = node.body[1:] or [ast.Pass()]
-    return tree
-
-
-def _imports(name: str, file: Path, tree: ast.Module) -> list[str]:
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-    found: list[str] = []
+    imports: list[str] = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+        elif isinstance(node, ast.Import):
+            imports += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                above = package.split(".")[: len(package.split(".")) - node.level + 1]
-                base = ".".join([*above, *([base] if base else [])])
-            found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
-    return found
+            above = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            base = ".".join(filter(None, (above, node.module)))
+            imports += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return hashlib.sha256(ast.dump(tree).encode()).digest(), imports
 
 
 def _digest(modules: dict[str, Path]) -> str:

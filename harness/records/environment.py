@@ -32,6 +32,8 @@ _REPOSITORY = Path(__file__).resolve().parents[2]
 
 def describe(data: Path) -> dict[str, Any]:
     """Return all facts needed to judge a run and to repeat it; `disk` is the device under `data`."""
+    pages = read_text(Path("/sys/kernel/mm/transparent_hugepage/enabled"))
+    huge = re.search(r"\[(.*?)\]", pages)
     found = {
         "code": code(),
         "versions": versions(),
@@ -41,7 +43,7 @@ def describe(data: Path) -> dict[str, Any]:
             "release": platform.release(),
             "machine": platform.machine(),
             "page_bytes": os.sysconf("SC_PAGE_SIZE"),
-            "transparent_hugepages": _chosen(read_text(Path("/sys/kernel/mm/transparent_hugepage/enabled"))),
+            "transparent_hugepages": huge[1] if huge else pages.strip(),
             "swappiness": read_text(Path("/proc/sys/vm/swappiness")).strip(),
             "psi": Path("/proc/pressure/io").exists(),
             "virtual_machine": "hypervisor" in read_text(Path("/proc/cpuinfo")),
@@ -74,8 +76,8 @@ def code(repository: Path = _REPOSITORY) -> dict[str, Any]:
     An image of Outcore is no checkout: its build sets `OUTCORE_COMMIT` to the commit, with the suffix `-dirty`.
     """
     git = ["git", "-C", str(repository)]
-    if commit := _run([*git, "rev-parse", "HEAD"]):
-        return {"commit": commit, "dirty": bool(_run([*git, "status", "--porcelain", "--untracked-files=no"]))}
+    if commit := _run(*git, "rev-parse", "HEAD"):
+        return {"commit": commit, "dirty": bool(_run(*git, "status", "--porcelain", "--untracked-files=no"))}
     told = re.fullmatch(r"([0-9a-f]{40})(-dirty)?", os.environ.get("OUTCORE_COMMIT", ""))
     return {"commit": told[1], "dirty": bool(told[2])} if told else {"commit": None, "dirty": None}
 
@@ -88,7 +90,7 @@ def versions() -> dict[str, str]:
         with suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     if fio_path():
-        found["fio"] = _run(["fio", "--version"]).removeprefix("fio-")
+        found["fio"] = _run("fio", "--version").removeprefix("fio-")
     found["libc"] = " ".join(platform.libc_ver())
     return found
 
@@ -118,10 +120,8 @@ def memlock_bytes() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def disk(data: Path | None) -> dict[str, Any] | None:
+def disk(data: Path) -> dict[str, Any] | None:
     """Return the device under `data`: model, file system, mount options, read-ahead, scheduler; None without one."""
-    if data is None:
-        return None
     try:
         found = block_device(data).as_dict()
     except (OutcoreError, OSError):
@@ -145,33 +145,19 @@ def gpus() -> list[dict[str, Any]]:
     except Exception:
         return []
     try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        return [
-            {
-                "model": _text(pynvml.nvmlDeviceGetName(handle)),
-                "memory_bytes": int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
-                "driver": _text(pynvml.nvmlSystemGetDriverVersion()),
-            }
-            for handle in handles
-        ]
+        driver = pynvml.nvmlSystemGetDriverVersion()
+        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        found = ((pynvml.nvmlDeviceGetName(one), int(pynvml.nvmlDeviceGetMemoryInfo(one).total)) for one in handles)
+        return [{"model": model, "memory_bytes": total, "driver": driver} for model, total in found]
     except pynvml.NVMLError:
         return []
     finally:
         pynvml.nvmlShutdown()
 
 
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _run(command: list[str]) -> str:
+def _run(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def _chosen(text: str) -> str:
-    """`always [madvise] never` as `madvise`."""
-    return text[text.find("[") + 1 : text.find("]")] if "[" in text else text.strip()

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import workloads
+from harness.cache import digest_of
 
 Plain = Mapping[str, Any]
 
-_GIB = 2**30
 # Properties that identify a disk; its kernel name and number change with the order of plugging in.
 _DISK = ("model", "file_system", "size_bytes", "rotational", "logical_block_bytes", "scheduler", "read_ahead_kib")
 _PROFILES = Path(workloads.__file__).parent / "accelerators"
@@ -29,14 +27,14 @@ def host_fingerprint(environment: Plain) -> str:
     content = {
         "cpu": [cpu.get("model"), cpu.get("usable")],
         # Rounded, since the kernel's own share varies with its version.
-        "memory_gib": round(total / _GIB) if total else None,
+        "memory_gib": round(total / 2**30) if total else None,
         "disk": [disk.get(key) for key in _DISK],
         "gpus": [[gpu.get("model"), gpu.get("memory_bytes")] for gpu in environment.get("gpu") or []],
     }
     # Two drives behind virtual disks look alike: only the operator can distinguish them.
     if label := environment.get("host_label"):
         content["label"] = label
-    return _digest(content) if cpu or disk else ""
+    return digest_of(content)[:12] if cpu or disk else ""
 
 
 def profile_digests(folder: Path = _PROFILES) -> dict[str, str]:
@@ -45,7 +43,7 @@ def profile_digests(folder: Path = _PROFILES) -> dict[str, str]:
     for path in sorted(folder.glob("*.toml")):
         content = tomllib.loads(path.read_text(encoding="utf-8"))
         values = {key: entry["value"] for key, entry in content.items() if isinstance(entry, dict) and "value" in entry}
-        digests[path.stem] = _digest(values)
+        digests[path.stem] = digest_of(values)[:12]
     return digests
 
 
@@ -57,15 +55,10 @@ def measured_on(record: Plain) -> dict[str, Any]:
     """
     environment = record.get("environment") or {}
     kind, _, name = str((record.get("config") or {}).get("device", "")).partition(":")
-    known = environment.get("accelerators") or {}
     limits = (record.get("disk") or {}).get("limits") or []
     return {
         "host": host_fingerprint(environment),
         "limits": [{key: value for key, value in limit.items() if key != "device"} for limit in limits],
-        "accelerator": known.get(name) if kind == "emulated" else None,
+        "accelerator": (environment.get("accelerators") or {}).get(name) if kind == "emulated" else None,
         "harness": (record.get("code") or {}).get("harness", ""),
     }
-
-
-def _digest(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import truediv
 from typing import TYPE_CHECKING, Any, Literal
@@ -50,12 +50,9 @@ class DatasetConfig(_Part):
     @classmethod
     def of(cls, dataset: Dataset) -> DatasetConfig:
         """Describe an opened dataset."""
-        same = ("name", "fingerprint", "num_nodes", "num_edges", "dim", "num_classes")
-        return cls(
-            **{name: getattr(dataset, name) for name in same},
-            dtype=str(dataset.feature_dtype),
-            train_nodes=len(dataset.memmap("train")),
-        )
+        names = ("name", "fingerprint", "num_nodes", "num_edges", "dim", "num_classes")
+        known = {name: getattr(dataset, name) for name in names}
+        return cls(**known, dtype=str(dataset.feature_dtype), train_nodes=len(dataset.memmap("train")))
 
     @property
     def row_bytes(self) -> int:
@@ -91,20 +88,10 @@ class RunConfig(_Part, SharedSettings):
     @property
     def cell(self) -> Cell:
         """The planned cell of the run."""
-        return Cell(
-            experiment=self.experiment,
-            axes=self.axes,
-            system=self.system,
-            options=self.options,
-            key=cell_key(
-                self.system,
-                self.dataset.name,
-                self.model_dump(mode="json", include=set(SharedSettings.model_fields)),
-                self.options,
-                layers=self.layers,
-                device_memory_bytes=self.device_memory_bytes,
-            ),
-        )
+        settings = self.model_dump(mode="json", include=set(SharedSettings.model_fields))
+        more = {"layers": self.layers, "device_memory_bytes": self.device_memory_bytes}
+        key = cell_key(self.system, self.dataset.name, settings, self.options, **more)
+        return Cell(experiment=self.experiment, axes=self.axes, system=self.system, options=self.options, key=key)
 
 
 class RuleOutcome(_Part):
@@ -338,11 +325,8 @@ class Code(_Part):
 
 
 class RunFacts(Facts):
-    """Facts of a run that code computes with: those that its system tells, and those of the harness.
-
-    Attributes:
-        test_clock: stage clock of a test, where the harness gave the run one (`harness/run/spec.py`).
-    """
+    """Facts of a run that code computes with: those that its system tells, and the stage clock of a test
+    (`harness/run/spec.py`)."""
 
     test_clock: str | None = None
 
@@ -381,10 +365,7 @@ class Summary(BaseModel):
 
 
 def class_of(record: Mapping[str, Any]) -> str:
-    """Return the class of a record in plain data as tables name it.
-
-    A suffix marks a topology that, unlike in the papers, exceeds the budget.
-    """
+    """Return the class of a record (plain data) as tables name it; a suffix marks a topology above the budget."""
     ratio = (record.get("summary") or {}).get("topology_over_budget")
     return f"{record.get('class') or 'unknown'}{', topology outside' if ratio is not None and ratio > 1.0 else ''}"
 
@@ -454,19 +435,12 @@ class Record(_Part):
         return self.model_dump(mode="json", by_alias=True)
 
 
-def spread(samples: list[float]) -> Spread:
-    """Return the median with a bootstrap 95 % interval, or with the range below five samples (methodology rule 15)."""
-    return _spread([samples])
+def spread(*sides: Sequence[float]) -> Spread:
+    """Return the median of samples, or the ratio of the medians of two sides, with its interval (methodology rule 15).
 
-
-def spread_of_ratio(above: list[float], below: list[float]) -> Spread:
-    """Return the ratio of two medians with a bootstrap 95 % interval, both sides resampled, or, below five samples of
-    either, with the range over all pairs (methodology rule 15)."""
-    return _spread([above, below])
-
-
-def _spread(sides: list[list[float]]) -> Spread:
-    """Return the spread of the median of one side, or of the ratio of the medians of two."""
+    The interval is a bootstrap 95 % interval, every side resampled, or, below five samples of a side, the range over
+    all samples or pairs.
+    """
     import numpy as np
 
     values = [np.asarray(side, dtype=np.float64) for side in sides]

@@ -38,17 +38,13 @@ def upgraded(content: Plain, where: str) -> Plain:
     if not isinstance(found, int) or isinstance(found, bool):
         raise InputError(f"{where} is not a run record: it has no schema number", "remove the run's folder")
     if found > SCHEMA:
-        raise SchemaError(
-            f"{where} has schema {found}, this version reads schema {SCHEMA}",
-            "read it with the version of Outcore that wrote it, or a later one",
-        )
+        fix = "read it with the version of Outcore that wrote it, or a later one"
+        raise SchemaError(f"{where} has schema {found}, this version reads schema {SCHEMA}", fix)
     while found < SCHEMA:
         step = UPGRADES.get(found)
         if step is None:
-            raise SchemaError(
-                f"{where} has schema {found}, this version reads schema {SCHEMA} and knows no way from the older one",
-                "read it with the version of Outcore that wrote it",
-            )
+            said = f"{where} has schema {found}, this version reads schema {SCHEMA} and knows no way from the older one"
+            raise SchemaError(said, "read it with the version of Outcore that wrote it")
         content = {**step(content), "schema": found + 1}
         found += 1
     return content

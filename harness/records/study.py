@@ -46,11 +46,7 @@ def study_path(root: Path, study: str, key: str) -> Path:
 
 
 def write_study(root: Path, record: StudyRecord) -> Path:
-    """Write one record as a whole or not at all.
-
-    Raises:
-        DataIOError: the record cannot be written.
-    """
+    """Write one record as a whole or not at all. Raises DataIOError: it cannot be written."""
     path = study_path(root, record.study, record.key)
     text = json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False)
     with whole_file(path, f"the record of the study {record.study}") as file:

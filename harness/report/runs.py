@@ -220,8 +220,8 @@ def over_time(folder: Path, record: Mapping[str, Any], points: int = POINTS) -> 
     from harness.results import store as results
 
     parts: dict[str, Callable[[], Plain | None]] = {
-        "line": lambda: timeline(results.telemetry(folder), points),
-        "pipeline": lambda: pipeline(results.stages(folder), record),
+        "line": lambda: timeline(results.table(folder, "telemetry"), points),
+        "pipeline": lambda: pipeline(results.table(folder, "stages"), record),
     }
     found: dict[str, Plain | None] = {}
     for name, thin in parts.items():

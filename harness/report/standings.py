@@ -12,7 +12,7 @@ from typing import Any
 from harness.compare.comparable import comparable, differing_options
 from harness.compare.plan import Plain
 from harness.compare.points import Rounds, epoch_seconds, of_epochs, preparation_s
-from harness.records.record import COUNTED, Spread, spread, spread_of_ratio
+from harness.records.record import COUNTED, Spread, spread
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _start_up(record: Plain) -> float:
 def times_as_fast(fast: Standing, slow: Standing) -> Spread:
     """Return how many times as fast `fast` is: the ratio of the medians with its interval."""
     ours, theirs = ([max(sample, 1e-9) for sample in side.samples] for side in (fast, slow))
-    return spread_of_ratio(theirs, ours)
+    return spread(theirs, ours)
 
 
 def without_cap(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Standing | None:

@@ -38,15 +38,7 @@ MAX_TOTAL_BYTES = 64 * 1024 * MIB
 MAX_MEMBERS = 100_000
 # Python's tarfile reads a header of any length into memory at once; valid ones are shorter than this.
 _MAX_READ = 4 * MIB
-_DAMAGED = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    gzip.BadGzipFile,
-    zlib.error,
-    EOFError,
-    ValueError,
-    NotImplementedError,
-)
+_BAD = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, ValueError, NotImplementedError)
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[A-Za-z0-9+][A-Za-z0-9+-]{0,119}")
 STUDY_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}-[0-9a-f]{16}\.json")
@@ -67,12 +59,9 @@ class Member(NamedTuple):
     open: Callable[[], Any]
 
 
-def place_of(member: Member, source: str) -> tuple[Path, int] | None:
-    """Return a member's path under a results root and its size limit; None for an ignored member.
-
-    Raises:
-        InputError: the member is a link or a device, leads out of the archive, has no valid id or exceeds its limit.
-    """
+def _place_of(member: Member, source: str) -> tuple[Path, int] | None:
+    """Return a member's path under a results root and its size limit; None for an ignored member. Raises InputError: it
+    is a link or a device, leads out of the archive, has no valid id or exceeds its limit."""
     parts = [part for part in member.name.split("/") if part not in ("", ".")]
     shown = ascii(member.name)
     if member.name.startswith("/") or ".." in parts or "\\" in member.name:
@@ -93,10 +82,8 @@ def place_of(member: Member, source: str) -> tuple[Path, int] | None:
     else:
         return None
     if member.size > limit:
-        raise InputError(
-            f"{source} holds {shown} of {format_bytes(member.size)}, {format_bytes(limit)} is the limit",
-            "take that run out",
-        )
+        sizes = f"{format_bytes(member.size)}, {format_bytes(limit)} is the limit"
+        raise InputError(f"{source} holds {shown} of {sizes}", "take that run out")
     return place, limit
 
 
@@ -114,15 +101,13 @@ def unpack(source: Path, into: Path) -> None:
         for number, member in enumerate(members, start=1):
             total += member.size
             if number > MAX_MEMBERS or total > MAX_TOTAL_BYTES:
-                raise InputError(
-                    f"{shown} holds more than {MAX_MEMBERS} files or {format_bytes(MAX_TOTAL_BYTES)}",
-                    "import it in parts",
-                )
-            if (found := place_of(member, shown)) is not None:
+                most = f"{MAX_MEMBERS} files or {format_bytes(MAX_TOTAL_BYTES)}"
+                raise InputError(f"{shown} holds more than {most}", "import it in parts")
+            if (found := _place_of(member, shown)) is not None:
                 if (into / found[0]).exists():
                     raise InputError(f"{shown} holds {found[0]} twice", "pack it again")
                 _copy(member, into / found[0], found[1], shown)
-    except _DAMAGED as error:
+    except _BAD as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{shown} is cut off or is no archive of runs: {said}", "copy it again") from error
 
@@ -155,11 +140,8 @@ def _walk(root: Path) -> Iterator[Member]:
             if kind == "folder" and not path.name.startswith(".") and len(within.parts) < 3:
                 waiting.append(path)
             size = status.st_size if kind == "file" else 0
-            yield Member(within.as_posix(), kind, size, partial(open, path, "rb", opener=_follow_no_link))
-
-
-def _follow_no_link(name: str, flags: int) -> int:
-    return os.open(name, flags | os.O_NOFOLLOW)
+            opened = partial(open, path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW))
+            yield Member(within.as_posix(), kind, size, opened)
 
 
 def _kind(mode: int) -> str:
@@ -197,10 +179,9 @@ class _Bounded:
 def _of_tar(stream: IO[bytes]) -> Iterator[Member]:
     with tarfile.open(fileobj=stream, mode="r:") as archive:
         for info in archive:
-            plain = info.isreg() and not info.issparse()
-            kind = (
-                "file" if plain else "folder" if info.isdir() else "link" if info.islnk() or info.issym() else "device"
-            )
+            kind = "link" if info.islnk() or info.issym() else "folder" if info.isdir() else "device"
+            if info.isreg() and not info.issparse():
+                kind = "file"
             yield Member(info.name, kind, info.size, partial(archive.extractfile, info))
         stream.seek(archive.offset)
         if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):

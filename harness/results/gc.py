@@ -1,17 +1,27 @@
-"""Removal of files from a results root: half-written runs, replaced records, files of figures no longer known."""
+"""Removal of results and artefacts: half-written and replaced runs, files of figures no longer known, preparations.
+
+A system's artefacts are `<data root>/.outcore/artefacts/<system>/<name>-<key>`, made by
+`systems/engine/store/artefacts.py`, which notes each use. A worker holds a lock on its system's folder until it exits,
+so no artefact of a running system is removed.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.records.hosts import host_fingerprint
 from harness.results import store as results
+from systems.engine.store.artefacts import is_remains, last_used, unused
+from workloads.tempfolder import remove_stale, temporary_prefix
 
 FIGURES = "figures"
+ARTEFACTS = Path(".outcore") / "artefacts"
 
 
 @dataclass(frozen=True)
@@ -50,8 +60,6 @@ def doomed(root: Path, figures: Collection[str], *, failed: bool = False, damage
 
 def _stale_figures(folder: Path, known: Collection[str]) -> Iterator[Doomed]:
     """Yield the files of figures no longer in the catalogue, as listed in the JSON written beside each drawing."""
-    if not folder.is_dir():
-        return
     for path in sorted(folder.glob("[!.]*.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -59,20 +67,95 @@ def _stale_figures(folder: Path, known: Collection[str]) -> Iterator[Doomed]:
             names = [str(name) for name in content["files"]]
         except (OSError, ValueError, TypeError, KeyError):
             continue
-        if not ours or path.stem in known:
-            continue
-        for name in [*names, path.name]:
+        for name in [*names, path.name] if ours and path.stem not in known else ():
             if Path(name).name == name and Path(name).stem == path.stem and (folder / name).is_file():
                 yield Doomed(folder / name, "no figure of that name")
 
 
 def remove(root: Path, found: list[Doomed]) -> None:
     """Remove `found`, and temporary folders of imports whose process is gone."""
-    from workloads.tempfolder import remove_stale
-
     for entry in found:
         if entry.path.is_dir() and not entry.path.is_symlink():
             shutil.rmtree(entry.path)
         else:
             entry.path.unlink(missing_ok=True)
     remove_stale(root)
+
+
+@dataclass(frozen=True)
+class ArtefactInfo:
+    """One artefact folder.
+
+    Attributes:
+        system: name of the system's folder.
+        key: name of the artefact's folder: kind, and a digest of all its dependencies.
+        bytes: size of all its files on disk.
+        last_used: Unix seconds of the last run that made or reused it.
+        complete: False for the remains of a killed preparation.
+    """
+
+    system: str
+    key: str
+    path: Path
+    bytes: int
+    last_used: float
+    complete: bool = True
+
+
+def list_artefacts(data_root: Path) -> list[ArtefactInfo]:
+    """Return every artefact and all remains under a data root but those in preparation, least recently used first."""
+    found = []
+    for folder in _folders(Path(data_root) / ARTEFACTS):
+        for path in _folders(folder):
+            complete = not path.name.startswith(".")
+            # Other processes may remove folders meanwhile.
+            with suppress(FileNotFoundError):
+                if complete or is_remains(path):
+                    found.append(ArtefactInfo(folder.name, path.name, path, _bytes(path), last_used(path), complete))
+    return sorted(found, key=lambda info: (info.last_used, info.system, info.key))
+
+
+def stale(
+    infos: Sequence[ArtefactInfo], *, keep_bytes: int | None = None, older_than_s: float | None = None
+) -> list[ArtefactInfo]:
+    """Return the artefacts to remove of `list_artefacts`: remains of killed preparations, and those a limit selects.
+
+    Limits (None: none): the bytes to keep, of the most recently used artefacts, and the seconds since the last use.
+    """
+    now, kept = time.time(), 0
+    found = []
+    for info in reversed(infos):
+        old = older_than_s is not None and now - info.last_used > older_than_s
+        much = keep_bytes is not None and kept + info.bytes > keep_bytes
+        if not info.complete or old or much:
+            found.append(info)
+        else:
+            kept += info.bytes
+    return found[::-1]
+
+
+def remove_artefacts(infos: Iterable[ArtefactInfo]) -> list[ArtefactInfo]:
+    """Remove artefacts, except those of running systems; return the removed ones.
+
+    Each folder is renamed first, so that a killed removal leaves no incomplete artefact.
+    """
+    removed = []
+    for info in infos:
+        root = info.path.parent
+        if not root.is_dir():
+            continue
+        with unused(root) as free, suppress(FileNotFoundError):
+            if not free or not (info.complete or is_remains(info.path)):
+                continue
+            renamed = root / f"{temporary_prefix(info.path.name)}removed"
+            shutil.rmtree(info.path.rename(renamed) if info.complete else info.path)
+            removed.append(info)
+    return removed
+
+
+def _folders(root: Path) -> list[Path]:
+    return sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())

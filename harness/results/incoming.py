@@ -58,7 +58,8 @@ def merge(sources: Sequence[Path], root: Path) -> Merged:
             _move(moves)
         return merged
     except OSError as error:
-        raise _unwritable(root, error) from error
+        fix = "free some space and import again; nothing was taken"
+        raise DataIOError.of(error, f"runs could not be imported into {root}", root, fix) from error
 
 
 def _staged(sources: Sequence[Path], stage: Path, root: Path) -> tuple[Merged, list[tuple[Path, Path]]]:
@@ -74,7 +75,7 @@ def _staged(sources: Sequence[Path], stage: Path, root: Path) -> tuple[Merged, l
             raise InputError(f"{source} holds no run and no study", "name a results root, a run's folder or an archive")
         for path in found:
             run = path.parent.name == results.RUNS
-            check_run(path, str(source)) if run else _check_study(path, str(source))
+            _check_run(path, str(source)) if run else _check_study(path, str(source))
             target = root / path.relative_to(own)
             known = moves.get(target, target)
             if not known.exists():
@@ -83,10 +84,8 @@ def _staged(sources: Sequence[Path], stage: Path, root: Path) -> tuple[Merged, l
             elif _same_run(known, path) if run else _same_study(known, path):
                 merged.skipped.append(path.name)
             elif run:
-                raise InputError(
-                    f"run {path.name} of {source} has another content than the run of that id in {known.parent}",
-                    "remove one of them; nothing was taken",
-                )
+                said = f"run {path.name} of {source} has another content than the run of that id in {known.parent}"
+                raise InputError(said, "remove one of them; nothing was taken")
             else:
                 merged.kept.append(path.name)
     return merged, [(path, target) for target, path in moves.items()]
@@ -106,12 +105,7 @@ def _move(moves: Sequence[tuple[Path, Path]]) -> None:
         raise
 
 
-def check_run(folder: Path, source: str) -> None:
-    """Check that a run folder's record and tables are valid output of a run.
-
-    Raises:
-        InputError: the folder is invalid; names the run and the fault.
-    """
+def _check_run(folder: Path, source: str) -> None:
     try:
         record = results.read_record(folder)
     except InputError as error:
@@ -183,8 +177,3 @@ def _same_run(one: Path, other: Path) -> bool:
 def _same_study(one: Path, other: Path) -> bool:
     first, second = read_study(one), read_study(other)
     return first is not None and second is not None and first.result == second.result
-
-
-def _unwritable(root: Path, error: OSError) -> DataIOError:
-    fix = "free some space and import again; nothing was taken"
-    return DataIOError.of(error, f"runs could not be imported into {root}", root, fix)

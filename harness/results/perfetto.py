@@ -10,9 +10,9 @@ import gzip
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness.atomic import whole_file
 from harness.results import store as results
@@ -54,9 +54,8 @@ def write_trace(folder: Path, out: Path) -> dict[str, int]:
         DataIOError: `out` cannot be written.
     """
     record = results.read_record(folder)
-    trace = build_trace(
-        record, results.stages(folder), _where_known(results.batches, folder), _where_known(results.telemetry, folder)
-    )
+    others = (_where_known(folder, "batches"), _where_known(folder, "telemetry"))
+    trace = build_trace(record, results.table(folder, "stages"), *others)
     text = json.dumps(trace, allow_nan=False, separators=(",", ":")).encode()
     # Without name and time in the header, the same run yields the same bytes.
     data = gzip.compress(text, mtime=0) if out.name.endswith(".gz") else text
@@ -65,9 +64,9 @@ def write_trace(folder: Path, out: Path) -> dict[str, int]:
     return dict(Counter(event["ph"] for event in trace["traceEvents"]))
 
 
-def _where_known(read: Callable[[Path], pd.DataFrame], folder: Path) -> pd.DataFrame | None:
+def _where_known(folder: Path, name: Literal["telemetry", "batches"]) -> pd.DataFrame | None:
     try:
-        return read(folder)
+        return results.table(folder, name)
     except InputError:
         return None
 
@@ -94,20 +93,10 @@ def build_trace(
         event["ts"] = round(event["ts"] - begin, 3)
     # Of events at one moment, a span comes before the arrows that bind to it.
     events.sort(key=lambda event: (event["ts"], "bXiCste".find(event["ph"]), event["pid"], event["tid"]))
-    config = record.config
-    return {
-        "traceEvents": [*names.events, *events],
-        "displayTimeUnit": "ms",
-        "otherData": {
-            "run": record.run_id,
-            "system": record.system,
-            "dataset": config.dataset.name,
-            **{name: getattr(config, name) for name in ("model", "device", "memory", "disk_class")},
-            "status": record.status,
-            "verdict": record.verdict,
-            "first_epoch_begins_us": str(round(-begin, 3)),
-        },
-    }
+    about = {"run": record.run_id, "system": record.system, "dataset": record.config.dataset.name}
+    about |= {name: getattr(record.config, name) for name in ("model", "device", "memory", "disk_class")}
+    about |= {"status": record.status, "verdict": record.verdict, "first_epoch_begins_us": str(round(-begin, 3))}
+    return {"traceEvents": [*names.events, *events], "displayTimeUnit": "ms", "otherData": about}
 
 
 class _Names:

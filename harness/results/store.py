@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
@@ -31,19 +31,16 @@ BATCH_COLUMNS = ("epoch", "batch", "nodes", "edges", "seeds", "loss", "correct",
 
 def runs_folder(root: Path) -> Path:
     """Return `<results root>/runs`."""
-    return Path(root) / RUNS
+    return root / RUNS
 
 
 def write_run(root: Path, record: Record, tables: Mapping[str, pd.DataFrame], *, log: Path | None = None) -> Path:
-    """Write one run folder, whole or not at all.
+    """Write one run folder, `<root>/runs/<run_id>`, whole or not at all, and return it.
 
     Args:
         root, record: results root, and content of `record.json`, whose `seal` is set.
         tables: tables `telemetry`, `stages`, `batches` by name, written as parquet.
         log: log of the worker, copied to `worker.log`.
-
-    Returns:
-        `<root>/runs/<run_id>`.
 
     Raises:
         DataIOError: the disk is full or cannot be written; nothing is left behind.
@@ -74,8 +71,7 @@ def write_run(root: Path, record: Record, tables: Mapping[str, pd.DataFrame], *,
 
 def sweep_partial(root: Path) -> list[str]:
     """Remove half-written runs of a killed orchestrator; return their names."""
-    folder = runs_folder(root)
-    left = sorted(folder.glob(f"{PARTIAL}*")) if folder.is_dir() else []
+    left = sorted(runs_folder(root).glob(f"{PARTIAL}*"))
     for path in left:
         shutil.rmtree(path, ignore_errors=True)
     return [path.name for path in left]
@@ -93,12 +89,8 @@ class BadRecord(NamedTuple):
 
 
 def read_record(path: Path) -> Record:
-    """Read a record from its folder or its `record.json`, upgrade its schema and judge it anew (rule 29).
-
-    Raises:
-        InputError: the record is missing, damaged, or of a schema unknown to this version.
-    """
-    path = Path(path)
+    """Read a record from its folder or its `record.json`, upgrade its schema and judge it anew (rule 29). Raises
+    InputError: the record is missing, damaged, or of a schema unknown to this version."""
     file = path / RECORD if path.is_dir() else path
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
@@ -127,10 +119,7 @@ def run_folders(root: Path) -> list[Path]:
 
 
 def _folders(root: Path) -> list[Path]:
-    folder = runs_folder(root)
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return sorted(path for path in runs_folder(root).glob("[!.]*") if path.is_dir())
 
 
 def scan(root: Path, bad: list[BadRecord] | None = None) -> Iterator[tuple[Path, Record]]:
@@ -155,77 +144,49 @@ def records(root: Path, bad: list[BadRecord] | None = None) -> Iterator[Record]:
 
 
 def find(root: Path, run: str) -> Path:
-    """Return the folder of the run whose id is, or uniquely begins or ends with, `run`; `latest` is the newest.
-
-    Raises:
-        InputError: no run or several runs match.
-    """
+    """Return the folder of the run whose id is, or uniquely begins or ends with, `run`; `latest` is the newest. Raises
+    InputError: no run or several runs match."""
     folders = run_folders(root)
-    if run == "latest" and folders:
-        return folders[-1]
-    exact = [path for path in folders if path.name == run]
-    if exact:
-        return exact[0]
-    near = [path for path in folders if path.name.startswith(run) or path.name.endswith(run)]
-    if len(near) == 1:
-        return near[0]
-    if near:
-        raise InputError(f"{len(near)} runs match {run!r}", "give more of the run id")
+    found = folders[-1:] if run == "latest" else [path for path in folders if path.name == run]
+    found = found or [path for path in folders if path.name.startswith(run) or path.name.endswith(run)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InputError(f"{len(found)} runs match {run!r}", "give more of the run id")
     raise InputError(f"there is no run {run!r} under {runs_folder(root)}", "see `outcore results list`")
 
 
-def load(root: Path, *, bad: list[BadRecord] | None = None) -> pd.DataFrame:
+def load(root: Path) -> pd.DataFrame:
     """Return one row a run: the record flattened with dots, and columns `record` (dict) and `path`.
 
-    Unreadable records (damaged, cut off, of another schema) are listed in `frame.attrs["bad"]` and added to `bad`.
+    Unreadable records (damaged, cut off, of another schema) are in `frame.attrs["bad"]`, a list of `BadRecord`.
     """
     import pandas as pd
 
-    unread: list[BadRecord] = []
-    rows: list[dict[str, Any]] = []
-    for folder, record in scan(root, unread):
-        content = record.to_json()
-        rows.append({**_flatten(content), "record": content, "path": str(folder)})
-    frame = pd.DataFrame(rows)
-    frame.attrs["bad"] = unread
-    if bad is not None:
-        bad += unread
+    bad: list[BadRecord] = []
+    runs = [(record.to_json(), str(folder)) for folder, record in scan(root, bad)]
+    frame = pd.DataFrame([{**_flatten(content), "record": content, "path": path} for content, path in runs])
+    frame.attrs["bad"] = bad
     return frame
 
 
 def _flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in content.items():
-        if isinstance(value, Mapping) and value:
-            flat.update(_flatten(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {prefix + key: value}
     return flat
 
 
-def telemetry(path: Path) -> pd.DataFrame:
-    """Read `telemetry.parquet` of a run folder. Raises InputError if it is missing, damaged or not as sealed."""
-    return _table(path, "telemetry")
-
-
-def stages(path: Path) -> pd.DataFrame:
-    """Read `stages.parquet` of a run folder (`STAGE_COLUMNS`, times in s). Raises what `telemetry` raises."""
-    return _table(path, "stages")
-
-
-def batches(path: Path) -> pd.DataFrame:
-    """Read `batches.parquet` of a run folder (`BATCH_COLUMNS`, times in s). Raises what `telemetry` raises."""
-    return _table(path, "batches")
-
-
-def _table(path: Path, name: str) -> pd.DataFrame:
+def table(path: Path, name: Literal["telemetry", "stages", "batches"]) -> pd.DataFrame:
+    """Read a table of a run folder; columns of `stages` and `batches`: `STAGE_COLUMNS`, `BATCH_COLUMNS`, times in s.
+    Raises InputError: the table is missing, damaged or not as sealed."""
     import pandas as pd
 
-    file = Path(path) / f"{name}.parquet"
+    file = path / f"{name}.parquet"
     if not file.is_file():
         raise InputError(f"the run at {path} has no {name}", "it ended before any was written")
     try:
-        kept = json.loads((Path(path) / RECORD).read_text(encoding="utf-8")).get("seal") or {}
+        kept = json.loads((path / RECORD).read_text(encoding="utf-8")).get("seal") or {}
         if file.name in kept and kept[file.name] != seal.file_digest(file):
             raise InputError(f"{file} was changed after it was written", "remove the run's folder")
         return pd.read_parquet(file)

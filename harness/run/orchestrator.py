@@ -12,11 +12,10 @@ from typing import Any
 from harness.isolation.base import Cap, Limits
 from harness.isolation.docker.foreign import is_faithful
 from harness.judge import judge
-from harness.judge.features_checked import check_features
 from harness.judge.io import BEATEN
 from harness.judge.metrics import least_bus_seconds, least_device_bytes, reading_seconds, summarise
 from harness.judge.registry import Calibration, context_of
-from harness.judge.trace import TraceFacts
+from harness.judge.trace import TraceFacts, check_features
 from harness.progress import during
 from harness.records.code import code_of
 from harness.records.record import EpochRecord, Memory, Preprocess, RawReadings, Record, RunConfig, RunFacts

@@ -23,7 +23,7 @@ from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import ReadStats
 from systems.engine.io.row_reads import RowTable
 from systems.engine.store.packed_layout import lay_out
-from workloads.direct_files import PAGE, io_failed, open_direct, padded, write_at
+from workloads.direct_files import io_failed, open_direct, padded, write_at
 from workloads.errors import BudgetError, InputError
 from workloads.units import format_bytes
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.results.artefacts import ARTEFACTS, list_artefacts, remove_artefacts, stale
+from harness.results.gc import ARTEFACTS, list_artefacts, remove_artefacts, stale
 from systems.engine.store.artefacts import in_use, prepare, remove_unfinished
 
 

@@ -128,7 +128,11 @@ def test_no_checkout_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("OUTCORE_COMMIT", told)  # as an image was told when it was built
         assert code(tmp_path) == {"commit": commit, "dirty": dirty}
     code.cache_clear()
-    assert disk(None) is None
+
+
+def test_an_unknown_device_is_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.records.environment.block_device", lambda data: (data / "none").stat())
+    assert disk(tmp_path) is None
 
 
 def _outcore(*arguments: str, user: int | None = None) -> subprocess.CompletedProcess[str]:

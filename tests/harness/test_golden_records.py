@@ -82,10 +82,10 @@ def test_a_changed_number_is_found(tmp_path: Path) -> None:
 
 def test_tables_are_read_and_give_a_trace() -> None:
     record = store.read_record(WITH_TABLES)
-    stages, batches = store.stages(WITH_TABLES), store.batches(WITH_TABLES)
+    stages, batches = store.table(WITH_TABLES, "stages"), store.table(WITH_TABLES, "batches")
     assert list(stages.columns) == list(store.STAGE_COLUMNS) and list(batches.columns) == list(store.BATCH_COLUMNS)
     assert len(batches) == sum(epoch.batches for epoch in record.epochs)
-    trace = build_trace(record, stages, batches, store.telemetry(WITH_TABLES))
+    trace = build_trace(record, stages, batches, store.table(WITH_TABLES, "telemetry"))
     assert {event["ph"] for event in trace["traceEvents"]} >= {"X", "C", "M"}
 
 

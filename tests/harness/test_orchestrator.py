@@ -76,11 +76,11 @@ def test_a_run_leaves_a_complete_record(series: Series) -> None:
     assert record.environment["versions"]["torch"] and record.summary.epoch_s is not None
     folder = results.find(series.results_root, record.run_id)
     assert results.read_record(folder) == record
-    batches = results.batches(folder)
+    batches = results.table(folder, "batches")
     assert list(batches.columns) == list(results.BATCH_COLUMNS) and len(batches) == 8
-    stages = results.stages(folder)
+    stages = results.table(folder, "stages")
     assert set(stages["epoch"]) == {0, 1} and (stages["end"] >= stages["start"]).all()
-    telemetry = results.telemetry(folder)
+    telemetry = results.table(folder, "telemetry")
     assert {"t", "epoch", "cpu_percent", "mem_usage", "disk_read_bytes"} <= set(telemetry.columns)
     assert results.load(series.results_root).query("run_id == @record.run_id")["summary.epoch_s.median"].item() > 0
 

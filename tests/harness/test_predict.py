@@ -6,7 +6,9 @@ import dataclasses
 
 import pytest
 
-from harness.judge.predict import at_depth, inversions, predict, predicted_seconds
+from harness.judge.metrics import RunNumbers
+from harness.judge.predict import at_depth, inversions, predict
+from harness.judge.registry import RunContext
 from harness.records.record import EpochRecord
 from systems.interface import DiskPoint, DiskProfile
 from tests.harness.records import make_record
@@ -95,7 +97,8 @@ def test_writes_take_turns_with_reads_and_use_up_the_budget_of_a_class_that_has_
 def test_without_profile_or_device_counters_there_is_none() -> None:
     assert predict(_epoch(1, 1, {}), DiskProfile(), None) is None
     assert predict(_epoch(None, None, {"512": 3}), PROFILE, None) is None
-    assert predicted_seconds([_epoch(4096, 1, {})], None, {}) is None
+    record = make_record("ginex", [1.0]).model_copy(update={"epochs": [_epoch(4096, 1, {})]})
+    assert RunNumbers(record, RunContext()).predicted_s() is None
 
 
 def _record(system: str, predicted: float, measured: float) -> object:

@@ -249,7 +249,7 @@ def test_a_slow_run_is_never_silent_for_five_seconds(tmp_path: Path, tmp_path_fa
     assert any(re.search(r"preparing: sleeping: \d+ %, \d s left", line) for line in lines), lines
     assert any(re.search(r"epoch 0: \d of 6 mini-batches, \d+ %, [0-9.]+/s, \d s left", line) for line in lines), lines
     (folder,) = results.runs_folder(tmp_path / "results").iterdir()
-    table = results.telemetry(folder)
+    table = results.table(folder, "telemetry")
     preparing, epoch = (table.loc[part, "progress"].dropna() for part in (table["t"] < 0, table["epoch"] == 0))
     for share in (preparing, epoch):
         rising = share.loc[: share.idxmax()]  # before an epoch's first gate opens nothing of it is done

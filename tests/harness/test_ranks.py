@@ -216,7 +216,7 @@ def test_pagraph_trains_self_reliant_partitions(series: Series) -> None:
     file = next((series.results_root / "cache").glob("partition-*.npz"))
     partitioning = Partitioning.load(file)
     assert partitioning.num_partitions == 2 and partitioning.train_balance <= 1.01
-    batches = results.batches(results.find(series.results_root, record.run_id))
+    batches = results.table(results.find(series.results_root, record.run_id), "batches")
     seeds = batches[batches["epoch"] == 1].groupby(batches["batch"] % 2)["seeds"].sum()
     assert seeds.tolist() == [len(partitioning.train_nodes(rank)) for rank in range(2)]
     spent = json.loads(file.with_suffix(".json").read_text())["seconds"]

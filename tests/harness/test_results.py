@@ -37,7 +37,7 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     folder = results.write_run(tmp_path, written, {"batches": table})
     assert set(written.seal) == {"record", "batches.parquet"}
     assert results.read_record(folder) == judged_anew(written, "")
-    pd.testing.assert_frame_equal(results.batches(folder), table)
+    pd.testing.assert_frame_equal(results.table(folder, "batches"), table)
     text = json.loads((folder / "record.json").read_text())
     assert text["schema"] == schema.SCHEMA and text["class"] == "mixed"
     assert [entry.epoch for entry in record().measured] == [1]
@@ -92,10 +92,10 @@ def test_what_cannot_be_read_is_named_and_hides_no_other_run(tmp_path: Path) -> 
     (results.runs_folder(tmp_path) / "2026-empty").mkdir()
     (results.runs_folder(tmp_path) / "2026-copy").mkdir()
     (results.runs_folder(tmp_path) / "2026-copy" / "record.json").write_text(text)
-    bad: list[results.BadRecord] = []
-    frame = results.load(tmp_path, bad=bad)
+    frame = results.load(tmp_path)
+    bad: list[results.BadRecord] = frame.attrs["bad"]
     assert list(frame["run_id"]) == ["2026-whole"]
-    assert frame.attrs["bad"] == bad and all("\n" not in entry.reason for entry in bad)
+    assert all("\n" not in entry.reason for entry in bad)
     reasons = {Path(entry.path).name: entry.reason for entry in bad}
     assert set(reasons) == {"2026-cut", "2026-new", "2026-empty", "2026-copy"}
     assert "cut off" in reasons["2026-cut"] and "another name" in reasons["2026-copy"]

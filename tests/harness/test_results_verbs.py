@@ -161,7 +161,7 @@ def test_runs_travel_as_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture
     assert said.json == {"file": packed, "runs": 2, "studies": 0, "not_read": []}
     taken = Said(tmp_path / "b", capsys, "import", packed, "--json")
     assert taken.json["runs"] == ids[1:3]
-    assert "took 2 runs" in Said(tmp_path / "b", capsys, "import", str(tmp_path / "a")).out
+    assert "imported 2 runs" in Said(tmp_path / "b", capsys, "import", str(tmp_path / "a")).out
     assert [entry["run_id"] for entry in Said(tmp_path / "b", capsys, "list", "--json").json["runs"]] == ids
     said = Said(tmp_path / "b", capsys, "import", str(tmp_path / "nothing.zip"))
     assert said.code == 2 and said.err.count("\n") == 1

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.cache import Cache
-from harness.judge.trace import _KNOWN, EpochTrace, TraceFacts, trace_epochs
+from harness.judge.trace import EpochTrace, TraceFacts, trace_epochs
 from harness.records.record import DatasetConfig, RunConfig
 from tests.support import make_tiny
 from tests.systems.policy_models import belady_misses
@@ -86,7 +86,6 @@ def test_an_epoch_is_sampled_once_whatever_asks_for_it(tmp_path: Path, monkeypat
     dataset = DatasetConfig(name="tiny", fingerprint="", num_nodes=1, num_edges=1, dim=1, dtype="float32")
 
     def facts(epochs: int) -> list[EpochTrace]:
-        _KNOWN.clear()
         config = RunConfig(system="ginex", dataset=dataset, epochs=epochs)
         return TraceFacts(workload, config, Cache(tmp_path / "cache")).epochs()
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.cache import Cache
 from harness.drives.whatif import class_profile
 from harness.isolation.base import IoLimit
 from harness.judge import judge, rules, spoilt
@@ -155,7 +156,7 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
         ),
     )
     context = RunContext(
-        trace=TraceFacts(workload, record.config, None),
+        trace=TraceFacts(workload, record.config, Cache(workload.dataset.path.parent / "cache")),
         profile=PROFILE,
         bare_profile=PROFILE,
         limits=(IoLimit("1:0", 40_000),),
@@ -411,7 +412,7 @@ def test_every_rule_is_broken_by_a_run_that_breaks_it(name: str, sound: Run) -> 
 
 @pytest.mark.parametrize("entry", rules(), ids=lambda entry: entry.name)
 def test_every_rule_says_why(entry: object) -> None:
-    assert len(entry.why) > 40  # type: ignore[attr-defined]
+    assert len(entry.check.__doc__) > 40  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("ratio", "verdict"), [(1.05, "CAVEATS"), (2.0, "CAVEATS"), (2.3, "INVALID")])

@@ -62,7 +62,7 @@ def split_epoch(spans: pd.DataFrame, epoch: Mapping[str, Any], order: Order, res
 def run_breakdown(point: Point, order: Order, rest: str) -> dict[str, float]:
     """Return mean seconds of a newest run's measured epochs by part; raise NotDrawn without stages or such epochs."""
     try:
-        spans = results.stages(Path(point.path))
+        spans = results.table(Path(point.path), "stages")
     except (OutcoreError, OSError) as error:
         raise NotDrawn(f"run {point.run} has no table of stages") from error
     if not point.epochs:

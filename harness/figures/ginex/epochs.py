@@ -80,7 +80,7 @@ def fig6(group: Group) -> Drawing:
     if missing:
         raise NotDrawn(f"{BASE} did not finish its run of {' and '.join(missing)} (see its record)")
     try:
-        stages = results.stages(Path(points["ahead"].path))
+        stages = results.table(Path(points["ahead"].path), "stages")
     except OutcoreError as error:
         raise NotDrawn(str(error)) from error
     alone = gather_alone(stages, points["ahead"].record["epochs"])

@@ -119,7 +119,7 @@ def fig4(evidence: Evidence) -> Drawing:
     draw_stacks(shares, parts=PARTS, share=True, axes=left, **spec["stacks"])
     window = min(WINDOW, max(1, len(pages.result["batch"]) // 4))
     try:
-        stages, telemetry = results.stages(Path(point.path)), results.telemetry(Path(point.path))
+        stages, telemetry = results.table(Path(point.path), "stages"), results.table(Path(point.path), "telemetry")
     except OutcoreError as error:
         raise NotDrawn(str(error)) from error
     table = miss_ratio(stages, telemetry, pages.result, window)

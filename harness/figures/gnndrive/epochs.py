@@ -292,7 +292,7 @@ def _timelines(points: list[Point], group: Group, titles: list[str], note: str) 
 
     A run without telemetry of an epoch has no panel; without any panel NotDrawn is raised.
     """
-    read = [results.telemetry(Path(point.path)).query("epoch >= 0").sort_values("t") for point in points]
+    read = [results.table(Path(point.path), "telemetry").query("epoch >= 0").sort_values("t") for point in points]
     tables = [one for one in zip(points, titles, read, strict=True) if len(one[2])]
     if not tables:
         raise NotDrawn("the runs have no telemetry of an epoch")

@@ -59,7 +59,7 @@ def _epoch_of(point: Point) -> tuple[Plain, pd.DataFrame]:
     """Return the drawn epoch and its spans in seconds from its begin."""
     epoch = min(point.epochs, key=lambda entry: abs(entry["seconds"] - float(point.value or 0.0)))
     try:
-        table = results.stages(Path(point.path))
+        table = results.table(Path(point.path), "stages")
     except InputError:
         return epoch, pd.DataFrame()
     spans = table[table["epoch"] == epoch["epoch"]].copy()

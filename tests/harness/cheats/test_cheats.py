@@ -363,11 +363,11 @@ def test_a_hand_that_changes_a_table_is_refused(series: Series, honest: Record, 
 
     folder = tmp_path / honest.run_id
     shutil.copytree(results.find(series.results_root, honest.run_id), folder)
-    batches = results.batches(folder)
+    batches = results.table(folder, "batches")
     batches["released_at"] /= 2
     batches.to_parquet(folder / "batches.parquet", index=False)
     with pytest.raises(InputError, match="changed after it was written"):
-        results.batches(folder)
+        results.table(folder, "batches")
 
 
 def test_a_hand_that_pools_runs_of_different_code_is_not_followed(series: Series, honest: Record) -> None:
