@@ -92,6 +92,7 @@ class Observation:
     files_left: list[str] = field(default_factory=list)
     close_seconds: float = 0.0
     reused: list[bool] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
     own_oracle: bool = False
     skipped: str = ""
 

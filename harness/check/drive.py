@@ -19,6 +19,7 @@ import torch
 from harness.check.case import Case, Observation
 from harness.check.oracle import make_trainer
 from harness.check.stage import Stage, make_workload, note_error, run_epoch
+from systems.engine.store.artefacts import finished, unfinished
 from systems.interface import Batch, MemoryBudget, System
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError
@@ -130,13 +131,16 @@ def _artefacts(stage: Stage, seen: Observation) -> None:
     # Artefacts of other cases with the same workload would be reused at once.
     shutil.rmtree(stage.artefacts)
     stage.artefacts.mkdir()
+    made: set[Path] = set()
     for seed in (0, 0, 5):
         with stage.ready(seed=seed) as system:
-            seen.reused.append(system.facts().prepared_reused is True)
+            seen.reused.append(finished(stage.artefacts) == made != set())
             other = copy(stage)
             other.oracle = stage.make_oracle(make_workload(stage.dataset, stage.case, seed=seed))
             seen.epochs.append(run_epoch(other, system, 0))
-    if not any(path.is_file() for path in stage.artefacts.rglob("*")):
+        made = finished(stage.artefacts)
+    seen.unfinished = sorted(path.name for path in unfinished(stage.artefacts))
+    if not made:
         seen.reused = []
 
 

@@ -164,6 +164,9 @@ def _damaged(seen: Observation) -> Iterator[str]:
 
 
 def _reused(seen: Observation) -> Iterator[str]:
+    if seen.unfinished:
+        left = ", ".join(seen.unfinished)
+        yield f"{left} in runtime.artefacts is no finished artefact, and removed before a run: use artefacts.prepare"
     if seen.reused and seen.reused != [False, True, False]:
         yield f"prepared anew, again, for another seed: reused was {seen.reused}, expected [False, True, False]"
 

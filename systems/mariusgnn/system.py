@@ -170,11 +170,7 @@ class MariusGnn(GatherSystem):
 
     def facts(self) -> Facts:
         """Return the read mode, the reading stage, and whether the partitions were found."""
-        return Facts(
-            io=self._buffer.mode if self._buffer is not None else None,
-            reads_in=("data_prep",),
-            prepared_reused=self._prepared.reused if self._prepared is not None else None,
-        )
+        return Facts(io=self._buffer.mode if self._buffer is not None else None, reads_in=("data_prep",))
 
     def notes(self) -> dict[str, str]:
         """Return the number of partitions, the buffered share of the graph, and the read mode."""

@@ -191,12 +191,21 @@ def remove_unfinished(root: Path) -> None:
     What a system left there by other means than `prepare` would be prepared work that no later run counts.
     """
     with unused(root) as free:
-        for path in list(root.iterdir()) if free else ():
+        for path in unfinished(root) if free else ():
             if path.is_dir() and not path.is_symlink():
-                if not (path / _SEAL).is_file():
-                    shutil.rmtree(path, ignore_errors=True)
-            elif path.name != _IN_USE:
+                shutil.rmtree(path, ignore_errors=True)
+            else:
                 path.unlink(missing_ok=True)
+
+
+def unfinished(root: Path) -> set[Path]:
+    """Return what lies under `root` (`Runtime.artefacts`) beside finished artefacts."""
+    return set(root.iterdir()) - finished(root) - {root / _IN_USE}
+
+
+def finished(root: Path) -> set[Path]:
+    """Return the folders of finished artefacts under `root` (`Runtime.artefacts`)."""
+    return {path for path in root.iterdir() if not path.is_symlink() and (path / _SEAL).is_file()}
 
 
 def _seal(folder: Path, name: str, budget: int | None, content: Mapping[str, Any], began: float) -> None:
