@@ -41,6 +41,7 @@ def test_a_hang_is_told_and_ended() -> None:
     assert "hung for 8 s" in broken("Hangs", case_limit_s=8.0)["runs"]
 
 
+@pytest.mark.slow("harness/check")
 def test_a_system_deaf_to_sigterm_is_found() -> None:
     assert broken("DeafToSigterm") == {"SIGTERM ends it": "still there 5 s after SIGTERM"}
 
@@ -50,6 +51,7 @@ def outcore(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=140, check=False)
 
 
+@pytest.mark.slow("harness/check", "harness/cli/check.py")
 def test_the_quick_check_prints_one_json_object() -> None:
     done = outcore("check", "gnndrive", "--quick", "--json", "-o", "extractors=2")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -97,6 +99,7 @@ def test_the_capped_check_reads_the_verdict() -> None:
     assert judge_record(record, loads_everything=True).ok is False  # type: ignore[arg-type]
 
 
+@pytest.mark.slow("harness/check")
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.parametrize(

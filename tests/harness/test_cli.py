@@ -148,6 +148,7 @@ def test_a_run_of_anyones_system_prints_its_record(roots: tuple[Path, Path]) -> 
     assert "config.dataset.name" in header.split(",") and record["run_id"] in row
 
 
+@pytest.mark.slow("harness/cli/run.py", "harness/run/launch.py")
 def test_a_failed_run_is_exit_code_1(roots: tuple[Path, Path]) -> None:
     data, results = roots
     done = outcore(

@@ -248,6 +248,7 @@ def test_a_beaten_profile_is_measured_again_before_the_verdict(series: Series) -
         series.bare_profile = kept
 
 
+@pytest.mark.slow("harness/run/orchestrator.py", "harness/judge/io.py")
 def test_a_slow_moment_that_lasts_is_waited_for(series: Series, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measuring once more at once meets the same slow moment: it is done three times before a run is called wrong."""
     kept = series.bare_profile
@@ -300,6 +301,7 @@ def test_a_device_that_is_faster_under_limits_was_profiled_in_a_slow_moment() ->
     assert not slower_than(deep, profile(b512=60.0))
 
 
+@pytest.mark.slow("harness/run/orchestrator.py", "harness/judge/io.py")
 def test_a_doubted_profile_is_measured_again_and_the_better_rates_are_kept(series: Series) -> None:
     features, kept = series._features, series.bare_profile
     assert features is not None and kept is not None

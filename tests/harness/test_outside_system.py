@@ -109,6 +109,7 @@ def outcore(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow("harness/run", "harness/figures/base.py", "systems/registry.py", "systems/interface.py")
 def test_it_is_run_and_its_facts_are_in_the_record_and_it_is_drawn(home: Path) -> None:
     arguments = ("--dataset", "tiny", "--epochs", "2", "--isolation", "none", *WORKLOAD)
     done = outcore(home, "run", NAME, *arguments, "--json")
@@ -123,6 +124,7 @@ def test_it_is_run_and_its_facts_are_in_the_record_and_it_is_drawn(home: Path) -
     assert NAME in (home / "report.html").read_text()
 
 
+@pytest.mark.slow("harness/check", "systems/registry.py", "systems/interface.py")
 def test_it_is_checked(home: Path) -> None:
     done = outcore(home, "check", NAME, "--quick", "--json")
     found = json.loads(done.stdout)

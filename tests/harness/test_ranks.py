@@ -81,6 +81,7 @@ def test_ranks_on_devices_have_a_feature_buffer_each(series: Series) -> None:
     assert device.bytes == 2 * (-(-slots * 64 * 4 // 4096) * 4096)
 
 
+@pytest.mark.slow(*SOURCES)
 @pytest.mark.parametrize(("behaviour", "told"), [("good", ["False", "False"]), ("io", [])])
 def test_no_rank_ends_its_interpreter_in_the_group(series: Series, behaviour: str, told: list[str]) -> None:
     """Else gloo's threads and the interpreter's end meet, and a good run is ended by SIGABRT now and then."""

@@ -101,6 +101,7 @@ def test_training_from_disk_in_a_quarter_of_the_features_reaches_the_accuracy_of
         assert ours["accuracy"] == pytest.approx(wanted["accuracy"], abs=0.002)
 
 
+@pytest.mark.slow("systems/loading", "examples")
 def test_the_cap_is_real_and_in_memory_training_ends_in_it(shop: Dataset, floor: int) -> None:
     with make_cap("in-memory", floor + shop.feature_bytes // 4) as cap:
         assert run(cap, shop, "--system", "in-memory", "--memory", "none").returncode < 0

@@ -77,6 +77,7 @@ def in_half(dataset: Dataset, what: str, target: Path, cap_bytes: int) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow("systems/engine/loading/first_layer.py", "systems/engine/io")
 @needs_cap
 @pytest.mark.timeout(240)
 def test_aggregation_lives_under_half_of_its_tables_bytes(wide: Dataset) -> None:
@@ -91,6 +92,7 @@ def test_aggregation_lives_under_half_of_its_tables_bytes(wide: Dataset) -> None
     target.unlink()
 
 
+@pytest.mark.slow("systems/data_tiering", "systems/engine/io")
 @needs_cap
 @pytest.mark.timeout(240)
 def test_reordering_lives_under_half_of_its_tables_bytes(wide: Dataset) -> None:

@@ -121,6 +121,7 @@ def larger_dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     return make_tiny(tmp_path_factory.mktemp("larger") / "graph", nodes=nodes, edges=400_000, dim=dim)
 
 
+@pytest.mark.slow("systems/outcore")
 @pytest.mark.parametrize("replay", [False, True])
 @pytest.mark.parametrize("device", ["cpu", "emulated:instant"])
 def test_what_fits_in_some_memory_fits_in_more(larger_dataset: Dataset, device: str, replay: bool) -> None:

@@ -48,6 +48,7 @@ def large_dataset() -> Iterator[Dataset]:
         yield Dataset.open(folder / "large")
 
 
+@pytest.mark.slow("systems/engine/rank")
 @needs_cap
 def test_weighted_reverse_pagerank_lives_under_half_the_edges_bytes(large_dataset: Dataset) -> None:
     import hashlib

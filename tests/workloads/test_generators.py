@@ -218,6 +218,7 @@ print(status("VmHWM") - before)
 """
 
 
+@pytest.mark.slow("workloads/making", "workloads/kronecker", "workloads/native/making")
 @pytest.mark.parametrize(
     ("kind", "edges", "bound"),
     [("rmat", 15_000_000, 52 << 20), ("kronecker", 30_000_000, 120 << 20), ("fractal", 6_000_000, 150 << 20)],
