@@ -31,7 +31,7 @@ def test_the_strongest_control_is_the_judge(cold_extract: ModuleType) -> None:
 def test_there_is_one_fio() -> None:
     """A second way to call it once lacked the alignment of the first, and made fio a weaker opponent."""
     own = [path for folder in ("benchmarks", "harness", "systems") for path in (ROOT / folder).rglob("*.py")]
-    starts = [path.relative_to(ROOT) for path in own if re.search(r"\[\s*\"fio\",", path.read_text())]
+    starts = [path.relative_to(ROOT) for path in own if re.search(r"[\[(]\s*\"fio\",", path.read_text())]
     # The other asks its version.
     assert sorted(map(str, starts)) == ["harness/records/environment.py", "harness/ssd/fio.py"]
 
