@@ -96,6 +96,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweep]:
     yield Sweep(root)
 
 
+@pytest.mark.slow("harness/run/sweep.py", "harness/run/series.py", "harness/isolation")
 def test_a_sweep_killed_in_a_run_resumes_after_the_last_record(sweep: Sweep) -> None:
     caps_before = set(caps_of())
     process = sweep.start()
@@ -116,6 +117,7 @@ def test_a_sweep_killed_in_a_run_resumes_after_the_last_record(sweep: Sweep) -> 
     assert [record["config"]["round"] for record in done["records"]] == [0, 1, 2]
 
 
+@pytest.mark.slow("harness/run/sweep.py", "harness/compare")
 def test_a_finished_sweep_runs_nothing_again(sweep: Sweep) -> None:
     done = sweep.finish()
     assert done["skipped"] == 3 and len(sweep.records()) == 3
@@ -133,6 +135,7 @@ def test_a_finished_sweep_runs_nothing_again(sweep: Sweep) -> None:
     assert json.loads(dry.stdout)["done"] == 3
 
 
+@pytest.mark.slow("harness/run/sweep.py", "harness/judge")
 def test_a_run_that_others_spoilt_is_made_again_unless_told_not_to(sweep: Sweep) -> None:
     sweep.finish()
     file = results.run_folders(sweep.results)[0] / "record.json"

@@ -61,6 +61,7 @@ def test_what_fits_in_the_plan_never_dies(series: Series, name: str, shape: Shap
         assert "extractors 1 instead of 4" in record.notes["lowered_to_fit"]
 
 
+@pytest.mark.slow("systems")
 @needs_cap
 def test_less_than_the_plan_accepts_is_refused_by_the_plan(series: Series) -> None:
     dataset = make(series.data_root, HUBS)

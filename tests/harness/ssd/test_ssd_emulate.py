@@ -93,6 +93,7 @@ def test_a_command_is_held_to_the_class_and_root_is_dropped(disk: Path, slow: st
     assert float(seconds) > 0.75
 
 
+@pytest.mark.slow("harness/ssd/emulate.py", "harness/isolation")
 @needs_cap
 @needs_io
 @needs_root
