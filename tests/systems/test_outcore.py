@@ -23,7 +23,7 @@ from workloads.sampling.digest import EpochDigest
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.workload import Workload
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 DEVICES = ["cpu", "emulated:instant"]
 ROW = 16 * 4
