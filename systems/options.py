@@ -101,12 +101,14 @@ class Facts(BaseModel):
     Attributes:
         io: the reader's mode and fallbacks, such as `io_uring registered`.
         reads_in: stages in which the system submits its own reads; empty: `extract`.
+        prepared_reused: whether preparation found the artefacts of an earlier run.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     io: str | None = None
     reads_in: tuple[str, ...] = ()
+    prepared_reused: bool | None = Field(default=None, repr=False)
 
     def notes(self) -> dict[str, str]:
         """Return the facts as text for people, seconds and ratios to three decimals."""
@@ -116,4 +118,6 @@ class Facts(BaseModel):
             if field.repr and value not in (None, ()):
                 text = f"{value:.3f}" if isinstance(value, float) else str(value)
                 found[name] = "+".join(value) if isinstance(value, tuple) else text
+        if self.prepared_reused is not None:
+            found["prepared"] = "reused" if self.prepared_reused else "made"
         return found

@@ -58,6 +58,8 @@ def facts_of_notes(notes: dict[str, str]) -> Plain:
         found["io"] = notes["io"]
     if "reads_in" in notes:
         found["reads_in"] = notes["reads_in"].split("+")
+    if "prepared" in notes:
+        found["prepared_reused"] = notes["prepared"] == "reused"
     if "test_extract_wait_s" in notes:
         found["test_clock"] = f"{notes['test_extract_wait_s']} s added to every mini-batch"
     if rows := re.match(r"(\d+) of (\d+) rows", notes.get("device_cache", notes.get("hot_rows", ""))):

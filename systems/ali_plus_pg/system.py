@@ -201,7 +201,8 @@ class AliPlusPg(GatherSystem):
         """Return the read mode, and whether split and neighbour cache were found."""
         if self._shares is None:
             return Facts()
-        return Facts(io=f"{self._mode}, {self._sizes.extractors} extractors")
+        reused = bool(self._prepared) and all(found.reused for found in self._prepared)
+        return Facts(io=f"{self._mode}, {self._sizes.extractors} extractors", prepared_reused=reused)
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast the misses of a feature cache in all of the caches' memory; other lists come through pages."""

@@ -66,6 +66,7 @@ class DiskGnn(SizedSystem):
     _tally: Tally | None = None
     _singles: ReaderPool[RowReader] | None = None
     _episodes: Episodes | None = None
+    _reused = False
 
     @classmethod
     def is_faithful(cls, options: Options) -> bool:
@@ -84,7 +85,7 @@ class DiskGnn(SizedSystem):
         # Of the dataset's device: the results folder may lie on another one.
         block_bytes = _native.block_bytes(str(self.workload.dataset.file("features")))
         self._episodes = Episodes(self._sizes, self.clock, block_bytes)
-        self._open(self._episode_of(0))
+        self._reused = self._open(self._episode_of(0)).reused
 
     def _drawn(self, epoch: int) -> int:
         """Return the epoch whose samples epoch `epoch` trains on."""
@@ -190,6 +191,7 @@ class DiskGnn(SizedSystem):
         return DiskGnnFacts(
             io=self._reader.mode if self._reader is not None else "closed",
             reads_in=("load_graph", "extract"),
+            prepared_reused=self._reused,
             **predicted["shape"],
             disk_bytes=predicted["disk_bytes"],
             read_amplification=predicted["read_amplification"],

@@ -266,7 +266,8 @@ class Ginex(SizedSystem):
 
     def facts(self) -> Facts:
         """Return the read mode, the reading stages, and whether the neighbour cache was found."""
-        return Facts(io=self._mode, reads_in=("switch", "extract"))
+        reused = self._neighbours.reused if self._neighbours is not None else None
+        return Facts(io=self._mode, reads_in=("switch", "extract"), prepared_reused=reused)
 
     def notes(self) -> dict[str, str]:
         """Return the read mode and the sizes of superbatch and caches."""

@@ -170,7 +170,11 @@ class MariusGnn(GatherSystem):
 
     def facts(self) -> Facts:
         """Return the read mode, the reading stage, and whether the partitions were found."""
-        return Facts(io=self._buffer.mode if self._buffer is not None else None, reads_in=("data_prep",))
+        return Facts(
+            io=self._buffer.mode if self._buffer is not None else None,
+            reads_in=("data_prep",),
+            prepared_reused=self._prepared.reused if self._prepared is not None else None,
+        )
 
     def notes(self) -> dict[str, str]:
         """Return the number of partitions, the buffered share of the graph, and the read mode."""

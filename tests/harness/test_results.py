@@ -139,6 +139,7 @@ def test_facts_of_a_record_that_has_them_in_its_notes_are_read(tmp_path: Path) -
     (folder / "record.json").write_text(json.dumps(old | {"schema": 2, "notes": notes}))
     facts = results.read_record(folder).facts
     assert facts.io == "io_uring registered" and facts.reads_in == ("load_graph", "extract")
+    assert facts.prepared_reused is False
     own = {"cached_rows": 800, "table_rows": 2000, "disk_bytes": 4096, "pack_s": 1.5}
     assert facts.model_extra == own
 

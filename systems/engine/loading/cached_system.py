@@ -471,9 +471,11 @@ class CachedSystem(SamplingSystem):
         return [file for prepared in self._prepared for file in prepared.files]
 
     def facts(self) -> CacheFacts:
-        """Return the size of the cache."""
+        """Return the size of the cache, and whether all artefacts were found."""
         cached = self._cache.rows if self._cache is not None and self._caches else None
-        return CacheFacts(cached_rows=cached, table_rows=None if cached is None else self._rows.num_rows)
+        reused = all(prepared.reused for prepared in self._prepared) if self._prepared else None
+        table_rows = None if cached is None else self._rows.num_rows
+        return CacheFacts(prepared_reused=reused, cached_rows=cached, table_rows=table_rows)
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast the misses of the device cache; nothing is read from disk but in preparation."""
