@@ -85,7 +85,7 @@ def open_files(pids: Iterable[int]) -> list[Path]:
             for line in maps:
                 if "/" in line:
                     (code if " r-x" in line else found).add(line.split(maxsplit=5)[5].rstrip("\n"))
-    names = (name for name in found if name.startswith("/") and not name.startswith(_LIBRARIES))
+    names = (name for name in found | code if name.startswith("/") and not name.startswith(_LIBRARIES))
     return sorted(path for path in map(Path, names) if _is_data(path, mapped_as_code=str(path) in code))
 
 

@@ -110,7 +110,8 @@ class Gathered:
         given = {path.resolve() for path in [*known, *cold.dataset_files(self.dataset)]}
         for path in opened:
             if not given & {path, *path.parents} and cold.born(path) < self.born:
-                self.from_before[str(path)] = path.stat().st_size
+                with suppress(OSError):  # removed by the run meanwhile
+                    self.from_before[str(path)] = path.stat().st_size
 
     def evict(self, when: str, own: list[Path]) -> None:
         """Evict the files of the dataset and the system (`own`) and store the reading."""

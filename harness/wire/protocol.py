@@ -88,7 +88,7 @@ class Prepared(_Event):
         return cls(
             **longest,
             **total,
-            reused=all(part.reused for part in parts),
+            reused=any(part.reused for part in parts),
             files=list(dict.fromkeys(file for part in parts for file in part.files)),
         )
 

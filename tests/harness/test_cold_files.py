@@ -35,7 +35,9 @@ def test_a_library_of_ones_own_is_no_data_and_data_mapped_as_code_is(tmp_path: P
     library.write_bytes(Path(_native.__file__).read_bytes() + bytes(1 << 20))
     data.write_bytes(bytes(1 << 20))
     ctypes.CDLL(str(library))
-    with data.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ | mmap.PROT_EXEC):
+    with data.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ | mmap.PROT_EXEC)
+    with mapped:
         found = cold.open_files([os.getpid()])
     assert data in found and library not in found
 
