@@ -47,6 +47,8 @@ def throttle_lines(limit: IoLimit) -> list[tuple[str, str]]:
 class V1Readings(Readings):
     """Counters of a memory group, and of a blkio group where the host has one; sizes include the groups below."""
 
+    _usage_file = "memory.usage_in_bytes"
+
     def __init__(self, memory: Path, blkio: Path | None) -> None:
         self._memory, self._blkio = memory, blkio
         files = [memory / f"memory.{name}" for name in _MEMORY_FILES] + [blkio / name for name in _IO_FILES if blkio]
@@ -76,9 +78,10 @@ class V1Readings(Readings):
 
     def _read_io(self) -> IoStats | None:
         """Read device I/O; v1 cannot attribute buffered writes."""
-        if self._blkio is None or not (data := self._files[_IO_FILES[0]].read()):
+        if self._blkio is None:
             return None
-        return parse_blkio(data, self._files[_IO_FILES[1]].read())
+        sizes, requests = (self._files[name].read() for name in _IO_FILES)
+        return parse_blkio(sizes, requests) if sizes and requests else None
 
     def reset_peak(self) -> None:
         """Restart the peak from the present usage, where this user may."""

@@ -44,6 +44,8 @@ def io_max_line(limit: IoLimit) -> str:
 class V2Readings(Readings):
     """Counters of one v2 group."""
 
+    _usage_file = "memory.current"
+
     def __init__(self, group: Path) -> None:
         super().__init__([group], [group / name for name in _FILES])
         self.group = group
@@ -56,7 +58,9 @@ class V2Readings(Readings):
         current = self._files["memory.current"].number() or 0
         # Without memory.peak the highest reading stands in: a lower bound, as exact as the sampling is dense.
         self._highest = max(self._highest, current)
-        peak = as_number(os.pread(self._peak, 64, 0)) if self._peak >= 0 else None
+        peak = None
+        with suppress(OSError):  # also without a descriptor
+            peak = as_number(os.pread(self._peak, 64, 0))
         shmem = values.get(b"shmem", 0)
         # `kernel` came with 5.18; before it the parts are summed.
         parts = sum(values.get(key, 0) for key in (b"kernel_stack", b"pagetables", b"percpu", b"slab"))
@@ -77,7 +81,8 @@ class V2Readings(Readings):
     def _read_io(self) -> IoStats | None:
         """Read device I/O; None where the io controller is not delegated, or once the group is gone."""
         file = self._files["io.stat"]
-        return parse_io_stat(file.read()) if file.present and self.group.exists() else None
+        data = file.read()
+        return parse_io_stat(data) if file.present and self.group.exists() else None
 
     def pressure(self) -> tuple[int | None, int | None]:
         """Return microseconds stalled on (I/O, memory)."""

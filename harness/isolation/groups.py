@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 from harness.isolation.base import Cap, Counters, IoLimit, IoStats, MemoryStats, Needs
 from harness.isolation.files import KernelFile, write_text
@@ -19,6 +20,8 @@ from workloads.errors import HostError
 
 class Readings(Counters):
     """Counters of a control group, whose `folders` are one for each hierarchy; the last ones once the group is gone."""
+
+    _usage_file: ClassVar[str]
 
     def __init__(self, folders: Sequence[Path], files: Iterable[Path]) -> None:
         self.folders = list(folders)
@@ -32,7 +35,10 @@ class Readings(Counters):
         """Return the memory of the group now; the last reading once it is gone."""
         with self._lock:
             if not self._closed.is_set() and (stat := self._files["memory.stat"].read()):
-                self._last = self._read_memory(stat)
+                found = self._read_memory(stat)
+                # A group removed while it is read gives zeros from there on.
+                if self._files[self._usage_file].read():
+                    self._last = found
             return self._last
 
     def io(self) -> IoStats | None:

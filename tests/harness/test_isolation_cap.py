@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from harness.isolation import IoLimit, Isolation, Limits
+from harness.isolation.base import MemoryStats
+from harness.isolation.groups import GroupCap
 from harness.isolation.processes import is_left_over
 from harness.ssd.device import block_device
 from tests.harness.cap_tools import (
@@ -157,6 +159,25 @@ def test_closing_leaves_no_group_and_keeps_the_last_reading(backend: Isolation) 
     assert groups_named("_gone.") == []
     assert cap.memory().peak >= 8 * MIB
     assert cap.pids() == []
+
+
+def test_a_group_removed_while_it_is_read_leaves_the_last_reading(
+    backend: Isolation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cap = backend.create("torn", Limits(64 * MIB))
+    assert done_ok(run_in(cap, "pass"))
+    whole = cap.memory()
+    assert whole.peak > 0 and isinstance(cap, GroupCap)
+    read = cap._read_memory
+
+    def removed_first(stat: bytes) -> MemoryStats:
+        for folder in cap.folders:
+            folder.rmdir()
+        return read(stat)
+
+    monkeypatch.setattr(cap, "_read_memory", removed_first)
+    assert cap.memory() == whole
+    cap.close()
 
 
 def test_the_limit_can_be_raised_and_lowered_and_the_peak_forgotten(backend: Isolation) -> None:
