@@ -12,6 +12,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find workloads/native systems/native -type f) CMakeLists.txt pyproject.toml
 
+# A process of ours that compiles its modules each time takes a second longer to start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: bench test test-all lint report docs sanitize benchmarks setup clean
 
 bench: setup

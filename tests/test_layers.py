@@ -6,6 +6,7 @@ Every import counts, whether at the top of a module, inside a function or for ty
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,8 +44,11 @@ def imports(name: str, path: Path, known: dict[str, Path], source: str | None = 
     return {module for module in found if module.partition(".")[0] in LAYERS} - {name}
 
 
-MODULES = modules()
-GRAPH = {name: imports(name, path, MODULES) for name, path in MODULES.items()}
+@functools.cache
+def graph() -> dict[str, set[str]]:
+    """Return the imports of every module of ours."""
+    known = modules()
+    return {name: imports(name, path, known) for name, path in known.items()}
 
 
 def room_of(module: str) -> int | None:
@@ -53,7 +57,7 @@ def room_of(module: str) -> int | None:
     return ROOMS.index(inner.partition(".")[0]) if inner else None
 
 
-def circles(graph: dict[str, set[str]]) -> Iterator[list[str]]:
+def circles(arrows: dict[str, set[str]]) -> Iterator[list[str]]:
     """Yield the strongly connected components of more than one module (Tarjan)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
@@ -62,7 +66,7 @@ def circles(graph: dict[str, set[str]]) -> Iterator[list[str]]:
     def visit(node: str) -> Iterator[list[str]]:
         index[node] = low[node] = len(index)
         stack.append(node)
-        for after in graph.get(node, ()):
+        for after in arrows.get(node, ()):
             if after not in index:
                 yield from visit(after)
                 low[node] = min(low[node], low[after])
@@ -75,7 +79,7 @@ def circles(graph: dict[str, set[str]]) -> Iterator[list[str]]:
             if len(component) > 1:
                 yield sorted(component)
 
-    for node in graph:
+    for node in arrows:
         if node not in index:
             yield from visit(node)
 
@@ -83,14 +87,14 @@ def circles(graph: dict[str, set[str]]) -> Iterator[list[str]]:
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_layer_imports_nothing_above_it(layer: str) -> None:
     above = set(LAYERS[LAYERS.index(layer) + 1 :])
-    inside = {name: found for name, found in GRAPH.items() if name.partition(".")[0] == layer}
+    inside = {name: found for name, found in graph().items() if name.partition(".")[0] == layer}
     upward = [f"{name} imports {to}" for name, found in inside.items() for to in found if to.partition(".")[0] in above]
     assert upward == []
 
 
 def test_a_room_of_the_harness_imports_from_no_room_above_it() -> None:
     upward = []
-    for name, found in GRAPH.items():
+    for name, found in graph().items():
         here = room_of(name) if name.partition(".")[0] == "harness" else None
         for to in sorted(found) if here is not None else ():
             there = room_of(to) if to.partition(".")[0] == "harness" else None
@@ -100,7 +104,7 @@ def test_a_room_of_the_harness_imports_from_no_room_above_it() -> None:
 
 
 def test_modules_import_each_other_in_no_circle() -> None:
-    assert list(circles(GRAPH)) == []
+    assert list(circles(graph())) == []
 
 
 def test_no_folder_holds_too_many_sources() -> None:
@@ -115,7 +119,7 @@ def test_no_folder_holds_too_many_sources() -> None:
 def test_a_system_knows_no_other_system() -> None:
     folders = {path.parent.name for path in (ROOT / "systems").glob("*/__init__.py")} - {"engine", "native"}
     crossing = []
-    for name, found in GRAPH.items():
+    for name, found in graph().items():
         folder = name.split(".")[1] if name.startswith("systems.") else ""
         for to in sorted(found) if folder in folders else ():
             other = to.split(".")[1] if to.startswith("systems.") else folder
@@ -128,9 +132,9 @@ def test_a_system_knows_no_other_system() -> None:
 def test_the_checks_see_imports_wherever_they_are() -> None:
     here = ROOT / "systems" / "registry.py"
     lazy = "def f():\n    from harness.results import store\n    from . import readings\n"
-    assert imports("systems.registry", here, MODULES, lazy) == {"harness.results.store", "systems.readings"}
+    assert imports("systems.registry", here, modules(), lazy) == {"harness.results.store", "systems.readings"}
     typed = "if TYPE_CHECKING:\n    import harness.run.sweep\n"
-    assert imports("systems.registry", here, MODULES, typed) == {"harness.run.sweep"}
+    assert imports("systems.registry", here, modules(), typed) == {"harness.run.sweep"}
 
 
 def test_a_circle_is_found() -> None:
