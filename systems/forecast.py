@@ -104,7 +104,7 @@ class Trace:
     def row_bytes(self) -> int:
         """Bytes of a feature row."""
         dataset = self.workload.dataset
-        return int(dataset.dim * dataset.feature_dtype.itemsize)
+        return int(dataset.row_bytes)
 
     def epoch_s(self) -> float:
         """Return the seconds of a whole epoch's training steps."""

@@ -69,3 +69,8 @@ def pytest_collection_finish() -> None:
     """Leave the session's thousands of tests out of every later collection of garbage."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Let the interpreter collect everything at its end; nanobind counts what is left then."""
+    gc.unfreeze()

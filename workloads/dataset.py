@@ -35,6 +35,7 @@ class Dataset:
         num_classes: number of classes: labels are in [0, num_classes), or -1 for an unlabelled node.
         feature_dtype: element type of the feature rows, float32 or float16.
         index_dtype: element type of the neighbour lists, int32 or int64.
+        row_bytes: bytes of one feature row.
         feature_bytes, topology_bytes: bytes of the feature table and of the neighbour lists (the data of `indices`).
         total_bytes: bytes of all `.npy` files.
         fingerprint: digest of the content, 16 hexadecimal digits, equal for equal bytes under any name or path.
@@ -46,7 +47,8 @@ class Dataset:
         self.num_classes, self.fingerprint = manifest.num_classes, manifest.fingerprint
         self.feature_dtype: np.dtype[Any] = np.dtype(manifest.feature_dtype)
         self.index_dtype: np.dtype[Any] = np.dtype(manifest.index_dtype)
-        self.feature_bytes = self.num_nodes * self.dim * self.feature_dtype.itemsize
+        self.row_bytes = self.dim * self.feature_dtype.itemsize
+        self.feature_bytes = self.num_nodes * self.row_bytes
         self.topology_bytes = self.num_edges * self.index_dtype.itemsize
         self.total_bytes = sum(entry.bytes for entry in manifest.files.values())
 

@@ -55,7 +55,7 @@ def trace(
         hops = tuple(int(part) for part in fanout.split(","))
     except ValueError:
         raise InputError(f"--fanout is {fanout!r}", "give one whole number a hop, like 10,10,10") from None
-    row_bytes = dataset.dim * dataset.feature_dtype.itemsize
+    row_bytes = dataset.row_bytes
     rows = _rows(sizes, dataset.num_nodes, row_bytes)
     spec = SamplerSpec(name=sampler, fanout=hops, batch_size=batch_size, max_batches=max_batches)
     workload = Workload(dataset, spec, ModelSpec(layers=len(hops)), seed=seed)

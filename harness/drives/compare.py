@@ -13,7 +13,6 @@ from harness.drives.prices import Price, price_of
 from harness.drives.whatif import Device, counts_for, predict_record, typical, usable, workload_name
 from harness.records.hosts import host_fingerprint
 from harness.records.record import Record, spread
-from systems.readings import DiskProfile
 from workloads.errors import InputError
 
 SHALLOW, DEEP = 1, 64
@@ -90,12 +89,6 @@ class DriveComparison:
         return sorted(found, key=lambda growth: growth.ratio)
 
 
-def best_rates(profile: DiskProfile) -> dict[int, float]:
-    """Return bytes -> greatest rate of random reads of that size, ascending."""
-    points = [(point.block_bytes, point.iops) for point in profile.points if point.pattern == "random"]
-    return dict(sorted(points))
-
-
 def latencies(device: Device, depth: int) -> dict[str, float]:
     """Return percentile -> seconds of direct random 4 KiB reads with `depth` in flight; empty where not measured. The
     deepest point up to `depth` is used: on a class with few IOPS a deeper queue would only wait for the limiter."""
@@ -161,7 +154,7 @@ def compare(
 
 def _side(device: Device, price: Price | None) -> DriveSide:
     profile = device.profile
-    best = best_rates(profile)
+    best = profile.random_rates()
     # A drive with larger sectors cannot read 512 bytes: its next larger size is used.
     rates = {size: next((iops for known, iops in best.items() if known >= size), None) for size in (512, 4096, 65536)}
     deep = device.drive.best(4096) if device.drive else None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.drives.compare import DEEP, DriveComparison, best_rates, latencies
+from harness.drives.compare import DEEP, DriveComparison, latencies
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.curves import draw_curves
@@ -39,7 +39,7 @@ def rates(comparison: DriveComparison, axes: Any) -> pd.DataFrame:
 
     rows: list[dict[str, Any]] = []
     for side in comparison.sides:
-        best = best_rates(side.device.profile)
+        best = side.device.profile.random_rates()
         rows += [{"series": side.device.name, "x": size, "y": iops} for size, iops in best.items()]
     looks = named_looks([side.device.name for side in comparison.sides])
     draw_curves(

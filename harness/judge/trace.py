@@ -214,7 +214,7 @@ class TraceFacts:
         """
         dataset = self.workload.dataset
         uses = sum(times * count for times, count in self.epoch(epoch).uses)
-        if uses * dataset.dim * dataset.feature_dtype.itemsize > most_bytes:
+        if uses * dataset.row_bytes > most_bytes:
             return None
         key = hashlib.sha256(f"{self._key(epoch)}/features".encode()).hexdigest()[:16]
         if (kept := self._cache.get("features", key)) is None:

@@ -194,7 +194,7 @@ def miss_ratios(params: MissRatioParams, context: StudyContext) -> Plain:
         (entry,) = compare(workload, trace, [policy], sizes, threads=threads)
         found.append({"policy": policy, "misses": list(map(int, entry.misses)), "fills": list(map(int, entry.fills))})
     counts = {"accesses": trace.accesses, "unique_rows": trace.num_rows, "batches": len(trace.begins) - 1}
-    row_bytes = workload.dataset.dim * workload.dataset.feature_dtype.itemsize
+    row_bytes = workload.dataset.row_bytes
     return {**counts, "row_bytes": row_bytes, "shares": list(params.shares), "sizes": sizes, "policies": found}
 
 
@@ -230,7 +230,7 @@ def page_accesses(params: WorkloadParams, context: StudyContext) -> Plain:
     dataset = workload.dataset
     indptr = dataset.load("indptr")
     found: dict[str, list[int]] = {name: [] for name in ("epoch", "batch", "nodes", "feature_pages", "topology_pages")}
-    row_bytes, item_bytes = dataset.dim * dataset.feature_dtype.itemsize, dataset.index_dtype.itemsize
+    row_bytes, item_bytes = dataset.row_bytes, dataset.index_dtype.itemsize
     for epoch, index, batch in sample_all(workload, params.epochs, indptr=indptr, threads=len(os.sched_getaffinity(0))):
         if index == 0:
             context.progress(f"epoch {epoch}")

@@ -108,7 +108,7 @@ def sampled(params: WorkloadParams, context: StudyContext) -> Sampled:
             about = f"about {batch.num_nodes * count} row accesses"
             raise InputError(f"{about} are more than the {MAX_ACCESSES} that are held", "set max_batches")
         batches.append(batch.nodes.astype(np.uint32))
-    row_bytes = dataset.dim * dataset.feature_dtype.itemsize
+    row_bytes = dataset.row_bytes
     _LAST[key] = Sampled(batches, dataset.num_nodes, workload.seed, row_bytes)
     return _LAST[key]
 

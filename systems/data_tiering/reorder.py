@@ -98,7 +98,7 @@ class _Reordering:
         self._dataset, self._order, self._threads, self._facts = dataset, order, threads, facts
         held = 24 * nodes + 8 * nodes  # order, places, new index pointers, and degrees
         self._piece_bytes = _MOST_PIECE_BYTES
-        row = dataset.dim * dataset.feature_dtype.itemsize
+        row = dataset.row_bytes
         left = None
         if budget is not None:
             while self._piece_bytes > _LEAST_PIECE_BYTES and held + self._buffers() > budget * 3 // 4:
@@ -161,7 +161,7 @@ class _Reordering:
     def _feature_windows(self, scratch: Path) -> Iterator[NDArray[np.uint8]]:
         """Yield the new feature rows as bytes, window by window."""
         dataset, nodes = self._dataset, self._dataset.num_nodes
-        row = dataset.dim * dataset.feature_dtype.itemsize
+        row = dataset.row_bytes
         size = nodes if self._window_bytes is None else min(nodes, self._window_bytes // row)
         windows = -(-nodes // size)
         self._facts.feature_windows = windows

@@ -18,7 +18,6 @@ from systems.engine.io.memory import aligned_empty, madvise
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import ReaderPool
 from systems.engine.io.tally import Tally
-from systems.engine.io.topology import row_bytes
 from systems.engine.loading.gather_loader import check_size, copied, torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline, TableRing
 from systems.ginex.planner import LOADED, GinexSizes
@@ -36,8 +35,8 @@ class FeatureCache:
 
     def __init__(self, workload: Workload, capacity: int, kept: int) -> None:
         dataset = workload.dataset
-        self._memory = aligned_empty(capacity * row_bytes(workload))
-        self._kept_bytes = kept * row_bytes(workload)
+        self._memory = aligned_empty(capacity * workload.dataset.row_bytes)
+        self._kept_bytes = kept * workload.dataset.row_bytes
         table = torch.from_numpy(self._memory).view(torch_dtype(dataset.feature_dtype))
         self.rows = table.view(capacity, dataset.dim)
 

@@ -137,7 +137,7 @@ class Loader:
             bounds_of(self.workload, kept)
             self._bounds = batch_bounds(self.workload)
             reserve = () if host is None else (PlanItem("reserve", reserve_bytes(host)),)
-            row_bytes = opened.dim * opened.feature_dtype.itemsize
+            row_bytes = opened.row_bytes
             own = Plan((*reserve, *handed_out_items(self._bounds, row_bytes, device != "cpu")))
             whole = MemoryBudget(host, _device_bytes(device, device_memory))
             own.require("the loader", whole, "raise memory, or lower batch_size or fanout")

@@ -21,7 +21,6 @@ import numpy.typing as npt
 from systems import _native
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.stream import edge_runs, ordered_part
-from systems.engine.io.topology import row_bytes
 from workloads.direct_files import PAGE, padded
 from workloads.errors import DatasetError, InputError
 from workloads.workload import Workload
@@ -62,11 +61,11 @@ class Partitions:
         if not 1 <= wanted <= _native.MAX_PARTITIONS:
             raise InputError(f"{wanted} partitions are wanted", f"give 1 to {_native.MAX_PARTITIONS}")
         dataset = workload.dataset
-        unit = SECTOR // math.gcd(row_bytes(workload), SECTOR)
+        unit = SECTOR // math.gcd(workload.dataset.row_bytes, SECTOR)
         size = -(-math.ceil(dataset.num_nodes / wanted) // unit) * unit
         train = int(dataset.memmap("train").shape[0])
         count, pinned = -(-dataset.num_nodes // size), -(-train // size)
-        return cls(dataset.num_nodes, size, count, pinned, row_bytes(workload), dataset.index_dtype)
+        return cls(dataset.num_nodes, size, count, pinned, workload.dataset.row_bytes, dataset.index_dtype)
 
     def nodes_of(self, partition: int) -> int:
         """Return the nodes of a partition."""

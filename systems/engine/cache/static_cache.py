@@ -17,7 +17,6 @@ import torch
 from systems.engine.io.arrays import as_rows
 from systems.engine.io.reader import ReadStats, RowReader
 from systems.engine.io.row_reads import RowTable
-from systems.engine.io.topology import row_bytes
 from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
@@ -72,7 +71,7 @@ class StaticCache:
             DataIOError: the features cannot be read; names file and offset.
             ValueError: the table has fewer rows, or a node is repeated.
         """
-        dataset, size = workload.dataset, row_bytes(workload)
+        dataset, size = workload.dataset, workload.dataset.row_bytes
         rows = as_rows(table, size)
         if len(rows) < len(ranking):
             raise ValueError(f"the table has {len(rows)} rows, {len(ranking)} are to be cached")
@@ -97,13 +96,13 @@ class StaticCache:
     @staticmethod
     def plan_bytes(workload: Workload, capacity: int) -> int:
         """Return the bytes of the rows and the node -> slot map; 0 for a cache of no rows."""
-        return capacity * row_bytes(workload) + (4 * workload.dataset.num_nodes if capacity else 0)
+        return capacity * workload.dataset.row_bytes + (4 * workload.dataset.num_nodes if capacity else 0)
 
     @staticmethod
     def capacity_of(workload: Workload, nbytes: int) -> int:
         """Return the most rows whose `plan_bytes` are at most `nbytes`."""
         left = nbytes - 4 * workload.dataset.num_nodes
-        return min(workload.dataset.num_nodes, max(0, left) // max(1, row_bytes(workload)))
+        return min(workload.dataset.num_nodes, max(0, left) // max(1, workload.dataset.row_bytes))
 
     @staticmethod
     def scratch_bytes(workload: Workload) -> int:

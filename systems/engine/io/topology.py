@@ -113,11 +113,6 @@ def device_bytes(runtime: Runtime, budget: MemoryBudget) -> int:
     return limit - limit // 4 if runtime.accelerator.kind == "cuda" and budget.device is None else limit
 
 
-def row_bytes(workload: Workload) -> int:
-    """Return the bytes of one feature row."""
-    return workload.dataset.dim * workload.dataset.feature_dtype.itemsize
-
-
 class DatasetFiles:
     """Check that files are as long as their memory maps.
 

@@ -134,7 +134,7 @@ class _Aggregation:
         self._gcn = workload.model.name == "gcn"
         self._threads = threads
         self._facts = facts
-        self._row_bytes = dataset.dim * dataset.feature_dtype.itemsize
+        self._row_bytes = dataset.row_bytes
         self._indptr = dataset.memmap("indptr")
         degrees = 8 * dataset.num_nodes if self._gcn else 0  # counted as int32, then kept as float32
         target = 4 * dataset.dim + 8

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.io.topology import row_bytes
 from systems.engine.loading.pipeline import Channel, Pipeline
 from systems.interface import Batch, Options, Plan, PlanItem, System, auto
 from workloads.sampling.batch import SampledBatch
@@ -61,7 +60,7 @@ class Sizes:
     def __init__(self, system: System) -> None:
         self.name, self.workload, self.runtime = system.info.name, system.workload, system.runtime
         self.budget, self.options = system.budget, system.options
-        self.bounds, self.row = batch_bounds(self.workload), row_bytes(self.workload)
+        self.bounds, self.row = batch_bounds(self.workload), self.workload.dataset.row_bytes
         self.num_nodes = self.workload.dataset.num_nodes
         self.sampling_only = self.runtime.stages == "sample"
         self.on_device = self.runtime.accelerator.kind != "cpu"
