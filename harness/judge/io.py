@@ -90,8 +90,9 @@ def no_faster_than_the_device(record: Record, context: RunContext) -> Finding | 
     The time that fio needs for the run's requests may exceed the time taken by at most 10 %. Under an SSD class the
     kernel's limiter saves up idle time and lets it pass as a burst, so the limits of the class apply to the whole epoch
     plus the slice saved up before it, and the bare device's rates to the extract time. A beaten profile is measured
-    again, three times with pauses, before this rule gives the verdict, since virtual disks have slow moments. If other
-    programs still took a share of the disk or of the processors, the device may be faster by that share.
+    again, three times with pauses, before this rule gives the verdict, since virtual disks have slow moments. The
+    device may be faster than the profile by the share that other programs still took of the disk or of the processors,
+    and by its better moments: a short trial of fio was faster than the point of the same size that the profile keeps.
     """
     efficiency = record.summary.engine_efficiency
     if not any(epoch.device_bytes for epoch in record.measured):
@@ -99,7 +100,7 @@ def no_faster_than_the_device(record: Record, context: RunContext) -> Finding | 
     if efficiency is None:
         return unknown(str(record.summary.extra.get("engine_efficiency_from", "no request was counted")))
     allowed = RATE_TOLERANCE * max(slack(profile) for profile in (context.profile, context.bare_profile) if profile)
-    beside = f", {allowed:.2f} allowed for what others took of it" if allowed > RATE_TOLERANCE else ""
+    beside = f", {allowed:.2f} allowed for others' load and better moments" if allowed > RATE_TOLERANCE else ""
     if efficiency <= RATE_TOLERANCE or not context.limits:
         return Finding(efficiency <= allowed, f"{efficiency:.2f} x the device's measured rate{beside}")
     over_epoch, _ = efficiency_of_engine(record, context, whole_epoch=True)

@@ -65,10 +65,10 @@ def least_bus_seconds(record: Record, context: RunContext, epoch: int) -> float 
 
 
 def best_rate(context: RunContext) -> float:
-    """Return the upper bound of read bytes a second: the best rate of the series' device profiles, over all sizes,
-    orders and depths, and at most the class's if the kernel enforces one. 0: unknown."""
+    """Return the upper bound of read bytes a second: the best rate of the series' device profiles and of the trials
+    before them, over all sizes, orders and depths, and at most the class's if the kernel enforces one. 0: unknown."""
     profiles = [profile for profile in (context.profile, context.bare_profile) if profile is not None]
-    best = max((point.bytes_per_s for profile in profiles for point in profile.points), default=0.0)
+    best = max((point.bytes_per_s for profile in profiles for point in (*profile.points, *profile.tried)), default=0.0)
     limits = [limit.read_bytes_per_s for limit in context.limits]
     class_rate = float(sum(rate or 0 for rate in limits)) if limits and all(limits) else 0.0
     return min(best, class_rate) if class_rate else best

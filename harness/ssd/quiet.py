@@ -31,7 +31,7 @@ _BREATH_REQUESTS, _BREATH_BYTES = 100.0, 4e6
 _WORTH_BYTES = 16 << 10
 # The kernel splits longer requests.
 _SPLIT_BYTES = 64 << 10
-# Largest correction of a disturbed rate for the share that others took.
+# Largest correction of a measured rate for the share that others took, and for the device's better moments.
 _MOST_SLACK = 3.0
 WAITS_S = (1.0, 3.0)
 # Least gain of second reads that shows a cache.
@@ -130,12 +130,13 @@ def busiest(profile: DiskProfile) -> tuple[float, float]:
 
 
 def slack(profile: DiskProfile) -> float:
-    """Return how many times faster than a disturbed profile the device may be, at most 3; 1 for a quiet profile."""
-    if is_quiet(*profile.points):
-        return 1.0
-    disk, processors = busiest(profile)
+    """Return how many times faster than a profile's points the device may be, at most 3: by the share that others took
+    of it, or by its better moments, which the short trials before the points show. 1 for a quiet, steady device."""
+    disk, processors = (0.0, 0.0) if is_quiet(*profile.points) else busiest(profile)
     free = (1 - min(disk, 1.0)) * (1 - min(processors, 1.0))
-    return min(_MOST_SLACK, 1 / max(free, 1e-6))
+    rates = profile.random_rates()
+    moments = [trial.iops / rate for trial in profile.tried if (rate := rates.get(trial.block_bytes))]
+    return min(_MOST_SLACK, max(1.0, 1 / max(free, 1e-6), *moments))
 
 
 def reread_gain(file: Path) -> float:

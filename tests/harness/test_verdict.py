@@ -444,6 +444,20 @@ def test_a_rate_above_the_class_over_the_whole_epoch_is_invalid(sound: Run) -> N
     assert not {outcome.name: outcome.ok for outcome in outcomes}["no_faster_than_the_device"]
 
 
+@pytest.mark.parametrize(("faster", "holds"), [(1.0, False), (1.16, True)])
+def test_a_short_epoch_may_fall_into_a_better_moment_that_a_trial_of_fio_had_too(
+    sound: Run, faster: float, holds: bool
+) -> None:
+    """As in an honest run of gnndrive that read for 0.15 s at 1.17 x the profile; a trial at 4 KiB had been as fast."""
+    record, context = sound
+    record.summary.engine_efficiency, context.limits = 1.17, ()
+    page = next(point for point in PROFILE.points if point.block_bytes == 4096 and point.depth > 1)
+    trial = dataclasses.replace(page, iops=faster * page.iops)
+    context.profile = context.bare_profile = dataclasses.replace(PROFILE, tried=(trial,))
+    found = {outcome.name: outcome.ok for outcome in judge(record, context)[1]}
+    assert found["no_faster_than_the_device"] is holds
+
+
 @pytest.mark.parametrize(("requests", "holds"), [(9_000, True), (15_000, False)])
 def test_a_short_epoch_may_have_one_saved_up_slice_of_the_limiter(sound: Run, requests: int, holds: bool) -> None:
     record, context = sound

@@ -228,6 +228,17 @@ def test_slack_is_bounded_and_none_for_a_quiet_profile(points: list[DiskPoint]) 
         assert slack(profile) == 1.0
 
 
+@given(POINTS, st.floats(0.5, 5.0))
+def test_a_faster_trial_of_the_same_size_shows_how_much_faster_the_device_may_be(
+    point: DiskPoint, faster: float
+) -> None:
+    quiet = replace(point, pattern="random", others_disk=0.0, others_cpu=0.0)
+    trial = replace(quiet, iops=quiet.iops * faster)
+    other = replace(trial, block_bytes=2 * point.block_bytes)
+    found = slack(DiskProfile((quiet,), tried=(trial, other)))
+    assert found == pytest.approx(min(3.0, max(1.0, faster)))
+
+
 @needs_fio
 @pytest.mark.slow("harness/ssd")
 def test_a_cache_below_the_kernel_is_seen_and_the_profile_is_of_blocks_read_before() -> None:
