@@ -111,6 +111,7 @@ def test_systems_lists_all_of_them_with_their_options(capsys: pytest.CaptureFixt
         assert all(option["description"] for option in entry["options"])
 
 
+@pytest.mark.slow("harness/cli/run.py", "harness/run", "systems/registry.py")
 def test_a_run_of_anyones_system_prints_its_record(roots: tuple[Path, Path]) -> None:
     data, results = roots
     arguments = [

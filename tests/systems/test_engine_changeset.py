@@ -155,6 +155,7 @@ def test_threads_and_large_batches_change_nothing() -> None:
     assert sum(misses) + len(one[0]) == sum(belady_misses(batches, 50_000))
 
 
+@pytest.mark.slow("systems/native")
 def test_more_than_65534_batches_take_the_wide_path() -> None:
     rng = np.random.default_rng(3)
     batches = list(rng.integers(0, 50, (66_000, 1)))

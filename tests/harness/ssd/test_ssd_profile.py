@@ -111,6 +111,7 @@ def test_a_stopped_profile_of_another_fio_is_not_gone_on_with(tmp_path: Path, mo
     assert found[0] != found[1]
 
 
+@pytest.mark.slow("harness/ssd")
 def test_a_quick_profile_has_every_kind_of_read(stopped: Stopped) -> None:
     points = stopped.drive.points
     file = Path("/")
