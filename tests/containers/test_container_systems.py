@@ -1,4 +1,4 @@
-"""A system in an image of its own: the example runs, equals what it wraps, and what an image says is checked."""
+"""A system in its own image: the example runs and equals the system that it wraps; labels of images are checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A number belongs to code: fingerprints change with what runs, not with words, and runs of other code stay apart."""
+"""Fingerprints change with code that runs, not with its comments, and runs of different code stay apart."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_words_change_nothing_and_code_does(tmp_path: Path, monkeypatch: pytest.
             f'"""{words}"""\ndef epoch():\n    """{words}"""\n    from .helper import number\n    return number()\n'
         )
         modules = code._closure([f"somebodys{number}.system"])
-        assert f"somebodys{number}.helper" in modules, "what is imported inside a function counts"
+        assert f"somebodys{number}.helper" in modules, "imports inside a function count"
         found.append(code._digest({name.partition(".")[2]: file for name, file in modules.items()}))
         sys.modules.pop(f"somebodys{number}", None)
     assert found[0] == found[1] != found[2]

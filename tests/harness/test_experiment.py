@@ -146,7 +146,7 @@ def test_rounds_interleave_what_is_compared(systems: int, sizes: int, rounds: in
     wanted = union([parse_experiment({**content, "rounds": rounds})])
     planned = order(wanted, seed)
     assert len(planned) == systems * sizes * rounds
-    assert planned == order(wanted, seed), "the order is the seed's alone"
+    assert planned == order(wanted, seed), "the order depends on the seed alone"
     for start in range(0, len(planned), systems):
         window = planned[start : start + systems]
         assert len({cell.system for cell in window}) == systems, "every system once before any comes again"

@@ -1,5 +1,7 @@
-"""What cannot run on every host is held to the kernel's and systemd's formats: v2 files as the kernel writes them,
-calls against a folder, command lines. The kernel itself is never imitated: `test_isolation_cap.py` runs for real."""
+"""Formats of cgroup v2 and systemd, which not every host has: files as the kernel writes them, and command lines.
+
+`test_isolation_cap.py` tests caps on the real kernel.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,7 @@ def test_limits_are_written_as_each_kernel_interface_wants_them() -> None:
 
 @pytest.fixture
 def group(tmp_path: Path) -> Path:
-    """A folder with the files of a v2 group."""
+    """Make a folder with the files of a v2 group."""
     files = {
         "memory.stat": V2_STAT,
         "memory.current": b"162000000\n",
@@ -123,7 +125,7 @@ def test_a_v2_cap_writes_every_limit_and_reads_every_counter(group: Path) -> Non
     written = {
         name: (group / name).read_text() for name in ("memory.max", "memory.swap.max", "memory.oom.group", "io.max")
     }
-    # A control file is written at its start; a plain file keeps what it had beyond that.
+    # A control file is written at its start; a plain file keeps its content beyond that.
     assert written["memory.max"].startswith("268435456")
     assert written["memory.swap.max"].startswith("0")
     assert written["memory.oom.group"].startswith("1")

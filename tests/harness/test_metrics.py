@@ -1,4 +1,4 @@
-"""A metric is one entry of a table: records, their table, the commands, the docs and the report follow."""
+"""A metric is one entry of a table, which records, their table, the commands, the docs and the report follow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.harness.records import make_record, save
 
 @pytest.fixture
 def record() -> Iterator[Record]:
-    """A record made while there is one metric more."""
+    """Make a record while one more metric is registered."""
 
     @metric("last epoch s", unit="s", better="lower", column="last")
     def last_epoch_s(run: RunNumbers) -> float:

@@ -1,4 +1,4 @@
-"""Runs end as what they are, leave a complete record, and leave nothing else behind."""
+"""Every run ends with the right status and a complete record, and leaves nothing else behind."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_out_of_memory_under_the_cap_is_oom(series: Series) -> None:
     record = misbehave(series, "hog", memory="+64MiB")
     assert record.status == "oom" and record.memory.oom_kills > 0
     assert record.memory.peak_bytes <= (record.memory.cap_bytes or 0) + (1 << 20)
-    assert len(record.epochs) == 1, "the epoch before it stands in the record"
+    assert len(record.epochs) == 1, "the epoch before it is in the record"
     assert record.reason.endswith("its plan fitted and was not kept, which is a fault of the system's code")
     assert record.verdict == "INVALID" and not next(r for r in record.verdict_rules if r.name == "plan_was_kept").ok
 
@@ -231,7 +231,7 @@ def test_a_second_orchestrator_is_refused(series: Series) -> None:
 
 @pytest.mark.slow("harness/ssd", "harness/run/series.py", "harness/run/orchestrator.py")
 def test_a_beaten_profile_is_measured_again_before_the_verdict(series: Series) -> None:
-    """A profile taken in a slow moment must not make a sound run INVALID; one that holds stays as it is."""
+    """A profile taken in a slow moment must not make a sound run INVALID."""
     kept = series.bare_profile
     assert kept is not None
     slow = tuple(replace(point, iops=point.iops / 1000, bytes_per_s=point.bytes_per_s / 1000) for point in kept.points)
@@ -243,14 +243,14 @@ def test_a_beaten_profile_is_measured_again_before_the_verdict(series: Series) -
         assert record.disk["bare"]["points"][0]["iops"] > 10 * slow[0].iops
         beaten = next(rule for rule in record.verdict_rules if rule.name == "no_faster_than_the_device")
         ratio = float(beaten.detail.split()[0])
-        assert ratio < 20, "held to the disk as it was measured now"
+        assert ratio < 20, "judged by the new profile"
     finally:
         series.bare_profile = kept
 
 
 @pytest.mark.slow("harness/run/orchestrator.py", "harness/judge/io.py")
 def test_a_slow_moment_that_lasts_is_waited_for(series: Series, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measuring once more at once meets the same slow moment: it is done three times before a run is called wrong."""
+    """Measuring again at once meets the same slow moment, so it is done up to three times before a run is INVALID."""
     kept = series.bare_profile
     assert kept is not None
     slow = replace(kept, points=tuple(replace(point, iops=point.iops / 1000) for point in kept.points))
@@ -268,7 +268,7 @@ def test_a_slow_moment_that_lasts_is_waited_for(series: Series, monkeypatch: pyt
         record = run(series, system="gnndrive", options={"extractors": 1}, device_memory="4MiB")
         assert len(times) == 3 and "3 x" in record.notes["device_profile"]
         beaten = next(rule for rule in record.verdict_rules if rule.name == "no_faster_than_the_device")
-        assert float(beaten.detail.split()[0]) < 20, "held to the disk as it was measured last"
+        assert float(beaten.detail.split()[0]) < 20, "judged by the last profile"
     finally:
         series.bare_profile = kept
 

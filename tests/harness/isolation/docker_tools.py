@@ -1,4 +1,4 @@
-"""What the tests of containers share: whether an engine runs here, and what it holds of ours."""
+"""Helpers for tests of containers: whether an engine runs here, and which containers of ours it holds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ needs_docker = pytest.mark.skipif(not _FOUND.ok, reason=f"no containers here: {_
 
 
 def containers(part: str = "") -> list[Any]:
-    """Containers of ours, running or not, whose name holds `part`."""
+    """Return containers of ours, running or not, whose name contains `part`."""
     found = connect().containers.list(all=True, filters={"label": f"{LABEL}.cap"}, ignore_removed=True)
     return [container for container in found if part in container.name]
 

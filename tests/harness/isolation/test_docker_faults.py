@@ -1,4 +1,4 @@
-"""Where containers cannot work, one sentence says why and what to do, and nothing is left behind."""
+"""Where containers cannot work, one sentence gives the reason and the fix, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_full_disk_under_the_engines_data_is_said_so(tmp_path: Path) -> None:
 
 
 def _answering(engine: subprocess.Popen[bytes], listens: str, log: Path) -> Any:
-    """The engine's client, once it answers: its socket is there before."""
+    """Return a client once the engine answers; its socket exists earlier."""
     import docker
 
     deadline = time.monotonic() + 30
@@ -165,7 +165,7 @@ def _answering(engine: subprocess.Popen[bytes], listens: str, log: Path) -> Any:
 
 @contextmanager
 def _engine(folder: Path, data: Path) -> Iterator[Any]:
-    """A second engine with its data in `data`."""
+    """Run a second engine with its data in `data`."""
     listens = f"unix://{folder}/docker.sock"
     command_ = [
         shutil.which("dockerd") or "/usr/sbin/dockerd",
@@ -202,7 +202,7 @@ def _one_file() -> bytes:
 
 
 class LateEngine:
-    """Answers as an engine does that notes an exit status late, fails to answer now and then, or lost the container."""
+    """Engine that reports an exit status late, fails to answer now and then, or has lost the container."""
 
     def __init__(self, noted_after_s: float, container: str = "up") -> None:
         self.now, self.noted, self.container = 0.0, noted_after_s, container
@@ -239,6 +239,6 @@ class LateEngine:
 def test_an_ending_that_the_engine_notes_late_is_not_told_as_a_kill(
     monkeypatch: pytest.MonkeyPatch, engine: LateEngine, status: int
 ) -> None:
-    """On a machine that tests kept busy, five seconds without an exit status were once told as a SIGKILL."""
+    """On a busy machine, five seconds without an exit status were once reported as a SIGKILL."""
     monkeypatch.setattr(docker_exec, "time", engine)
     assert docker_exec._status(engine, "container", "work") == status
