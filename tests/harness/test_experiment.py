@@ -182,8 +182,6 @@ def test_every_setting_reaches_the_configuration() -> None:
 
 
 def test_a_choice_that_looks_like_a_number_may_be_given_as_one() -> None:
-    from harness.settings import check_options
-
     assert check_options("gnndrive", {"io_granularity": 4096})["io_granularity"] == "4096"
     assert check_options("gnndrive", {"io_granularity": "4096"})["io_granularity"] == "4096"
     with pytest.raises(InputError, match="io_granularity"):

@@ -25,7 +25,7 @@ def record() -> Iterator[Record]:
 
     @metric("last epoch s", unit="s", better="lower", column="last")
     def last_epoch_s(run: RunNumbers) -> float:
-        """The last."""
+        """Seconds of the last epoch."""
         return run.measured[-1].seconds
 
     made = make_record("ginex", [1.0, 1.25])
@@ -43,7 +43,7 @@ def test_one_entry_is_in_records_tables_commands_docs_and_report(record: Record,
     text = io.StringIO()
     Console(file=text, width=400).print(headline_table([read], "t"))
     assert "last epoch s" in text.getvalue() and "1.25" in text.getvalue()
-    assert "| `last_epoch_s` | last epoch s | s | lower | The last. |" in page.metrics_page()
+    assert "| `last_epoch_s` | last epoch s | s | lower | Seconds of the last epoch. |" in page.metrics_page()
     table = table_of([read.to_json()])
     assert table["rows"][0][table["columns"].index("last")] == 1.25
 

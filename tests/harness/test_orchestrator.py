@@ -274,26 +274,23 @@ def test_a_slow_moment_that_lasts_is_waited_for(series: Series, monkeypatch: pyt
 
 
 def test_a_profile_that_was_beaten_is_not_kept(series: Series, tmp_path: Path) -> None:
-    features = series._features
-    assert features is not None
+    features = tiny(series).file("features")
     held = quick_profile(features, depths=(8,), seconds=0.05, cache=tmp_path, held=series.bare_profile)
     assert quick_profile(features, depths=(8,), cache=tmp_path).points == held.points
     forget(features, tmp_path, (8,))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_better_rate_of_each_point_counts() -> None:
-    def profile(**rates: float) -> DiskProfile:
-        return DiskProfile(tuple(DiskPoint(int(size[1:]), 8, rate, rate) for size, rate in rates.items()))
+def profile(**rates: float) -> DiskProfile:
+    return DiskProfile(tuple(DiskPoint(int(size[1:]), 8, rate, rate) for size, rate in rates.items()))
 
+
+def test_the_better_rate_of_each_point_counts() -> None:
     best = better_of(profile(b512=10.0, b4096=5.0), profile(b512=8.0, b4096=7.0, b65536=1.0))
     assert {point.block_bytes: point.iops for point in best.points} == {512: 10.0, 4096: 7.0, 65536: 1.0}
 
 
 def test_a_device_that_is_faster_under_limits_was_profiled_in_a_slow_moment() -> None:
-    def profile(**rates: float) -> DiskProfile:
-        return DiskProfile(tuple(DiskPoint(int(size[1:]), 8, rate, rate) for size, rate in rates.items()))
-
     bare = profile(b512=100.0, b4096=50.0)
     assert slower_than(bare, profile(b512=10.0, b4096=56.0))
     assert not slower_than(bare, profile(b512=10.0, b4096=54.0, b65536=1000.0))
@@ -303,8 +300,8 @@ def test_a_device_that_is_faster_under_limits_was_profiled_in_a_slow_moment() ->
 
 @pytest.mark.slow("harness/run/orchestrator.py", "harness/judge/io.py")
 def test_a_doubted_profile_is_measured_again_and_the_better_rates_are_kept(series: Series) -> None:
-    features, kept = series._features, series.bare_profile
-    assert features is not None and kept is not None
+    features, kept = tiny(series).file("features"), series.bare_profile
+    assert kept is not None
     doubted = replace(kept, points=tuple(replace(point, iops=1.0, bytes_per_s=1.0) for point in kept.points))
     with tempfile.TemporaryDirectory() as folder:
         found = quick_profile(features, depths=(8,), cache=Path(folder), seconds=0.1, held=doubted)
@@ -313,21 +310,23 @@ def test_a_doubted_profile_is_measured_again_and_the_better_rates_are_kept(serie
 
 
 @pytest.mark.slow("harness/ssd", "harness/run/series.py")
-def test_a_profile_under_limits_is_measured_again_too(series: Series) -> None:
-    if not series.availability.io_limits:
-        pytest.skip("this host holds no device to limits")
-    limited = make_record("gnndrive", [1.0], disk_class="aws-nvme/16").config
+def test_a_profile_under_limits_is_measured_again_too(
+    series: Series, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = series.bare_profile
-    limits = series.limits(limited)
-    assert kept is not None and limits
-    slow = tuple(replace(point, iops=10.0, bytes_per_s=10.0 * point.block_bytes) for point in kept.points)
-    series._profiles[limits] = replace(kept, points=slow)
-    try:
-        assert series.measure_again(limited)
-        found = series.profile(limited)
-        allowed = limits[0].read_iops
-        assert found is not None and allowed is not None
-        assert 10.0 < found.points[0].iops <= 1.1 * allowed
-    finally:
-        del series._profiles[limits]
-        series.bare_profile = kept
+    if not series.availability.io_limits or kept is None:
+        pytest.skip("this host holds no device to limits")
+    points = tuple(replace(point, iops=10.0, bytes_per_s=10.0 * point.block_bytes) for point in kept.points)
+
+    def slow_at_first(*where: Any, held: DiskProfile | None = None, **how: Any) -> DiskProfile:
+        return quick_profile(*where, held=held, **how) if held else replace(kept, points=points)
+
+    monkeypatch.setattr("harness.run.series.quick_profile", slow_at_first)
+    limited = make_record("gnndrive", [1.0], disk_class="aws-nvme/16", memory="none").config
+    with Series(tmp_path, series.data_root) as other:
+        other.prepare([limited], tiny(series))
+        before = other.profile(limited)
+        assert before is not None and before.points == points and other.measure_again(limited)
+        found, allowed = other.profile(limited), other.limits(limited)[0].read_iops
+    assert found is not None and allowed is not None
+    assert 10.0 < found.points[0].iops <= 1.1 * allowed

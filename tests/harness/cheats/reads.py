@@ -50,7 +50,7 @@ class WarmArtefact(_Mapped):
 
 @cheat("device_reads_cover_working_set")
 class MemoryOfAnEarlierRun(_Mapped):
-    """Reads a copy of the features in shared memory that is charged to a process of the past."""
+    """Reads a copy of the features in shared memory that is charged to a process that has ended."""
 
     def prepare(self) -> None:
         """Map the copy."""
@@ -59,7 +59,7 @@ class MemoryOfAnEarlierRun(_Mapped):
 
 @cheat("device_reads_cover_working_set")
 class AnotherProcessesMemory(Act):
-    """Gets rows from a server that holds the features since before the run."""
+    """Gets rows from a server that has held the features since before the run."""
 
     def prepare(self) -> None:
         """Connect to the server."""

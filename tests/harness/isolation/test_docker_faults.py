@@ -127,7 +127,7 @@ def test_an_image_with_other_code_is_refused() -> None:
 
 @needs_docker
 @needs_root
-def test_a_full_disk_under_the_engines_data_is_said_so(tmp_path: Path) -> None:
+def test_a_full_disk_under_the_engines_data_is_reported(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(data)], check=True)

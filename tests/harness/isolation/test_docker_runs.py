@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -225,8 +226,6 @@ def test_the_derived_profile_is_the_engines_own_with_io_uring_and_nothing_else(
     )
     try:
         with Docker().create("derived", Limits(64 << 20)) as cap:
-            import sys
-
             argv = cap.command([sys.executable, "-S", "-E", "-c", code])
             done = subprocess.run(argv, capture_output=True, text=True, check=False)
     finally:

@@ -90,7 +90,7 @@ def stopped(disk: Path) -> Stopped:
 
 
 @pytest.mark.slow("harness/ssd")
-def test_a_killed_profile_is_gone_on_with_and_its_points_are_kept(stopped: Stopped) -> None:
+def test_a_killed_profile_is_resumed_and_its_points_are_kept(stopped: Stopped) -> None:
     assert len(stopped.first) >= 3
     kept = [point.model_dump(mode="json") for point in stopped.drive.points]
     assert all(point in kept for point in stopped.first.values())
@@ -103,7 +103,7 @@ def test_the_file_of_a_killed_profile_goes_at_the_next_start_and_none_is_left(st
     assert list(stopped.folder.iterdir()) == []
 
 
-def test_a_stopped_profile_of_another_fio_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_profile_of_another_fio_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for version in ((3, 35), (3, 36)):
         monkeypatch.setattr("harness.ssd.fio.fio_version", lambda path, version=version: version)
