@@ -29,7 +29,7 @@ def test_the_strongest_control_is_the_judge(cold_extract: ModuleType) -> None:
 
 
 def test_there_is_one_fio() -> None:
-    """A second call once lacked the alignment of the first, which made fio a weaker opponent."""
+    """A second call of fio once lacked the alignment of the first, which made fio a weaker opponent."""
     own = [path for folder in ("benchmarks", "harness", "systems") for path in (ROOT / folder).rglob("*.py")]
     starts = [path.relative_to(ROOT) for path in own if re.search(r"[\[(]\s*\"fio\",", path.read_text())]
     # environment.py asks for its version.

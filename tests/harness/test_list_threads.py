@@ -1,4 +1,4 @@
-"""Memory of threads that share a mini-batch's lists is planned, named in refusals, and enough under a kernel's cap."""
+"""Memory of threads that share a mini-batch's lists is planned, named in refusals, and kept under a kernel's cap."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ with Board.create(f"count-{os.getpid()}") as board:
 
 
 def test_counting_a_mini_batch_is_no_system_call() -> None:
-    """The kernel ends a process that makes any; the same program with one system call is ended."""
+    """A seccomp filter ends a process that makes any system call; the same program with one call is ended."""
     done = subprocess.run([sys.executable, "-c", COUNTING], capture_output=True, text=True, check=True, cwd=REPOSITORY)
     plain, number, more = map(int, done.stdout.split())
     if plain == 77:

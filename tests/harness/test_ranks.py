@@ -84,7 +84,7 @@ def test_ranks_on_devices_have_a_feature_buffer_each(series: Series) -> None:
 @pytest.mark.slow(*SOURCES)
 @pytest.mark.parametrize(("behaviour", "told"), [("good", ["False", "False"]), ("io", [])])
 def test_no_rank_ends_its_interpreter_in_the_group(series: Series, behaviour: str, told: list[str]) -> None:
-    """Otherwise gloo's threads may outlive the interpreter, and SIGABRT ends a good run now and then."""
+    """A rank in its group at exit would leave gloo's threads behind, and SIGABRT would end good runs now and then."""
     record = run(series, MISBEHAVING, ranks=2, options={"behaviour": behaviour, "rank": 1})
     assert record.status == ("ok" if behaviour == "good" else "failed"), record.reason
     log = (results.find(series.results_root, record.run_id) / "worker.log").read_text()

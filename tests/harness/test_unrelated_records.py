@@ -165,7 +165,7 @@ def test_a_related_record_does_move_its_claim() -> None:
 
 @pytest.mark.parametrize("system", ["gnndrive", "diskgnn"])
 def test_the_option_set_with_the_fewest_differing_options_stands_for_a_system(system: str) -> None:
-    """It does so however often an ablation was run, and whatever options runs of other settings have."""
+    """The number of an ablation's runs does not matter, nor do options of runs in other settings."""
     from harness.compare.comparable import differing_options
     from harness.settings import check_options
 

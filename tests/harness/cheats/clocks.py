@@ -46,7 +46,7 @@ class PreparesUnseen(Act):
     """Prepares while the harness asks for the names of its files."""
 
     def files(self) -> list[Path]:
-        """Return none, after 1.5 seconds."""
+        """Return no files, after 1.5 seconds."""
         time.sleep(1.5)
         return []
 
@@ -142,6 +142,6 @@ class PreparesOnBothSides(Act):
         time.sleep(1.5)
 
     def files(self) -> list[Path]:
-        """Return none, after 1.5 seconds."""
+        """Return no files, after 1.5 seconds."""
         time.sleep(1.5)
         return []

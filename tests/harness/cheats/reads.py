@@ -1,4 +1,4 @@
-"""Cheats that get rows elsewhere: page cache or memory of other processes, uncharged memory, between epochs."""
+"""Cheats that get rows elsewhere: page cache or memory of other processes, uncharged memory, reads between epochs."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class DiskInMemory(_ReadsTheCopy):
 
 @cheat("nothing_was_prepared_before")
 class PreparedBefore(_ReadsTheCopy):
-    """Reads a copy of the features that was made before the run and is reported by none."""
+    """Reads a copy of the features that was made before the run and is reported by no run."""
 
 
 @cheat("device_reads_cover_working_set")

@@ -1,4 +1,4 @@
-"""Every cheat is caught by the rule that it names; the honest system is not."""
+"""Every cheat is caught by the rule that it names, and the honest system by none."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from typing import Any
 
 import pytest
@@ -26,3 +28,11 @@ def allows(profile: dict[str, Any], call: str) -> bool:
         return False
     named = any(call in rule["names"] and not rule.get("args") for rule in profile["syscalls"])
     return named or profile["defaultAction"] == ALLOW
+
+
+def one_file() -> bytes:
+    """Return an archive with one empty file, to import as an image."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("file"))
+    return buffer.getvalue()
