@@ -1,6 +1,6 @@
-"""The tests; imported before any of them, so native modules built with sanitizers can take the place of the installed.
+"""Tests. Imported first, so that native modules built with sanitizers can replace the installed ones.
 
-`scripts/sanitize` names such a module in OUTCORE_WORKLOADS_NATIVE or OUTCORE_SYSTEMS_NATIVE.
+`scripts/sanitize` passes the paths of such modules in OUTCORE_WORKLOADS_NATIVE and OUTCORE_SYSTEMS_NATIVE.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""Fixtures that all test folders share."""
+"""Fixtures shared by all test folders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the slow tests that were not asked for."""
+    """Deselect slow tests that were not requested."""
     wanted = config.getoption("--slow")
     if wanted == "all":
         return
@@ -38,26 +38,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def touched() -> list[str]:
-    """Files that the change set touches, relative to the repository."""
+    """Return the files that the change set touches, relative to the repository."""
     done = subprocess.run([ROOT / "scripts" / "touched"], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 
 
 def concerns(places: tuple[str, ...], item: pytest.Item, files: list[str]) -> bool:
-    """Whether one of `files` is the test's own or lies at one of `places`, which are files and folders."""
+    """Return whether one of `files` is the test's own file or lies at one of `places` (files and folders)."""
     own = item.path.relative_to(ROOT).as_posix()
     return any(file == place or file.startswith(f"{place}/") for file in files for place in (own, *places))
 
 
 @pytest.fixture(scope="session")
 def tiny_dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """2,000 nodes, 20,000 edges, 16 float32 columns; read-only, shared by the session."""
+    """Make a dataset of 2,000 nodes, 20,000 edges and 16 float32 columns; read-only, shared by the session."""
     return make_tiny(tmp_path_factory.mktemp("data") / "tiny")
 
 
 @pytest.fixture(scope="module")
 def engine_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Hold the container engine: tests count its containers, and make and remove images of one name."""
+    """Lock the container engine: tests count its containers, and make and remove images under fixed names."""
     base = tmp_path_factory.getbasetemp()
     beside_others = "PYTEST_XDIST_WORKER" in os.environ
     with ((base.parent if beside_others else base) / "engine").open("a") as lock:
@@ -66,7 +66,7 @@ def engine_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Leave the session's thousands of tests out of every later collection of garbage."""
+    """Exclude the thousands of collected tests from later garbage collections."""
     gc.collect()
     gc.freeze()
 

@@ -1,4 +1,4 @@
-"""Small datasets for tests, made by numpy alone, so that no test of another part depends on the generators."""
+"""Small datasets for tests, made by numpy alone, so that tests of other parts do not depend on the generators."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def make_tiny(
     seed: int = 0,
     index_dtype: str = "int32",
 ) -> Dataset:
-    """A skewed, homophilous graph without duplicate edges, with learnable features (class centre plus noise).
+    """Make a skewed, homophilous graph without duplicate edges, with learnable features (class centre plus noise).
 
-    Has some nodes without in-neighbours and some hubs. Splits: `train_fraction` train, 10 % valid, 10 % test.
+    Some nodes have no in-neighbours, some are hubs. Splits: `train_fraction` train, 10 % valid, 10 % test.
     """
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, classes, nodes)
@@ -62,7 +62,7 @@ def make_tiny(
 
 
 def write_over(nbytes: int) -> None:
-    """Collect garbage and fill what it leaves: who still reads freed memory of this size reads 0xFF."""
+    """Collect garbage and overwrite freed memory of this size, so that a stale view of it reads 0xFF."""
     gc.collect()
     kept = [np.full(size, 0xFF, dtype=np.uint8) for size in (nbytes // 2, nbytes, nbytes, 2 * nbytes) for _ in range(8)]
     del kept

@@ -1,4 +1,4 @@
-"""The disk benchmarks hold ours to fio at its best, and to the strongest of the other readers."""
+"""The disk benchmarks compare our reader with fio's best settings and with the fastest other reader."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def test_the_strongest_control_is_the_judge(cold_extract: ModuleType) -> None:
 
 
 def test_there_is_one_fio() -> None:
-    """A second way to call it once lacked the alignment of the first, and made fio a weaker opponent."""
+    """A second call of fio once lacked the alignment of the first, which made fio a weaker opponent."""
     own = [path for folder in ("benchmarks", "harness", "systems") for path in (ROOT / folder).rglob("*.py")]
     starts = [path.relative_to(ROOT) for path in own if re.search(r"[\[(]\s*\"fio\",", path.read_text())]
-    # The other asks its version.
+    # environment.py asks for its version.
     assert sorted(map(str, starts)) == ["harness/records/environment.py", "harness/ssd/fio.py"]
 
 

@@ -1,4 +1,4 @@
-"""Imports lead downward: outcore, the public face -> harness -> systems -> workloads, and from room to room in harness.
+"""Imports lead downward: outcore -> harness -> systems -> workloads, and from room to lower room in harness.
 
 Every import counts, whether at the top of a module, inside a function or for type checking only.
 """

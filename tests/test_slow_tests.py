@@ -1,4 +1,4 @@
-"""Slow tests are run where their sources are touched, so the sources that they name have to exist."""
+"""Slow tests are run where their sources are touched, so the sources that they name must exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conftest import ROOT, concerns
 
 
 def named_sources(test: Path) -> list[str]:
-    """Texts that a test file gives to `pytest.mark.slow`."""
+    """Return the texts that a test file passes to `pytest.mark.slow`."""
     calls = [node for node in ast.walk(ast.parse(test.read_text())) if isinstance(node, ast.Call)]
     slow = [call for call in calls if ast.unparse(call.func) == "pytest.mark.slow"]
     return [text.value for call in slow for text in call.args if isinstance(text, ast.Constant)]

@@ -1,4 +1,4 @@
-"""A base image made without a registry carries runs: debootstrap, import, and Python in a capped container of it.
+"""A base image made by debootstrap, without a registry, holds capped containers.
 
 Downloads a hundred megabytes of packages and takes a minute.
 """

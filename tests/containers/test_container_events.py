@@ -1,4 +1,4 @@
-"""What a worker sends is bounded and checked before it is used: it may be anybody's, in any image."""
+"""Events from a worker are bounded and checked before use: any code in any image may send them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies in containers/ fits together: the compose file, the Dockerfile's sources, the packages, the scripts."""
+"""Files in containers/ are consistent: the compose file, the Dockerfile's sources, the packages, the scripts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.harness.isolation.docker_tools import allows, needs_docker
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONTAINERS = REPOSITORY / "containers"
-# Of the compose specification, what a service here may use, with the type of its value.
+# Keys of the compose specification that a service here may use, with the type of the value.
 SERVICE_KEYS: dict[str, type | tuple[type, ...]] = {
     "image": str,
     "build": dict,
@@ -38,7 +38,7 @@ SERVICE_KEYS: dict[str, type | tuple[type, ...]] = {
     "security_opt": list,
 }
 
-# Of every Python that makes environments; or of torch with CUDA, whose packages pip finds by itself.
+# Part of every virtual environment, or a dependency of torch with CUDA that pip finds by itself.
 _BEYOND_THE_LOCK = {"setuptools", "triton"}
 
 
@@ -57,7 +57,7 @@ def test_the_compose_file_is_valid_and_runs_make_bench() -> None:
         assert volume["type"] == "bind" and set(volume) <= {"type", "source", "target", "bind", "read_only"}
     mounted = {volume["target"] for volume in service["volumes"]}
     folders = {service["environment"]["OUTCORE_DATA"], service["environment"]["OUTCORE_RESULTS"]}
-    assert mounted == folders | {"/sys/fs/cgroup"}  # the last for the caps of runs
+    assert mounted == folders | {"/sys/fs/cgroup"}  # cgroups: for the caps of runs
     # Every variable has a default: nothing has to be set to start.
     assert not re.search(r"\$\{\w+\}|\$\w", (CONTAINERS / "compose.yaml").read_text())
 
@@ -92,7 +92,7 @@ def test_every_locked_package_is_for_runs_for_building_or_for_neither() -> None:
     for wanted in project["dependencies"]:
         assert re.sub(r"[-_.]+", "-", re.split(r"[<>=]", wanted)[0]).lower() in names
     assert not names & {"pytest", "ruff", "mypy", "dgl"}
-    # Nothing that a run needs was taken for a tool: what each package asks for is there, too.
+    # No package that a run needs was classified as a tool: requirements of each package are listed, too.
     for name in names:
         for line in metadata.requires(name) or []:
             asked = Requirement(line)

@@ -1,9 +1,8 @@
-"""A system in an image of its own: the example runs, equals what it wraps, and what an image says is checked."""
+"""A system in its own image: the example runs and equals the system that it wraps; labels of images are checked."""
 
 from __future__ import annotations
 
 import io
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from harness.records.record import Record
 from harness.run.orchestrator import execute
 from harness.run.series import Series
 from harness.settings import RunSettings
-from tests.harness.isolation.docker_tools import containers, needs_docker
+from tests.harness.isolation.docker_tools import containers, needs_docker, one_file
 from tests.harness.run_tools import left_behind, outcore, share_cache
 from tests.support import make_tiny
 from workloads.dataset import Dataset
@@ -148,7 +147,7 @@ def test_labels_that_are_wrong_are_named(labels: list[str], said: str) -> None:
     client = connect()
     name = "outcore-test-labels:1"
     client.api.import_image_from_data(
-        _one_file(), repository=name.split(":")[0], tag="1", changes=["LABEL org.outcore.layout=host", *labels]
+        one_file(), repository=name.split(":")[0], tag="1", changes=["LABEL org.outcore.layout=host", *labels]
     )
     try:
         with pytest.raises(InputError, match=said):
@@ -173,10 +172,3 @@ def test_a_worker_that_cannot_start_fails_its_run(series: Series) -> None:
 def test_names_of_images_are_told_from_names_of_classes() -> None:
     assert image_of("image:one/two:3") == "one/two:3"
     assert image_of("gnndrive") is None and image_of("package.module:Class") is None
-
-
-def _one_file() -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        archive.addfile(tarfile.TarInfo("file"))
-    return buffer.getvalue()

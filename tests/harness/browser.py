@@ -1,4 +1,4 @@
-"""A real headless Chromium for tests, driven through its debugging pipe; the network stays out of its reach."""
+"""A real headless Chromium for tests, driven through its debugging pipe, without access to the network."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 
 
 class Browser:
-    """One page of one browser. What it logs and what it asks for is kept.
+    """One page of a browser; keeps the errors it logs and the addresses it requests.
 
     Attributes:
         errors: console errors, uncaught exceptions and policy violations.
-        requests: addresses that the page wanted, `data:` and `blob:` apart.
+        requests: addresses that the page requested, except `data:` and `blob:`.
     """
 
     def __init__(self, width: int = 1280, height: int = 900) -> None:
@@ -44,7 +44,7 @@ class Browser:
             "--disable-component-update",
             "--remote-debugging-pipe",
             f"--user-data-dir={self._profile.name}",
-            # Every name leads nowhere: a page that fetches anything fails to.
+            # No host name resolves: a page that fetches anything fails.
             "--host-resolver-rules=MAP * ~NOTFOUND",
             "about:blank",
         ]
@@ -87,19 +87,19 @@ class Browser:
         self._profile.cleanup()
 
     def resize(self, width: int, height: int = 900) -> None:
-        """Size of the window in CSS pixels; below 500 as a phone has it."""
+        """Set the size of the window in CSS pixels; a width below 500 emulates a phone."""
         self._send(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
         )
 
     def open(self, path: Path, fragment: str = "") -> None:
-        """Load a file and wait until its charts had time to appear."""
+        """Load a file and wait until the document is complete."""
         self._loaded = False
         self._send("Page.navigate", url=path.resolve().as_uri() + fragment)
         self.wait_for("document.readyState === 'complete'")
 
     def run(self, script: str) -> Any:
-        """The value of a JavaScript expression (promises awaited)."""
+        """Return the value of a JavaScript expression (promises awaited)."""
         found = self._send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in found:
             detail = found["exceptionDetails"]
@@ -115,14 +115,14 @@ class Browser:
             time.sleep(0.05)
 
     def press(self, key: str, code: int) -> None:
-        """One key, as a person presses it."""
+        """Press and release one key."""
         text = {"Enter": "\r", " ": " "}.get(key, "")
         for kind in ("keyDown", "keyUp"):
             extra = {"text": text} if text and kind == "keyDown" else {}
             self._send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **extra)
 
     def screenshot(self, path: Path, *, whole: bool = True) -> None:
-        """A PNG of the page."""
+        """Save a PNG of the page."""
         shot = self._send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(shot["data"]))
 

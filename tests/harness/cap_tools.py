@@ -1,4 +1,4 @@
-"""What the tests of caps share: a backend that works here, small programs to run inside, files on a real disk."""
+"""Helpers for tests of caps: backends that work here, small programs to run inside, files on a real disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become 
 
 
 def on_disk() -> Iterator[Path]:
-    """A folder on a disk: /tmp may be memory, whose pages are no page cache of a device."""
+    """Yield a folder on a disk; /tmp may be in memory, which has no page cache of a device."""
     for base in (os.environ.get("OUTCORE_TEST_DISK"), "/var/tmp", str(REPOSITORY)):
         if base and Path(base).is_dir():
             with tempfile.TemporaryDirectory(prefix="outcore-test-", dir=base) as folder:
@@ -37,7 +37,7 @@ def on_disk() -> Iterator[Path]:
 
 
 def python(code: str, *arguments: str) -> list[str]:
-    """A light Python program, a few MiB in all."""
+    """Return the command line of a Python program that needs a few MiB."""
     return [sys.executable, "-S", "-E", "-c", code, *arguments]
 
 
@@ -56,7 +56,7 @@ def start_in(cap: Cap, code: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def cold_file(folder: Path, size: int) -> Path:
-    """A file that is on the disk and not in the page cache."""
+    """Write a file that is on the disk and not in the page cache."""
     path = folder / f"cold-{size}"
     with path.open("wb") as file:
         for _ in range(size // MIB):
@@ -68,11 +68,11 @@ def cold_file(folder: Path, size: int) -> Path:
 
 
 def alive(pid: int) -> bool:
-    """Whether `pid` runs; a zombie does not."""
+    """Return whether `pid` runs; a zombie does not."""
     state = read_text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     return bool(state) and state[0] not in ("Z", "X")
 
 
 def groups_named(text: str) -> list[Path]:
-    """Cgroups whose name holds `text`, anywhere on the host."""
+    """Return the cgroups whose name contains `text`, anywhere on the host."""
     return [path for path in Path("/sys/fs/cgroup").rglob(f"*{text}*") if path.is_dir()]

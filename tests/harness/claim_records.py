@@ -1,4 +1,4 @@
-"""Records made by hand for the cells and studies that a claim declares, so that it comes to a number asked for."""
+"""Made-up records of the cells and studies that a claim declares, with numbers chosen by a test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Results = Callable[[Plain], Plain]
 
 
 def profile(device: str = "") -> Plain:
-    """`quick` as plain data, on another device where one is named."""
+    """Return the profile `quick` as plain data, on `device` if it is given."""
     plain = load_experiment("quick").model_dump()
     if device:
         plain["run"]["device"] = device
@@ -35,7 +35,7 @@ def profile(device: str = "") -> Plain:
 
 
 class MadeUp:
-    """Evidence for claims, made up from what a profile plans."""
+    """Made-up evidence for claims, of the runs that a profile plans."""
 
     def __init__(self, plain: Plain) -> None:
         self.plain = plain
@@ -44,7 +44,7 @@ class MadeUp:
         self._known: set[str] = set()
 
     def cells(self, claim: Claim) -> list[PlannedRun]:
-        """The cells that the claim declares."""
+        """Return the cells that the claim declares."""
         if claim.figure not in self._known:
             self._known.add(claim.figure)
             for experiment in catalogue()[claim.figure].experiments(self.plain):
@@ -52,8 +52,8 @@ class MadeUp:
         return self._nothing.cells(claim)
 
     def judge(self, claim: Claim, change: Change, results: Results | None = None) -> Judged:
-        """The verdict where every declared cell has a run, changed by `change`, and every study these results."""
-        records = [self._record(number, cell) for number, cell in enumerate(self.cells(claim))]
+        """Judge the claim with a run for every declared cell, changed by `change`, and `results` for every study."""
+        records = [self.record(number, cell) for number, cell in enumerate(self.cells(claim))]
         for record in records:
             change(record)
         rows = [{"run_id": record["run_id"], "record": record, "path": ""} for record in records]
@@ -67,7 +67,8 @@ class MadeUp:
             made.append(made_study(need.study, results(params), **params))
         return made
 
-    def _record(self, number: int, cell: PlannedRun) -> Plain:
+    def record(self, number: int, cell: PlannedRun) -> Plain:
+        """Make the record of a cell's run; `number` is part of its id."""
         settings, name = cell.settings, str(cell.settings.dataset)
         dim = int(self._recipes[name].get("dim", 128))
         dataset = {
@@ -109,7 +110,7 @@ class MadeUp:
 
 
 def scale(record: Plain, seconds: float) -> None:
-    """Make the record's epochs take so long, its stages, bytes and packing in proportion."""
+    """Set the seconds of the record's epochs, with stages, bytes and packing in proportion."""
     record["epochs"] = [
         {
             "epoch": epoch,

@@ -1,4 +1,4 @@
-"""A bench profile whose planned runs are those that `make_record` makes, kept beside the records of a test."""
+"""A bench profile that plans the runs that `make_record` makes, stored beside a test's records."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def profile(
     accuracy: Mapping[str, Any] = {},
     **axes: Any,
 ) -> dict[str, Any]:
-    """The profile as plain data.
+    """Return the profile as plain data.
 
     Args:
-        systems: of the headline; none: those of the papers.
+        systems: systems of the headline; none: those of the papers.
         run: settings of all runs.
-        short: settings of the gallery's runs; `accuracy` those of its runs that train for real.
-        axes: the gallery's values of an axis.
+        short: settings of the gallery's runs; `accuracy` those of its accuracy runs.
+        axes: values of each axis of the gallery.
     """
     recipe = {"kind": "rmat", "nodes": "2M", "edges": "40M", "dim": 128, "dtype": "float32", "seed": 1}
     shared = {
@@ -63,7 +63,7 @@ def keep_profile(root: Path, **changes: Any) -> None:
 
 
 def points(root: Path, over: Mapping[Any, dict[str, Any]], *systems: str, least: int = 2) -> Group:
-    """What a figure of these systems over an axis would draw from the records under a root."""
+    """Return the points that a figure of these systems over an axis draws from the records under a root."""
 
     def plan(content: dict[str, Any]) -> Plan:
         return grid(content, systems or ["pyg+", "gnndrive"], over)
@@ -74,7 +74,7 @@ def points(root: Path, over: Mapping[Any, dict[str, Any]], *systems: str, least:
 
 @contextmanager
 def nothing_published(monkeypatch: pytest.MonkeyPatch, empty: Path) -> Iterator[None]:
-    """Let no figure have published values: they are read from an `empty` folder."""
+    """Read published values from an `empty` folder, so that no figure has any."""
     monkeypatch.setattr(base, "PUBLISHED", empty)
     base.published.cache_clear()
     try:

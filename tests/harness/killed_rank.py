@@ -1,4 +1,4 @@
-"""`gnndrive` of which rank 1 is killed in the middle of an extraction, as the kernel would do it."""
+"""`gnndrive` whose rank 1 is killed in the middle of an extraction, as by the kernel."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from systems.interface import SystemInfo
 
 
 class KilledRankOptions(GnnDriveOptions):
-    """GNNDrive's, and when rank 1 is killed."""
+    """GNNDrive's options, and when rank 1 is killed."""
 
-    killed_at: int = Field(0, description="which of its extractions rank 1 does not survive")
+    killed_at: int = Field(0, description="first mini-batch whose extraction rank 1 does not survive")
 
 
 class KilledRank(GnnDrive):
-    """GNNDrive until then."""
+    """GNNDrive whose rank 1 is killed."""
 
     info: ClassVar[SystemInfo] = replace(GnnDrive.info, name="killed-rank", options=KilledRankOptions)
 

@@ -1,4 +1,4 @@
-"""A system for tests that does what a broken one would: hogs memory, hangs, kills itself, talks nonsense."""
+"""A system for tests that fails as a broken one would: exhausts memory, hangs, kills itself, sends nonsense."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Behaviour = Literal[
 
 
 class MisbehavingOptions(Options):
-    """What to do, and when."""
+    """Choice of a misbehaviour, and its timing."""
 
     behaviour: Behaviour = Field("good", description="what to do in the measured epoch")
     rank: int = Field(-1, ge=-1, description="only this rank misbehaves; -1: all")
@@ -35,7 +35,7 @@ class MisbehavingOptions(Options):
 
 
 class Misbehaving(System):
-    """Loads everything and yields every batch; in epoch 1 it misbehaves as told."""
+    """System that loads all features and yields every mini-batch; it misbehaves in epoch 1 as its options say."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="misbehaving",
@@ -49,12 +49,12 @@ class Misbehaving(System):
     options: MisbehavingOptions
 
     def plan(self) -> Plan:
-        """The features, or more than any budget."""
+        """Plan the features, or more than any budget."""
         nbytes = 1 << 50 if self.options.behaviour == "budget" else self.workload.dataset.feature_bytes
         return Plan((PlanItem("features", nbytes),)).require(self.info.name, self.budget, "raise memory")
 
     def prepare(self) -> None:
-        """Load everything; ranks tell at the interpreter's end whether they are still in their group."""
+        """Load all features; ranks print at the interpreter's end whether they are still in their group."""
         if self.runtime.world > 1:
             atexit.register(lambda: print("still in the group:", torch.distributed.is_initialized(), file=sys.stderr))
         for step in range(20 if self.options.prepare_seconds else 0):
@@ -66,7 +66,7 @@ class Misbehaving(System):
         self._rows = 0
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """Every batch, unless."""
+        """Yield every mini-batch, and misbehave at the second of epoch 1."""
         self._rows = 0
         for index, seeds in enumerate(self._plan.batches(k)):
             if k == 1 and index == 1 and self.options.rank in (-1, self.runtime.rank):
@@ -80,7 +80,7 @@ class Misbehaving(System):
             yield Batch(sampled, table)
 
     def notes(self) -> dict[str, str]:
-        """Hide that the run was slowed, where asked."""
+        """Hide that the run was slowed, if the options say so."""
         return {"test_clock": ""} if self.options.behaviour == "hide" else {}
 
     def _misbehave(self) -> None:
@@ -115,9 +115,9 @@ class Misbehaving(System):
                 continue
 
     def counters(self) -> Counters:
-        """Every row is a hit."""
+        """Count every row as a hit."""
         return Counters(rows=self._rows, hits={"host": self._rows})
 
     def close(self) -> None:
-        """Nothing to end; makes sure that ctypes is imported, as a system with native code would."""
+        """Use ctypes, as a system with native code would."""
         ctypes.CDLL(None)

@@ -1,4 +1,4 @@
-"""Run records made by hand for tests of what is drawn and printed from records."""
+"""Made-up run records for tests of figures, tables and reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make_record(
     dataset: str = "",
     **config: Any,
 ) -> Record:
-    """A record with one warm-up epoch and one measured epoch for each of `seconds`."""
+    """Make a record with one warm-up epoch and one measured epoch for each of `seconds`."""
     number = next(_COUNT)
     settings: dict[str, Any] = {
         "memory": "+67108864",
@@ -88,7 +88,7 @@ def make_record(
 
 
 def telemetry_of(record: Record) -> pd.DataFrame:
-    """10 Hz telemetry over the record's epochs."""
+    """Make 10 Hz telemetry over the record's epochs."""
     end = record.epochs[-1].start_s + record.epochs[-1].seconds
     t = np.arange(0.0, end, 0.1)
     epoch = np.zeros(len(t), dtype=int)

@@ -1,4 +1,4 @@
-"""Results roots made for tests of the report: runs with telemetry and stages, and runs whose every text is hostile."""
+"""Results roots for tests of the report: runs with telemetry and stages, and a run whose every text is hostile."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from harness.results.store import write_run
 from tests.harness.records import make_record, telemetry_of
 
 EVIL = "</script><script>window.hostile=1</script><img src=x onerror='window.hostile=1'>\"'&{{7*7}}"
-# Without the slash, for what names a folder.
+# Without the slash, for the name of a folder.
 EVIL_NAME = "<img src=x onerror='window.hostile=1'>&\"%41"
 HOSTS = ({"cpu": {"model": "one", "usable": 2}}, {"cpu": {"model": "other", "usable": 64}})
 
 
 def changed(record: Record, **updates: Any) -> Record:
-    """The record with other fields."""
+    """Return the record with fields replaced."""
     return record.model_copy(update=updates)
 
 
 def stages_of(record: Record, batches: int = 20) -> pd.DataFrame:
-    """Sample, extract and train of each mini-batch of each epoch, and a lane of the device."""
+    """Return spans of sample, extract and train for each mini-batch of each epoch, and of a device lane."""
     rows = []
     for epoch in record.epochs:
         step = epoch.seconds / (batches + 2)
@@ -41,7 +41,7 @@ def stages_of(record: Record, batches: int = 20) -> pd.DataFrame:
 
 
 def full_telemetry(record: Record) -> pd.DataFrame:
-    """All columns that the page draws, 10 Hz."""
+    """Return telemetry at 10 Hz with all columns that the page draws."""
     table = telemetry_of(record)
     wave = np.asarray(table["cpu_percent"])
     return table.assign(
@@ -65,7 +65,7 @@ def keep(root: Path, *records: Record, log: str = "") -> None:
 
 
 def hostile() -> Record:
-    """A record that carries markup and scripts in every text it has."""
+    """Make a record with markup and scripts in every text."""
     record = make_record("gnndrive", [5.0, 6.0])
     config = record.config.model_copy(
         update={
@@ -97,7 +97,7 @@ def hostile() -> Record:
 
 
 def fill(root: Path) -> None:
-    """Three systems at three caps, one out of memory, one invalid, two hosts, two devices, one hostile."""
+    """Write runs of three systems at three caps, two hosts and two devices; one is OOM, one invalid, one hostile."""
     for memory in (32, 64, 128):
         for system, base in (("pyg+", 40.0), ("ginex", 30.0), ("gnndrive", 24.0)):
             times = [base * noise * (64 / memory) ** 0.5 for noise in (1.0, 1.02, 1.04)]
@@ -126,7 +126,7 @@ _FILLED: dict[str, Path] = {}
 
 
 def filled_root(factory: pytest.TempPathFactory) -> Path:
-    """A results root with `fill` and its report; made once for all tests, which only read it."""
+    """Return a results root with `fill` and its report; made once for all tests, which only read it."""
     if "root" not in _FILLED:
         root = factory.mktemp("results")
         fill(root)
@@ -136,7 +136,7 @@ def filled_root(factory: pytest.TempPathFactory) -> Path:
 
 
 class Page(HTMLParser):
-    """What a browser would make of a page: its tags, attributes, and the text a reader sees."""
+    """A page as a browser parses it: its tags, attributes, scripts and visible text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

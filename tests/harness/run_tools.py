@@ -1,4 +1,4 @@
-"""What the tests of runs share: a dataset of a few MiB, configurations, and a look at what runs leave behind."""
+"""Helpers for tests of runs: configurations, the command, shared caches, and a search for what runs leave behind."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ SETTINGS: dict[str, Any] = {
 
 
 def config(series: Series, system: str = MISBEHAVING, round_: int = 0, **changes: Any) -> RunConfig:
-    """A resolved configuration over the tiny dataset."""
+    """Return a resolved configuration over the tiny dataset."""
     settings = RunSettings.model_validate({**SETTINGS, **changes})
     return resolve(PlannedRun(system, settings, round=round_), series.data_root, series.isolation.name)
 
 
 def share_cache(results: Path, factory: pytest.TempPathFactory) -> None:
-    """Device profiles and calibrations are measured once a session, not once a results root or test process."""
+    """Share device profiles and calibrations, so that they are measured once a session, not once a root or process."""
     base = factory.getbasetemp()
     beside_others = "PYTEST_XDIST_WORKER" in os.environ
     shared = (base.parent if beside_others else base) / "shared-cache"
@@ -63,7 +63,7 @@ def share_cache(results: Path, factory: pytest.TempPathFactory) -> None:
 
 
 def _profile(shared: Path) -> None:
-    """Measure the device for two seconds: tests beside others ask for no more, and it is quiet for none of them."""
+    """Measure the device for two seconds only: it is never quiet while tests run in parallel."""
     file = shared / "profiled"
     file.write_bytes(os.urandom(64 << 20))
     with suppress(HostError), patch("harness.ssd.profile.WAITS_S", ()):
@@ -72,7 +72,7 @@ def _profile(shared: Path) -> None:
 
 
 def _keep(profile: Path) -> None:
-    """Say that a profile was measured just now and alone: among tests none is, and each would be measured anew."""
+    """Mark a profile as measured just now and undisturbed; otherwise every test would measure it again."""
     content = json.loads(profile.read_text())
     content["measured_at"] = time.time()
     for point in (*content["points"], *(content.get("first_read") or ())):
@@ -83,7 +83,7 @@ def _keep(profile: Path) -> None:
 
 
 def outcore(*arguments: str, data: Path, results: Path, **more: Any) -> subprocess.CompletedProcess[str]:
-    """The command, as a user calls it."""
+    """Run the command as a user does."""
     return subprocess.run(
         command(*arguments),
         env=environment(data, results),
@@ -96,17 +96,17 @@ def outcore(*arguments: str, data: Path, results: Path, **more: Any) -> subproce
 
 
 def command(*arguments: str) -> list[str]:
-    """The command's arguments."""
+    """Return the command line of `outcore` with these arguments."""
     return [sys.executable, "-c", "from harness.cli import main; main()", *arguments]
 
 
 def environment(data: Path, results: Path) -> dict[str, str]:
-    """The environment in which the command finds data, results and the tests' own systems."""
+    """Return the environment in which the command finds data, results and the tests' own systems."""
     return {**os.environ, "OUTCORE_DATA": str(data), "OUTCORE_RESULTS": str(results), "PYTHONPATH": str(REPOSITORY)}
 
 
 def caps_of(run_id_part: str = "") -> list[str]:
-    """Names of caps that exist now, under whichever hierarchy."""
+    """Return the names of caps that exist now, under any hierarchy."""
     found = []
     for hierarchy in (mounts.v1("memory"), mounts.v2()):
         if hierarchy is None:
@@ -118,7 +118,7 @@ def caps_of(run_id_part: str = "") -> list[str]:
 
 
 def workers_of(results_or_data: Path) -> list[int]:
-    """Processes of workers and holders whose command line or environment names a folder of this test."""
+    """Return ids of workers and holders whose command line or environment names a folder of this test."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -134,7 +134,7 @@ def workers_of(results_or_data: Path) -> list[int]:
 
 
 def left_behind(series: Series) -> list[str]:
-    """Scratch folders and half-written runs that should be gone."""
+    """Return scratch folders and half-written runs that should be gone."""
     scratch = [path.name for path in series.scratch_root.iterdir()]
     runs = series.results_root / "runs"
     return scratch + ([path.name for path in runs.glob(".partial-*")] if runs.is_dir() else [])

@@ -1,4 +1,4 @@
-"""Study records made by hand for tests of what is drawn from them."""
+"""Made-up study records for tests of figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.studies.base import studies
 
 
 def made_study(name: str, result: dict[str, Any], **params: Any) -> StudyRecord:
-    """A record of a study, its parameters at their defaults but for `params`."""
+    """Make a record of a study, with parameters at their defaults except `params`."""
     study = studies()[name]
     full = study.params.model_validate(params).model_dump(mode="json")
     return StudyRecord(
@@ -29,12 +29,12 @@ def made_study(name: str, result: dict[str, Any], **params: Any) -> StudyRecord:
 
 
 def put_study(root: Path, name: str, result: dict[str, Any], **params: Any) -> None:
-    """Write a record of a study, its parameters at their defaults but for `params`."""
+    """Write a record of a study, with parameters at their defaults except `params`."""
     write_study(root, made_study(name, result, **params))
 
 
 def fio_grid(factor: float = 1.0) -> dict[str, Any]:
-    """A result of the study `fio-grid`: a disk of 40,000 random reads a second, times `factor`."""
+    """Make a result of the study `fio-grid`, for a disk of 40,000 random reads a second, times `factor`."""
 
     def point(engine: str, direct: bool, threads: int, depth: int, block: int = 512, **more: Any) -> dict[str, Any]:
         flight = threads * depth

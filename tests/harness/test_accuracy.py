@@ -20,7 +20,7 @@ from workloads.workload import ModelSpec, SamplerSpec, Workload
 
 
 def accuracy_now(workload: Workload, trainer: Trainer, nodes: int) -> float:
-    """Accuracy of the trainer's present model."""
+    """Return the accuracy of the trainer's present model."""
     with tempfile.TemporaryDirectory() as folder:
         models = Snapshots(Path(folder), trainer)
         models.keep()
@@ -28,7 +28,7 @@ def accuracy_now(workload: Workload, trainer: Trainer, nodes: int) -> float:
 
 
 def test_accuracy_is_the_models_on_the_test_nodes(tiny_dataset: Dataset) -> None:
-    """One batch of all test nodes, scored by hand; many small ones have other draws and come close."""
+    """The expected accuracy comes from one mini-batch of all test nodes, scored by hand."""
     spec = ModelSpec(layers=2, hidden=16, learning_rate=0.01)
     workload = Workload(tiny_dataset, SamplerSpec(fanout=(-1, -1), batch_size=5000), spec)
     trainer = Trainer(spec, tiny_dataset.dim, tiny_dataset.num_classes, make_accelerator("cpu"))

@@ -1,4 +1,4 @@
-"""Accuracy runs: what profiles ask for, and time to accuracy from their records."""
+"""Accuracy runs: their settings in profiles, and time to accuracy from their records."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_one_budget_for_all_and_in_memory_without(tmp_path: Path) -> None:
 
 
 def all_of_them(profile: dict[str, Any]) -> Plan:
-    """in-memory as the reference, and two systems under a cap."""
+    """Plan in-memory as the reference, and two systems under a cap."""
     return accuracy_plan(profile, [{"name": "in-memory", "memory": "none"}, "pyg+", "gnndrive"])
 
 

@@ -176,7 +176,7 @@ def test_outcore_reads_in_passes_where_single_reads_are_dear_and_by_rows_where_t
     dear, usual, cheap = forecast(1 / 40), forecast(1.0), forecast(20.0)
     assert "passes over graph and features" in dear.why
     assert 1 << 20 in dear.reads and len(dear.reads) <= 2, (
-        "the graph and chunks in order, and the table's one mean size"
+        "sequential reads of graph and chunks, and one mean size for the table"
     )
     assert min(dear.reads) > 64 << 10
     assert "row by row" in cheap.why and 512 in cheap.reads

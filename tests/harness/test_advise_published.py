@@ -1,4 +1,4 @@
-"""Advice from published statistics: the implied graph has the degrees, the skew and the sizes that were published."""
+"""Advice from published statistics: the implied graph has the published degrees, skew and sizes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_systems_are_ranked_for_a_graph_of_which_only_statistics_are_known() -> 
     ranked = {entry.system: entry for entry in found.ranked}
     assert {"ginex", "gnndrive", "diskgnn", "outcore", "ali+pg"} <= ranked.keys()
     assert found.trace.num_batches == math.ceil(round(SMALL.train_share * SMALL.num_nodes) / BATCH)
-    # A tenth of the rows in memory takes most of the accesses, as the published skew says.
+    # A tenth of the rows in memory serves most accesses, according to the published skew.
     rows = found.trace.rows
     assert ranked["ginex"].reads[512] < 0.35 * rows < ranked["gnndrive"].reads[512] <= rows
     less, _ = advise_published(

@@ -33,7 +33,7 @@ def aged(folder: Path, seconds: float) -> None:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Three artefacts, used 300, 200 and 100 seconds ago."""
+    """Make three artefacts, last used 300, 200 and 100 seconds ago."""
     for number, system in enumerate(("diskgnn", "mariusgnn", "diskgnn")):
         aged(prepare(root_of(tmp_path, system), "packed", {"n": number}, make(100_000)).path, 300 - 100 * number)
     return tmp_path
@@ -47,7 +47,7 @@ def test_artefacts_are_listed_by_last_use(data: Path) -> None:
     again = prepare(root_of(data), "packed", {"n": 0}, make(1))
     assert again.reused
     last = list_artefacts(data)[-1]
-    assert last.path == again.path and time.time() - last.last_used < 10, "using it again is noted"
+    assert last.path == again.path and time.time() - last.last_used < 10, "reuse updates the last use"
     assert list_artefacts(data / "nowhere") == []
 
 

@@ -1,4 +1,4 @@
-"""What a calibration takes for held: all that is charged but pages of files, whoever read those first."""
+"""Memory that a calibration measures: everything charged except pages of files, whichever process read them first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.run.calibrate import GateMemory
 from harness.wire.protocol import Gate
 from tests.harness.cap_tools import CAPPING, MIB, cold_file, needs_cap, on_disk, python
 
-# Stands at the gates as a calibration does; the first step reads a file, as code is read that a step touches first.
+# Stops at the gates as a calibration does; the first step reads a file, as a first step loads code.
 WORKER = """
 import os, sys
 def gate(name):
@@ -65,5 +65,5 @@ def test_pages_of_files_are_no_floor_and_no_step(disk: Path, read_first: str, st
     training = readings.after - readings.before
     if steps == "twice":
         assert 22 * MIB < training < 28 * MIB
-    else:  # who takes no second step is charged what his peak shows above the pages that he read meanwhile
+    else:  # without a second step, the peak above the pages read meanwhile
         assert 0 <= training < 28 * MIB

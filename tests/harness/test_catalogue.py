@@ -1,4 +1,4 @@
-"""The catalogue holds every figure and table of the papers that it is to hold, and each names what it bears on."""
+"""The catalogue holds every figure and table that the design lists; figures and claims name each other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from harness.figures.base import catalogue
 
 
 def expected() -> set[str]:
-    """Every entry of the design's list of figures but those of later parts (trend, ablation)."""
+    """Return the design's list of figures, except those of later parts (trend, ablation)."""
     numbers = {
         "gnndrive": ["fig2", "fig3", *(f"fig{n}" for n in range(8, 15)), "figB1", "tab1", "tab2"],
         "diskgnn": ["fig5", *(f"fig{n}" for n in range(8, 20)), *(f"tab{n}" for n in range(1, 9))],

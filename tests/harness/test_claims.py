@@ -32,7 +32,7 @@ QUICK = load_experiment("quick")
 
 
 def row(value: str, unit: str = "x", tolerance: str = "factor 2", bound: str = "", neutral: str | None = None) -> Claim:
-    """A published row with this value."""
+    """Make a published row with this value."""
     natural = "1" if unit == "x" and bound not in ("above", "below") else ""
     return replace(
         MODEL,
@@ -46,7 +46,7 @@ def row(value: str, unit: str = "x", tolerance: str = "factor 2", bound: str = "
 
 
 def made(system: str, seconds: list[float], **config: Any) -> Any:
-    """A record of the headline's cell of a system under `quick`."""
+    """Make a record of a system's headline cell under `quick`."""
     asked = {"extractors": 2} if system == "gnndrive" else {}
     options = check_options(system, {**asked, **config.pop("options", {})})
     asked_of_all = {"max_batches": QUICK.run["max_batches"], "memory": QUICK.run["memory"]}
@@ -56,7 +56,7 @@ def made(system: str, seconds: list[float], **config: Any) -> Any:
 
 
 def fill(root: Path, pyg: float = 40.0, gnndrive: float = 10.0) -> None:
-    """Five measured epochs of three systems in the headline's setting."""
+    """Write five runs of pyg+ and gnndrive and an out-of-memory run of ginex, in the headline's setting."""
     for noise in (1.0, 1.01, 1.02, 1.03, 1.04):
         save(root, made("pyg+", [pyg * noise]), made("gnndrive", [gnndrive * noise]))
     save(root, made("ginex", [], status="oom"))
@@ -243,7 +243,7 @@ def test_the_ratio_is_of_comparable_runs_only(tmp_path: Path, verdict: str) -> N
 
 def test_the_setting_is_the_declared_one_and_not_what_most_runs_have(tmp_path: Path) -> None:
     fill(tmp_path)
-    for noise in range(30):  # thrice as many runs, newer, in a setting that nobody declared
+    for noise in range(30):  # more and newer runs, in a setting that no profile declares
         for system, seconds in (("pyg+", 10.0), ("gnndrive", 400.0)):
             save(tmp_path, made(system, [seconds + noise], batch_size=999))
     judged = judge_one("gd-01", load_evidence(tmp_path))

@@ -1,4 +1,4 @@
-"""Every claim can come out as reproduced, and with numbers that are bad enough as not reproduced."""
+"""Every claim can be reproduced, and with bad enough numbers it is not reproduced."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MADE: dict[str, MadeUp] = {}
 
 
 def made(device: str = "") -> MadeUp:
-    """One planner for each device: planning a figure's cells takes a while."""
+    """Return the planner for a device, made once: planning a figure's cells takes a while."""
     return MADE.setdefault(device, MadeUp(profile(device)))
 
 
 def good(claim: Claim) -> float:
-    """A number that is as published."""
+    """Return a number that agrees with the published one."""
     low, high = claim.ends
     if claim.bound in ("above", "below"):
         return 2 * low if claim.bound == "above" else high / 2
@@ -39,7 +39,7 @@ def good(claim: Claim) -> float:
 
 
 def bad(claim: Claim) -> float:
-    """The number nearest to it that refutes the claim, a little further still."""
+    """Return a number a little beyond the nearest one that refutes the claim."""
     refuting = [number for number in possible(claim.unit) if verdict_of(claim, number) == "not reproduced"]
     if claim.unit == "%" and queries()[claim.id] and claim.neutral == "0":
         refuting = [number for number in refuting if number < 100]
@@ -195,7 +195,7 @@ def nothing(record: Plain) -> None:
 
 
 def change_of(claim: Claim, value: float) -> Change:
-    """What makes a claim's runs come to a number."""
+    """Return the change that makes a claim's runs come to a number."""
     query = queries()[claim.id]
     if claim.id in FUNCTIONS:
         return FUNCTIONS[claim.id](value)
@@ -261,7 +261,7 @@ def test_stalls_and_page_cache_misses_of_pyg_can_fail(
 
 
 def _fill_fig4(root: Path, faults: float) -> Plain:
-    """A run of pyg+ of ten mini-batches with so many major faults for each page asked for; its profile."""
+    """Write a run of pyg+ of ten mini-batches with `faults` major faults for each page read; return its profile."""
     from tests.harness.records import make_record
     from tests.harness.study_records import put_study
     from tests.harness.tier_records import BATCHES, save_run
@@ -300,7 +300,7 @@ def _fill_fig4(root: Path, faults: float) -> Plain:
 
 
 def test_no_two_claims_are_answered_by_one_measured_number() -> None:
-    """Every record has numbers of its own: then equal numbers are one number."""
+    """Every record has numbers of its own, so that equal results show one number."""
     seen: dict[float, str] = {}
     for id_ in RUNNABLE:
         claim = claims()[id_]

@@ -33,7 +33,7 @@ class Ran:
 
 
 class Outcore:
-    """`outcore data …` on a root of its own."""
+    """Runner of `outcore data …` on its own data root."""
 
     def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.root, self._capsys = root, capsys
@@ -68,7 +68,7 @@ def test_make_then_list_info_verify_rm(outcore: Outcore) -> None:
     for words in ("fingerprint", "train / valid / test", "top1 degree share", "clustering", "homophily"):
         assert words in shown
     header = next(line for line in shown.splitlines() if "result" in line)
-    assert "base" in header  # beside each other
+    assert "base" in header  # side by side
 
     assert outcore("verify", "k", "--json").json == {
         "ok": True,
@@ -159,7 +159,7 @@ def test_rm_removes_broken_datasets_and_nothing_else(outcore: Outcore, tmp_path:
     home.mkdir()
     (home / "dataset.json").write_text('{"name": "of somebody else"}')
 
-    assert outcore("rm", "whole").code == 2  # nobody there to ask
+    assert outcore("rm", "whole").code == 2  # without a terminal to ask
     refused = outcore("rm", "whole", "guarded", "--yes", "--json")
     assert refused.code == 2 and "thesis.tex" in refused.json["error"]["message"]
     assert outcore("rm", home, "--yes").code == 2

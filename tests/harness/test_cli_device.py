@@ -1,4 +1,4 @@
-"""`outcore device` lists every coefficient with its source, and says in a sentence where no CUDA device is."""
+"""`outcore device` lists every coefficient with its source, and says in one sentence if there is no CUDA device."""
 
 from __future__ import annotations
 

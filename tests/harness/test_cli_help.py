@@ -12,7 +12,7 @@ from harness.cli import build_app
 
 
 def commands(command: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Every leaf of the command tree."""
+    """Yield every leaf of the command tree."""
     children = getattr(command, "commands", None)
     if not children:
         yield path, command

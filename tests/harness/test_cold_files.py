@@ -1,4 +1,4 @@
-"""Files that a run has open: its data is seen wherever it lies, libraries are not taken for data."""
+"""Files that a run has open: data is found wherever it lies, and libraries are not taken for data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of docs that are made from code are what the code says."""
+"""Generated pages of the docs agree with the code, and paths and links in the docs exist."""
 
 from __future__ import annotations
 
@@ -30,14 +30,11 @@ def test_the_page_of_settings_is_made_from_the_settings() -> None:
 
 
 def test_every_path_and_link_in_the_docs_exists() -> None:
-    """Paths in backticks that begin with one of our folders, and relative links of every page."""
+    """Check paths in backticks that begin with one of our folders, and relative links."""
     gone = []
     for page_ in [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]:
         text = page_.read_text(encoding="utf-8")
-        paths = re.findall(
-            r"`((?:harness|outcore|systems|workloads|tests|benchmarks|scripts|docs|examples|containers)/[\w./-]*)`",
-            text,
-        )
+        paths = re.findall(rf"`((?:{FOLDERS})/[\w./-]*)`", text)
         gone += [f"{page_.name}: {path}" for path in paths if not (REPOSITORY / path).exists()]
         links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
         gone += [f"{page_.name}: {link}" for link in links if link and not (page_.parent / link).exists()]

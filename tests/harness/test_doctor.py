@@ -1,4 +1,4 @@
-"""The doctor says what this host can do, with a fix for what it cannot; the record's environment names nobody."""
+"""`outcore doctor` reports what this host can do and how to fix the rest; a record's environment names no person."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_no_checkout_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert code(tmp_path) == {"commit": None, "dirty": None}
     for told, commit, dirty in (("a" * 40, "a" * 40, False), ("b" * 40 + "-dirty", "b" * 40, True), ("v1", None, None)):
         code.cache_clear()
-        monkeypatch.setenv("OUTCORE_COMMIT", told)  # as an image was told when it was built
+        monkeypatch.setenv("OUTCORE_COMMIT", told)  # as set when an image is built
         assert code(tmp_path) == {"commit": commit, "dirty": dirty}
     code.cache_clear()
 

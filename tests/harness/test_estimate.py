@@ -1,4 +1,4 @@
-"""The estimate of a sweep follows what is asked for and what earlier runs of the system took."""
+"""The estimate of a sweep follows its settings and the durations of earlier runs of the system."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cell(system: str = "gnndrive", **settings: object) -> PlannedRun:
 
 
 def took(system: str, factor: float, **config: object) -> Record:
-    """A record of a run that took `factor` times what the model says."""
+    """Make a record of a run that took `factor` times the model's estimate."""
     record = make_record(system, [1.0, 1.0], **{**SETTING, **config})
     expected = modelled_s(record.config, 0, 2_000_000)
     return record.model_copy(update={"duration_s": factor * expected})

@@ -146,7 +146,7 @@ def test_rounds_interleave_what_is_compared(systems: int, sizes: int, rounds: in
     wanted = union([parse_experiment({**content, "rounds": rounds})])
     planned = order(wanted, seed)
     assert len(planned) == systems * sizes * rounds
-    assert planned == order(wanted, seed), "the order is the seed's alone"
+    assert planned == order(wanted, seed), "the order depends on the seed alone"
     for start in range(0, len(planned), systems):
         window = planned[start : start + systems]
         assert len({cell.system for cell in window}) == systems, "every system once before any comes again"
@@ -182,8 +182,6 @@ def test_every_setting_reaches_the_configuration() -> None:
 
 
 def test_a_choice_that_looks_like_a_number_may_be_given_as_one() -> None:
-    from harness.settings import check_options
-
     assert check_options("gnndrive", {"io_granularity": 4096})["io_granularity"] == "4096"
     assert check_options("gnndrive", {"io_granularity": "4096"})["io_granularity"] == "4096"
     with pytest.raises(InputError, match="io_granularity"):

@@ -1,4 +1,4 @@
-"""outcore-ablation draws what was measured of each variant, beside the whole, and asks for runs that can be made."""
+"""outcore-ablation draws each variant's measured time beside the whole system's, and needs runs that are valid."""
 
 from __future__ import annotations
 

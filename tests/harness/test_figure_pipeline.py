@@ -1,4 +1,4 @@
-"""outcore-pipeline shows one measured epoch of each system as its own record and stages have it, and nothing else."""
+"""outcore-pipeline shows one measured epoch of each system, from its own record and stages alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIGURE = "outcore-pipeline"
 
 
 def stages_of(record: Record, batches: int = 5, slow: float = 1.0) -> pd.DataFrame:
-    """Two samplers, an extractor, a trainer, the device's lanes, and an inspection that is of no batch."""
+    """Return spans of two samplers, an extractor, a trainer, a device lane, and an inspection outside mini-batches."""
     rows = []
     for epoch in record.epochs:
         step = epoch.seconds / (batches + 3)

@@ -18,7 +18,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the sources that may be altered; digests are taken of it."""
+    """Copy the sources, so that tests may alter them; digests are taken of the copy."""
     for package in sources.PACKAGES:
         for path in [path for kind in ("py", "csv", "yaml") for path in (CHECKOUT / package).rglob(f"*.{kind}")]:
             target = tmp_path / "tree" / path.relative_to(CHECKOUT)

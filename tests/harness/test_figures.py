@@ -19,7 +19,7 @@ from tests.harness.figure_profile import keep_profile, profile
 from tests.harness.records import make_record, save
 from workloads.errors import InputError
 
-# Those whose records `fill` makes; the other figures have tests of their own, a file a paper.
+# Figures for which `fill` makes records; the other figures are tested in a file for each paper.
 IDS = [
     "gnndrive-fig10",
     "gnndrive-fig11",
@@ -30,17 +30,17 @@ IDS = [
     "outcore-roofline",
 ]
 
-# What no host with one device can honestly draw.
+# Figures that need several devices.
 SEVERAL_GPUS = {"tiering-fig11"}
 
 
 def at(dim: int) -> dict[str, Any]:
-    """Settings of a run of a sweep over dimensions: the device holds as many rows at each."""
+    """Return settings of a run in a sweep over dimensions; the device holds the same number of rows at each."""
     return {"dim": dim, "device_memory_bytes": 32 * 2**20 * dim // 128}
 
 
 def fill(root: Path, factor: float = 1.0) -> None:
-    """Runs that every figure of the catalogue can be drawn from."""
+    """Write runs from which every figure of `IDS` can be drawn."""
     keep_profile(root, memory_factors=[0.5, 2.0, 4.0], batch_factors=[0.25, 0.5, 1.0])
     for dim in (64, 128, 256, 512):
         for system, base in (("pyg+", 40.0), ("gnndrive", 24.0)):
@@ -142,7 +142,7 @@ def test_different_settings_are_never_mixed(tmp_path: Path) -> None:
 def test_records_of_other_settings_or_options_move_no_figure(
     extra: list[tuple[str, int, str, dict[str, int], int]],
 ) -> None:
-    """Whatever else was run into the folder, a figure is of the cells that were planned."""
+    """A figure shows the planned cells, whatever other runs are in the folder."""
     sizes = {25: {"batch_size": 25}, 50: {"batch_size": 50}}
 
     def plan(content: dict[str, Any]) -> Plan:
@@ -186,7 +186,7 @@ def test_the_needs_of_a_figure_are_valid_experiments_and_studies(figure: str) ->
     profile = load_experiment("quick").model_dump()
     experiments = catalogue()[figure].experiments(profile)
     studies = catalogue()[figure].studies(profile)
-    # A history is of whatever runs there are; runs that are slowed on purpose, for the gate's proof, are no bench's.
+    # The trend takes any runs there are; the gate's proof makes its slowed runs without a bench.
     assert experiments or studies or figure in (*SEVERAL_GPUS, "outcore-trend", "outcore-gate")
     assert all(sum(1 for _ in cells(experiment)) >= 1 for experiment in experiments)
     for need in studies:

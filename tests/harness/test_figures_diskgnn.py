@@ -1,4 +1,4 @@
-"""DiskGNN's figures come from records alone: their numbers are those of runs and studies, what is missing is told."""
+"""DiskGNN's figures come from records alone: their numbers are those of runs and studies; missing ones are named."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(
     accuracies: list[float] | None = None,
     **config: Any,
 ) -> Record:
-    """A run with telemetry and, one after another in equal parts of each epoch, the stages of its system."""
+    """Write a run with telemetry and its system's stages, one after another in equal parts of each epoch."""
     record = make_record(system, seconds, **config)
     record.preprocess = Preprocess(seconds=prepared, made_s=made, reused=made > 0)
     record.facts = Facts.model_validate(facts or {})
@@ -63,7 +63,7 @@ def run(
 
 
 def study(root: Path, name: str, params: dict[str, Any], result: dict[str, Any], dataset: str = "kron") -> None:
-    """A study record of a dataset of 2 M nodes."""
+    """Write a study record of a dataset of 2 M nodes."""
     write_study(
         root,
         StudyRecord(
@@ -358,7 +358,7 @@ def test_the_epoch_of_diskgnn_is_the_measure_and_preparation_is_shared_out(tmp_p
     table = drawn("diskgnn-fig9", tmp_path).data.set_index("series")
     assert table.loc["diskgnn", "value"] == 1.0
     assert table.loc["ginex", "value"] == pytest.approx(5.0)
-    # Three epochs (the warm-up too) prepared for diskgnn, once and for all for ginex.
+    # Preparation is shared by three epochs (the warm-up too) for diskgnn, by EPOCHS for ginex.
     assert table.loc["ginex", "amortised"] == pytest.approx((20 + 30 / EPOCHS) / 4)
     assert table.loc["diskgnn", "amortised"] == pytest.approx((4 + 30 / 3) / 4)
     assert table.loc["pyg+", "status"] == "not run"

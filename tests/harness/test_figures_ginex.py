@@ -39,7 +39,7 @@ MIB = 2**20
 
 
 def keep(root: Path, **axes: Any) -> None:
-    """The profile of these records: epochs of ten mini-batches."""
+    """Store the profile of these records: epochs of ten mini-batches."""
     keep_profile(root, run={"max_batches": BATCHES}, **axes)
 
 
@@ -165,7 +165,7 @@ FILL = {
 
 
 def drawn(figure: str, root: Path) -> Drawing | Sheet:
-    """What a figure draws from the records of `root`."""
+    """Draw a figure from the records of `root`."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -361,7 +361,7 @@ def test_without_sampling_far_ahead_gather_alone_is_not_made_up(tmp_path: Path) 
 
 
 def test_the_miss_ratio_counts_faults_over_pages_asked_for() -> None:
-    # Ten iterations of a second, 100 pages of rows and 20 of lists each; half of the pages of the later five fault.
+    # Ten iterations of a second with 100 feature and 20 topology pages each; half of the pages of the last five fault.
     count = 10
     stages = pd.DataFrame(
         [
@@ -388,7 +388,7 @@ def test_the_miss_ratio_counts_faults_over_pages_asked_for() -> None:
 
 def test_the_miss_ratio_of_other_mini_batches_is_refused(tmp_path: Path) -> None:
     fill_4(tmp_path, 1.0)
-    run(tmp_path, "pyg+", [10.0, 10.0], faults=9.0, seed=7)  # newer, but nobody knows what its mini-batches ask for
+    run(tmp_path, "pyg+", [10.0, 10.0], faults=9.0, seed=7)  # newer, but without a trace of its mini-batches
     first = drawn("ginex-fig4", tmp_path)
     assert len(first.runs) == 1
     assert set(first.data["run"].dropna()) == set(first.runs)

@@ -20,7 +20,7 @@ from tests.harness.study_records import fio_grid, put_study
 
 MIB = 2**20
 BASE = {"max_batches": 16}
-#: Values of the axes, as far as they are not the paper's own.
+#: Values of the axes that are not the paper's.
 AXES = {
     "dims": [64, 128, 512],
     "models": ["sage", "gat"],
@@ -36,17 +36,17 @@ IDS = [
 
 
 def of_dim(dim: int) -> dict[str, Any]:
-    """Settings of a run of a sweep over dimensions."""
+    """Return settings of a run in a sweep over dimensions."""
     return {**BASE, "dim": dim, "device_memory_bytes": 32 * MIB * dim // 128}
 
 
 def of_size(size: int) -> dict[str, Any]:
-    """Settings of a run of a sweep over mini-batch sizes."""
+    """Return settings of a run in a sweep over mini-batch sizes."""
     return {"batch_size": size, "max_batches": 800 // size, "device_memory_bytes": 64 * MIB}
 
 
 def fill(root: Path, factor: float = 1.0) -> None:
-    """Runs and studies that every figure of the paper can be drawn from."""
+    """Write runs and studies from which every figure of the paper can be drawn."""
     keep_profile(root, short={"max_batches": 16}, accuracy={"epochs": 8}, **AXES)
     systems = (("pyg+", 9.0 * factor), ("ginex", 5.0 * factor), ("gnndrive", 3.0 * factor))
     for dim in (64, 128, 512):
@@ -83,7 +83,7 @@ def fill(root: Path, factor: float = 1.0) -> None:
 
 
 def trained(system: str, seconds: float, accuracy: list[float], memory: str = "+56MiB") -> Any:
-    """A run on the processor whose model was judged after every epoch, the warm-up first."""
+    """Make a run on the CPU with test accuracy after every epoch, the warm-up first."""
     run = {**ON_CPU, "memory": memory, "test_nodes": 4000, "epochs": len(accuracy), "fanout": [10, 5], "layers": 2}
     size = {"batch_size": 100, "hidden": 64, "dataset": GENERATED}
     made = make_record(system, [seconds] * (len(accuracy) - 1), **run, **size)

@@ -28,7 +28,7 @@ MIB = 2**20
 
 
 def disk_record(system: str, seconds: list[float], iops: float = 39_000.0, **config: Any) -> Record:
-    """A record of a system's usual options on a device of `iops` random reads a second."""
+    """Make a record of a system with its default options on a device of `iops` random reads a second."""
     options = config.pop("options", {})
     record = make_record(system, seconds, options=check_options(system, options), **config)
     points = [{"block_bytes": 4096, "depth": 64, "iops": iops, "bytes_per_s": 4096 * iops, "pattern": "random"}]
@@ -73,7 +73,7 @@ def facts_of(root: Path, name: str = "kron-d128", fingerprint: str = "f128", deg
 
 
 def fill(root: Path, factor: float = 1.0) -> None:
-    """Runs that all figures of this file can be drawn from; `factor` changes what is measured."""
+    """Write runs from which all figures of this file can be drawn; `factor` changes the measured values."""
     keep_profile(root)
     for name, iops in (("aws-nvme/16", 39_000.0), ("aws-gp3", 16_000.0), ("none", 90_000.0)):
         for system, base in (("pyg+", 40.0), ("gnndrive", 24.0), ("diskgnn", 6.0)):
@@ -98,7 +98,7 @@ def drawn(root: Path, figure: str) -> tuple[pd.DataFrame, Any]:
 
 
 def data_of(root: Path, figure: str) -> pd.DataFrame:
-    """What a figure draws, without writing it."""
+    """Return the data that a figure draws, without writing it."""
     import matplotlib.pyplot as plt
 
     try:

@@ -1,4 +1,4 @@
-"""PaGraph's figures come from records and studies alone; what cannot run on several devices is said, never drawn."""
+"""PaGraph's figures come from records and studies alone; systems that cannot run on several devices are named."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def quick() -> dict[str, Any]:
 
 
 def spans_of(record: Record, train_s: float = 0.1, load_s: float = 0.2, *, overlap: bool = False) -> pd.DataFrame:
-    """A table of stages: every epoch loads, then trains; with `overlap` training begins with loading."""
+    """Return a table of stages: every epoch loads, then trains; with `overlap` training begins with loading."""
     rows = []
     for epoch in record.epochs:
         begin = epoch.start_s
@@ -67,7 +67,7 @@ def paper_record(
     neighbours: int = 2,
     **config: Any,
 ) -> Record:
-    """A run of the paper's workload, two measured epochs; `loaded` bytes were copied in each."""
+    """Make a run of the paper's workload with two measured epochs; `loaded` bytes were copied in each."""
     seconds = [BASE_SECONDS[system] * factor * noise for noise in (1.0, 1.1)] if status == "ok" else []
     ranks = config.get("ranks", 1)
     record = make_record(
@@ -128,7 +128,7 @@ def study_of(root: Path, name: str, result: dict[str, Any], number: int = 0, **p
 
 
 def accuracy_record(system: str, factor: float, **config: Any) -> Record:
-    """A run that found accuracy after each epoch."""
+    """Make a run with test accuracy after each epoch."""
     options = check_options(system, {})
     ranks = config.get("ranks", 1)
     record = make_record(
@@ -154,7 +154,7 @@ def accuracy_record(system: str, factor: float, **config: Any) -> Record:
 
 
 def fill(root: Path, factor: float = 1.0) -> None:
-    """Runs and studies that every figure of the paper can be drawn from; `factor` changes all that is measured."""
+    """Write runs and studies from which every figure of the paper can be drawn; `factor` changes all measurements."""
     own: dict[str, Any]
     for model in HIDDEN:
         for system in ("dgl", "pagraph", "dgl+pp", "pagraph+pp"):
@@ -228,7 +228,7 @@ def drawn(root: Path, figure: str) -> tuple[pd.DataFrame, Any]:
 
 
 def data_of(root: Path, figure: str) -> pd.DataFrame:
-    """What a figure draws, without writing it."""
+    """Return the data that a figure draws, without writing it."""
     import matplotlib.pyplot as plt
 
     try:
@@ -239,7 +239,7 @@ def data_of(root: Path, figure: str) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> dict[float, Path]:
-    """Two results roots with everything, the second with other measurements."""
+    """Make two results roots with everything, the second with other measurements."""
     roots = {}
     for factor in (1.0, 2.0):
         roots[factor] = tmp_path_factory.mktemp(f"pagraph-{factor:g}")
@@ -332,7 +332,7 @@ def test_throughput_counts_the_seed_nodes_of_all_devices() -> None:
     rate = seeds_per_s(one, one["epochs"][1])
     assert rate == pytest.approx(48 * 6000 / one["epochs"][1]["seconds"])
     two = paper_record("pagraph", ranks=2, partition="self-reliant").to_json()
-    # 650,000 nodes a partition in 109 mini-batches as even as can be.
+    # 650,000 seed nodes of a partition in 109 mini-batches of nearly equal size.
     assert seeds_per_s(two, two["epochs"][1]) == pytest.approx(48 * TRAIN / 109 / two["epochs"][1]["seconds"])
 
 

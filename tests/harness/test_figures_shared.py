@@ -1,4 +1,4 @@
-"""The drawings that figures share: every value is drawn, what is missing is said, series are told apart."""
+"""Drawings that figures share: every value is drawn, missing values are marked, series differ in looks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data Tiering's figures come from records and studies alone; what several GPUs would be needed for says so."""
+"""Data Tiering's figures come from records and studies alone; a figure that needs several GPUs says so."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHARES = [0.05, 0.1, 0.25, 1.0]
 
 
 def host(dim: int = 128) -> dict[str, Any]:
-    """Settings of a run with all features in host memory, on a device that holds a quarter of them besides."""
+    """Return settings of a run with all features in host memory, on a device that holds a quarter of them."""
     return {"memory": "none", "max_batches": 0, "device_memory_bytes": 32 * 2**20 + 2_000_000 * dim, "dim": dim}
 
 
@@ -71,7 +71,7 @@ FILL = {"tiering-fig7": fill_coverage, "tiering-fig9": fill_coverage, "tiering-f
 
 
 def drawn(figure: str, root: Path) -> Drawing | Sheet:
-    """What a figure draws from the records of `root`."""
+    """Draw a figure from the records of `root`."""
     import matplotlib as mpl
 
     mpl.use("Agg")

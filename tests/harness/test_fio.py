@@ -1,4 +1,4 @@
-"""fio, device profiles and SSD classes: measured on a real file, and refused in a sentence where they cannot be."""
+"""fio, device profiles and SSD classes: measured on a real file, or refused in one sentence."""
 
 from __future__ import annotations
 

@@ -47,12 +47,12 @@ def _free_port() -> int:
 
 
 class Cluster:
-    """Nodes as processes of this machine, each with data and results of its own, as if they were hosts."""
+    """Ray cluster of processes on this machine, each with its own data and results as if it were a host."""
 
     def __init__(self, root: Path, factory: pytest.TempPathFactory) -> None:
         from ray.cluster_utils import Cluster as Nodes
 
-        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing of ours calls home
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no usage reports
         self.root, self.port, self._factory = root, _free_port(), factory
         small = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
         self._nodes = Nodes(
@@ -61,7 +61,7 @@ class Cluster:
         self._small = small
 
     def add(self, label: str, name: str) -> Any:
-        """A node of `label`."""
+        """Add a node of `label`."""
         data = self.root / name / "data"
         make_tiny(data / "tiny", nodes=20_000, edges=100_000, dim=64)
         share_cache(self.root / name / "results", self._factory)
@@ -70,7 +70,7 @@ class Cluster:
         return self._nodes.add_node(**self._small, labels={"outcore-host": label}, env_vars=wanted)
 
     def lose(self, node: Any) -> None:
-        """A node goes as if its power was cut."""
+        """Remove a node as if its power was cut."""
         self._nodes.remove_node(node, allow_graceful=False)
 
     def data(self, name: str) -> Path:
@@ -80,7 +80,7 @@ class Cluster:
         self._nodes.shutdown()
 
     def bench(self, experiment: dict[str, Any], *more: str) -> subprocess.Popen[bytes]:
-        """The driver, as a user calls it."""
+        """Start the driver as a user does."""
         file = self.root / "fleet.yaml"
         file.write_text(yaml.safe_dump(experiment))
         arguments = (
@@ -123,7 +123,7 @@ def _placed(records: list[Record]) -> dict[tuple[str, str, int], str]:
 
 
 def _wait_for(path: Path, driver: subprocess.Popen[bytes]) -> None:
-    """Until a run is under way at the host whose data lie there."""
+    """Wait until a run is under way on the host whose data is at `path`."""
     end = time.monotonic() + 400
     while not any(_is_worker(pid) for pid in workers_of(path)):
         if driver.poll() is not None or time.monotonic() > end:
@@ -160,7 +160,7 @@ def test_each_label_gets_every_run_one_at_a_time_and_the_next_sweep_does_nothing
 
 
 def _began(record: Record) -> int:
-    """To the second below."""
+    """Return when the run began, rounded down to a second."""
     return calendar.timegm(time.strptime(record.started_at, "%Y-%m-%dT%H:%M:%SZ"))
 
 

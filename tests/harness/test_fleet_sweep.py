@@ -1,4 +1,4 @@
-"""What a sweep over hosts does when they fail, by hosts whose answers are scripted; `test_fleet.py` has real ones."""
+"""A sweep over hosts that fail; their answers are scripted, `test_fleet.py` has real ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Golden records, written by the commit that `tests/golden` came from: they are read, judged as then and upgraded.
+"""Golden records, written by the commit that added `tests/golden`, are read, upgraded and judged as they were then.
 
-They are real runs of a tiny dataset, sealed again after paths and models of the machine were taken out: runs of several
-systems, one out of memory, one slowed on purpose; one of them with its tables; and a study.
+They are real runs of a tiny dataset, sealed again after paths and models of the machine were removed: runs of several
+systems, one out of memory, one slowed on purpose and one with its tables; and a study.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WITH_TABLES = next(run for run in RUNS if (run / "stages.parquet").is_file())
 
 
 def written(run: Path) -> dict[str, Any]:
-    """Return what the file holds."""
+    """Return the content of a run's record file."""
     content: dict[str, Any] = json.loads((run / store.RECORD).read_text())
     return content
 

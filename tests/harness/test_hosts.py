@@ -31,7 +31,7 @@ HOST: dict[str, Any] = {
 
 
 def on(record: Record, **changes: Any) -> Record:
-    """The record as another host would have made it."""
+    """Return the record as another host would have made it."""
     return record.model_copy(update={"environment": {**HOST, **changes}})
 
 
@@ -114,7 +114,7 @@ def test_one_disk_class_with_other_limits_is_another_disk(tmp_path: Path) -> Non
 
 
 def test_a_sweep_takes_up_its_own_hosts_records_of_todays_code_alone(tmp_path: Path) -> None:
-    """Those of another host or code stay, and so does what cannot be read: it counts as not run and stops nothing."""
+    """Records of another host or code and records that cannot be read are kept, and their runs count as not run."""
     dataset = make_tiny(tmp_path / "data" / "tiny")
     experiment = parse_experiment({"name": "x", "run": {"dataset": "tiny", "fanout": [2, 2]}, "systems": ["in-memory"]})
     here, code = describe(dataset.path), code_of("in-memory")

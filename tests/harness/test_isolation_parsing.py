@@ -1,5 +1,7 @@
-"""What cannot run on every host is held to the kernel's and systemd's formats: v2 files as the kernel writes them,
-calls against a folder, command lines. The kernel itself is never imitated: `test_isolation_cap.py` runs for real."""
+"""Formats of cgroup v2 and systemd, which not every host has: files as the kernel writes them, and command lines.
+
+`test_isolation_cap.py` tests caps on the real kernel.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,7 @@ def test_limits_are_written_as_each_kernel_interface_wants_them() -> None:
 
 @pytest.fixture
 def group(tmp_path: Path) -> Path:
-    """A folder with the files of a v2 group."""
+    """Make a folder with the files of a v2 group."""
     files = {
         "memory.stat": V2_STAT,
         "memory.current": b"162000000\n",
@@ -123,7 +125,7 @@ def test_a_v2_cap_writes_every_limit_and_reads_every_counter(group: Path) -> Non
     written = {
         name: (group / name).read_text() for name in ("memory.max", "memory.swap.max", "memory.oom.group", "io.max")
     }
-    # A control file is written at its start; a plain file keeps what it had beyond that.
+    # A control file is written at its start; a plain file keeps its content beyond that.
     assert written["memory.max"].startswith("268435456")
     assert written["memory.swap.max"].startswith("0")
     assert written["memory.oom.group"].startswith("1")
@@ -217,13 +219,16 @@ def test_a_v2_hierarchy_without_memory_is_passed_over_with_the_reason(
     assert not found.ok and "memory controller" in found.reason and found.fix
 
 
-def test_a_v2_group_that_gives_no_memory_is_passed_over_for_the_one_above(tmp_path: Path) -> None:
+def test_a_v2_group_that_gives_no_memory_is_passed_over_for_the_one_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = tmp_path / "user.slice"
     own.mkdir()
     (tmp_path / "cgroup.subtree_control").write_text("memory io")
-    parent, reason = cgroup2._parent(mounts.Hierarchy(tmp_path, own, ("memory", "io")))
+    monkeypatch.setattr(mounts, "v2", lambda: mounts.Hierarchy(tmp_path, own, ("memory", "io")))
+    found = cgroup2.Cgroup2.available()
     # A plain folder has no control files for the new group, so it is refused, with the kernel's own reason.
-    assert parent is None and "memory" in reason
+    assert not found.ok and "children no memory" in found.reason
     assert not (tmp_path / "outcore").exists()
 
 

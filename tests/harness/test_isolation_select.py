@@ -1,4 +1,4 @@
-"""Choosing a backend: the strictest that works, the reasons for what does not, and what is left without any cap."""
+"""Choosing a backend: the strictest that works, the reasons against the others, and memory measured without any cap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that share a mini-batch's lists take memory: it is planned, told by name, and holds under a kernel cap."""
+"""Memory of threads that share a mini-batch's lists is planned, named in refusals, and kept under a kernel's cap."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_threads_are_planned_and_those_without_room_refused_by_name(tiny_dataset
     workload, options = workload_of(tiny_dataset, batch_size=40), {SAMPLERS[name]: 4}
     for threads, least in ((1, 0), (9, 4 * 8 * 160 * 1024)):
         with running(name, workload, budget=MemoryBudget(None), prepare=False, list_threads=threads, **options) as one:
-            if name == "ginex":  # the stage of superbatches has them, the plan shows the larger one
+            if name == "ginex":  # the superbatch stage has the threads; a full plan shows the larger stage
                 one = type(one)(workload, one.runtime, MemoryBudget(None), one.options, one.clock)
                 object.__setattr__(one.runtime, "stages", "sample")
             planned = sum(item.bytes for item in one.plan().items if item.name == NAMED)
@@ -37,7 +37,7 @@ def test_threads_are_planned_and_those_without_room_refused_by_name(tiny_dataset
 
 
 def test_ginex_takes_eight_where_they_are_an_eighth_of_memory_at_most(tiny_dataset: Dataset) -> None:
-    """In little memory what the threads take would make superbatches smaller, which costs more than they gain."""
+    """In little memory the threads would make superbatches smaller, which costs more time than they save."""
 
     workload = workload_of(tiny_dataset, batch_size=40)
 
@@ -67,7 +67,7 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
 @needs_cap
 @pytest.mark.slow("systems/ginex", "harness/settings.py")
 def test_ginex_with_many_threads_lives_under_its_cap(series: Series) -> None:
-    """Over a hundred threads take nearly half of the budget, which the caches then have not."""
+    """Over a hundred threads take nearly half of the budget from the caches."""
     settings = {"memory": "+56MiB", "device_memory": "16MiB", "fanout": [10, 10], "batch_size": 100, "max_batches": 40}
     record = execute(
         series,

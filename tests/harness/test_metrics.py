@@ -1,4 +1,4 @@
-"""A metric is one entry of a table: records, their table, the commands, the docs and the report follow."""
+"""A metric is one entry of a table, which records, their table, the commands, the docs and the report follow."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.harness.records import make_record, save
 
 @pytest.fixture
 def record() -> Iterator[Record]:
-    """A record made while there is one metric more."""
+    """Make a record while one more metric is registered."""
 
     @metric("last epoch s", unit="s", better="lower", column="last")
     def last_epoch_s(run: RunNumbers) -> float:
-        """The last."""
+        """Seconds of the last epoch."""
         return run.measured[-1].seconds
 
     made = make_record("ginex", [1.0, 1.25])
@@ -43,7 +43,7 @@ def test_one_entry_is_in_records_tables_commands_docs_and_report(record: Record,
     text = io.StringIO()
     Console(file=text, width=400).print(headline_table([read], "t"))
     assert "last epoch s" in text.getvalue() and "1.25" in text.getvalue()
-    assert "| `last_epoch_s` | last epoch s | s | lower | The last. |" in page.metrics_page()
+    assert "| `last_epoch_s` | last epoch s | s | lower | Seconds of the last epoch. |" in page.metrics_page()
     table = table_of([read.to_json()])
     assert table["rows"][0][table["columns"].index("last")] == 1.25
 

@@ -39,7 +39,7 @@ EXPERIMENT = {
 
 
 class Sweep:
-    """A bench in a process of its own, over a data and a results root of its own."""
+    """A bench in its own process, with its own data and results roots."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.data, self.results = root, root / "data", root / "results"
@@ -65,7 +65,7 @@ class Sweep:
         return [path.name for path in results.run_folders(self.results)]
 
     def running(self) -> bool:
-        """Whether a worker is at work (once there is a record, a measured one: calibration comes first)."""
+        """Return whether a worker runs; it is a measured run's once there is a record, for calibration comes first."""
         return any(b"harness.worker.main" in _line(pid) for pid in workers_of(self.data))
 
     def leftovers(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""A system in a package of a user's own: one folder, found by `package.module:Class`, with forecast and facts."""
+"""A system in a user's own package, found by `package.module:Class`, with forecast and facts."""
 
 from __future__ import annotations
 

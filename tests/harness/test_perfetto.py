@@ -1,4 +1,4 @@
-"""A run's trace keeps the Trace Event format, and says of the run what its tables say."""
+"""A run's trace keeps the Trace Event format and agrees with the run's tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.harness.records import make_record, telemetry_of
 from tests.harness.run_tools import REPOSITORY
 from workloads.errors import DataIOError, InputError
 
-# --- the format, as far as it is used: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+# --- the part of the format that is used: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 
 
 class _Event(BaseModel):
@@ -81,7 +81,7 @@ class Trace(BaseModel):
 
 
 def checked(content: dict[str, Any]) -> list[Any]:
-    """The events, after everything that a reader of the format relies on was looked at."""
+    """Return the events, after checks of everything that readers of the format rely on."""
     plain = json.loads(json.dumps(content, allow_nan=False))
     events = TypeAdapter(Trace).validate_python(plain).traceEvents
     named = {(e.pid, e.tid) for e in events if e.ph == "M" and e.name == "thread_name"}
@@ -106,7 +106,7 @@ def checked(content: dict[str, Any]) -> list[Any]:
     for event in timed:
         if isinstance(event, Flow):
             flows[event.id].append(event)
-            assert any(s.ts <= event.ts <= s.ts + s.dur for s in spans[event.pid, event.tid]), "an arrow has its span"
+            assert any(s.ts <= event.ts <= s.ts + s.dur for s in spans[event.pid, event.tid]), "a flow lies in a span"
         elif isinstance(event, Async):
             asyncs[event.id].append(event.ph)
     for path in flows.values():
@@ -117,7 +117,7 @@ def checked(content: dict[str, Any]) -> list[Any]:
 
 
 def tables(batches: int = 6) -> dict[str, pd.DataFrame]:
-    """Two samplers and one extractor that holds two batches at once, a trainer, a lane; a stage of no batch."""
+    """Return tables of two samplers, an extractor of two batches at once, a trainer, a lane, a stage without batch."""
     spans, log = [(1, -1, "inspect", "MainThread", 0.0, 0.004)], []
     for batch in range(batches):
         at = 0.01 * batch
@@ -156,7 +156,7 @@ def test_rates_are_per_second_and_what_is_unknown_is_left_out() -> None:
     )
     events = checked(build_trace(record, tables()["stages"], None, telemetry))
     counted = [(e.name, round(e.ts), e.args) for e in events if e.ph == "C"]
-    # A value that stands for the interval before its sample begins with the interval.
+    # A value for the interval before its sample is placed at the interval's start.
     assert sorted(counted) == [
         ("disk read (bytes/s)", 0, {"bytes/s": 2000.0}),
         ("disk read (bytes/s)", 500_000, {"bytes/s": 100.0}),

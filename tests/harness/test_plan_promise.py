@@ -1,6 +1,6 @@
-"""A plan is a promise: at the least budget that a plan accepts, under a kernel's cap, no run is ended by the kernel.
+"""A plan is a promise: with the least budget that it accepts, no run is ended by the kernel's cap.
 
-A few runs on the shapes that broke plans most; `benchmarks/plan_promise.py` searches all systems and shapes.
+A few runs on the shapes that broke most plans; `benchmarks/plan_promise.py` searches all systems and shapes.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ populate_libraries()
 
 
 def test_the_holder_reads_libraries_whole() -> None:
-    """Pages that nobody has touched would be charged to the first run that does."""
+    """Pages that are not in memory would be charged to the first run that touches them."""
     from systems import _native
 
     for folder in on_disk():

@@ -1,4 +1,4 @@
-"""Predictions from counters: what they add up, and which orders of systems they find wrong."""
+"""Predictions from counters: their sums, and predicted orders of systems that measurements contradict."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_writes_take_turns_with_reads_and_use_up_the_budget_of_a_class_that_has_
     assert seconds(PROFILE) == pytest.approx(1.0 + 0.5)
     apart = dataclasses.replace(PROFILE, limited=(40_000.0, 200.0 * (1 << 20)), write_cost=0.0)
     assert seconds(apart) == pytest.approx(1.0)
-    # Beside the requests of a second, 20 of its 200 MiB are read; what is written is 180 and then 400 more.
+    # The requests of a second read 20 of its 200 MiB; the epoch writes 180 MiB, and then 400 MiB more.
     epoch.counters["bytes_written"] = 180 << 20
     assert seconds(dataclasses.replace(apart, write_cost=1.0)) == pytest.approx(1.0, rel=0.01)
     epoch.device_written_bytes = 580 << 20

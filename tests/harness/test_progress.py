@@ -1,4 +1,4 @@
-"""A run says what it is doing: at least every five seconds, with share, rate and time left, at no cost to its clock."""
+"""A run reports its progress at least every five seconds, with share, rate and time left, at no cost to its clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_reading_says_share_rate_and_time_left() -> None:
     assert meter.line(Reading("epoch 1", 0, 400, "mini-batches"), 10.0) == "epoch 1: 0 of 400 mini-batches, 0 %"
     told = meter.line(Reading("epoch 1", 100, 400, "mini-batches"), 15.0)
     assert told == "epoch 1: 100 of 400 mini-batches, 25 %, 20/s, 15 s left"
-    # Other work begins anew, whatever came before.
+    # Other work starts anew, whatever came before.
     assert meter.line(Reading("preparing: packing", 0.5, 1.0), 20.0) == "preparing: packing: 50 %"
     assert meter.line(Reading("preparing: packing", 0.75, 1.0), 80.0) == "preparing: packing: 75 %, 60 s left"
     assert meter.line(Reading("preparing: packing", 0.76, 1.0), 2680.0).endswith("76 %, 41 min left")
@@ -78,17 +78,17 @@ def test_a_board_is_seen_by_another_process_and_a_missing_one_reads_as_empty() -
         child.communicate(b"\n")
         found = board.read("epoch 2")
         assert child.returncode == 0 and found == Reading("epoch 2", 6, 8, "mini-batches") and found.share == 0.75
-    nobodys = Board.attach("there is none")
-    nobodys.begin(3)
-    nobodys.count(1)
-    assert nobodys.read("").share == pytest.approx(1 / 3)
+    missing = Board.attach("there is none")
+    missing.begin(3)
+    missing.count(1)
+    assert missing.read("").share == pytest.approx(1 / 3)
 
 
 COUNTING = """
 import ctypes, gc, os, struct, sys
 from harness.wire.board import Board
 
-# A filter of the kernel: whatever system call is made from here on, but exit_group, ends the process.
+# A seccomp filter: every system call from here on, except exit_group, ends the process.
 exit_group = {"x86_64": 231, "aarch64": 94}[os.uname().machine]
 code = [(0x20, 0, 0, 0), (0x15, 0, 1, exit_group), (0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x80000000)]
 lines = b"".join(struct.pack("HBBI", *line) for line in code)
@@ -117,7 +117,7 @@ with Board.create(f"count-{os.getpid()}") as board:
 
 
 def test_counting_a_mini_batch_is_no_system_call() -> None:
-    """The kernel ends a process that makes any; the same program with one more is ended."""
+    """A seccomp filter ends a process that makes any system call; the same program with one call is ended."""
     done = subprocess.run([sys.executable, "-c", COUNTING], capture_output=True, text=True, check=True, cwd=REPOSITORY)
     plain, number, more = map(int, done.stdout.split())
     if plain == 77:
@@ -179,7 +179,7 @@ def test_a_terminal_has_one_line_that_is_renewed() -> None:
     lines = shown.decode().split("\r\x1b[2K")
     assert sum(line.endswith("\n") for line in lines) == 1, "the title stays, all else is renewed"
     assert sum("mini-batches" in line for line in lines) >= 3
-    assert lines[-1] == "", "nothing is left of it"
+    assert lines[-1] == "", "the line is erased at the end"
 
 
 def test_quiet_and_other_callables_are_told_nothing_more(capfd: pytest.CaptureFixture[str]) -> None:
@@ -201,7 +201,7 @@ def test_quiet_and_other_callables_are_told_nothing_more(capfd: pytest.CaptureFi
     "harness/progress.py", "harness/wire/board.py", "harness/worker/main.py", "harness/run/orchestrator.py"
 )
 def test_a_slow_run_is_never_silent_for_five_seconds(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Six seconds of preparation and four of an epoch: gaps between lines of stderr, and the telemetry's progress."""
+    """Six seconds of preparation and four of an epoch are covered by lines of stderr and by telemetry."""
     share_cache(tmp_path / "results", tmp_path_factory)
     make_tiny(tmp_path / "data" / "tiny", nodes=2000, edges=20_000, dim=16)
     arguments = (
@@ -252,5 +252,5 @@ def test_a_slow_run_is_never_silent_for_five_seconds(tmp_path: Path, tmp_path_fa
     table = results.table(folder, "telemetry")
     preparing, epoch = (table.loc[part, "progress"].dropna() for part in (table["t"] < 0, table["epoch"] == 0))
     for share in (preparing, epoch):
-        rising = share.loc[: share.idxmax()]  # before an epoch's first gate opens nothing of it is done
+        rising = share.loc[: share.idxmax()]  # nothing of an epoch is done before its first gate opens
         assert share.between(0, 1).all() and share.max() > 0.7 and rising.is_monotonic_increasing

@@ -1,4 +1,4 @@
-"""Published values are what the papers print: each is found in its paper's text, or said to be read off a plot."""
+"""Published values are found in the text of their paper, or marked as read off a plot."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 from harness.claims.published import FILE, Claim, claims
 
 FIGURES = sorted(path for path in FILE.parent.glob("*.csv") if path != FILE)
-# Units that a table of the papers gives a number in.
+# Units of numbers in tables of the papers.
 UNITS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "GB": 1e9}
-# How far around words of a claim its number may stand, characters.
+# Largest distance between words of a claim and its number, in characters.
 NEAR = 400
 
 
 @cache
 def paper(name: str) -> str:
-    """The text of a paper; skips where the folder of papers is not there."""
+    """Return the text of a paper; skip where the folder of papers is not there."""
     beside = (parent / "shared" / "papers" for parent in Path(__file__).resolve().parents[3:])
     folder = next((folder for folder in beside if folder.is_dir()), None)
     if folder is None:
@@ -30,7 +30,7 @@ def paper(name: str) -> str:
 
 @cache
 def spelling(value: str) -> re.Pattern[str]:
-    """A number as papers print it: with commas, decimals, in thousands, millions or billions."""
+    """Return a pattern of a number as papers print it: with commas, decimals, in thousands, millions or billions."""
     number, found = float(value), {}
     for unit, size in UNITS.items():
         for decimals in range(4):
@@ -38,7 +38,7 @@ def spelling(value: str) -> re.Pattern[str]:
             if float(text) * size != pytest.approx(number, rel=1e-9):
                 continue
             for digits in (text, f"{number / size:,.{decimals}f}"):
-                # Tables lose a line break in the middle of a number.
+                # In the text of tables, a line may break within a number.
                 loose = r"\s?".join(map(re.escape, digits)) if len(digits) > 4 else re.escape(digits)
                 found[loose + (rf"\s?{unit}\b" if unit else r"(?![\d]|\.\d|,\d{3})")] = None
     return re.compile(rf"(?<![\d.,])(?:{'|'.join(found)})")
@@ -46,12 +46,12 @@ def spelling(value: str) -> re.Pattern[str]:
 
 @cache
 def places(value: str, text: str) -> list[int]:
-    """Where a number stands in a text."""
+    """Return the positions of a number in a text."""
     return [match.start() for match in spelling(value).finditer(text)]
 
 
 def stands_near(value: str, words: str, text: str) -> bool:
-    """Whether a number stands beside some words."""
+    """Return whether a number stands near some words."""
     at = [match.start() for match in re.finditer(re.escape(words), text)]
     return any(abs(place - word) <= NEAR for place in places(value, text) for word in at)
 
@@ -86,7 +86,7 @@ def test_every_claim_is_in_its_paper(claim: Claim) -> None:
 
 
 def computed(text: str) -> float:
-    """A quotient, a difference, or a hundred times a quotient."""
+    """Evaluate a quotient, a difference, or a hundred times a quotient."""
     percent, rest = (100.0, text[6:]) if text.startswith("100 * ") else (1.0, text)
     first, sign, second = rest.split()
     return percent * (float(first) / float(second) if sign == "/" else float(first) - float(second))

@@ -1,4 +1,4 @@
-"""Data parallelism: N ranks under one cap take the steps that one process takes, and end together when one does."""
+"""Data parallelism: N ranks under one cap take the steps that one process takes, and all end when one does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support import make_tiny
 from workloads.dataset import Dataset
 from workloads.errors import InputError
 
-#: What every run of several ranks goes through.
+#: Sources that every run of several ranks uses.
 SOURCES = ("harness/worker/ranks.py", "harness/wire/protocol.py", "workloads/ranks.py")
 
 
@@ -84,7 +84,7 @@ def test_ranks_on_devices_have_a_feature_buffer_each(series: Series) -> None:
 @pytest.mark.slow(*SOURCES)
 @pytest.mark.parametrize(("behaviour", "told"), [("good", ["False", "False"]), ("io", [])])
 def test_no_rank_ends_its_interpreter_in_the_group(series: Series, behaviour: str, told: list[str]) -> None:
-    """Else gloo's threads and the interpreter's end meet, and a good run is ended by SIGABRT now and then."""
+    """A rank in its group at exit would leave gloo's threads behind, and SIGABRT would end good runs now and then."""
     record = run(series, MISBEHAVING, ranks=2, options={"behaviour": behaviour, "rank": 1})
     assert record.status == ("ok" if behaviour == "good" else "failed"), record.reason
     log = (results.find(series.results_root, record.run_id) / "worker.log").read_text()
@@ -105,7 +105,7 @@ STAGED: dict[str, Any] = {
 
 @pytest.mark.slow(*SOURCES, "systems/gnndrive", "systems/gnndrive/buffers.py", "systems/native")
 def test_ranks_on_devices_share_one_staging_buffer(series: Series) -> None:
-    """Idle portions are lent and rows that lie there are found: both show in the counters, neither in the batches."""
+    """Idle portions are lent and staged rows are found: both show in the counters, neither in the mini-batches."""
     few = {"extractors": 2, "samplers": 1}
     small = {**few, "staging_bytes": 4096}
     records = {
@@ -137,7 +137,7 @@ def test_ranks_on_devices_share_one_staging_buffer(series: Series) -> None:
 
 @pytest.mark.slow(*SOURCES, "systems/gnndrive", "systems/native", "harness/run/launch.py")
 def test_a_rank_killed_while_others_wait_for_staging_ends_all(series: Series) -> None:
-    """Rank 1 is killed by the kernel inside its extraction: the others, who share buffers with it, do not hang."""
+    """Rank 1 is killed inside its extraction: the other ranks, which share buffers with it, do not hang."""
     for device in ("emulated:null", "cpu"):
         memory = None if device == "cpu" else "2MiB"
         record = run(
@@ -164,7 +164,7 @@ def test_when_a_rank_is_killed_all_end_and_one_sentence_says_so(series: Series) 
 @pytest.mark.parametrize(
     ("failures", "told"),
     [
-        ({0: (1, 5), 1: (-9, 7)}, "rank 1 of 3 was ended by SIGKILL"),  # rank 0 left because rank 1 went
+        ({0: (1, 5), 1: (-9, 7)}, "rank 1 of 3 was ended by SIGKILL"),  # rank 0 ended because rank 1 did
         ({0: (-15, 5), 2: (-11, 7)}, "rank 2 of 3 was ended by SIGSEGV"),
         ({0: (-9, 8), 1: (-6, 7)}, "rank 1 of 3 was ended by SIGABRT"),
         ({1: (-15, 5)}, "rank 1 of 3 was ended by SIGTERM"),
@@ -227,7 +227,7 @@ def test_pagraph_trains_self_reliant_partitions(series: Series) -> None:
     assert record.preprocess.seconds > spent > 0
     again = run(series, "pagraph", ranks=2, partition="self-reliant", **settings)
     assert "by an earlier run" in again.notes["partition"]
-    assert again.preprocess.made_s >= spent, "whichever run paid, what it took is told"
+    assert again.preprocess.made_s >= spent, "the cost is recorded, whichever run paid it"
     shared = run(series, "pagraph", ranks=2, **settings)
     assert shared.epochs[0].digest != record.epochs[0].digest, "other seed nodes, other mini-batches"
 

@@ -1,4 +1,4 @@
-"""The report says what the records say: who wins and how sure, what is missing, and nothing that they do not hold."""
+"""The report follows from the records alone: the fastest system, the confidence in it, and missing runs."""
 
 from __future__ import annotations
 
@@ -196,13 +196,13 @@ def test_damaged_telemetry_costs_only_its_chart(tmp_path: Path) -> None:
 
 def test_every_value_is_escaped(filled: Path) -> None:
     page = written(filled)
-    assert EVIL in page.text, "the name is read as it stands"
+    assert EVIL in page.text, "the name is shown as text"
     tags = {tag for tag, _ in page.tags}
     assert not any("onerror" in attrs for _, attrs in page.tags)
     assert len([tag for tag, _ in page.tags if tag == "script"]) == 3 + len(SCRIPTS), "data, packed, plotly and ours"
     assert all("hostile" not in script for script in page.scripts[2:])
     mine = Page((TEMPLATES / "report.html").read_text())
-    assert tags <= {tag for tag, _ in mine.tags}, "no value made an element that the template has not"
+    assert tags <= {tag for tag, _ in mine.tags}, "no value became an element that the template lacks"
 
 
 def test_the_file_names_nothing_that_would_be_fetched(filled: Path) -> None:

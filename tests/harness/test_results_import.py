@@ -1,4 +1,4 @@
-"""Results of several hosts become one root: whole or not at all, and nothing that a stranger packed does harm."""
+"""Results of several hosts become one root, whole or not at all, and hostile archives do no harm."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def study(result: int = 1, key: str = KEY) -> StudyRecord:
 
 
 def host(root: Path, systems: tuple[str, ...] = ("gnndrive", "pyg+")) -> list[str]:
-    """A results root of one host; returns the runs' ids."""
+    """Make a results root of one host and return the runs' ids."""
     for system in systems:
         save(root, make_record(system, [1.0]))
     write_study(root, study())
@@ -132,11 +132,11 @@ def test_a_rename_that_fails_half_way_is_undone(tmp_path: Path, monkeypatch: pyt
     assert tree(tmp_path / "a") == before
 
 
-# --- archives that nobody of ours packed
+# --- archives from unknown hands
 
 
 class Packed:
-    """Writes an archive member by member, beside one good run."""
+    """Archive that is written member by member, beside one good run."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -207,14 +207,14 @@ def test_what_is_larger_than_a_run_can_be_is_refused_unread(tmp_path: Path, monk
     log = f"runs/{packed.run.name}/worker.log"
     with pytest.raises(InputError, match="is the limit"):
         merge([packed.tar((member(log), b"x" * 1001))], tmp_path / "new")
-    # A header that claims a terabyte, of which a file of this size holds nothing.
+    # A header that claims a terabyte, in a file of a few bytes.
     huge = member("other/thing")
     huge.size = 2**40
     with gzip.open(packed.file, "wb") as file:
         file.write(huge.tobuf(tarfile.PAX_FORMAT))
     with pytest.raises(InputError, match="or 64\\.0 GiB"):
         merge([packed.file], tmp_path / "new")
-    # A name of 100 MiB would be read into memory before anybody sees it.
+    # A name of 100 MiB, which tarfile would read into memory.
     name = member("././@LongLink", tarfile.GNUTYPE_LONGNAME)
     name.size = 100 * 2**20
     with gzip.open(packed.file, "wb") as file:
@@ -289,7 +289,7 @@ def test_a_record_that_is_none_refuses_the_whole(tmp_path: Path) -> None:
 
 
 class Evil:
-    """Runs a command where it is unpickled."""
+    """Object that runs a command when it is unpickled."""
 
     def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
         return os.system, ("touch /tmp/outcore-was-here",)

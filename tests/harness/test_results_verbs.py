@@ -23,7 +23,7 @@ HOSTILE = "[red]<script>alert(1)</script>\x1b[2J"
 
 
 class Said:
-    """What one call of `outcore results` printed."""
+    """Output of one call of `outcore results`."""
 
     def __init__(self, root: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> None:
         with pytest.raises(SystemExit) as end:

@@ -1,4 +1,4 @@
-"""Studies are made once for their parameters and their dataset, kept whole, and never stop the others."""
+"""Studies are made once for their parameters and dataset, stored whole, and a failed one never stops the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECIPES = {"tiny": {"kind": "kronecker", "nodes": 400, "edges": 4000, "dim": 8, 
 
 
 class Quiet:
-    """A progress that remembers what it was told."""
+    """Progress that keeps its messages."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -33,7 +33,7 @@ class Quiet:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A study that counts the nodes of its first mini-batch, one that fails; how often they ran."""
+    """Register a study that counts the nodes of its first mini-batch, and one that fails; return the list of calls."""
     calls: list[int] = []
 
     def count(params: WorkloadParams, context: StudyContext) -> dict[str, Any]:

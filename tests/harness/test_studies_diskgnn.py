@@ -1,4 +1,4 @@
-"""DiskGNN's studies say what its own planner would do, and change with their inputs as the theory says."""
+"""DiskGNN's studies agree with its planner, and change with their inputs as theory predicts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def made(study: str, dataset: Dataset, folder: Path, **params: Any) -> dict[str,
 
 
 def node_lists(dataset: Dataset) -> list[np.ndarray]:
-    """The first epoch's mini-batches, sampled here."""
+    """Sample the first epoch's mini-batches directly and return their nodes."""
     workload = Workload(dataset, SamplerSpec(fanout=(4, 4), batch_size=10), ModelSpec(layers=2))
     sampler, plan = make_sampler(workload), make_seed_plan(workload)
     return [sampler.sample(0, index, seeds).nodes for index, seeds in enumerate(plan.batches(0))]
@@ -132,7 +132,7 @@ def test_the_searches_keep_the_limit_and_brute_force_reads_no_more(tiny_dataset:
         assert max(quick["disk_bytes"], brute["disk_bytes"]) <= case["limit_bytes"]
         assert brute["amplification"] <= quick["amplification"]
         assert brute["seconds"] > quick["seconds"]
-    # Room for everything packs everything; less room, longer segments and more reading.
+    # With room for everything all is packed; with less room, segments are longer and reads larger.
     assert cases[-1]["heuristic"]["segment"] == 1
     for tighter, wider in pairwise(cases):
         assert tighter["heuristic"]["segment"] >= wider["heuristic"]["segment"]

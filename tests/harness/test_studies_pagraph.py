@@ -1,4 +1,4 @@
-"""PaGraph's studies say of a small graph what counting by hand says."""
+"""PaGraph's studies of a small graph agree with counting by hand."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(context: StudyContext, name: str, **params: Any) -> dict[str, Any]:
 
 
 def accesses(context: StudyContext, **params: Any) -> np.ndarray:
-    """How often each node's row is read, by the plainest loop."""
+    """Count the reads of each node's row in a plain loop."""
     _, checked = resolve_study(StudyNeed("access-frequency", {**SETTINGS, **params}))
     workload = context.workload(checked)
     counts = np.zeros(workload.dataset.num_nodes, dtype=np.int64)
@@ -85,7 +85,7 @@ def test_hit_ratio_is_the_share_of_accesses_to_cached_rows(context: StudyContext
         assert ratios[0] == 0.0
         assert ratios[-1] == pytest.approx(1.0)
         assert all(ratio <= most + 1e-9 for ratio, most in zip(ratios, found["hit_ratio"]["optimal"], strict=True))
-    # On a skewed graph out-degree tells; drawing lots does not.
+    # On a skewed graph out-degree predicts accesses; a random choice does not.
     assert found["hit_ratio"]["PaGraph"][1] > 1.5 * found["hit_ratio"]["random"][1]
 
 

@@ -1,4 +1,4 @@
-"""Studies of traces say what the mini-batches themselves say: miss ratios, coverage, pages asked for, expansions."""
+"""Studies of traces agree with the mini-batches: miss ratios, coverage, requested pages, expansions."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SMALL = {"dataset": "tiny", "fanout": [4, 4], "batch_size": 10, "epochs": 2}
 
 
 def made(study: str, dataset: Dataset, results: Path, **params: Any) -> StudyRecord:
-    """A study of the tiny dataset."""
+    """Make a study of the tiny dataset."""
     need = StudyNeed(study, {**({} if study == "expansion" else SMALL), "dataset": dataset.name, **params})
     return make_study(need, dataset.path.parent, results)
 
 
 def batches(dataset: Dataset) -> list[tuple[int, int, Any]]:
-    """(epoch, batch, mini-batch) of the workload in `SMALL`, sampled here."""
+    """Sample (epoch, index, mini-batch) of the workload in `SMALL` directly."""
     spec = SamplerSpec(fanout=(4, 4), batch_size=10)
     workload = Workload(dataset, spec, ModelSpec(layers=2))
     sampler, plan = make_sampler(workload), make_seed_plan(workload)
@@ -50,7 +50,7 @@ def test_belady_never_reads_more_than_another_policy(policy: str, misses: dict[s
     best, other = read_ratios(misses, "belady"), read_ratios(misses, policy)
     assert len(best) == len(misses["shares"])
     assert all(least <= more + 1e-12 for least, more in zip(best, other, strict=True))
-    assert best != other  # on a trace of repeated rows the two are told apart at some size
+    assert best != other  # on a trace of repeated rows the two differ at some size
 
 
 @pytest.mark.parametrize("policy", ["belady", "lru", "degree"])
@@ -88,7 +88,7 @@ def test_coverage_rises_with_the_share_of_rows_to_all(score: str, coverage: dict
 def test_no_score_covers_more_than_the_accesses_themselves(score: str, coverage: dict[str, Any]) -> None:
     known, best = coverage["coverage"][score], coverage["coverage"][MEASURED]
     assert all(share <= most + 1e-12 for share, most in zip(known, best, strict=True))
-    # A score that knew nothing would cover as large a share of accesses as of rows.
+    # A random score would cover the same share of accesses as of rows.
     at = coverage["shares"].index(0.1)
     assert known[at] > 0.15
 

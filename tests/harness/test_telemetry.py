@@ -1,4 +1,4 @@
-"""Telemetry tells what happened, survives the end of the cap, and costs next to nothing."""
+"""Telemetry records what happened, survives the end of the cap, and samples on a fixed grid."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def sample(at: float, **changed: object) -> Sample:
 
 def test_cpu_times_are_those_of_proc_stat() -> None:
     times, switches = parse_cpu(STAT)
-    # busy = user + nice + system + irq + softirq; guest time is in user already, steal is not ours.
+    # busy = user + nice + system + irq + softirq; guest time is in user already, steal is another machine's.
     assert times.tolist() == [[160, 50, 1100], [100, 10, 560], [60, 40, 540]]
     assert switches == 4242
 
@@ -208,7 +208,7 @@ def test_the_processors_of_this_host_are_found() -> None:
 
 
 def test_it_samples_on_its_grid_and_no_oftener() -> None:
-    """What a sample costs is the benchmark's to measure, on a quiet machine."""
+    """A benchmark measures the cost of a sample, on a quiet machine."""
     recorder = Recorder(None, block_device(Path("/var/tmp")).number or None, hz=20.0).start()
     time.sleep(1.0)
     moments = recorder.stop()["t"]

@@ -1,4 +1,4 @@
-"""A run whose budget holds neither the graph nor the features is told from the papers' settings in every table."""
+"""Every table marks runs whose budget does not hold the graph, which are not in the papers' setting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an epoch touches, counted plainly; and its lower bound, which no schedule of reads gets below."""
+"""An epoch's accesses equal a plain count, and no schedule of reads gets below their lower bound."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_an_epoch_is_counted_as_the_plainest_code_does(tmp_path: Path, world: in
 
 
 def test_memory_does_not_grow_with_mini_batches(tmp_path: Path) -> None:
-    """Ten times the mini-batches used to be ten times the memory, and above 400 million rows no facts at all."""
+    """Memory once grew with the mini-batches, and above 400 million rows there were no facts at all."""
 
     def peak(batches: int) -> int:
         workload = small(tmp_path / f"tiny{batches}", batch_size=4, max_batches=batches)
@@ -70,7 +70,7 @@ def test_memory_does_not_grow_with_mini_batches(tmp_path: Path) -> None:
         finally:
             tracemalloc.stop()
 
-    # The seed plan's own arrays: the nodes of a mini-batch, and what an array takes.
+    # Besides, the seed plan's arrays: the nodes of a mini-batch, and an array's overhead.
     assert peak(100) < 1.1 * peak(10) + 90 * 256
 
 
@@ -98,11 +98,11 @@ def test_an_epoch_is_sampled_once_whatever_asks_for_it(tmp_path: Path, monkeypat
 
 
 def least_reads(batches: Batches, capacity: int, universe: Sequence[int]) -> int:
-    """The fewest reads of a row with which all mini-batches are trained, by trying every schedule.
+    """Return the fewest row reads with which all mini-batches are trained, by trying every schedule.
 
-    A state is what is trained, what the mini-batch under way still wants, and what memory holds; to begin with memory
-    may hold anything. A step begins a mini-batch, reads any row, which is then used, kept or neither, uses one that is
-    held, or forgets one.
+    A state holds the trained mini-batches, the rows that the current one still needs, and the rows in memory, which may
+    be any at the start. A step begins a mini-batch, reads a row (to use it, keep it or neither), uses a row in memory,
+    or drops one.
     """
     State = tuple[frozenset[int], frozenset[int], frozenset[int]]
     none: frozenset[int] = frozenset()
@@ -140,7 +140,7 @@ TINY = st.lists(st.frozensets(st.sampled_from(ROWS), min_size=1), min_size=1, ma
 @given(TINY, st.integers(0, 3), st.integers(1, 2))
 @settings(max_examples=60, deadline=None)
 def test_no_schedule_of_reads_gets_below_the_bound(batches: Batches, capacity: int, ranks: int) -> None:
-    """Brute force: in any order, with any rows resident before, and any others read in between."""
+    """Brute force over any order, any rows resident before, and any other reads in between."""
     assert facts_of(batches).least_bytes(7, 7 * capacity) <= 7 * least_reads(batches, capacity, ROWS)
     if len(batches) % ranks == 0:
         # Ranks that step together see each other's rows in one window.
@@ -170,7 +170,7 @@ EPOCHS = st.lists(
 @given(EPOCHS, st.integers(0, 20), st.randoms(use_true_random=False))
 @settings(max_examples=200, deadline=None)
 def test_no_strategy_gets_below_the_bound(epochs: list[Batches], capacity: int, random: object) -> None:
-    """Belady over all epochs at once, least recently used, single reads, one pass over the table, and rows packed."""
+    """Belady over all epochs at once, least recently used, single reads, one pass over the table, and packed rows."""
     order = [list(batches) for batches in epochs]
     for batches in order:
         random.shuffle(batches)  # type: ignore[attr-defined]
@@ -182,7 +182,7 @@ def test_no_strategy_gets_below_the_bound(epochs: list[Batches], capacity: int, 
         misses = sum(next(belady) for _ in batches)
         recent = sum(_least_recently_used(held, batch, capacity) for batch in batches)
         a_pass = max(unique) - min(unique) + 1 + uses  # gaps read, chunks read back
-        resident = set(sorted(unique)[:capacity])  # packed beforehand, without what stays for good
+        resident = set(sorted(unique)[:capacity])  # packed beforehand, without the rows that stay in memory
         packed = sum(len(batch - resident) for batch in batches)
         assert bound <= min(misses, recent, uses, a_pass, packed)
 

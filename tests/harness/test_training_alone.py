@@ -1,4 +1,4 @@
-"""Training alone, the numerator of AU, is what the same steps cost with the rows that systems hand over."""
+"""Training alone, the numerator of AU, is the cost of the same steps with the rows that systems hand over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns: one at a time, in the order of asking, and nobody waits for one that is gone."""
+"""Turns: one at a time, in the order of requests, and none waits for a party that is gone."""
 
 from __future__ import annotations
 

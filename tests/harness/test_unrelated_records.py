@@ -1,4 +1,4 @@
-"""Records of settings that nothing planned change no table of a figure, no verdict of a claim and no standing."""
+"""Records of settings that no experiment plans change no table of a figure, no verdict of a claim and no standing."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ FIGURES = ("gnndrive-fig9", "diskgnn-fig18", "ginex-fig16", "gnndrive-fig12")
 
 @cache
 def planned() -> list[Plain]:
-    """A record, of its own epoch time, for each cell that one of the claims declares."""
+    """Make a record with its own epoch time for each cell that one of the claims declares."""
     found: dict[str, Plain] = {}
     for id_ in CLAIMS:
         for number, cell in enumerate(MADE.cells(claims()[id_])):
-            record = MADE._record(number, cell)
+            record = MADE.record(number, cell)
             found.setdefault(repr([record["system"], record["config"]]), record)
     for number, record in enumerate(found.values()):
         scale(record, 1.0 + 0.37 * number)
@@ -79,7 +79,7 @@ UNRELATED = st.tuples(
 
 @st.composite
 def unrelated(draw: st.DrawFn) -> list[Plain]:
-    """Records in settings that no cell plans, older or newer, fast or slow, some with other options."""
+    """Draw records in settings that no cell plans, older or newer, fast or slow, some with other options."""
     found = []
     for number, (index, change, seconds, newer, times) in enumerate(draw(st.lists(UNRELATED, min_size=1, max_size=8))):
         record = copy.deepcopy(planned()[index % len(planned())])
@@ -165,7 +165,7 @@ def test_a_related_record_does_move_its_claim() -> None:
 
 @pytest.mark.parametrize("system", ["gnndrive", "diskgnn"])
 def test_the_option_set_with_the_fewest_differing_options_stands_for_a_system(system: str) -> None:
-    """However often an ablation was run, and whatever options runs of other settings have."""
+    """The number of an ablation's runs does not matter, nor do options of runs in other settings."""
     from harness.compare.comparable import differing_options
     from harness.settings import check_options
 

@@ -67,7 +67,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workload, list[Epo
 
 @pytest.fixture()
 def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
-    """A run that keeps every rule."""
+    """Make a run that keeps every rule."""
     workload, trace = traced
     dataset = workload.dataset
     rows = 1000
@@ -193,7 +193,7 @@ Change = dict[str, Any] | Callable[[Run], None]
 
 
 def changed(run: Run, change: Change) -> None:
-    """Apply a change: a function, or new values by path, which begins with `context` or in the record."""
+    """Apply a change: a function, or new values by path in the record (with `context.` in front: in the context)."""
     if callable(change):
         change(run)
         return
@@ -281,7 +281,7 @@ BREAKS: dict[str, tuple[str, Change]] = {
     ),
     "disk_is_behind_no_page_cache": ("INVALID", {"environment.disk.page_cached": ["loop0"]}),
     "disk_class_was_enforced": ("CAVEATS", {"evidence.io_limited": False}),
-    # A second of reads and four of writes, of a budget for both, in 2 s.
+    # One second of reads and four of writes, of a budget for both, in 2 s.
     "within_the_shared_budget": (
         "CAVEATS",
         {
@@ -417,7 +417,7 @@ def test_every_rule_says_why(entry: object) -> None:
 
 @pytest.mark.parametrize(("ratio", "verdict"), [(1.05, "CAVEATS"), (2.0, "CAVEATS"), (2.3, "INVALID")])
 def test_a_run_is_held_to_what_others_left_of_the_device(sound: Run, ratio: float, verdict: str) -> None:
-    """Half of the disk went to others while it was profiled: a quiet run may be twice as fast, and no more."""
+    """Other processes used half of the disk while it was profiled: a quiet run may be twice as fast, and no more."""
     record, context = sound
     points = tuple(dataclasses.replace(point, others_disk=0.5, others_cpu=0.0) for point in PROFILE.points)
     context.profile = context.bare_profile = dataclasses.replace(PROFILE, points=points)
@@ -478,7 +478,7 @@ def test_a_short_epoch_may_have_one_saved_up_slice_of_the_limiter(sound: Run, re
 @pytest.mark.parametrize(("longer", "holds"), [(140, True), (280, False)])
 def test_a_limiter_counts_requests_and_bytes_each_by_itself(sound: Run, longer: int, holds: bool) -> None:
     record, context = sound
-    # In a second 38,000 of 40,000 requests, and beside them 140 or 280 MiB of 200.
+    # In one second 38,000 of 40,000 requests, and 140 or 280 of 200 MiB.
     context.profile = dataclasses.replace(PROFILE, limited=(40_000.0, 200.0 * MIB))
     context.bare_profile = dataclasses.replace(
         PROFILE,
@@ -508,7 +508,7 @@ def test_the_least_device_time_is_what_memory_cannot_hold_at_the_best_rate_of_th
     record.config.dataset.dim = 1 << 18
     assert context.trace is not None
     trace = context.trace.epoch(1)
-    # Budget and device, training, and a tenth of floor, training and plan.
+    # Memory is budget, device, training, and a tenth of floor, training and plan.
     nbytes = trace.least_bytes(MIB, 2 * 100_000 + 10 * MIB + int(0.1 * 211 * MIB))
     assert least_device_bytes(record, context, 1) == nbytes > 10**9
 
@@ -529,7 +529,7 @@ def test_the_least_device_time_is_what_memory_cannot_hold_at_the_best_rate_of_th
 
 @pytest.mark.parametrize("name", ["none", "aws-nvme/16", "aws-gp3", "samsung-pm883", "samsung-pm1725b/8"])
 def test_no_mix_of_reads_and_writes_is_quicker_than_its_bytes_at_the_best_rate(sound: Run, name: str) -> None:
-    """Rows one by one, gaps read with them, a scan, chunks written and read back: whatever the sizes."""
+    """Sizes are those of single rows, rows with gaps, scans, and chunks that are written and read back."""
     _, context = sound
     rng = np.random.default_rng(3)
     disk_class = parse_disk_class(name)
@@ -575,7 +575,7 @@ def test_what_a_system_writes_while_it_reads_keeps_the_device_busy_too(sound: Ru
 
 
 def test_a_limiter_that_counts_writes_by_themselves_does_not_slow_reads(sound: Run) -> None:
-    """Rule 9 is about what was possible here: the kernel lets both pass; the shared budget has a rule of its own."""
+    """Rule 9 asks for what was possible here, where the kernel lets both pass; the shared budget has its own rule."""
     record, context = sound
     breaks(sound, "within_the_shared_budget")
     assert summarise(record, context)[0].engine_efficiency == pytest.approx(1000 / 40_000 / 0.05)

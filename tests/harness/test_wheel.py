@@ -1,4 +1,4 @@
-"""A wheel works where there is no checkout, and the loader where none of the harness's packages is installed."""
+"""A wheel works without a checkout, and the loader without any of the harness's packages."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ with outcore.loader({data!r}, system={system!r}, memory="64MiB", fanout=[3, 3], 
 
 
 def elsewhere(data: Path, results: Path) -> dict[str, str]:
-    """The environment of a command, without the checkout on the path."""
+    """Return the environment of a command, without the checkout on the path."""
     return {name: value for name, value in environment(data, results).items() if name != "PYTHONPATH"}
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout, but for the native modules, which take minutes to compile."""
+    """Build the wheel of this checkout without the native modules, which take minutes to compile."""
     folder = tmp_path_factory.mktemp("wheel")
     arguments = ["-q", "--no-build-isolation", "--no-deps", "-C", "wheel.cmake=false", "-w", str(folder)]
     command = [sys.executable, "-m", "pip", "wheel", str(CHECKOUT), *arguments]
@@ -56,7 +56,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of a fresh environment with the wheel, the native modules and the dependencies."""
+    """Return the interpreter of a fresh environment with the wheel, the native modules and the dependencies."""
     folder = tmp_path_factory.mktemp("fresh")
     venv.create(folder, symlinks=True)
     site = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
@@ -81,7 +81,7 @@ def test_a_wheel_holds_published_values_and_all_other_data_of_the_package(wheel:
 def test_the_command_works_without_a_checkout(
     python: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """From a dataset to a report, in a folder elsewhere."""
+    """Go from a dataset to a report, in another folder."""
     data, results = tmp_path / "data", tmp_path / "results"
     share_cache(results, tmp_path_factory)
 

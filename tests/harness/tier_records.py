@@ -1,4 +1,4 @@
-"""Records, tables of stages and study records made by hand for the figures of Ginex and Data Tiering."""
+"""Made-up records, tables of stages and study records for the figures of Ginex and Data Tiering."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.results.store import write_run
 from tests.harness.records import make_record, telemetry_of
 
 BATCHES = 10
-# Shares of an epoch in which a stage is open, by system; what is left over is waiting.
+# Shares of an epoch in which a stage is open, by system; the rest is waiting.
 STAGES: dict[str, dict[str, float]] = {
     "pyg+": {"sample": 0.5, "extract": 0.9, "transfer": 0.04, "train": 0.06},
     "ali+pg": {"sample": 0.4, "extract": 0.8, "transfer": 0.05, "train": 0.1},
@@ -26,7 +26,7 @@ STAGES: dict[str, dict[str, float]] = {
 
 
 def stages_of(record: Record, *, sampled_by: float = 1.0) -> pd.DataFrame:
-    """Spans of every mini-batch: in its part of the epoch each stage is open for its share, one after another.
+    """Return spans of every mini-batch: in its part of the epoch each stage is open for its share, one after another.
 
     Args:
         sampled_by: share of the epoch by which all sampling is over; gathering goes on to its end.
@@ -57,7 +57,7 @@ def save_run(root: Path, record: Record, *, sampled_by: float = 1.0, faults: flo
 
 
 def run(root: Path, system: str, seconds: list[float], **config: Any) -> Record:
-    """A run of ten mini-batches an epoch, written under `root`."""
+    """Write a run of ten mini-batches an epoch under `root`."""
     extra = {key: config.pop(key) for key in ("sampled_by", "faults") if key in config}
     counters = config.pop("counters", None)
     record = make_record(system, seconds, max_batches=config.pop("max_batches", BATCHES), **config)
@@ -69,7 +69,7 @@ def run(root: Path, system: str, seconds: list[float], **config: Any) -> Record:
 
 
 def study(root: Path, name: str, params: dict[str, Any], result: dict[str, Any], key: str = "") -> StudyRecord:
-    """A study record of the same dataset as the runs'."""
+    """Write a study record of the same dataset as the runs'."""
     record = StudyRecord(
         study=name,
         version=1,

@@ -1,6 +1,6 @@
-"""Systems that are wrong on purpose, at least one for each rule: `make test` shows that each is caught, and by what.
+"""Systems that cheat on purpose, at least one for each rule; `make test` shows which rule catches each.
 
-`act.py` is the honest system that they all are but for one thing; the other modules hold the cheats by what they do.
+`act.py` has the honest system that each cheat changes in one respect; the other modules group cheats by kind.
 """
 
 from tests.harness.cheats import batches, clocks, escapes, features, reads  # noqa: F401  registers them

@@ -1,4 +1,4 @@
-"""A plain direct-read system, and the hooks by which a cheat changes one thing of it."""
+"""A plain direct-read system, and the hooks through which a cheat changes it in one respect."""
 
 from __future__ import annotations
 
@@ -24,57 +24,57 @@ NAME = "tests.harness.cheats.act:Cheating"
 
 
 class Act:
-    """What an honest system does; a cheat overrides one of these."""
+    """Hooks of the honest system; a cheat overrides some of them."""
 
-    #: name of the rule that catches it; empty where what it does is counted as what it is, so that it gains nothing.
+    #: name of the rule that catches the cheat; empty where its work is measured all the same, so that it gains nothing.
     rule: ClassVar[str] = ""
-    #: whether it needs a worker that may write to cgroups, which no worker of ours may.
+    #: whether the cheat needs a worker that may write to cgroups; confined workers may not.
     unconfined: ClassVar[bool] = False
-    #: what its run asks for otherwise than the others.
+    #: settings of the cheat's run that differ from the other cheats'.
     settings: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, system: Cheating) -> None:
         self.system = system
 
     def prepare(self) -> None:
-        """Before the first epoch."""
+        """Prepare before the first epoch."""
 
     def seeds(self, epoch: int) -> list[tuple[int, Ids]]:
-        """(index, seed nodes) of the mini-batches to train."""
+        """Return (index, seed nodes) of the mini-batches to train."""
         return list(enumerate(self.system.seed_plan.batches(epoch)))
 
     def sample(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:
-        """One mini-batch."""
+        """Sample one mini-batch."""
         return self.system.sampler.sample(epoch, index, seeds)
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
-        """Feature rows [n, dim] of a mini-batch."""
+        """Return feature rows [n, dim] of a mini-batch."""
         return self.system.read(nodes)
 
     def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
-        """What is trained on."""
+        """Return the batch for the training step."""
         return Batch(sampled, torch.from_numpy(np.ascontiguousarray(rows)))
 
     def between(self) -> None:
-        """When the harness asks for counters, after an epoch's last gate."""
+        """Run when the harness asks for counters, after an epoch's last gate."""
 
     def counters(self, counters: Counters) -> Counters:
-        """What is told of the epoch."""
+        """Return the counters to report for the epoch."""
         return counters
 
     def files(self) -> list[Path]:
-        """Files that are named."""
+        """Return the files to report."""
         return []
 
     def close(self) -> None:
-        """At the end."""
+        """Clean up at the end."""
 
 
 CHEATS: dict[str, type[Act]] = {"honest": Act}
 
 
 def cheat(rule: str, *, unconfined: bool = False) -> Callable[[type[Act]], type[Act]]:
-    """Register a cheat under its class's name, with the rule that has to catch it, if one has to."""
+    """Register a cheat under its class's name, with the rule that has to catch it (empty: none)."""
 
     def register(act: type[Act]) -> type[Act]:
         act.rule, act.unconfined = rule, unconfined
@@ -86,14 +86,14 @@ def cheat(rule: str, *, unconfined: bool = False) -> Callable[[type[Act]], type[
 
 
 class CheatingOptions(Options):
-    """Which cheat, and what it needs to know."""
+    """Choice of a cheat, and its argument."""
 
     cheat: str = Field("honest", description="name of the cheat")
     place: str = Field("", description="a path or an address that it uses")
 
 
 class Cheating(System):
-    """Samples, reads every row directly, trains: no cache, no thread."""
+    """System that samples, reads every row directly and trains, without a cache or threads."""
 
     info: ClassVar[SystemInfo] = SystemInfo(
         name="cheating",
@@ -106,7 +106,7 @@ class Cheating(System):
     options: CheatingOptions
 
     def plan(self) -> Plan:
-        """Rows of the largest mini-batch, the sampler's arrays and the reader."""
+        """Plan rows of the largest mini-batch, the sampler's arrays and the reader."""
         import tests.harness.cheats  # noqa: F401  registers all
 
         self.act = CHEATS[self.options.cheat](self)
@@ -137,7 +137,7 @@ class Cheating(System):
         self.act.prepare()
 
     def read(self, nodes: Ids) -> npt.NDArray[Any]:
-        """Rows from the dataset, counted."""
+        """Read rows from the dataset and count the reads."""
         dataset = self.workload.dataset
         out = np.empty((len(nodes), dataset.dim), dtype=dataset.feature_dtype)
         stats = self.reader.read(nodes, out)
@@ -151,7 +151,7 @@ class Cheating(System):
         return out
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """Every mini-batch, one after the other."""
+        """Yield every mini-batch, one after the other."""
         self._counters = Counters(queue_depth=64)
         for index, seeds in self.act.seeds(k):
             with self.clock.stage("sample", index):
@@ -162,18 +162,18 @@ class Cheating(System):
             yield self.act.batch(sampled, rows)
 
     def counters(self) -> Counters:
-        """Of the epoch that ran last; what was not read counts as a hit."""
+        """Return counters of the last epoch; a row that was not read counts as a hit."""
         self.act.between()
         counters = replace(self._counters)
         counters.hits = {"host": counters.rows - counters.misses} if counters.rows > counters.misses else {}
         return self.act.counters(counters)
 
     def files(self) -> list[Path]:
-        """As the cheat says."""
+        """Return the files that the cheat reports."""
         return self.act.files()
 
     def notes(self) -> dict[str, str]:
-        """How it reads."""
+        """Return the reader's mode."""
         return {"io": self.reader.mode}
 
     def close(self) -> None:
@@ -185,9 +185,9 @@ class Cheating(System):
 
 
 class PreparesInLibraries(Cheating):
-    """Works where only its libraries should be loaded."""
+    """Cheat that prepares while only its libraries should be loaded."""
 
     @classmethod
     def load_libraries(cls) -> None:
-        """Prepare, unseen as it hopes."""
+        """Prepare, hoping that no clock runs."""
         time.sleep(1.5)

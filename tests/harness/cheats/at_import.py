@@ -1,4 +1,4 @@
-"""A system that prepares while a worker imports its module, where it hopes that no clock runs."""
+"""A system that prepares while a worker imports its module, hoping that no clock runs."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ if "harness.worker.main" in sys.orig_argv:
 
 
 class PreparesAtImport(Cheating):
-    """Has prepared before its class is there."""
+    """Cheat that has prepared before its class exists."""

@@ -1,4 +1,4 @@
-"""Other mini-batches than the workload's: fewer, smaller, the same again."""
+"""Cheats that train other mini-batches than the workload's: fewer, smaller or repeated ones."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ RULE = "digests_equal_the_workload"
 
 @cheat("every_batch_once")
 class FewerMiniBatches(Act):
-    """Leaves the last one out, as drivers in public do."""
+    """Leaves out the last mini-batch, as published drivers do."""
 
     def seeds(self, epoch: int) -> list[tuple[int, Ids]]:
-        """All but one."""
+        """Return all but the last."""
         return super().seeds(epoch)[:-1]
 
 
 @cheat("dataset_stayed_the_same", unconfined=True)
 class RewritesTheGraph(Act):
-    """Makes every neighbour node 0, so that mini-batches are small, and so is what they are compared with."""
+    """Makes every neighbour node 0, so that mini-batches and the reference they are compared with are small."""
 
     def prepare(self) -> None:
-        """Write to the dataset, and sample from what is there then."""
+        """Overwrite the dataset's neighbours and sample from the result."""
         workload = self.system.workload
         indices = np.load(workload.dataset.file("indices"), mmap_mode="r+")
         indices[:] = 0
@@ -40,12 +40,12 @@ class RewritesTheGraph(Act):
 
 
 class _Shrinking(Batch):
-    """The whole mini-batch at the first looks, one without neighbours later."""
+    """Batch that is complete at the first accesses and has no blocks later."""
 
     looks = 0
 
     def __getattribute__(self, name: str) -> Any:
-        """Count the looks at the structure."""
+        """Count accesses to the structure."""
         found = super().__getattribute__(name)
         if name != "sampled":
             return found
@@ -55,19 +55,19 @@ class _Shrinking(Batch):
 
 @cheat("")
 class ShrinksForTraining(Act):
-    """Shows the training step less than the digest."""
+    """Shows the training step a smaller mini-batch than the digest."""
 
     def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
-        """As a class of its own."""
+        """Return an instance of a subclass."""
         return _Shrinking(sampled, torch.from_numpy(np.ascontiguousarray(rows)))
 
 
 @cheat(RULE)
 class RepeatedSeeds(Act):
-    """Trains one mini-batch twice, the second time for nothing."""
+    """Trains the first mini-batch twice, the second time at no cost."""
 
     def seeds(self, epoch: int) -> list[tuple[int, Ids]]:
-        """The first in the place of the second."""
+        """Return the first mini-batch's seed nodes in place of the second's."""
         found = super().seeds(epoch)
         return [found[0], (1, found[0][1]), *found[2:]]
 
@@ -77,7 +77,7 @@ class SmallerFanOut(Act):
     """Draws one neighbour fewer in the last hop."""
 
     def sample(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:
-        """With another fan-out."""
+        """Sample with a smaller fan-out."""
         workload = self.system.workload
         if not hasattr(self, "_sampler"):
             fanout = (*workload.sampler.fanout[:-1], workload.sampler.fanout[-1] - 1)
@@ -87,23 +87,23 @@ class SmallerFanOut(Act):
 
 @cheat(RULE)
 class SameEveryEpoch(Act):
-    """Trains the first epoch's mini-batches again and calls them the next one's."""
+    """Trains the first epoch's mini-batches in every epoch."""
 
     def seeds(self, epoch: int) -> list[tuple[int, Ids]]:
-        """Of epoch 0."""
+        """Return the seed nodes of epoch 0."""
         return super().seeds(0)
 
     def sample(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:
-        """Of epoch 0, under this one's number."""
+        """Return the mini-batch of epoch 0 under this epoch's number."""
         return replace(super().sample(0, index, seeds), epoch=epoch)
 
 
 @cheat(RULE)
 class OtherSeed(Act):
-    """Draws with a generator of its own."""
+    """Samples with another random seed."""
 
     def sample(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:
-        """With another seed."""
+        """Sample with another seed."""
         if not hasattr(self, "_sampler"):
             self._sampler = make_sampler(replace(self.system.workload, seed=self.system.workload.seed + 1))
         return self._sampler.sample(epoch, index, seeds)
@@ -111,9 +111,9 @@ class OtherSeed(Act):
 
 @cheat(RULE)
 class NoLabels(Act):
-    """Does not look labels up."""
+    """Skips the look-up of labels."""
 
     def sample(self, epoch: int, index: int, seeds: Ids) -> SampledBatch:
-        """All of class 0."""
+        """Label every seed node as class 0."""
         batch = super().sample(epoch, index, seeds)
         return replace(batch, labels=np.zeros_like(batch.labels))

@@ -1,4 +1,4 @@
-"""Time that no clock sees: another clock, work between the gates, preparation beside the preparation, false counts."""
+"""Cheats with time and counts: a slowed clock, work between the gates, unreported preparation, false counters."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from workloads.sampling.batch import SampledBatch
 
 @cheat("clock_agrees_with_the_gates")
 class SlowerClock(Act):
-    """Seconds of its process last twice as long."""
+    """Makes its process's clock run at half speed."""
 
     def prepare(self) -> None:
-        """Slow the clock down, and have something to time."""
+        """Slow the clock down."""
         real, began = time.monotonic, time.monotonic()
         time.monotonic = lambda: began + (real() - began) / 2  # type: ignore[assignment]
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
-        """Slowly."""
+        """Read slowly, so that there is something to time."""
         time.sleep(0.06)
         return self.system.read(nodes)
 
@@ -37,7 +37,7 @@ class WorksBetweenGates(Act):
     """Samples the next epoch while the harness asks for counters."""
 
     def between(self) -> None:
-        """Take some time."""
+        """Work for a second."""
         time.sleep(1.0)
 
 
@@ -46,19 +46,19 @@ class PreparesUnseen(Act):
     """Prepares while the harness asks for the names of its files."""
 
     def files(self) -> list[Path]:
-        """None, after a while."""
+        """Return no files, after 1.5 seconds."""
         time.sleep(1.5)
         return []
 
 
 @cheat("rows_crossed_the_bus")
 class FillsDeviceMemory(Act):
-    """Writes rows into the emulated device's memory as if it were its own."""
+    """Writes rows into the emulated device's memory without a transfer."""
 
     settings: ClassVar[dict[str, Any]] = {"device": "emulated:a10g"}
 
     def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
-        """No copy that the bus is charged for."""
+        """Fill device memory without crossing the bus."""
         accelerator = self.system.runtime.accelerator
         table = accelerator.allocate(*rows.shape, torch.float32)
         table.numpy()[:] = rows
@@ -67,37 +67,37 @@ class FillsDeviceMemory(Act):
 
 @cheat("device_reads_cover_own_count")
 class CountsTooMuch(Act):
-    """Tells of reads that were not made."""
+    """Reports reads that were not made."""
 
     def counters(self, counters: Counters) -> Counters:
-        """Ten times as many bytes."""
+        """Report ten times as many bytes."""
         return replace(counters, bytes_read=10 * counters.bytes_read)
 
 
 @cheat("no_faster_than_the_device")
 class TellsOfMoreRequests(Act):
-    """Seems to drive the disk far beyond what it can."""
+    """Reports far more requests than the disk can serve."""
 
     def counters(self, counters: Counters) -> Counters:
-        """Twenty times as many requests."""
+        """Report twenty times as many requests."""
         return replace(counters, requests_by_size={size: 20 * n for size, n in counters.requests_by_size.items()})
 
 
 @cheat("memory_as_asked")
 class HoldsMoreThanPlanned(Act):
-    """Takes whatever the cap lets it."""
+    """Takes all memory that the cap allows."""
 
     def prepare(self) -> None:
-        """Fill memory that no plan names."""
+        """Allocate memory that is not in the plan."""
         self._held = np.ones(26 << 20, dtype=np.uint8)
 
 
 @cheat("")
 class SpendsTimeOnChecks(Act):
-    """Tells of digests that nobody asked for, whose seconds would be off the clock."""
+    """Reports digests although none were requested; their seconds would be left out of the epoch."""
 
     def prepare(self) -> None:
-        """Have every epoch's log begin with a second of them."""
+        """Start every epoch's log with one second of digests."""
         began = EpochLog.__init__
 
         def log(self: EpochLog, **arguments: Any) -> None:
@@ -107,14 +107,14 @@ class SpendsTimeOnChecks(Act):
         EpochLog.__init__ = log  # type: ignore[method-assign]
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
-        """Slowly, so that the second is there."""
+        """Read slowly, so that an epoch lasts longer than that second."""
         time.sleep(0.05)
         return self.system.read(nodes)
 
 
 @cheat("")
 class PreparesInPlan(Act):
-    """Prepares before `prepare()`, while it is asked for its plan."""
+    """Prepares before `prepare()`, while the harness asks for the plan."""
 
     def __init__(self, system: Cheating) -> None:
         super().__init__(system)
@@ -123,10 +123,10 @@ class PreparesInPlan(Act):
 
 @cheat("")
 class KeepsWhatItPrepared(Act):
-    """Leaves its work to the next run, and says nothing of it."""
+    """Leaves its prepared file to the next run without reporting it."""
 
     def prepare(self) -> None:
-        """Be done at once where an earlier run was here."""
+        """Skip the work where an earlier run did it."""
         kept = self.system.runtime.artefacts / "mine.bin"
         if not kept.exists():
             time.sleep(1.5)
@@ -135,13 +135,13 @@ class KeepsWhatItPrepared(Act):
 
 @cheat("preparation_took_what_it_says")
 class PreparesOnBothSides(Act):
-    """Is slow before the plan, so that what it does behind the preparation might hide in those seconds."""
+    """Is slow before the plan, so that work after the preparation might hide in those seconds."""
 
     def __init__(self, system: Cheating) -> None:
         super().__init__(system)
         time.sleep(1.5)
 
     def files(self) -> list[Path]:
-        """None, after a while."""
+        """Return no files, after 1.5 seconds."""
         time.sleep(1.5)
         return []

@@ -1,4 +1,4 @@
-"""Out of the cap: the worker, a thread, a helper, for a while, or the cap itself raised. Cgroup v1 and v2."""
+"""Cheats that leave the cap (worker, thread or helper process) or raise it, on cgroup v1 and v2."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RULE = "worker_is_in_its_cap"
 
 
 def groups() -> dict[str, Path]:
-    """This process's own groups of memory and block I/O, by controller (v2: under the empty name)."""
+    """Return this process's cgroups for memory and block I/O by controller (v2: under the empty name)."""
     found = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -40,16 +40,16 @@ def groups() -> dict[str, Path]:
 
 
 def above(group: Path) -> Path:
-    """The group over the cap's and the one that all caps share."""
+    """Return the group above the cap's group and the group that all caps share."""
     return group.parent.parent
 
 
 @cheat(RULE, unconfined=True)
 class Escape(Act):
-    """Writes itself into another group."""
+    """Moves itself into another group."""
 
     def prepare(self) -> None:
-        """Leave every group."""
+        """Leave every group of the cap."""
         for group in groups().values():
             if "outcore" in group.parts:
                 (above(group) / "cgroup.procs").write_text(str(os.getpid()))
@@ -57,10 +57,10 @@ class Escape(Act):
 
 @cheat(RULE, unconfined=True)
 class EscapeForAWhile(Act):
-    """Leaves in the midst of an epoch and is back before its end."""
+    """Leaves the cap during an epoch and is back before the epoch's end."""
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
-        """Read outside."""
+        """Read one mini-batch outside the cap."""
         if (epoch, index) != (1, 1):
             return self.system.read(nodes)
         mine = {name: group for name, group in groups().items() if "outcore" in group.parts}
@@ -75,10 +75,10 @@ class EscapeForAWhile(Act):
 
 @cheat(RULE, unconfined=True)
 class ThreadEscape(Act):
-    """A thread that reads stands where its reads are not counted (cgroup v1 moves threads one by one)."""
+    """Moves a thread into a group where its reads are not counted (cgroup v1 moves single threads)."""
 
     def prepare(self) -> None:
-        """Start it."""
+        """Start the thread."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._outside)
         self._thread.start()
@@ -89,7 +89,7 @@ class ThreadEscape(Act):
         self._over.wait()
 
     def close(self) -> None:
-        """End it."""
+        """End the thread."""
         if hasattr(self, "_over"):
             self._over.set()
             self._thread.join()
@@ -107,20 +107,20 @@ time.sleep(60)
 
 @cheat(RULE, unconfined=True)
 class HelperOutside(Act):
-    """A helper that is nobody's child and stands outside."""
+    """Helper process that is no descendant of the worker, outside the cap."""
 
     def prepare(self) -> None:
-        """Start it and let it go."""
+        """Start the helper as a daemon."""
         places = [str(above(group) / "cgroup.procs") for group in groups().values() if "outcore" in group.parts]
         subprocess.run([sys.executable, "-S", "-E", "-c", _DAEMON, *places], check=True, start_new_session=True)
 
 
 @cheat("")
 class OpensWhatJudgesIt(Act):
-    """Opens files for writing by which its numbers are judged; one that it can open ends the run."""
+    """Opens files for writing by which its numbers are judged; the run fails if one can be opened."""
 
     def prepare(self) -> None:
-        """Try each: dataset, cache of facts, sources, environment."""
+        """Try the dataset, the cache of facts, the sources and the environment."""
         cached = next(path for path in Path(self.system.options.place).iterdir() if path.is_file())
         sources = [Path(module.__file__ or "") for module in (harness.judge.registry, workloads, systems.interface)]
         features = self.system.workload.dataset.file("features")
@@ -145,7 +145,7 @@ class RaisedCap(Act):
     """Raises its own limit."""
 
     def prepare(self) -> None:
-        """To a gibibyte."""
+        """Set the limit to 1 GiB."""
         found = groups()
         if "memory" in found:
             for name in ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes"):
@@ -157,17 +157,17 @@ class RaisedCap(Act):
 
 @cheat("processors_are_what_was_asked_for")
 class TakesEveryProcessor(Act):
-    """Was given one processor, and computes on all of them."""
+    """Computes on every processor although it was given one."""
 
     settings: ClassVar[dict[str, Any]] = {"cores": 1, "max_batches": 10}
 
     def prepare(self) -> None:
-        """Undo the affinity, and have a thread for each processor."""
+        """Undo the affinity and make a thread for each processor."""
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
         self._threads = ThreadPoolExecutor()
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
-        """Beside some work that lets go of the interpreter."""
+        """Read beside work that releases the interpreter lock."""
         processors = range(os.cpu_count() or 1)
         wait([self._threads.submit(hashlib.pbkdf2_hmac, "sha256", b"", b"", 200_000) for _ in processors])
         return self.system.read(nodes)

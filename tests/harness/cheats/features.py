@@ -1,4 +1,4 @@
-"""Wrong rows: the fastest read is the one that is not made."""
+"""Cheats with wrong feature rows: the fastest read is the one that is not made."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ RULE = "features_equal_the_dataset"
 
 @cheat(RULE)
 class ReadsNothing(Act):
-    """Every row is zero."""
+    """Returns zeros for every row."""
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
-        """Zeros."""
+        """Return zeros."""
         return np.zeros((len(nodes), self.system.workload.dataset.dim), dtype=np.float32)
 
 
 @cheat(RULE)
 class HonestWhileWarmingUp(Act):
-    """Reads in the warm-up epoch, where everything is looked at, and nothing afterwards."""
+    """Reads in the warm-up epoch, where everything is checked, and nothing afterwards."""
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
-        """Zeros from epoch 1 on."""
+        """Return zeros from epoch 1 on."""
         if epoch == 0:
             return self.system.read(nodes)
         return np.zeros((len(nodes), self.system.workload.dataset.dim), dtype=np.float32)
@@ -35,19 +35,19 @@ class HonestWhileWarmingUp(Act):
 
 @cheat(RULE)
 class WrongRows(Act):
-    """Off by one."""
+    """Reads rows that are off by one."""
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
-        """Rows of the nodes behind."""
+        """Read the next node's row for each node."""
         return self.system.read((nodes + 1) % self.system.workload.dataset.num_nodes)
 
 
 @cheat(RULE)
 class StaleRows(Act):
-    """A slot is used before its new row has arrived: rows of the mini-batch before stand in it."""
+    """Uses slots before their new rows have arrived: they still hold rows of the previous mini-batch."""
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
-        """One row in ten is the one that stood there."""
+        """Return the previous mini-batch's row for one row in ten."""
         rows = self.system.read(nodes)
         before = getattr(self, "_before", None)
         self._before = rows.copy()
@@ -59,10 +59,10 @@ class StaleRows(Act):
 
 @cheat(RULE)
 class OneRowInFifty(Act):
-    """Rows that are used seldom are left out, in measured epochs alone."""
+    """Leaves out one row in fifty, in measured epochs only."""
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
-        """Every fiftieth is zero."""
+        """Read rows and zero every fiftieth."""
         rows = self.system.read(nodes)
         if epoch:
             rows[index % 50 :: 50] = 0
@@ -71,26 +71,26 @@ class OneRowInFifty(Act):
 
 @cheat(RULE)
 class HalfPrecision(Act):
-    """Keeps half of every number, so that twice as many rows fit."""
+    """Keeps rows as float16, so that twice as many fit."""
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
-        """By way of float16."""
+        """Round rows to float16."""
         return self.system.read(nodes).astype(np.float16).astype(np.float32)
 
 
 @cheat(RULE)
 class DeviceMemoryAsCache(Act):
-    """Keeps rows in the memory of a device that holds mini-batches only, outside the cap."""
+    """Keeps rows in device memory, which is for mini-batches only and outside the cap."""
 
     def prepare(self) -> None:
-        """Fill it with the first rows."""
+        """Fill device memory with the first rows."""
         dataset, accelerator = self.system.workload.dataset, self.system.runtime.accelerator
         self._count = (8 << 20) // self.system.row_bytes
         self._table = accelerator.allocate(self._count, dataset.dim, torch.float32)
         self._table.copy_(torch.from_numpy(self.system.read(np.arange(self._count))))
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
-        """What is there from there."""
+        """Take rows from device memory where they are there and read the others."""
         kept = nodes < self._count
         out = np.empty((len(nodes), self._table.shape[1]), dtype=np.float32)
         out[kept] = self._table.numpy()[nodes[kept]]

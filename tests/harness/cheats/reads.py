@@ -1,4 +1,4 @@
-"""Rows from elsewhere: another's page cache, another's memory, memory that nobody charges, the time between epochs."""
+"""Cheats that get rows elsewhere: page cache or memory of other processes, uncharged memory, reads between epochs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.harness.cheats.act import Act, Ids, cheat
 
 
 class _Mapped(Act):
-    """Rows through a memory map of a table."""
+    """Base of cheats that read rows through a memory map of a table."""
 
     def _map(self, path: Path, offset: int) -> None:
         dataset = self.system.workload.dataset
@@ -25,32 +25,32 @@ class _Mapped(Act):
         self._table._mmap.madvise(mmap.MADV_RANDOM)  # type: ignore[attr-defined]
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
-        """Through the page cache."""
+        """Read rows through the page cache."""
         return np.asarray(self._table[nodes])
 
 
 @cheat("files_stayed_cold")
 class WarmCache(_Mapped):
-    """Another process reads the features through the page cache, whose pages then cost the run nothing."""
+    """Uses the page cache that another process fills with the features, at no cost to the run."""
 
     def prepare(self) -> None:
-        """Map them."""
+        """Map the features."""
         dataset = self.system.workload.dataset
         self._map(dataset.file("features"), dataset.data_offset("features"))
 
 
 @cheat("files_stayed_cold")
 class WarmArtefact(_Mapped):
-    """A copy of the features where nobody looks, which another process keeps warm."""
+    """Reads an unreported copy of the features that another process keeps in the page cache."""
 
     def prepare(self) -> None:
-        """Map the copy, and say nothing of it."""
+        """Map the copy without reporting it."""
         self._map(Path(self.system.options.place), self.system.workload.dataset.data_offset("features"))
 
 
 @cheat("device_reads_cover_working_set")
 class MemoryOfAnEarlierRun(_Mapped):
-    """A copy of the features in shared memory, charged to somebody who is gone."""
+    """Reads a copy of the features in shared memory that is charged to a process that has ended."""
 
     def prepare(self) -> None:
         """Map the copy."""
@@ -59,15 +59,15 @@ class MemoryOfAnEarlierRun(_Mapped):
 
 @cheat("device_reads_cover_working_set")
 class AnotherProcessesMemory(Act):
-    """A server that was there before the run holds the features and hands rows out."""
+    """Gets rows from a server that has held the features since before the run."""
 
     def prepare(self) -> None:
-        """Connect."""
+        """Connect to the server."""
         self._server = socket.socket(socket.AF_UNIX)
         self._server.connect(self.system.options.place)
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
-        """Ask for the rows."""
+        """Request the rows from the server."""
         self._server.sendall(len(nodes).to_bytes(8, "little") + nodes.astype("<i8").tobytes())
         out = np.empty((len(nodes), self.system.workload.dataset.dim), dtype=np.float32)
         view = memoryview(out.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
@@ -77,10 +77,10 @@ class AnotherProcessesMemory(Act):
 
 
 class _ReadsTheCopy(Act):
-    """A copy of the features at `place`, read as the dataset's file is."""
+    """Base of cheats that read a copy of the features at `place`, as they would the dataset's file."""
 
     def prepare(self) -> None:
-        """Read the copy instead."""
+        """Open the copy instead of the dataset's file."""
         system, dataset = self.system, self.system.workload.dataset
         system.reader.close()
         system.reader = RowReader(
@@ -94,20 +94,20 @@ class _ReadsTheCopy(Act):
 
 @cheat("device_reads_cover_working_set")
 class DiskInMemory(_ReadsTheCopy):
-    """A copy of the features on a block device that is memory, limited by nothing."""
+    """Reads a copy of the features on a RAM disk without a limit."""
 
 
 @cheat("nothing_was_prepared_before")
 class PreparedBefore(_ReadsTheCopy):
-    """A copy of the features in whatever layout an earlier run wanted, whose making no run tells."""
+    """Reads a copy of the features that was made before the run and is reported by no run."""
 
 
 @cheat("device_reads_cover_working_set")
 class HugePages(Act):
-    """Memory that a memory cgroup does not charge: pages of the kernel's own reserve."""
+    """Keeps the features in reserved huge pages, which a memory cgroup does not charge."""
 
     def prepare(self) -> None:
-        """Copy the features there, by way of a small buffer."""
+        """Copy the features there in small pieces."""
         dataset = self.system.workload.dataset
         pages = -(-dataset.feature_bytes // (2 << 20)) * (2 << 20)
         self._memory = mmap.mmap(-1, pages, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)  # MAP_HUGETLB
@@ -118,7 +118,7 @@ class HugePages(Act):
             self._table[first : first + 4096] = self.system.read(nodes)
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
-        """From there."""
+        """Return rows of the copy."""
         return self._table[nodes]
 
 
@@ -127,6 +127,6 @@ class PrefetchBetweenGates(Act):
     """Reads the next epoch's first rows while the harness asks for counters."""
 
     def between(self) -> None:
-        """Read, quickly enough not to be noticed by a clock."""
+        """Read too little for a clock to notice."""
         self.system.read(np.arange(0, self.system.workload.dataset.num_nodes, 16)[:6000])
         self._kept = True

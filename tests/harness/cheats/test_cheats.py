@@ -1,4 +1,4 @@
-"""Every cheat is caught, and by the rule that is named for it; the honest system beside them is not."""
+"""Every cheat is caught by the rule that it names, and the honest system by none."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from workloads.dataset import Dataset
 
 pytestmark = pytest.mark.skipif(not select("auto").availability.proves_memory, reason="no memory cgroup on this host")
 
-# Memory could hold a third of what an epoch touches; whatever the rules leave to a system is counted in.
+# Memory, with every tolerance of the rules, could hold a third of the feature bytes that an epoch touches.
 NODES, DIM = 100_000, 1024
 SETTINGS: dict[str, Any] = {
     "dataset": "table",
@@ -52,7 +52,7 @@ SETTINGS: dict[str, Any] = {
     "timeout": 90.0,
     "memory": "+56MiB",
 }
-# What may be said of an honest run beside these tests: the checkout is being worked on, the machine is busy.
+# Rules that an honest run may break here: the checkout has changed files, the machine is busy.
 OF_THE_MACHINE = {
     "code_is_committed",
     "clock_is_close_to_the_gates",
@@ -89,7 +89,7 @@ def broken(record: Record) -> dict[str, str]:
 
 @contextmanager
 def kept_warm(path: Path) -> Iterator[None]:
-    """Another process reads a file through the page cache, again and again."""
+    """Read a file through the page cache in another process, again and again."""
     code = (
         "import sys\nwhile True:\n    with open(sys.argv[1], 'rb', 0) as file:\n        while file.read(1 << 20): pass"
     )
@@ -103,7 +103,7 @@ def kept_warm(path: Path) -> Iterator[None]:
 
 @contextmanager
 def served(features: np.ndarray) -> Iterator[str]:
-    """A server in another process than the worker, which hands rows out."""
+    """Serve feature rows from a process that is not the worker."""
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
         place = f"{folder}/rows"
         listener.bind(place)
@@ -129,12 +129,12 @@ def served(features: np.ndarray) -> Iterator[str]:
 
 @contextmanager
 def copy_in_memory(features: Path) -> Iterator[str]:
-    """A copy of the features on a disk of zram."""
+    """Copy the features to a zram disk."""
     control = Path("/sys/class/zram-control")
     try:
         number = (control / "hot_add").read_text().strip()
     except OSError as error:
-        pytest.skip(f"this host makes no disk in memory ({error.strerror})")
+        pytest.skip(f"this host has no zram ({error.strerror})")
     try:
         disk, size = f"/dev/zram{number}", features.stat().st_size + (64 << 20)
         Path(f"/sys/block/zram{number}/disksize").write_text(str(size))
@@ -152,7 +152,7 @@ def copy_in_memory(features: Path) -> Iterator[str]:
 
 @contextmanager
 def reserved_pages(nbytes: int) -> Iterator[None]:
-    """Huge pages of the kernel's reserve."""
+    """Reserve huge pages in the kernel."""
     knob = Path("/proc/sys/vm/nr_hugepages")
     before = knob.read_text()
     try:
@@ -185,7 +185,7 @@ def run(series: Series, cheat: str) -> Record:
     if cheat == "prepared_before":
         with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
             copy = shutil.copy(features, folder)
-            time.sleep(1.1)  # files are born in whole seconds
+            time.sleep(1.1)  # birth times of files are whole seconds
             return execute(series, wanted(series, cheat, copy), dataset)
     if cheat == "another_processes_memory":
         with served(np.asarray(dataset.load("features"))) as place:
@@ -205,14 +205,14 @@ def run(series: Series, cheat: str) -> Record:
     return execute(series, wanted(series, cheat, **CHEATS[cheat].settings), dataset)
 
 
-def test_there_are_enough_of_them() -> None:
+def test_there_are_enough_cheats() -> None:
     hands = [name for name in globals() if name.startswith("test_a_hand")]
     assert len(CHEATS) - 1 + len(hands) >= 25
 
 
 @pytest.fixture(scope="module")
 def honest(series: Series) -> Record:
-    """A run of the honest system; others' work beside it is told and is not its doing."""
+    """Run the honest system once for all tests."""
     return execute(series, wanted(series, "honest"), table(series))
 
 
@@ -224,7 +224,7 @@ def test_the_honest_system_beside_them_is_not_called_invalid(honest: Record) -> 
 
 
 def with_rule() -> list[Any]:
-    """Cheats that a rule is there for; one of them needs every processor."""
+    """Return the cheats that a rule has to catch; one of them needs every processor."""
     names = sorted(name for name, act in CHEATS.items() if act.rule)
     marks = {"takes_every_processor": pytest.mark.alone}
     return [pytest.param(name, marks=marks.get(name, ())) for name in names]
@@ -233,7 +233,7 @@ def with_rule() -> list[Any]:
 @pytest.mark.parametrize("cheat", with_rule())
 def test_the_cheat_is_caught(series: Series, cheat: str, monkeypatch: pytest.MonkeyPatch) -> None:
     act = CHEATS[cheat]
-    # The test of the profile that is measured again is another one.
+    # Measuring the profile again has its own test.
     monkeypatch.setattr(orchestrator, "_DOUBTS_S", ())
     if act.unconfined:
         if os.geteuid() != 0:
@@ -243,26 +243,26 @@ def test_the_cheat_is_caught(series: Series, cheat: str, monkeypatch: pytest.Mon
         monkeypatch.setattr(processes, "can_confine", lambda: False)
     record = run(series, cheat)
     if cheat == "huge_pages" and "Cannot allocate memory" in record.reason:
-        pytest.skip("this kernel gives no huge pages of the reserve to what is in a cap")
+        pytest.skip("this kernel gives no reserved huge pages to capped processes")
     if cheat == "takes_every_processor" and "processors_were_quiet" in broken(record):
-        pytest.skip("other programs take the processors that this would take")
+        pytest.skip("other programs use the processors that this cheat would use")
     assert record.verdict == "INVALID", broken(record)
     if cheat == "holds_more_than_planned" and record.status == "oom":
-        # How near the cap it comes depends on what the interpreter holds.
+        # The interpreter's own memory decides whether the cap is reached.
         assert "plan_was_kept" in broken(record), record.reason
         return
     assert record.status == "ok", record.reason
     assert act.rule in broken(record), broken(record)
 
 
-@pytest.mark.skipif(not processes.can_confine(), reason="this user cannot give a worker a view of its own")
+@pytest.mark.skipif(not processes.can_confine(), reason="this user cannot confine a worker")
 @pytest.mark.parametrize("cheat", ["escape", "raised_cap", "rewrites_the_graph"])
 def test_a_worker_cannot_leave_its_cap_or_raise_it_or_write_to_its_dataset(series: Series, cheat: str) -> None:
     record = run(series, cheat)
     assert record.status == "failed" and "Read-only file system" in record.reason
 
 
-@pytest.mark.skipif(not processes.can_confine(), reason="this user cannot give a worker a view of its own")
+@pytest.mark.skipif(not processes.can_confine(), reason="this user cannot confine a worker")
 def test_a_worker_can_write_to_nothing_that_judges_it(series: Series) -> None:
     place = str(series.cache.folder.resolve())
     record = execute(series, wanted(series, "opens_what_judges_it", place), table(series))
@@ -306,7 +306,7 @@ def test_preparing_where_code_is_loaded_counts_as_preparing(series: Series, name
 
 
 def again(series: Series, honest: Record, change: Callable[[dict[str, Any]], None], *, reseal: bool) -> Record:
-    """The honest run as it is read after a hand changed its record."""
+    """Read the honest run again with its record changed by `change`, sealed anew if `reseal`."""
     folder = results.find(series.results_root, honest.run_id)
     file = folder / results.RECORD
     before = file.read_bytes()
@@ -336,7 +336,7 @@ def test_a_hand_that_seals_again_is_held_to_the_gates(series: Series, honest: Re
     def change(content: dict[str, Any]) -> None:
         halve(content)
         for epoch in content["epochs"]:
-            epoch["seconds"] -= 0.2  # so that even the shortest epoch is beyond what clocks may differ by
+            epoch["seconds"] -= 0.2  # more than clocks may differ by, even in the shortest epoch
 
     record = again(series, honest, change, reseal=True)
     assert record.verdict == "INVALID"

@@ -1,7 +1,9 @@
-"""What the tests of containers share: whether an engine runs here, and what it holds of ours."""
+"""Helpers for tests of containers: whether an engine runs here, and which containers of ours it holds."""
 
 from __future__ import annotations
 
+import io
+import tarfile
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ needs_docker = pytest.mark.skipif(not _FOUND.ok, reason=f"no containers here: {_
 
 
 def containers(part: str = "") -> list[Any]:
-    """Containers of ours, running or not, whose name holds `part`."""
+    """Return containers of ours, running or not, whose name contains `part`."""
     found = connect().containers.list(all=True, filters={"label": f"{LABEL}.cap"}, ignore_removed=True)
     return [container for container in found if part in container.name]
 
@@ -26,3 +28,11 @@ def allows(profile: dict[str, Any], call: str) -> bool:
         return False
     named = any(call in rule["names"] and not rule.get("args") for rule in profile["syscalls"])
     return named or profile["defaultAction"] == ALLOW
+
+
+def one_file() -> bytes:
+    """Return an archive with one empty file, to import as an image."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("file"))
+    return buffer.getvalue()

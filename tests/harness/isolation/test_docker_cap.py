@@ -1,4 +1,4 @@
-"""A container holds what it promises: each promise is tried on a real engine, from inside and from the host."""
+"""A container keeps its promises: each is tried on a real engine, from inside and from the host."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_memory_past_the_limit_ends_the_container_and_is_counted() -> None:
         bystander = start_in(cap, HOLD, "1000")
         assert cap.memory().limit == 48 * MIB
         assert run_in(cap, "x = bytearray(96 << 20)").returncode == -signal.SIGKILL
-        # Whoever waits for the one that was ended would wait for ever.
+        # A process that waits for the killed one would wait forever.
         assert bystander.wait(timeout=10) == -signal.SIGKILL
         assert cap.memory().oom_kills >= 1
         assert 46 * MIB < cap.memory().peak <= 48 * MIB
@@ -111,7 +111,7 @@ def test_no_network_no_privilege_no_other_process_and_the_callers_uid() -> None:
     assert said[0] == f"{os.geteuid()} {os.getegid()}"
     assert said[1] == "['lo']"
     assert said[2] == f"{left} {left if os.geteuid() == 0 else said[2].split()[1]} 1 2"
-    assert said[3] == "2"  # the process that waits, and this one
+    assert said[3] == "2"  # the container's waiting first process, and this one
     assert said[4] == "Operation not permitted"
     assert said[5] == str(sorted(os.sched_getaffinity(0)))
 
@@ -190,7 +190,7 @@ def test_a_killed_orchestrator_takes_its_container_along_and_the_next_removes_it
         deadline = time.monotonic() + 10
         while alive(inside) and time.monotonic() < deadline:
             time.sleep(0.01)
-        # Nothing inside outlives the orchestrator, even before anybody sweeps.
+        # Nothing inside outlives the orchestrator, even before a sweep.
         assert not alive(inside)
         swept = Docker.sweep()
         assert len([name for name in swept if "_abandoned." in name]) == 1
@@ -234,7 +234,7 @@ def test_a_user_of_the_engines_group_has_a_proven_cap_without_root(folder: Path)
         " capture_output=True, text=True)\n"
         "print(json.dumps([os.geteuid(), probe(Docker(), Path(sys.argv[1])).proven, said.stdout, cap.caveats]))"
     )
-    # The tests' own interpreter may lie in root's home; the host's of the same version reads the same packages.
+    # The tests' interpreter may lie in root's home; the host's, of the same version, reads the same packages.
     python = f"/usr/bin/python3.{sys.version_info.minor}"
     done = subprocess.run(
         [

@@ -1,4 +1,4 @@
-"""Where containers cannot work, one sentence says why and what to do, and nothing is left behind."""
+"""Where containers cannot work, one sentence gives the reason and the fix, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from harness.isolation.docker.image import find
 from harness.isolation.docker.options import Wanted
 from harness.isolation.processes import cap_name
 from tests.harness.cap_tools import MIB, REPOSITORY, needs_root
-from tests.harness.isolation.docker_tools import needs_docker
+from tests.harness.isolation.docker_tools import needs_docker, one_file
 from tests.harness.run_tools import command
 from workloads.errors import HostError, InputError
 
@@ -104,7 +104,7 @@ def test_an_image_that_is_not_there_is_not_pulled(monkeypatch: pytest.MonkeyPatc
 @needs_docker
 def test_an_image_of_another_family_is_refused() -> None:
     client = connect()
-    client.api.import_image_from_data(_one_file(), repository="outcore-test-plain", tag="1")
+    client.api.import_image_from_data(one_file(), repository="outcore-test-plain", tag="1")
     try:
         with pytest.raises(InputError, match="has no label"):
             find(client, "outcore-test-plain:1")
@@ -116,7 +116,7 @@ def test_an_image_of_another_family_is_refused() -> None:
 def test_an_image_with_other_code_is_refused() -> None:
     client = connect()
     labels = ["LABEL org.outcore.layout=image", "LABEL org.outcore.source=0000000000000000"]
-    client.api.import_image_from_data(_one_file(), repository="outcore-test-old", tag="1", changes=labels)
+    client.api.import_image_from_data(one_file(), repository="outcore-test-old", tag="1", changes=labels)
     try:
         with pytest.raises(HostError, match="other code") as raised:
             find(client, "outcore-test-old:1")
@@ -127,7 +127,7 @@ def test_an_image_with_other_code_is_refused() -> None:
 
 @needs_docker
 @needs_root
-def test_a_full_disk_under_the_engines_data_is_said_so(tmp_path: Path) -> None:
+def test_a_full_disk_under_the_engines_data_is_reported(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(data)], check=True)
@@ -149,7 +149,7 @@ def test_a_full_disk_under_the_engines_data_is_said_so(tmp_path: Path) -> None:
 
 
 def _answering(engine: subprocess.Popen[bytes], listens: str, log: Path) -> Any:
-    """The engine's client, once it answers: its socket is there before."""
+    """Return a client once the engine answers; its socket exists earlier."""
     import docker
 
     deadline = time.monotonic() + 30
@@ -165,7 +165,7 @@ def _answering(engine: subprocess.Popen[bytes], listens: str, log: Path) -> Any:
 
 @contextmanager
 def _engine(folder: Path, data: Path) -> Iterator[Any]:
-    """A second engine with its data in `data`."""
+    """Run a second engine with its data in `data`."""
     listens = f"unix://{folder}/docker.sock"
     command_ = [
         shutil.which("dockerd") or "/usr/sbin/dockerd",
@@ -191,27 +191,23 @@ def _engine(folder: Path, data: Path) -> Iterator[Any]:
         engine.wait(timeout=30)
 
 
-def _one_file() -> bytes:
-    import io
-    import tarfile
-
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        archive.addfile(tarfile.TarInfo("file"))
-    return buffer.getvalue()
-
-
 class LateEngine:
-    """Answers as an engine does that notes an exit status late, fails to answer now and then, or lost the container."""
+    """Engine that reports an exit status late, fails to answer now and then, or has lost the container."""
 
     def __init__(self, noted_after_s: float, container: str = "up") -> None:
-        self.now, self.noted, self.container = 0.0, noted_after_s, container
+        self.now, self.noted, self.container, self.api = 0.0, noted_after_s, container, self
 
     def monotonic(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
+
+    def exec_create(self, *_: object, **__: object) -> dict[str, Any]:
+        return {"Id": "work"}
+
+    def exec_start(self, work: str, **_: object) -> socket.socket:
+        return socket.socketpair()[0]  # the other end is closed at once: the output has ended
 
     def inspect_container(self, name: str) -> dict[str, Any]:
         if self.container == "removed":
@@ -239,6 +235,7 @@ class LateEngine:
 def test_an_ending_that_the_engine_notes_late_is_not_told_as_a_kill(
     monkeypatch: pytest.MonkeyPatch, engine: LateEngine, status: int
 ) -> None:
-    """On a machine that tests kept busy, five seconds without an exit status were once told as a SIGKILL."""
+    """On a busy machine, five seconds without an exit status were once reported as a SIGKILL."""
     monkeypatch.setattr(docker_exec, "time", engine)
-    assert docker_exec._status(engine, "container", "work") == status
+    monkeypatch.setattr("harness.isolation.docker.engine.connect", lambda: engine)
+    assert docker_exec.run("container", "", ["true"]) == status

@@ -1,4 +1,4 @@
-"""What is read from the host about containers, on hosts unlike this one: v2 groups, other layouts, other engines."""
+"""The host's files about containers, on hosts unlike this one: cgroup v2, other layouts, other engines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ V2_FILES = {
 
 
 def v2_host(folder: Path, group: str = "/system.slice/docker-abc.scope") -> Path:
-    """/proc of a host where an engine with systemd's driver runs on cgroup v2."""
+    """Make /proc of a cgroup v2 host whose engine uses systemd's driver."""
     mount, proc = folder / "cgroup", folder / "proc"
     (mount / "system.slice" / "docker-abc.scope").mkdir(parents=True)
     for name, content in V2_FILES.items():
@@ -95,7 +95,7 @@ def test_a_profile_that_denies_what_its_default_allows_is_read_rightly() -> None
     assert allows(profile, "read") and not allows(profile, "personality") and not allows(profile, CALLS[0])
     changed = with_io_uring(profile)
     assert all(allows(changed, call) for call in CALLS)
-    # What was only denied is gone from the denials, and what stood beside it stays as it was.
+    # The rule that only denied is gone; the other rules stay as they were.
     assert [rule for rule in changed["syscalls"] if set(rule["names"]) & {"read", "personality"}] == profile[
         "syscalls"
     ][:2]

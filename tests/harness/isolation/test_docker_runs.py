@@ -1,9 +1,10 @@
-"""A run in a container is the same run: digests, counters and endings, with what differs named in its record."""
+"""A run in a container has the digests, counters and endings of one outside; its record names the differences."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -51,7 +52,7 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(autouse=True)
 def profiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tiny dataset beats the device's profile now and then, and measuring that again takes longer than the run."""
+    """Keep the device profile: a tiny dataset may beat it, and measuring it again takes longer than the run."""
     monkeypatch.setattr(Series, "measure_again", lambda *_: False)
 
 
@@ -76,7 +77,7 @@ def run(series: Series, system: str | None = None, **changes: Any) -> Record:
 
 
 def beside(roots: tuple[Path, Path], folder: Path) -> Path:
-    """Another results root with the same cache: a root takes one orchestrator at a time."""
+    """Make another results root with the same cache: a root takes one orchestrator at a time."""
     (folder / "results").mkdir()
     (folder / "results" / "cache").symlink_to(roots[0] / "cache")
     return folder / "results"
@@ -104,7 +105,7 @@ def test_digests_losses_and_counters_are_those_of_the_process_backend(
             assert mine.loss == theirs.loss and mine.batches == theirs.batches
             assert mine.counters["rows"] == theirs.counters["rows"] > 0
             if one.system == "ginex":
-                # Its counters are the plan's alone; the others' depend on which read was done first.
+                # Ginex's counters follow from its plan; the others' depend on the order in which reads complete.
                 assert mine.counters == theirs.counters
         assert one.memory.floor_bytes == pytest.approx(other.memory.floor_bytes, rel=0.1)
         assert one.preprocess.reused == other.preprocess.reused or one.system != "gnndrive"
@@ -160,7 +161,7 @@ def test_a_container_killed_from_outside_fails_its_run_and_says_so(series: Serie
         while not killed.is_set() and time.monotonic() < deadline:
             for container in containers("misbehaving"):
                 if container.status == "running":
-                    time.sleep(2.0)  # past its start
+                    time.sleep(2.0)  # until the worker has started
                     container.kill()
                     killed.set()
             time.sleep(0.05)
@@ -225,8 +226,6 @@ def test_the_derived_profile_is_the_engines_own_with_io_uring_and_nothing_else(
     )
     try:
         with Docker().create("derived", Limits(64 << 20)) as cap:
-            import sys
-
             argv = cap.command([sys.executable, "-S", "-E", "-c", code])
             done = subprocess.run(argv, capture_output=True, text=True, check=False)
     finally:

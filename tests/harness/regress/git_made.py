@@ -24,7 +24,7 @@ def git(folder: Path, *arguments: str, date: str = "") -> str:
 
 
 def repository(folder: Path, files: dict[str, str] | None = None) -> Path:
-    """A repository with one commit."""
+    """Make a repository with one commit."""
     folder.mkdir(parents=True, exist_ok=True)
     git(folder, "init", "-q", "-b", "main")
     commit(folder, "first", files or {"a.txt": "1\n"})

@@ -28,7 +28,7 @@ def made(
     drop: tuple[str, ...] = (),
     **config: Any,
 ) -> Record:
-    """A record with a warm-up epoch and one measured epoch for each of `seconds`."""
+    """Make a record with a warm-up epoch and one measured epoch for each of `seconds`."""
     seconds = [1.0, 1.0] if seconds is None else seconds
     resolved = RunConfig(
         system=system,
@@ -66,7 +66,7 @@ def made(
 
 
 def session(count: int, *, epoch: float = 1.0, noise: float = 0.004, seed: int = 0, **more: Any) -> list[Record]:
-    """`count` runs of one side, a little noise on times and memory."""
+    """Make `count` runs of one side, with a little noise on times and memory."""
     rng = np.random.default_rng(seed)
     return [
         made(
@@ -79,5 +79,5 @@ def session(count: int, *, epoch: float = 1.0, noise: float = 0.004, seed: int =
 
 
 def cells(*sessions: list[Record]) -> dict[str, ConfigSamples]:
-    """Sessions as cells."""
+    """Group the records of sessions by cell."""
     return cells_of(record for records in sessions for record in records)

@@ -1,4 +1,4 @@
-"""The check whole: two commits of a clone of this repository, built, run in turns, decided."""
+"""The whole check: two commits of a clone of this repository are built, run in turns and compared."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ systems: [gnndrive, in-memory]
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clone whose HEAD is this tree as it stands, with one more commit that changes what is sampled."""
+    """Clone this repository, with a commit of this tree as it stands and one that adds a comment."""
     folder = tmp_path_factory.mktemp("clone") / "r"
     subprocess.run(["git", "clone", "-q", "--no-hardlinks", "--depth", "1", HERE.as_uri(), str(folder)], check=True)
     wanted = ("harness", "outcore", "systems", "workloads", "CMakeLists.txt", "requirements.lock")
@@ -47,7 +47,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def cache(clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache to build in; the installed modules are said to be of the clone's sources, so that nothing is compiled."""
+    """Return a build cache that takes the installed modules for the clone's, so that nothing is compiled."""
     sources = tmp_path / "native-sources"
     sources.write_text(git(clone, "rev-parse", *(f"HEAD:{path}" for path in SOURCES)) + "\n")
     monkeypatch.setattr("harness.regress.measure.build.INSTALLED_SOURCES", sources)

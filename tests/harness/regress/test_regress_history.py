@@ -47,7 +47,7 @@ def test_baselines_come_back_as_they_were_kept_from_folder_and_branch(store, tmp
     assert [entry.commit for entry in history.entries] == hashes
     assert len(history.entries[0].cells[0].runs) == 3
     assert history.notes == []
-    # A branch is written without touching what is checked out.
+    # A branch is written without touching the checkout.
     assert git(tmp_path / "r", "status", "--porcelain") == ""
 
 
@@ -128,7 +128,7 @@ def test_runs_that_no_commit_stands_for_are_not_kept(tmp_path: Path, code, said)
 
 
 def test_a_session_between_entries_that_differ_is_not_called_a_regression(tmp_path: Path):
-    """Sessions differ by 5 % here, runs within one by 0.4 %: only the former says what is usual."""
+    """Sessions differ by 5 % here, runs within a session by 0.4 %: only the former is the usual variation."""
     repository(tmp_path / "r")
     store = FolderStore(tmp_path / "b")
     rng = np.random.default_rng(3)

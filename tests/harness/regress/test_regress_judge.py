@@ -54,7 +54,7 @@ def test_noise_that_hides_the_answer_is_undecided_and_passes():
 
 
 def test_epochs_that_took_turns_are_held_against_each_other():
-    """A machine whose pace changes threefold from epoch to epoch, the same for both sides."""
+    """The machine's pace changes up to threefold from epoch to epoch, the same for both sides."""
     rng = np.random.default_rng(5)
 
     def sides(slower: float) -> list[dict[str, ConfigSamples]]:
@@ -176,7 +176,7 @@ def test_times_of_exact_gating_are_shown_and_decide_nothing():
 
 def test_runs_that_fail_on_both_sides_leave_the_other_pairs_paired():
     base, head = session(9, seed=1, noise=0.001), session(9, seed=2, noise=0.001)
-    # Each pair stands elsewhere on a steep drift: only pairs that stay together are the same.
+    # Times drift steeply from pair to pair: the sides are the same only where pairs stay together.
     for number, (one, other) in enumerate(zip(base, head, strict=True)):
         for epoch in (*one.epochs, *other.epochs):
             epoch.seconds *= 1.5**number

@@ -28,7 +28,7 @@ DETAILS = {
 
 @pytest.fixture
 def found() -> Comparison:
-    """diskgnn slower and with more requests, ginex the same, gnndrive failing."""
+    """Compare runs in which diskgnn is slower with more requests, ginex the same, and gnndrive fails."""
     base = cells(session(10, seed=1), session(10, seed=3, system="ginex"), [made("gnndrive")])
     head = cells(
         session(10, epoch=1.1, seed=2, requests=5001),

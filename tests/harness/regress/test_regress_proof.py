@@ -1,4 +1,4 @@
-"""The proof's own judgement: on made blocks whose answer is known."""
+"""The gate proof's own judgement, on made-up blocks whose answer is known."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from harness.regress.studies import PROOF as STUDY
 
 
 def _blocks(root: Path, noise: float, *, false_effect: float = 0.0, count: int = 30) -> Path:
-    """Blocks of one system: `false_effect` moves the second of the two runs as they are."""
+    """Write blocks of one system; `false_effect` slows the second of the two runs that are not slowed."""
     rng = np.random.default_rng(1)
     root.mkdir()
     with (root / "blocks.jsonl").open("w") as out:
         for _ in range(count):
             runs = []
             for level in ("0", "0b", *(f"{level:g}" for level in gate_proof.LEVELS[1:])):
-                slowed = false_effect if level == "0b" else gate_proof._level(level)
+                slowed = false_effect if level == "0b" else float(level)
                 run = RunSample(
                     "",
                     "ok",

@@ -10,7 +10,7 @@ from harness.regress.samples import RunSample
 
 
 class _Clock:
-    """Monotonic seconds that only what runs moves on."""
+    """Monotonic clock that only runs advance."""
 
     def __init__(self) -> None:
         self.seconds = 100.0
@@ -20,7 +20,7 @@ class _Clock:
 
 
 class _Host:
-    """Runs cells in no time but the clock's; notes who ran when."""
+    """Host that runs cells by advancing a clock, and logs their order."""
 
     def __init__(self, cells: list[str], noise: float, *, took: float = 5.0, fails: str = "") -> None:
         self.clock, self.noise, self.took, self.fails = _Clock(), noise, took, fails

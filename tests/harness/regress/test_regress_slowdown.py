@@ -20,7 +20,7 @@ def test_a_run_without_a_test_has_the_plain_clock():
 
 
 def test_a_slowed_run_spins_once_for_every_batch_of_an_epoch_within_its_extract_span(monkeypatch: pytest.MonkeyPatch):
-    """By a clock that goes on by a thousandth of a second whenever it is read."""
+    """The clock advances by a millisecond whenever it is read."""
     ticks = itertools.count()
     monkeypatch.setattr(time, "monotonic", lambda: next(ticks) / 1000)
     clock = clock_of(slowed(0.01))

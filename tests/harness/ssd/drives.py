@@ -1,4 +1,4 @@
-"""Drive profiles and run records made by hand, for tests of what is read out of them."""
+"""Made-up drive profiles and run records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LATENCY = {"50": 80e-6, "90": 100e-6, "99": 150e-6, "99.9": 400e-6, "99.99": 900
 
 
 def make_drive(name: str = "fast", *, iops: float = 100_000.0, bandwidth: float = 2e9, **identity: Any) -> Drive:
-    """A drive that gives `iops` up to its bandwidth, and a tenth of them to one read at a time."""
+    """Make a drive that gives `iops` up to its bandwidth, and a tenth of that at queue depth 1."""
     points = [
         Point(
             pattern="random",
@@ -57,7 +57,7 @@ def counted(
     depth: int = 256,
     **config: Any,
 ) -> Record:
-    """A run of one measured epoch that read `reads` times `size` bytes by itself."""
+    """Make a run of one measured epoch with `reads` reads of `size` bytes."""
     record = make_record(system, [seconds], disk_class=disk_class, **config)
     epoch = EpochRecord(
         epoch=1,

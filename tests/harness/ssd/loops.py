@@ -1,4 +1,4 @@
-"""Real loop devices with a file system on them, for tests of what lies between a dataset and its disk."""
+"""Real loop devices with a file system on them, for tests of devices between a dataset and its disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.harness.cap_tools import on_disk
 
 @contextmanager
 def loop(image: Path, *, direct: bool) -> Iterator[str]:
-    """A loop device over `image`; skips where none can be made."""
+    """Attach a loop device to `image`; skip where none can be made."""
     if os.geteuid() != 0 or shutil.which("losetup") is None:
         pytest.skip("loop devices need root and losetup")
     how = f"--direct-io={'on' if direct else 'off'}"
@@ -28,7 +28,7 @@ def loop(image: Path, *, direct: bool) -> Iterator[str]:
     try:
         used = Path("/sys/block", Path(device).name, "loop/dio").read_text().strip()
         if used != str(int(direct)):
-            pytest.skip("this loop device cannot be attached so")
+            pytest.skip("this loop device cannot be attached with this direct-io setting")
         yield device
     finally:
         subprocess.run(["losetup", "--detach", device], check=True)
@@ -36,7 +36,7 @@ def loop(image: Path, *, direct: bool) -> Iterator[str]:
 
 @contextmanager
 def mounted(device: str, point: Path) -> Iterator[Path]:
-    """ext4 of its own on a block device, mounted at `point`."""
+    """Make ext4 on a block device and mount it at `point`."""
     made = subprocess.run(["mkfs.ext4", "-q", "-F", device], capture_output=True, text=True, check=False)
     point.mkdir()
     if made.returncode == 0:
@@ -46,7 +46,7 @@ def mounted(device: str, point: Path) -> Iterator[Path]:
     try:
         yield point
     finally:
-        # The kernel closes the files of a program that read by io_uring a moment after its end.
+        # The kernel closes the files of a program that used io_uring a moment after its end.
         for _ in range(50):
             if subprocess.run(["umount", point], check=False, capture_output=True).returncode == 0:
                 break
@@ -55,7 +55,7 @@ def mounted(device: str, point: Path) -> Iterator[Path]:
 
 @contextmanager
 def mounted_loop(size: int, *, direct: bool) -> Iterator[tuple[Path, Path]]:
-    """(folder on ext4 on a loop device, the file below it), the file on a real disk."""
+    """Yield (folder on ext4 on a loop device, file under the device); the file is on a real disk."""
     with contextmanager(on_disk)() as folder:
         image = folder / "image"
         with image.open("wb") as file:

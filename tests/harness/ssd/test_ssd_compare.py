@@ -1,4 +1,4 @@
-"""Drives side by side: from records and profiles alone, predicted where nothing was run, on a page fetching nothing."""
+"""Drives compared from records and profiles alone, with predictions where there is no run; a page fetches nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`outcore ssd emulate` with the kernel's real limiter: held to the class, as the caller, and nothing left behind."""
+"""`outcore ssd emulate` with the kernel's real limiter: the class holds, the caller's user runs, nothing is left."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.alone
 
 needs_fio = pytest.mark.skipif(fio_path() is None, reason="fio is not installed")
 NOBODY = 65534
-# Reads blocks at random places of a file, directly or through the page cache, and says how long it took.
+# Reads blocks at random places of a file, directly or through the page cache; prints the time and its user.
 READER = """
 import mmap, os, random, sys, time
 path, count, direct, block = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "direct", 4096
@@ -59,7 +59,7 @@ def outcore(*arguments: str) -> list[str]:
 
 @pytest.fixture
 def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A class of the user's own, divided: 500 reads a second."""
+    """Define a class of the user's own and return it divided: 500 reads a second."""
     own = tmp_path / "classes.yaml"
     own.write_text("slow: {read_iops: 2000, read_bytes_per_s: 40000000, source: this test}\n")
     monkeypatch.setenv("OUTCORE_DISK_CLASSES", str(own))
@@ -73,7 +73,7 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_command_is_held_to_the_class_and_root_is_dropped(disk: Path, slow: str, how: str) -> None:
     file = cold_file(disk, 16 * MIB)
     file.chmod(0o644)
-    # The interpreter itself may be under /root, where nobody may go.
+    # The interpreter may be under /root, where the user `nobody` has no access.
     reader = ["/usr/bin/python3", "-S", "-E", "-c", READER, str(file), "500", how]
     if not Path(reader[0]).exists():
         pytest.skip("no system Python for another user to run")
@@ -153,7 +153,7 @@ def test_fio_finds_the_limits_and_buffered_reads_are_limited_too(disk: Path, slo
     chosen = resolve_class("slow", disk)
     limits = chosen.limits(block_device(disk))
     checks = verify(limiting(), limits, disk, seconds=1.5)
-    if any(check.error < -0.08 for check in checks):  # a busy machine is slow now and then; no limit is passed ever
+    if any(check.error < -0.08 for check in checks):  # a busy machine may be slow; a limit is never exceeded
         assert all(check.error < 0.08 for check in checks), checks
         checks = verify(limiting(), limits, disk, seconds=3.0)
     assert {check.name for check in checks} == {
@@ -162,7 +162,7 @@ def test_fio_finds_the_limits_and_buffered_reads_are_limited_too(disk: Path, slo
         "seqread_bytes_per_s",
         "buffered_reads_per_s",
     }
-    # Short windows on a machine that may be busy; benchmarks/ssd_emulation.py holds them to 3 %.
+    # Short windows on a machine that may be busy; benchmarks/ssd_emulation.py allows 3 %.
     assert all(abs(check.error) < 0.08 for check in checks), checks
 
 
@@ -226,7 +226,7 @@ def test_every_class_becomes_lines_of_either_cgroup_version() -> None:
         line = io_max_line(limit).split()
         assert line[0] == limit.device
         assert f"rbps={disk_class.read_bytes_per_s}" in line and f"riops={disk_class.read_iops}" in line
-        # Of one budget the kernel keeps at least that writes alone are not above it.
+        # Of a budget shared with reads, the kernel enforces at least that writes alone do not exceed it.
         assert f"wiops={disk_class.write_iops or disk_class.read_iops}" in line
         files = dict(throttle_lines(limit))
         assert files["blkio.throttle.read_iops_device"] == f"{limit.device} {disk_class.read_iops}"
@@ -273,7 +273,7 @@ def test_what_a_command_starts_is_limited_with_it(disk: Path) -> None:
 
 
 def test_a_rate_is_that_of_the_time_in_which_a_count_grew() -> None:
-    # Half a second of a process that starts, two of 1,000 a second in slices of a tenth, one of a process that ends.
+    # A process starts (0.5 s), reads 1,000 a second in slices of 0.1 s (2 s), and ends (1 s).
     looks = [at * 0.02 for at in range(175)]
     counted = [(look, min(max(int((look - 0.5) / 0.1 + 1e-9) * 100, 0), 2000)) for look in looks]
     found = rate(counted)

@@ -1,4 +1,4 @@
-"""Who a drive is, from the kernel's own files: links, layers, queues; its serial number only if asked for."""
+"""A drive's identity, from the kernel's own files: links, layers, queues; its serial number only on request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.ssd.smart import health, parse_nvme, parse_smartctl
 
 
 class Host:
-    """A made /sys and /proc with one mount of `holder` at /drive."""
+    """Made-up /sys and /proc with one mount at /drive."""
 
     def __init__(self, root: Path) -> None:
         self.sys, self.proc, self.mount = root / "sys", root / "proc", root / "drive"

@@ -1,4 +1,4 @@
-"""Disks under other devices: a loop, a volume on one. Counters and limits are the real disk's; page caches are told."""
+"""Disks under loop devices and volumes: counters and limits are the real disk's; page caches are reported."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_reads_through_a_loop_are_counted_once_and_limited() -> None:
         if not device.numbers:
             pytest.skip("no disk under the tests")
         table = cold_file(folder, 16 * MIB)
-        # A limit on each, which makes either kernel count both.
+        # A limit on each device, which makes cgroup v1 and v2 count both.
         limits = (IoLimit(device.number, read_bytes_per_s=32 * MIB), IoLimit(device.holder, read_bytes_per_s=1 << 40))
         with CAPPING[0]().create("loop", Limits(None, limits)) as cap:
             before, begin = cap.io(), time.monotonic()
@@ -60,7 +60,7 @@ def test_reads_through_a_loop_are_counted_once_and_limited() -> None:
             after, took = cap.io(), time.monotonic() - begin
         assert before is not None and after is not None
         assert 16 * MIB <= after.read_bytes - before.read_bytes < 24 * MIB
-        assert took > 0.25, "the class holds through the loop"
+        assert took > 0.25, "the limit holds through the loop"
 
 
 def test_counters_of_a_loop_are_those_of_its_disk_already() -> None:
@@ -77,7 +77,7 @@ def test_counters_of_a_loop_are_those_of_its_disk_already() -> None:
 
 @contextmanager
 def volume(device: str) -> Iterator[str]:
-    """A linear device-mapper device over all of `device`."""
+    """Make a linear device-mapper device over all of `device`."""
     if shutil.which("dmsetup") is None or not Path("/dev/mapper/control").exists():
         pytest.skip("this kernel has no device-mapper")
     sectors = int(Path("/sys/block", Path(device).name, "size").read_text())

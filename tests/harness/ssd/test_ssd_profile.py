@@ -1,4 +1,4 @@
-"""`outcore ssd profile` on a real disk: every point measured, gone on with after a kill, nothing left behind."""
+"""`outcore ssd profile` on a real disk: it measures every point, resumes after a kill, leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run_cli(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[i
 
 
 class Stopped:
-    """A profile that was killed after some points, and the one that went on with it."""
+    """A profile that was killed after some points, and the profile that resumed it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.results = folder / "drive", folder / "results"
@@ -90,7 +90,7 @@ def stopped(disk: Path) -> Stopped:
 
 
 @pytest.mark.slow("harness/ssd")
-def test_a_killed_profile_is_gone_on_with_and_its_points_are_kept(stopped: Stopped) -> None:
+def test_a_killed_profile_is_resumed_and_its_points_are_kept(stopped: Stopped) -> None:
     assert len(stopped.first) >= 3
     kept = [point.model_dump(mode="json") for point in stopped.drive.points]
     assert all(point in kept for point in stopped.first.values())
@@ -103,7 +103,7 @@ def test_the_file_of_a_killed_profile_goes_at_the_next_start_and_none_is_left(st
     assert list(stopped.folder.iterdir()) == []
 
 
-def test_a_stopped_profile_of_another_fio_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_profile_of_another_fio_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for version in ((3, 35), (3, 36)):
         monkeypatch.setattr("harness.ssd.fio.fio_version", lambda path, version=version: version)
@@ -121,7 +121,7 @@ def test_a_quick_profile_has_every_kind_of_read(stopped: Stopped) -> None:
     random = {("random", engine, direct) for engine in ("sync", "async") for direct in (True, False)}
     assert kinds == random | {("sequential", "async", True)}
     assert {point.in_flight for point in reads} >= {1, 4, 16, 64, 256}
-    # At so few reads the clock of processor time may not have ticked, and a starved point may have read nothing.
+    # With so few reads, processor time may be below the clock's tick, and a starved point may have read nothing.
     assert sum(point.iops > 0 for point in points) >= len(points) - 2
     assert sum(point.cpu_s_per_request > 0 for point in points) >= len(points) // 2
     assert all(point.latency_s["50"] <= point.latency_s["99.9"] for point in points if point.iops)
@@ -237,7 +237,7 @@ def test_the_profile_of_another_drive_is_never_replaced(disk: Path, capsys: pyte
 
 @needs_fio
 def test_preconditioning_warns_before_it_writes(disk: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with one_at_a_time(block_device(disk)):  # so that it ends there
+    with one_at_a_time(block_device(disk)):  # so that the command ends there
         root = ["--results-root", str(disk / "r")]
         _, _, err = run_cli(["ssd", "profile", str(disk), "--precondition", *SHORT, *root], capsys)
     warning, refusal = err.splitlines()
@@ -266,7 +266,7 @@ def test_only_files_of_the_dead_are_swept(disk: Path) -> None:
 @needs_fio
 def test_a_job_with_a_steady_rate_ends_early_and_says_so(disk: Path) -> None:
     file = cold_file(disk, 16 * MIB)
-    # A rule that anything meets.
+    # A rule that every rate meets.
     rule = SteadyRule(within=0.99, seconds=2, ramp_seconds=0)
     job = FioJob(file=file, block_bytes=4096, depth=4, seconds=30, engine=best_engine(), steady=rule)
     began = time.monotonic()
@@ -303,7 +303,7 @@ def test_a_killed_fio_is_told_by_its_signal(disk: Path) -> None:
             time.sleep(0.05)
             for child in psutil.Process().children(recursive=True):
                 with suppress(psutil.NoSuchProcess):
-                    # Not the one that is asked for its version.
+                    # Not the fio that is asked for its version.
                     if child.name() == "fio" and f"--filename={file}" in child.cmdline():
                         child.kill()
                         return

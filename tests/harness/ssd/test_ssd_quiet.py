@@ -1,4 +1,4 @@
-"""fio at its best, how quiet it was meanwhile, and caches below the kernel: on real files, disks and neighbours."""
+"""fio's best settings, load of other processes meanwhile, and caches below the kernel, on real files and disks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def file() -> Iterator[Path]:
 
 @contextmanager
 def beside(*code: str) -> Iterator[None]:
-    """Programs that run meanwhile, each of which prints a line once it is at it."""
+    """Run programs meanwhile; each prints a line once it is at work."""
     children = [
         subprocess.Popen([sys.executable, "-S", "-c", text], stdout=subprocess.PIPE, text=True) for text in code
     ]
@@ -115,7 +115,7 @@ def test_where_no_buffers_can_be_registered_fio_reads_without(file: Path) -> Non
 
 @needs_fio
 def test_a_refused_registration_is_done_without(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel's answer to a low limit of locked memory, by a fio that stands before the real one."""
+    """A wrapper around fio fails as under a low limit of locked memory."""
     real = fio_path()
     (tmp_path / "fio").write_text(
         f'#!/bin/sh\ncase "$*" in *--fixedbufs*) echo "fio: no memory to register" >&2; exit 1;; esac\n'
@@ -197,7 +197,7 @@ def test_others_reads_are_told_from_ones_own(file: Path) -> None:
     with beside(reader(file)), Meter(disks) as shared:
         subprocess.run(["sleep", "0.3"], check=True)
     share, _ = shared.shares(4096)
-    assert share is not None and share > 0.5, "a child that read nothing had no part of it"
+    assert share is not None and share > 0.5, "a child that read nothing has no share"
 
 
 def test_others_computing_is_seen() -> None:
@@ -217,7 +217,7 @@ def test_what_is_not_quiet_is_measured_again_while_there_are_waits(points: list[
     assert found.iops == max(point.iops for point in met)
     assert is_quiet(met[-1]) or len(paused) == given_waits
     assert not any(is_quiet(point) for point in met[:-1])
-    assert is_quiet(found) == any(map(is_quiet, met)), "whoever was there in the quietest moment counts"
+    assert is_quiet(found) == any(map(is_quiet, met)), "one quiet measurement suffices"
 
 
 @given(st.lists(POINTS, min_size=1, max_size=4))
@@ -242,7 +242,7 @@ def test_a_faster_trial_of_the_same_size_shows_how_much_faster_the_device_may_be
 @needs_fio
 @pytest.mark.slow("harness/ssd")
 def test_a_cache_below_the_kernel_is_seen_and_the_profile_is_of_blocks_read_before() -> None:
-    """A loop device that reads through the page cache is a disk whose second readings come from memory."""
+    """A loop device that reads through the page cache acts as a disk whose second reads come from memory."""
     with mounted_loop(96 * MIB, direct=False) as (folder, image):
         table = cold_file(folder, 64 * MIB)
         forget_pages(image)
@@ -253,7 +253,7 @@ def test_a_cache_below_the_kernel_is_seen_and_the_profile_is_of_blocks_read_befo
     assert first is not None and again is not None and gain > SEEN
     assert first.iops < again.iops
     kept = better_of(found, replace(found, first_read=()))
-    assert kept.first_read == found.first_read, "what was seen once stays seen"
+    assert kept.first_read == found.first_read, "a cache that was seen once stays recorded"
 
 
 def forget_pages(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Predictions for drives one does not have: from counters and profiles, said to be predictions."""
+"""Predictions for drives that are not at hand, from counters and profiles, labelled as predictions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_class_gives_what_its_limits_allow_at_each_size() -> None:
     assert 1 / profile.request_seconds(512) == pytest.approx(16_000)
     assert 1 / profile.request_seconds(65536) == pytest.approx(16_000)
     assert 1 / profile.request_seconds(1 << 20) == pytest.approx(2.5e9 / (1 << 20))
-    # 16,000 short reads take all requests of a second and hardly a byte: half a second's bytes pass beside them.
+    # 16,000 requests take a second; the large ones among them need half of its bandwidth and no further time.
     mixed = {512: 16_000 - 1192, 1 << 20: 1192}
     assert profile.seconds(mixed) == pytest.approx(1.0, rel=0.01)
     assert sum(count * profile.request_seconds(size) for size, count in mixed.items()) > 1.4
@@ -43,7 +43,7 @@ def test_few_reads_in_flight_are_slower_where_the_profile_knows() -> None:
     rates = [1 / at_depth(profile, depth).request_seconds(4096) for depth in (1, 2, 4, 16, 64, 256)]
     assert rates == sorted(rates)
     assert rates[0] == pytest.approx(10e3) and rates[3] == pytest.approx(90e3)
-    assert rates[2] == pytest.approx(40e3)  # four reads as long as one alone takes
+    assert rates[2] == pytest.approx(40e3)  # four reads in the time of one alone
     assert rates[5] == pytest.approx(90e3)
 
 
