@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -119,10 +120,9 @@ def test_a_profile_is_reused_for_an_hour_and_measured_again_for_other_depths(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")  # fio takes most of a second to start each job
     first = quick_profile(file, depths=(4,), seconds=0.1, cache=tmp_path)
-    begin = time.monotonic()
-    assert quick_profile(file, depths=(4,), seconds=0.1, cache=tmp_path) == first
-    assert time.monotonic() - begin < 0.1
     (kept,) = tmp_path.glob("profile-*.json")
+    kept.write_text(kept.read_text().replace(first.tool, "the kept one"))
+    assert quick_profile(file, depths=(4,), seconds=0.1, cache=tmp_path) == replace(first, tool="the kept one")
     quick_profile(file, depths=(8,), seconds=0.1, cache=tmp_path)
     assert len(list(tmp_path.glob("profile-*.json"))) == 2
     old = json.loads(kept.read_text())
@@ -262,8 +262,6 @@ def test_classes_of_the_users_own_are_read_and_their_mistakes_named(tmp_path: Pa
 
 
 def test_an_arrays_members_share_the_class() -> None:
-    from dataclasses import replace
-
     device = replace(block_device(Path("/var/tmp")), numbers=("8:0", "8:16"))
     disk_class = parse_disk_class("aws-gp3")
     assert disk_class is not None

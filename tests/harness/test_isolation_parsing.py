@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.isolation import IoLimit, IoStats, Limits, cgroup1, cgroup2, mounts, systemd
+from harness.isolation import IoLimit, IoStats, cgroup1, cgroup2, mounts, systemd
 from harness.isolation.files import KernelFile, psi_some_total
 from harness.isolation.processes import cap_name, is_left_over, pid_namespace, start_time
 from workloads.errors import HostError
@@ -288,7 +288,3 @@ def test_a_kernel_file_that_is_missing_or_closed_reads_as_nothing(tmp_path: Path
     assert own.read()
     own.close()
     assert own.read() == b""
-
-
-def test_limits_are_plain_values() -> None:
-    assert Limits() == Limits(None, ())

@@ -135,7 +135,6 @@ def test_the_probe_proves_a_cap_that_holds(backend: type) -> None:
         found = probe(backend(), folder)
         assert found.proven and found.page_cache_charged and found.allocation_stopped, found
         assert found.pinned_stopped is None and found.escapes == ()
-        assert found.seconds < 5
         assert list(folder.iterdir()) == []
     assert groups_named("_probe.") == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -142,17 +141,6 @@ def test_facts_of_a_record_that_has_them_in_its_notes_are_read(tmp_path: Path) -
     assert facts.prepared_reused is False
     own = {"cached_rows": 800, "table_rows": 2000, "disk_bytes": 4096, "pack_s": 1.5}
     assert facts.model_extra == own
-
-
-def test_two_thousand_records_are_read_in_seconds(tmp_path: Path) -> None:
-    text = json.dumps(record("RUN").to_json() | {"notes": {str(k): "x" * 100 for k in range(60)}})
-    for number in range(2000):
-        folder = results.runs_folder(tmp_path) / f"2026-{number:04d}"
-        folder.mkdir(parents=True)
-        (folder / "record.json").write_text(text.replace("RUN", folder.name))
-    begin = time.monotonic()
-    assert len(results.load(tmp_path)) == 2000
-    assert time.monotonic() - begin < 15
 
 
 def test_runs_are_found_by_part_of_their_id(tmp_path: Path) -> None:

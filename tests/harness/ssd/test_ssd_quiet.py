@@ -130,9 +130,7 @@ def test_a_refused_registration_is_done_without(file: Path, tmp_path: Path, monk
 @needs_fio
 def test_a_job_that_reads_once_reads_each_byte_once(file: Path) -> None:
     job = FioJob(file=file, block_bytes=MIB, depth=4, pattern="sequential", once=True, seconds=20, engine=best_engine())
-    begin = time.monotonic()
     assert run_fio([job])[0].bytes_read == file.stat().st_size
-    assert time.monotonic() - begin < 15
 
 
 def test_ways_differ_in_depth_batch_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
