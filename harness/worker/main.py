@@ -4,6 +4,11 @@ mini-batch (`harness/wire/board.py`). Usage: `python -m harness.worker.main SPEC
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # during the imports: a million objects, none of them garbage, a quarter of a second
+
 import math
 import os
 import resource
@@ -12,6 +17,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from typing import NoReturn
 
 import systems.engine  # noqa: F401 - every run's, as PyTorch is: not counted as a system's preparation
 from harness.records.record import PlannedBuffer
@@ -166,8 +172,10 @@ class Run:
         return loss, correct
 
 
-def main(argv: list[str]) -> int:
-    """Execute the spec; return 0 if the run completed, else 1 after an `error` event with the reason."""
+def main(argv: list[str]) -> NoReturn:
+    """Execute the spec; exit with 0 if the run completed, else with 1 after an `error` event with the reason."""
+    gc.freeze()
+    gc.enable()
     die_with_parent(int(argv[3]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # SIGTERM unwinds the stack, so that systems close their files and threads.
@@ -182,14 +190,12 @@ def main(argv: list[str]) -> int:
         if not groups:
             raise
         code = ended.code if isinstance(ended.code, int) else 1
-    if code and groups:
-        # Closing the group needs all ranks. An interpreter that ends while gloo's threads hold its tensors may be ended
-        # by SIGABRT, which would be reported instead of the reason.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    return code
+    # The end of an interpreter takes half a second of PyTorch's, and while gloo's threads hold its tensors it may be
+    # ended by SIGABRT, which would be reported instead of the reason.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _work(spec: WorkerSpec, channel: Channel, board_name: str | None, groups: list[RankGroup]) -> int:
@@ -236,4 +242,4 @@ def _is_memory(error: Exception) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -48,14 +48,12 @@ def config(series: Series, system: str = MISBEHAVING, round_: int = 0, **changes
 def share_cache(results: Path, factory: pytest.TempPathFactory) -> None:
     """Share device profiles and calibrations, so that they are measured once a session, not once a root or process."""
     base = factory.getbasetemp()
-    beside_others = "PYTEST_XDIST_WORKER" in os.environ
-    shared = (base.parent if beside_others else base) / "shared-cache"
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-cache"
     shared.mkdir(exist_ok=True)
-    if beside_others:
-        with (shared / "lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not any(shared.glob("profile-*.json")):
-                _profile(shared)
+    with (shared / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not any(shared.glob("profile-*.json")):
+            _profile(shared)
     for profile in shared.glob("profile-*.json"):
         _keep(profile)
     results.mkdir(parents=True)

@@ -50,6 +50,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("ginex-fig5", "harness/studies/accesses.py"),
     ],
 )
+@pytest.mark.slow("harness/figures", "harness/compare")
 def test_a_change_of_whatever_draws_a_figure_draws_it_again(tree: Path, tmp_path: Path, figure: str, file: str) -> None:
     chosen, evidence = [catalogue()[figure]], load_evidence(tmp_path / "none")
     first, again = (render(chosen, evidence, tmp_path / "out")[0] for _ in range(2))

@@ -67,6 +67,7 @@ def test_a_figure_without_records_prints_the_reason(figure: str, tmp_path: Path)
     assert [file.name for file in (tmp_path / "figures").iterdir()] == [f"{figure}.json"]
 
 
+@pytest.mark.slow("harness/figures", "harness/compare", "harness/records")
 @pytest.mark.parametrize("figure", IDS)
 def test_altered_records_change_what_is_drawn(figure: str, tmp_path: Path) -> None:
     drawn = []

@@ -114,6 +114,7 @@ def drawn(figure: str, evidence: Evidence) -> Drawing | Sheet:
     return result
 
 
+@pytest.mark.slow("harness/figures", "harness/compare", "harness/records")
 @pytest.mark.parametrize("figure", IDS)
 def test_other_records_make_another_drawing(figure: str, made: dict[float, Evidence]) -> None:
     one, other = (drawn(figure, made[factor]) for factor in (1.0, 1.5))

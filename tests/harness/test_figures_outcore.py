@@ -107,6 +107,7 @@ def data_of(root: Path, figure: str) -> pd.DataFrame:
         plt.close("all")
 
 
+@pytest.mark.slow("harness/figures", "harness/compare", "harness/records")
 @pytest.mark.parametrize("figure", IDS)
 def test_altered_records_change_what_is_drawn(figure: str, tmp_path: Path) -> None:
     for factor in (1.0, 2.0):

@@ -247,6 +247,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> dict[float, Path]:
     return roots
 
 
+@pytest.mark.slow("harness/figures", "harness/compare", "harness/records")
 @pytest.mark.parametrize("figure", IDS)
 def test_altered_records_change_what_is_drawn(figure: str, filled: dict[float, Path]) -> None:
     _, result = drawn(filled[1.0], figure)

@@ -90,6 +90,7 @@ def test_every_figure_of_the_paper_is_tried() -> None:
     assert sorted([*FILL, "tiering-fig11"]) == IDS
 
 
+@pytest.mark.slow("harness/figures", "harness/compare", "harness/records")
 @pytest.mark.parametrize("figure", sorted(FILL))
 def test_altered_records_change_what_is_drawn(figure: str, tmp_path: Path) -> None:
     tables = []

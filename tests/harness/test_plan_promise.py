@@ -27,6 +27,8 @@ HUBS = replace(SHAPES["hubs"], nodes=60_000, settings=SHORT)
 TRAINED = replace(SHAPES["all nodes trained"], nodes=400_000, settings=(("batch_size", 4000), *SHORT))
 STAR = replace(SHAPES["star"], nodes=60_000, settings=SHORT)
 
+SLOW = pytest.mark.slow("systems", "workloads/sampling", "harness/run/calibrate.py")
+
 
 @pytest.fixture(scope="module")
 def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
@@ -43,8 +45,12 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("name", "shape"),
-    [("dgl-ondisk", HUBS), ("gnndrive", HUBS), ("pyg+", TRAINED), ("pagraph+pp", STAR)],
-    ids=["dgl-ondisk-hubs", "gnndrive-hubs", "pyg+-trained", "pagraph+pp-star"],
+    [
+        pytest.param("dgl-ondisk", HUBS, marks=SLOW, id="dgl-ondisk-hubs"),
+        pytest.param("gnndrive", HUBS, marks=SLOW, id="gnndrive-hubs"),
+        pytest.param("pyg+", TRAINED, id="pyg+-trained"),
+        pytest.param("pagraph+pp", STAR, marks=SLOW, id="pagraph+pp-star"),
+    ],
 )
 def test_what_fits_in_the_plan_never_dies(series: Series, name: str, shape: Shape) -> None:
     if name.startswith("dgl"):

@@ -179,6 +179,7 @@ def test_the_rank_that_was_ended_first_is_told(tmp_path: Path, failures: dict[in
     assert told in pipe.read_text() and bool(pipe.read_text()) == bool(told)
 
 
+@pytest.mark.slow("harness/worker/ranks.py", "harness/wire", "workloads/ranks.py")
 def test_what_one_rank_says_of_its_failure_is_what_is_told(series: Series) -> None:
     record = run(series, MISBEHAVING, ranks=2, options={"behaviour": "io", "rank": 1})
     assert record.status == "failed"

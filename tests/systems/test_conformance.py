@@ -15,6 +15,9 @@ from tests.systems import broken_systems as broken
 pytestmark = pytest.mark.timeout(120)
 
 BASE = Case("base")
+#: Systems that are checked in every run of the tests: of each kind one.
+QUICK = ("in-memory", "pyg+", "gnndrive", "outcore")
+SLOW = pytest.mark.slow("systems", "workloads", "harness/check")
 CASES = {
     "run": BASE,
     "dim": Case("dim 127", dim=127),
@@ -92,7 +95,7 @@ def test_every_rule_is_broken_by_some_system_here() -> None:
     assert {rule.name for rule in RULES} == tried
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else SLOW) for name in names()])
 def test_our_systems_keep_every_promise(tmp_path: Path, name: str) -> None:
     system = load(name)
     seen = [drive(tmp_path, case, system) for case in cases(system.info.devices, True, system.info.faithful)]

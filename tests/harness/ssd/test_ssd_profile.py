@@ -128,6 +128,7 @@ def test_a_quick_profile_has_every_kind_of_read(stopped: Stopped) -> None:
     assert [point.write_iops >= 0 for point in points if point.write_percent] == [True]
 
 
+@pytest.mark.slow("harness/ssd")
 def test_the_profile_says_who_and_in_what_condition_the_drive_is(stopped: Stopped) -> None:
     who, condition = stopped.drive.identity, stopped.drive.condition
     device = block_device(stopped.folder)
