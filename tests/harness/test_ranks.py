@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,14 +81,13 @@ def test_ranks_on_devices_have_a_feature_buffer_each(series: Series) -> None:
 
 
 @pytest.mark.slow(*SOURCES)
-@pytest.mark.parametrize(("behaviour", "told"), [("good", ["False", "False"]), ("io", [])])
-def test_no_rank_ends_its_interpreter_in_the_group(series: Series, behaviour: str, told: list[str]) -> None:
-    """A rank in its group at exit would leave gloo's threads behind, and SIGABRT would end good runs now and then."""
+@pytest.mark.parametrize("behaviour", ["good", "io"])
+def test_no_rank_ends_its_interpreter_in_the_group(series: Series, behaviour: str) -> None:
+    """An interpreter that ends while gloo's threads run is ended by SIGABRT now and then, so a rank leaves without."""
     record = run(series, MISBEHAVING, ranks=2, options={"behaviour": behaviour, "rank": 1})
     assert record.status == ("ok" if behaviour == "good" else "failed"), record.reason
     log = (results.find(series.results_root, record.run_id) / "worker.log").read_text()
-    assert re.findall("still in the group: (.*)", log) == told
-    assert "terminate called" not in log
+    assert "still in the group" not in log and "terminate called" not in log
 
 
 STAGED: dict[str, Any] = {
