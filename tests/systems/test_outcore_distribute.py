@@ -1,4 +1,4 @@
-"""Distributing: every chunk has its rows whatever memory allows, in as many passes as that takes; faults are told."""
+"""Distributing: every chunk gets its rows in any memory, in as many passes as needed; faults are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels by ranges: the items asked for, in the order asked for, whatever is joined."""
+"""Labels read by ranges: the requested items in the requested order, however reads are joined."""
 
 from __future__ import annotations
 

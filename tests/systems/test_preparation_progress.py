@@ -1,4 +1,4 @@
-"""Systems whose preparation takes long say how far it is, and the shares that they tell only rise."""
+"""Systems with a long preparation report its progress, and the reported shares only rise."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def test_a_pool_larger_than_free_memory_is_refused_before_a_page_is_taken(monkey
         DevicePool.create(1 << 50, f"huge-{os.getpid()}")
 
 
-def test_a_pool_that_nothing_is_measured_with_takes_pages_as_they_are_used() -> None:
+def test_an_unmeasured_pool_takes_pages_as_they_are_used() -> None:
     device = make_accelerator("emulated:null", memory_bytes=1 << 40, touch=False)
     assert isinstance(device, EmulatedAccelerator) and device.memory_bytes == 1 << 40
     device.copy(device.allocate(10, 4, torch.float32), torch.ones(10, 4))

@@ -136,7 +136,7 @@ def test_open_refuses_a_file_of_equal_size_with_another_shape(tiny_dataset: Data
         Dataset.open(dataset.path)
 
 
-def test_open_refuses_a_missing_file_and_a_header_that_is_none(tiny_dataset: Dataset, tmp_path: Path) -> None:
+def test_open_refuses_a_missing_file_and_an_invalid_header(tiny_dataset: Dataset, tmp_path: Path) -> None:
     dataset = copy_of(tiny_dataset, tmp_path / "bad")
     with dataset.file("labels").open("r+b") as file:
         file.write(b"\0" * 64)
@@ -157,7 +157,7 @@ def test_open_refuses_a_missing_file_and_a_header_that_is_none(tiny_dataset: Dat
         ({"num_edges": "many"}, "num_edges"),
     ],
 )
-def test_open_refuses_a_manifest_that_does_not_hold(
+def test_open_refuses_a_manifest_that_contradicts_the_files(
     tiny_dataset: Dataset, tmp_path: Path, change: dict[str, object], said: str
 ) -> None:
     dataset = copy_of(tiny_dataset, tmp_path / "bad")
@@ -246,7 +246,7 @@ def test_a_missing_dataset_is_one_sentence_with_the_nearest_name(tiny_dataset: D
         find_dataset("folder", tmp_path)
 
 
-def test_list_passes_over_what_is_no_whole_dataset(tiny_dataset: Dataset, tmp_path: Path) -> None:
+def test_list_skips_incomplete_datasets(tiny_dataset: Dataset, tmp_path: Path) -> None:
     copy_of(tiny_dataset, tmp_path / "b")
     copy_of(tiny_dataset, tmp_path / "a")
     copy_of(tiny_dataset, tmp_path / ".hidden")

@@ -112,7 +112,7 @@ def test_npz_entries_of_weight_zero_are_no_edges(tmp_path: Path) -> None:
         ({"attr_shape": np.array([4, 3]), "attr_indptr": np.zeros(5, int)}, "attr"),
     ],
 )
-def test_npz_that_does_not_hold_together_is_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+def test_inconsistent_npz_is_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         imported(write_npz(tmp_path / "g.npz", **changed), tmp_path / "data" / "g", "npz")
     assert list((tmp_path / "data").iterdir()) == []

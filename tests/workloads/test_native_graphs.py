@@ -129,7 +129,7 @@ def damaged(part: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("part", ["past the end", "descending", "negative", "no node", "minus one"])
-def test_a_damaged_graph_is_refused_by_what_measures_it(part: str) -> None:
+def test_a_damaged_graph_is_refused_by_its_measures(part: str) -> None:
     indptr, indices = damaged(part)
     in_lists = part not in ("no node", "minus one")
     wanted = r"the neighbour list of node \d+ is \[" if in_lists else r"comes from node .*, which is not one of 2000"

@@ -194,7 +194,7 @@ def test_a_corrupted_graph_is_named_and_not_followed(kind: str, threads: int) ->
             make(kind, *GRAPH).sample(0, 0, np.array(seeds))
 
 
-def test_what_cannot_be_is_refused(tiny_dataset: Dataset) -> None:
+def test_impossible_settings_are_refused(tiny_dataset: Dataset) -> None:
     with pytest.raises(InputError, match="without replacement"):
         make("layerwise", *GRAPH, replace=True)
     with pytest.raises(InputError, match="layers is 0"):

@@ -227,7 +227,7 @@ def test_a_worker_starts_without_compilers_and_frameworks() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_steps_that_cannot_be_are_refused_in_a_sentence(graph: Homophilous) -> None:
+def test_impossible_steps_are_refused_in_a_sentence(graph: Homophilous) -> None:
     batch = graph.batch(np.arange(10), 1)
     trainer = Trainer(ModelSpec(layers=2, hidden=8), 16, 5, make_accelerator("cpu"))
     with pytest.raises(InputError, match="2 layers and the batch 1 hops"):
