@@ -1,4 +1,4 @@
-"""The on-disk dataset: what is written is read back, and any fault in it is found."""
+"""The on-disk dataset: parts are read back as written, and any fault is found."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_digests_are_those_of_the_whole_files(tiny_dataset: Dataset) -> None:
 
 
 def test_parts_written_by_other_code_and_cut_short_are_whole(tmp_path: Path) -> None:
-    """`begin`, then foreign writes up to a whole block past the end, then `finish` with fewer rows than announced."""
+    """After `begin` other code writes up to a block past the end; `finish` gets fewer rows than were announced."""
     source = make_tiny(tmp_path / "source", nodes=100, edges=500)
     with DatasetWriter(tmp_path / "copy") as writer:
         path, offset = writer.begin("indices", source.index_dtype, 4000)
@@ -115,7 +115,7 @@ def test_load_refuses_a_file_truncated_after_opening(tiny_dataset: Dataset, tmp_
 
 
 def test_verify_names_both_of_two_swapped_files(tiny_dataset: Dataset, tmp_path: Path) -> None:
-    """valid and test have the same shape, so only their digests differ."""
+    """valid and test have the same shape, so only their digests tell them apart."""
     dataset = copy_of(tiny_dataset, tmp_path / "bad")
     valid, test = dataset.file("valid"), dataset.file("test")
     valid.rename(tmp_path / "kept")
@@ -211,7 +211,7 @@ def test_verify_finds_wrong_contents_behind_right_digests(
 
 
 @pytest.mark.parametrize(("nodes", "values"), [(1, 1), (2, 1), (2, 2), (64, 3)])
-def test_verify_finds_them_by_ranges_of_nodes_and_pieces_of_files_too(
+def test_verify_finds_wrong_splits_for_any_size_of_its_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: int, values: int
 ) -> None:
     monkeypatch.setattr("workloads.dataset._CHECK_NODES", nodes)

@@ -1,4 +1,4 @@
-"""Splits: disjoint, labelled, of the shares asked, and a function of the seed."""
+"""Splits: disjoint, labelled, of the requested shares, and a function of the seed."""
 
 from __future__ import annotations
 
