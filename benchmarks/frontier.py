@@ -39,7 +39,7 @@ def outcore(*arguments: str, environment: dict[str, str]) -> dict[str, Any]:
 
 
 def run(system: str, chosen: argparse.Namespace, seed: int, environment: dict[str, str]) -> dict[str, Any]:
-    """One run's record."""
+    """Run the system once and return its record."""
     options = [word for option in OPTIONS.get(system, []) for word in ("-o", option)]
     return outcore(
         "run",
@@ -89,7 +89,7 @@ def shown(system: str, number: int, record: dict[str, Any]) -> float | None:
 
 
 def main() -> int:
-    """Run, print, judge."""
+    """Run all systems, print their medians and judge `outcore`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("systems", nargs="*", metavar="SYSTEM", help=f"compared with; default: {' '.join(ONLINE)}")
     parser.add_argument("--disk-class", default="none")

@@ -80,7 +80,7 @@ def settings_of(draw: random.Random, number: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run, count, name."""
+    """Run, and print counts of verdicts, caveats and INVALID runs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--busy", choices=["none", "processor", "disk", "both"], default="none")

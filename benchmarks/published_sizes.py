@@ -68,7 +68,7 @@ def beside_published(found: Advice, within: float) -> bool:
 
 
 def main() -> int:
-    """Predict each graph."""
+    """Predict each graph and print the comparison."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--graphs", default="papers100m,mag240m,igb260m")
     parser.add_argument("--drive", default="aws-nvme")

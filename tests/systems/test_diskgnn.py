@@ -136,7 +136,7 @@ def test_minhash_order_reads_less_than_the_order_of_ids(workload: Workload, tmp_
     assert read[2] < read[0]
 
 
-def test_replayed_samples_are_one_epochs_and_said_so(workload: Workload, tmp_path: Path) -> None:
+def test_replayed_samples_repeat_one_epoch_and_the_notes_say_so(workload: Workload, tmp_path: Path) -> None:
     assert DiskGnn.is_faithful(DiskGnnOptions())
     for every, drawn in ((2, [0, 0, 2]), (0, [0, 0, 0])):
         options = DiskGnnOptions(resample_every=every)

@@ -128,7 +128,7 @@ def test_a_corrupted_cache_is_found_and_named(workload: Workload, tmp_path: Path
         pass
 
 
-def test_a_chunk_file_cut_while_running_is_told(workload: Workload, tmp_path: Path) -> None:
+def test_a_chunk_file_cut_while_running_is_reported(workload: Workload, tmp_path: Path) -> None:
     with prepared(workload, tmp_path, **OPTIONS) as system:
         os.truncate(packed(tmp_path)[0] / "packed.bin", 200_000)
         with pytest.raises(DataIOError, match=r"packed\.bin"):
@@ -136,7 +136,7 @@ def test_a_chunk_file_cut_while_running_is_told(workload: Workload, tmp_path: Pa
 
 
 @pytest.mark.parametrize("largest", [10 * 4096, 171 * 4096])
-def test_a_disk_that_fills_up_is_told_and_leaves_nothing(largest: int, workload: Workload, tmp_path: Path) -> None:
+def test_a_disk_that_fills_up_is_reported_and_leaves_nothing(largest: int, workload: Workload, tmp_path: Path) -> None:
     """A limit on file size stops the writing of samples, or of chunks, as a full disk does (EFBIG for ENOSPC)."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -116,7 +116,7 @@ def test_the_heuristic_takes_the_least_length_that_fits() -> None:
             assert found.shape.segment == expected
 
 
-def test_a_limit_that_is_too_small_names_the_least_that_would_do() -> None:
+def test_a_limit_that_is_too_small_names_the_least_that_works() -> None:
     with cold_samples(skewed()) as samples:
         least = int(rows_by_segment(samples, where())[1:].min()) * ROW
         arguments = {"simulate": simulate, "hashes": 2, "seed": 0, "max_segment": 24}
@@ -177,7 +177,7 @@ def test_the_cache_leaves_room_for_the_buffers(lists: Lists, ranked: int, buffer
     st.none() | st.integers(0, 20),
     st.none() | st.integers(0, 20),
 )
-def test_what_lies_on_a_device_and_beside_it_fits_both(
+def test_rows_on_the_device_and_beside_it_fit_both_memories(
     lists: Lists, ranked: int, table: int, host: int, buffers: int, staging: int, direct: int | None, cache: int | None
 ) -> None:
     order = np.random.default_rng(0).permutation(NODES)[:ranked].astype(np.int64)

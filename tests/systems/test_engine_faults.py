@@ -254,7 +254,7 @@ def test_a_file_system_without_direct_io_is_read_buffered_and_says_so() -> None:
         path.unlink(missing_ok=True)
 
 
-def test_a_destination_that_cannot_be_written_raises_and_the_reader_lives(tmp_path: Path) -> None:
+def test_a_destination_that_cannot_be_written_raises_and_the_reader_still_works(tmp_path: Path) -> None:
     table = random_table(64, 16384, "uint8")
     path = write_table(tmp_path / "t", table)
     reader = open_reader(path, table)

@@ -26,7 +26,7 @@ class Model:
         self.hits = self.misses = self.evictions = 0
 
     def acquire(self, ids: list[int]) -> list[int]:
-        """Positions to load."""
+        """Take references to the rows of `ids`; return the positions to load."""
         for node in ids:
             if node in self.references or node in self.standby:
                 self.standby.pop(node, None)

@@ -90,7 +90,7 @@ def test_every_row_and_every_edge_is_written_once_in_its_place(
     assert_as_by_hand(graph, layout, partition_of, tmp_path)
 
 
-def test_each_pass_tells_its_share_up_to_its_end(graph: Dataset, tmp_path: Path) -> None:
+def test_each_pass_reports_its_share_up_to_its_end(graph: Dataset, tmp_path: Path) -> None:
     told: dict[str, list[float]] = {}
     written(graph, tmp_path, 1, progress=lambda text, share: told.setdefault(text, []).append(share))
     assert list(told) == ["spreading lists by partition", "writing edge buckets", "spreading feature rows by partition"]
@@ -244,7 +244,7 @@ def test_no_choice_of_partitions_has_more_edges_than_foreseen(count: int, pinned
     assert bound == counts.sum()
 
 
-def test_an_edge_from_no_node_is_told(tmp_path: Path) -> None:
+def test_an_edge_from_no_node_is_reported(tmp_path: Path) -> None:
     dataset = make_tiny(tmp_path / "g", nodes=300, edges=2000, dim=32)
     with dataset.file("indices").open("r+b") as file:
         file.seek(dataset.data_offset("indices") + 400)
@@ -253,7 +253,7 @@ def test_an_edge_from_no_node_is_told(tmp_path: Path) -> None:
         written(dataset, tmp_path, 1 << 20)
 
 
-def test_a_full_disk_is_told_and_leaves_nothing(graph: Dataset) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing(graph: Dataset) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     with running("mariusgnn", workload_of(graph), prepare=False, partitions=9) as system:
@@ -314,7 +314,7 @@ def test_a_preparation_that_is_killed_half_way_starts_anew(graph: Dataset, tmp_p
         assert system.notes()["prepared"] == "reused"
 
 
-def test_partitions_are_used_again_for_what_they_depend_on_alone(graph: Dataset, tmp_path: Path) -> None:
+def test_partitions_are_reused_where_all_that_they_depend_on_is_equal(graph: Dataset, tmp_path: Path) -> None:
     def prepared(**options: object) -> str:
         with running("mariusgnn", workload_of(graph), root=tmp_path, **options) as system:  # type: ignore[arg-type]
             return str(system.notes()["prepared"])
@@ -326,7 +326,7 @@ def test_partitions_are_used_again_for_what_they_depend_on_alone(graph: Dataset,
 
 
 @pytest.mark.parametrize("what", ["order", "cut", "cut under the reader"])
-def test_a_damaged_partition_file_is_told_or_made_anew(graph: Dataset, tmp_path: Path, what: str) -> None:
+def test_a_damaged_partition_file_is_reported_or_made_anew(graph: Dataset, tmp_path: Path, what: str) -> None:
     with running("mariusgnn", workload_of(graph), root=tmp_path, partitions=9, buffer=5) as system:
         layout: Layout = system._layout
         path = next(file for file in system.files() if file.name == TOPOLOGY)

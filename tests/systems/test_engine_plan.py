@@ -18,7 +18,7 @@ ROWS = 400
 
 
 def plan(ids: Sequence[int], header: int, row: int, block: int, limit: int, gap: int) -> list[tuple[int, int]]:
-    """The reference: (offset, length) of each request."""
+    """Plan by simple code; return (offset, length) of each request."""
     requests: list[list[int]] = []
     for i in sorted(set(ids)):
         start = (header + i * row) // block * block

@@ -68,7 +68,7 @@ def test_no_request_joins_two_ranges(file: tuple[Path, np.ndarray]) -> None:
     assert stats.requests_by_size == {4096: 2}
 
 
-def test_a_range_past_the_end_of_the_file_is_told_by_name_and_offset(file: tuple[Path, np.ndarray]) -> None:
+def test_a_range_past_the_end_of_the_file_is_reported_by_name_and_offset(file: tuple[Path, np.ndarray]) -> None:
     path, _ = file
     with reader_of(path) as reader, pytest.raises(DataIOError, match=str(path)) as caught:
         reader.read_ranges(np.array([0, SIZE - 10]), np.array([512, 4096]), aligned_empty(8192), np.array([0, 512]))

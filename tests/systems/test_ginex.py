@@ -212,7 +212,7 @@ def test_epochs_out_of_turn_and_abandoned_ones_begin_anew(tiny_dataset: Dataset,
         assert run(system, 3)[:2] == reference(workload, 3)
 
 
-def test_an_empty_start_misses_what_the_fill_would_have_brought(tiny_dataset: Dataset) -> None:
+def test_an_empty_start_misses_the_rows_of_the_fill(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset)
     filled = counters_of(workload, superbatch=10, feature_cache=CACHE)
     empty = counters_of(workload, superbatch=10, feature_cache=CACHE, prefill=False)

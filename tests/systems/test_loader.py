@@ -195,7 +195,7 @@ def test_a_loader_without_references_is_closed(graph: Dataset) -> None:
             break
 
 
-def test_closing_within_the_loop_is_told_not_taken_for_the_end(graph: Dataset) -> None:
+def test_closing_within_the_loop_is_an_error_not_the_end(graph: Dataset) -> None:
     loader = make(graph)
     with pytest.raises(InputError, match="the loader was closed"):
         for _ in loader:

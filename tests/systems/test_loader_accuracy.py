@@ -108,7 +108,7 @@ def test_the_cap_is_real_and_in_memory_training_ends_in_it(shop: Dataset, floor:
         assert cap.memory().oom_kills > 0
 
 
-def test_within_its_budget_the_loader_says_so_before_the_kernel_does(shop: Dataset) -> None:
+def test_the_loader_refuses_before_the_kernel_kills(shop: Dataset) -> None:
     with make_cap("refused") as cap:
         done = run(cap, shop, "--system", "in-memory", "--memory", "0.25x")
         assert cap.memory().peak < shop.feature_bytes + 300 * MIB

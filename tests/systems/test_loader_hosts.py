@@ -127,7 +127,7 @@ def test_two_hosts_take_the_steps_of_one_process(hosts: tuple[str, str], dataset
 
 
 @pytest.mark.slow("systems/loading", "examples", "workloads/ranks.py")
-def test_when_one_host_goes_the_other_ends_too(hosts: tuple[str, str], datasets: tuple[Path, Path]) -> None:
+def test_when_one_host_fails_the_other_ends_too(hosts: tuple[str, str], datasets: tuple[Path, Path]) -> None:
     running = [_start(hosts, number, datasets[number], "--epochs", "10000") for number in (0, 1)]
     try:
         assert running[0].stdout is not None

@@ -56,7 +56,7 @@ def test_impossible_settings_are_refused_in_one_sentence_with_the_fix(
     assert set(graph.path.parent.iterdir()) == folder
 
 
-def test_a_missing_dataset_is_told(tmp_path: Path) -> None:
+def test_a_missing_dataset_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="there is no dataset"):
         outcore.loader(tmp_path / "nothing")
 

@@ -129,7 +129,7 @@ def test_training_nodes_stay_buffered(graph: Dataset, ordering: str) -> None:
         assert len(slots) == 1 and min(slots.pop()) >= 0
 
 
-def test_the_others_change_as_the_ordering_says() -> None:
+def test_other_partitions_change_as_the_ordering_says() -> None:
     def sets(ordering: Any, epochs: int = 8) -> list[set[int]]:
         found = [buffered(16, 2, 7, ordering, seed=5, epoch=k) for k in range(epochs)]
         assert all(len(one) == 7 and one[:2] == [0, 1] and one == sorted(one) for one in found)
@@ -214,7 +214,7 @@ def requests_of(nbytes: int, step: int) -> Counter[int]:
 
 @pytest.mark.parametrize("ordering", ORDERINGS)
 @pytest.mark.parametrize("name", ["graph", "shuffled"])
-def test_reads_of_data_preparation_are_exactly_those_foretold(
+def test_reads_of_data_preparation_are_exactly_those_forecast(
     request: pytest.FixtureRequest, name: str, ordering: str
 ) -> None:
     with running("mariusgnn", workload_of(request.getfixturevalue(name)), buffer=6, ordering=ordering, **CUT) as system:
@@ -278,7 +278,7 @@ def test_the_buffer_is_as_large_as_the_budget_holds(graph: Dataset) -> None:
             assert system.plan().total("host") <= room + spare
 
 
-def test_a_budget_too_small_is_told_by_part_with_the_least_that_would_do(graph: Dataset) -> None:
+def test_a_budget_too_small_is_refused_by_part_with_the_least_that_works(graph: Dataset) -> None:
     workload = workload_of(graph)
     few = {"sampling_workers": 1, "prefetch": 1}
     with running("mariusgnn", workload, prepare=False, buffer=2, **few, **CUT) as system:
@@ -298,7 +298,7 @@ def test_a_budget_too_small_is_told_by_part_with_the_least_that_would_do(graph: 
     )
 
 
-def test_a_mini_batch_larger_than_foreseen_is_told_with_the_option(tmp_path: Path) -> None:
+def test_a_mini_batch_larger_than_planned_is_refused_with_the_option(tmp_path: Path) -> None:
     # Every training node has eight hubs and two other training nodes as in-neighbours. In the whole graph a mini-batch
     # mostly samples the hubs; where they are not buffered it samples the others, which differ from node to node.
     rng, nodes, train = np.random.default_rng(0), 2000, 1000

@@ -80,7 +80,7 @@ def in_half(dataset: Dataset, what: str, target: Path, cap_bytes: int) -> str:
 @pytest.mark.slow("systems/engine/loading/first_layer.py", "systems/engine/io")
 @needs_cap
 @pytest.mark.timeout(240)
-def test_aggregation_lives_under_half_of_its_tables_bytes(wide: Dataset) -> None:
+def test_aggregation_runs_under_half_of_its_tables_bytes(wide: Dataset) -> None:
     target = wide.path.parent / "aggregates.npy"
     in_half(wide, "aggregate", target, wide.feature_bytes // 2)
     workload = workload_of(wide, fanout=(5,))
@@ -95,7 +95,7 @@ def test_aggregation_lives_under_half_of_its_tables_bytes(wide: Dataset) -> None
 @pytest.mark.slow("systems/data_tiering", "systems/engine/io")
 @needs_cap
 @pytest.mark.timeout(240)
-def test_reordering_lives_under_half_of_its_tables_bytes(wide: Dataset) -> None:
+def test_reordering_runs_under_half_of_its_tables_bytes(wide: Dataset) -> None:
     scores = np.random.default_rng(0).random(NODES)
     expected = reorder(wide, top(scores, len(scores)), wide.path.parent / "reordered").fingerprint
     assert in_half(wide, "reorder", wide.path.parent / "capped", wide.feature_bytes // 2) == expected

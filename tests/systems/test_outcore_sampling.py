@@ -111,7 +111,7 @@ def test_indices_of_eight_bytes_are_read_too(tmp_path: Path) -> None:
     assert_equal(external(workload, 0, 0, 20), workload, 0, 0)
 
 
-def test_a_graph_that_was_cut_is_told_with_file_and_offset(tmp_path: Path) -> None:
+def test_a_graph_that_was_cut_is_reported_with_file_and_offset(tmp_path: Path) -> None:
     dataset = make_tiny(tmp_path / "cut")
     workload = workload_of(dataset)
     path = dataset.file("indices")

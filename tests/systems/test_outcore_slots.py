@@ -25,7 +25,7 @@ def plan(
 ) -> tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]:
     nodes = np.concatenate(batches).astype(np.uint32)
     offsets = np.concatenate([[0], np.cumsum([len(b) for b in batches])]).astype(np.int64)
-    # All nodes count as seed nodes, whose order is free.
+    # All nodes are passed as seed nodes, which need not be in ascending order.
     planner.plan(nodes, offsets, np.array([len(b) for b in batches], dtype=np.int64))
     return [planner.slots(i) for i in range(len(batches))], [planner.misses(i) for i in range(len(batches))]
 
@@ -99,7 +99,7 @@ def test_the_next_call_finds_rows_of_the_last_one() -> None:
     assert planner.hits > alone.hits and alone.carried == 0
 
 
-def test_rows_that_do_not_fit_are_told_and_change_nothing() -> None:
+def test_rows_that_do_not_fit_are_reported_and_change_nothing() -> None:
     planner = _native.SlotPlanner(10, 2, True)
     with pytest.raises(ValueError, match="there are 10 slots"):
         plan(planner, [np.arange(8), np.arange(8, 16)])

@@ -182,7 +182,7 @@ def test_mapped_rows_run_in_a_budget_smaller_than_they_are(tmp_path: Path, devic
         assert counters.hits["device"] > 0
 
 
-def test_mapped_rows_that_go_are_an_error_that_ends_the_epoch(tiny_dataset: Dataset, tmp_path: Path) -> None:
+def test_truncated_mapped_rows_are_an_error_that_ends_the_epoch(tiny_dataset: Dataset, tmp_path: Path) -> None:
     path = tmp_path / "copy"
     shutil.copytree(tiny_dataset.path, path)
     dataset = Dataset.open(path)

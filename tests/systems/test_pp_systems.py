@@ -44,7 +44,7 @@ def whole_lists(dataset: Dataset, model: str = "sage") -> Workload:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_model_gives_what_it_gives_over_whole_neighbour_lists(tiny_dataset: Dataset, name: str) -> None:
+def test_the_model_gives_the_scores_of_whole_neighbour_lists(tiny_dataset: Dataset, name: str) -> None:
     """Seed nodes' scores equal those of the original model whose first layer sees every in-neighbour."""
     skip_without_dgl(name)
     workload = whole_lists(tiny_dataset)

@@ -22,7 +22,7 @@ from workloads.dataset import Dataset
         ("pagraph+pp", {}, ["counting out-degrees", "aggregating"]),
     ],
 )
-def test_preparation_tells_its_parts_in_order_and_their_shares(
+def test_preparation_reports_its_parts_in_order_and_their_shares(
     tiny_dataset: Dataset, name: str, options: dict[str, str], parts: list[str]
 ) -> None:
     told: list[tuple[str, float]] = []

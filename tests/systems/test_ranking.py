@@ -143,7 +143,7 @@ def test_every_iteration_reads_the_graph_once(wide_dataset: Dataset) -> None:
     reverse_pagerank(workload_of(wide_dataset), weighted=True, facts=held)
     blocks = 4 * 4096  # the last request of a file is rounded up to a whole block
     assert 5 * total <= streamed.reads.bytes_read <= 5 * (total + blocks)
-    # Beyond one pass only the last pieces are read again.
+    # Each of the four later iterations reads at most one piece of 2 MiB.
     assert total <= held.reads.bytes_read <= total + blocks + 4 * (2 << 20)
 
 
@@ -191,7 +191,7 @@ def test_a_truncated_edge_list_ends_pagerank(tmp_path: Path, tiny_dataset: Datas
         reverse_pagerank(workload_of(dataset), weighted=True)
 
 
-def test_rankings_rank_by_what_they_say(tiny_dataset: Dataset) -> None:
+def test_rankings_rank_by_their_definitions(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset)
     outgoing = np.bincount(tiny_dataset.load("indices"), minlength=tiny_dataset.num_nodes)
     incoming = np.diff(tiny_dataset.load("indptr"))

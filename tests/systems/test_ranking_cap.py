@@ -50,7 +50,7 @@ def large_dataset() -> Iterator[Dataset]:
 
 @pytest.mark.slow("systems/engine/rank")
 @needs_cap
-def test_weighted_reverse_pagerank_lives_under_half_the_edges_bytes(large_dataset: Dataset) -> None:
+def test_weighted_reverse_pagerank_runs_under_half_the_edges_bytes(large_dataset: Dataset) -> None:
     import hashlib
 
     workload = workload_of(large_dataset)

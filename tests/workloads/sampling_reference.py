@@ -56,7 +56,7 @@ def sample(
     batch: int,
     replace: bool = False,
 ) -> tuple[list[int], list[tuple[list[int], list[int]]]]:
-    """(nodes, [(indptr, indices)] input layer first)."""
+    """Sample one mini-batch; return (nodes, [(indptr, indices)], input layer first)."""
     nodes = list(seeds)
     blocks: list[tuple[list[int], list[int]]] = []
     for hop, neighbours in enumerate(fanout):
@@ -99,7 +99,7 @@ def uniform(words: Iterator[int]) -> float:
 def layerwise(
     graph: Graph, fanout: list[int], seeds: list[int], *, seed: int, epoch: int, batch: int
 ) -> tuple[list[int], list[tuple[list[int], list[int]]]]:
-    """(nodes, [(indptr, indices)] input layer first)."""
+    """Sample one mini-batch; return (nodes, [(indptr, indices)], input layer first)."""
     nodes = list(seeds)
     blocks: list[tuple[list[int], list[int]]] = []
     for hop, wanted in enumerate(fanout):

@@ -296,7 +296,7 @@ def test_an_emulated_step_holds_the_lane_for_its_modelled_time() -> None:
         trainer.evaluate([])
 
 
-def test_where_rows_lie_decides_what_reading_them_costs() -> None:
+def test_reads_cost_by_the_place_of_their_rows() -> None:
     device = emulated()
     trainer = Trainer(ModelSpec(layers=2), 128, 16, device)
     in_pool = device.allocate(64, 128, torch.float32)

@@ -19,7 +19,7 @@ def mapped_bytes() -> int:
     return int(found[1]) * 1024
 
 
-def test_pages_of_a_scan_are_let_go_while_the_map_is_in_use(tmp_path: Path) -> None:
+def test_pages_of_a_scan_are_released_while_the_map_is_in_use(tmp_path: Path) -> None:
     path = tmp_path / "table"
     with path.open("wb") as file:
         file.truncate(SIZE)
