@@ -1,4 +1,4 @@
-"""What the disk benchmarks share: one file on a real disk, fio at its best beside ours, medians, a verdict."""
+"""Shared tools of the disk benchmarks: a file on a real disk, fio at its best, medians of interleaved runs, ratios."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from harness.ssd.ways import Reads, Way
 from systems.engine.io.memory import evict
 from workloads.units import parse_bytes
 
-# Virtual disks save up a burst while they rest, and fio's start and end are rests: every run spends this long before it
-# is measured, fio (`--ramp_time`) and ours alike, so that both meet the sustained rate.
+# Idle virtual disks save up a burst, and fio is idle as it starts and ends: every run, fio's (`--ramp_time`) and ours,
+# spends this long before its measurement, so that both get the sustained rate.
 RAMP_S = 1.5
 
 
@@ -36,7 +36,7 @@ def parser(doc: str) -> argparse.ArgumentParser:
 
 @contextmanager
 def data_file(folder: str, size: str) -> Iterator[Path]:
-    """A file of random bytes (nothing that a device could compress or skip), evicted; removed at the end."""
+    """Make a file of random bytes (which no device can compress or skip), evict it, and remove it at the end."""
     with tempfile.TemporaryDirectory(dir=folder, prefix="outcore-bench-") as made:
         path = Path(made) / "table"
         piece = np.random.default_rng(0).integers(0, 2**63, (64 << 20) // 8, dtype=np.int64)
@@ -50,10 +50,10 @@ def data_file(folder: str, size: str) -> Iterator[Path]:
 def fio(
     path: Path, *, pattern: Literal["random", "sequential"], block: int, depth: int, seconds: float
 ) -> dict[str, float]:
-    """fio at its best with `depth` reads in flight, one thread: `iops` and `bytes_per_s`.
+    """Measure fio at its best with `depth` reads in flight on one thread; return its `iops` and `bytes_per_s`.
 
-    Through the harness's own fio: direct, registered and aligned buffers, registered file; random reads one by one or
-    in batches of a quarter of the depth, whichever a short try before the first round found faster.
+    Reads are direct, with registered and aligned buffers and a registered file. Random reads are submitted one by one
+    or in batches of a quarter of the depth, whichever was faster in a short try before the first round.
     """
     job = FioJob(
         file=path,
@@ -79,15 +79,15 @@ def _batch(path: Path, block: int, depth: int) -> int:
 
 
 def fio_write(folder: str | Path, total: int, *, depth: int, sync: bool) -> float:
-    """Bytes a second of one fio process that writes `total` bytes to a new file once, direct, 1 MiB at a time.
+    """Measure the bytes a second of one fio process that writes `total` bytes once to a new file, direct, by 1 MiB.
 
-    A fair opponent meets what ours meets: blocks that are reserved but were never written (reserving, like ours of
-    packing, lies outside its time), each written once. Overwriting a file that stands there already spares the
-    file system the marking and a virtual disk the finding of room: on one it went at 6.4 GB/s instead of 3.5. The bytes
-    are random, and no time goes into making them. Buffers lie on huge pages.
+    For a fair comparison fio writes as our packing does: each block once, reserved beforehand (outside the measured
+    time) but never written. Overwriting an existing file saves the file system the marking of blocks and a virtual disk
+    the allocation: on one disk it ran at 6.4 GB/s instead of 3.5. The bytes are random and made beforehand. Buffers are
+    on huge pages.
 
     Args:
-        sync: the time includes a sync at the end.
+        sync: include a sync at the end in the time.
     """
     with tempfile.TemporaryDirectory(dir=folder, prefix="outcore-bench-") as made:
         path = Path(made) / "file"
@@ -105,7 +105,7 @@ def fio_write(folder: str | Path, total: int, *, depth: int, sync: bool) -> floa
             engine=best_engine(),
             exact_latency=False,
         )
-        settle()
+        sync_disk()
         result = _run(job)
         return result.bytes_read / result.seconds
 
@@ -115,8 +115,8 @@ def _run(job: FioJob) -> FioResult:
     return run_fio([job])[0]
 
 
-def settle() -> None:
-    """Before a measured write: what was removed just before is then discarded on the disk, and not beside it."""
+def sync_disk() -> None:
+    """Sync all disks, so that blocks of files removed just before are not discarded during a measured write."""
     os.sync()
 
 
@@ -126,7 +126,7 @@ def _need_fio() -> None:
 
 
 def interleave(rounds: int, runs: Mapping[str, Callable[[], float]]) -> dict[str, float]:
-    """Medians of `rounds` values of each, run A B A B …, after one round that warms up; every value is printed."""
+    """Run A B A B …, print the values and return the median of each over `rounds`, after one round of warm-up."""
     values: dict[str, list[float]] = {name: [] for name in runs}
     for index in range(rounds + 1):
         for name, run in runs.items():
@@ -140,7 +140,7 @@ def interleave(rounds: int, runs: Mapping[str, Callable[[], float]]) -> dict[str
 
 
 def verdict(what: str, ratio: float, target: float) -> bool:
-    """Print a ratio against its target; whether it is reached."""
+    """Print a ratio beside its target; return whether the target is reached."""
     reached = ratio >= target
     print(f"{what}: {ratio:.3f} (target {target}) {'reached' if reached else 'MISSED'}")
     return reached

@@ -1,9 +1,9 @@
-"""GraphBolt's sampler in a process and an environment of its own; `benchmarks/sampling.py --graphbolt PYTHON` runs it.
+"""GraphBolt's sampler in a separate process and environment, run by `benchmarks/sampling.py --graphbolt PYTHON`.
 
     PYTHON benchmarks/_graphbolt.py FOLDER FANOUT,FANOUT,...
 
 FOLDER holds indptr.npy, indices.npy (int64) and batches.npy (int64 [batches, seeds]). For every line on standard input
-all mini-batches are sampled once; edges and seconds are printed. Imports nothing of Outcore.
+it samples all mini-batches once and prints edges and seconds. It imports nothing of Outcore.
 """
 
 import os
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Answer until the input ends."""
+    """Sample once for each line until the input ends."""
     import dgl.graphbolt as gb
     import numpy as np
     import torch

@@ -1,4 +1,4 @@
-"""The `outcore` command of this checkout, on a benchmark's own data and results."""
+"""Run this checkout's `outcore` command with the data and results folders of a benchmark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def outcore(root: Path, *arguments: str) -> dict[str, Any]:
-    """What the command prints as JSON; a failure of the command itself ends the benchmark."""
+    """Run the command and return its JSON output; exit if it prints none or reports an error."""
     done = started(root, *arguments, "--json")
     if not done.stdout.strip():
         sys.exit(f"outcore {' '.join(arguments)} printed nothing; stderr: {done.stderr[-2000:]}")
@@ -22,7 +22,7 @@ def outcore(root: Path, *arguments: str) -> dict[str, Any]:
 
 
 def started(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command as it ended, with its data and results below `root`."""
+    """Run the command with data and results below `root`; return the completed process."""
     return subprocess.run(
         [sys.executable, "-c", "from harness.cli import main; main()", *arguments],
         env={**os.environ, "OUTCORE_DATA": str(root / "data"), "OUTCORE_RESULTS": str(root / "results")},

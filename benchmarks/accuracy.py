@@ -1,11 +1,11 @@
-"""Accuracy of really training through each system, under a cap: curve by epoch and test accuracy after the last one.
+"""Accuracy of real training through each system under a cap: by epoch, and on test nodes after the last epoch.
 
     python benchmarks/accuracy.py [GRAPH.npz] [--systems gnndrive,ginex,mariusgnn] [--root build/accuracy]
 
 GRAPH.npz is a labelled graph (amazon-computers), imported and expanded with `kronecker`; without it one is generated.
-`in-memory`, uncapped, is the reference. Prints a table as Markdown. Exit 1 where a run fails, the reference is not well
-above the majority class, or a faithful system's test accuracy is more than half a point off the reference's. What is
-not faithful (`mariusgnn`, `…+pp`) is printed as it is.
+`in-memory`, uncapped, is the reference. Prints a table as Markdown. Exit 1 if a run fails, the reference is not well
+above the majority class, or the test accuracy of a faithful system is more than half a point off the reference's.
+Systems that are not faithful (`mariusgnn`, `…+pp`) are printed but not judged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ABOVE_MAJORITY = 0.2
 
 
 def make(root: Path, graph: Path | None, expand: int) -> str:
-    """The dataset's name; made once."""
+    """Make the dataset if it does not exist, and return its name."""
     splits = ["--train-fraction", "0.3", "--test-fraction", "0.1"]
     if graph is None:
         outcore(
@@ -120,7 +120,7 @@ def main() -> int:
     parser.add_argument("--expand", type=int, default=8)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--memory", default="+96MiB")
-    # A table this small lies in the host's own cache, which no profile of a device bounds; under a class it is bound.
+    # A table this small may be in the host's own cache, faster than any device profile; a class limits its rate.
     parser.add_argument("--disk-class", default="aws-nvme/16", help="SSD class of every run; none: the bare device")
     parser.add_argument("--model", default="sage")
     parser.add_argument("--fanout", default="10,5")
@@ -128,7 +128,7 @@ def main() -> int:
     options = parser.parse_args()
     options.root.mkdir(parents=True, exist_ok=True)
     dataset = make(options.root, options.graph, options.expand)
-    # Read and closed: a mapping would keep its pages from being evicted before the runs.
+    # Loaded, not mapped: pages of a mapping could not be evicted before the runs.
     labels = np.load(options.root / "data" / dataset / "labels.npy")
     labelled = labels[labels >= 0]
     majority = np.bincount(labelled).max() / len(labelled)

@@ -1,11 +1,11 @@
-"""The advice beside what was measured: for each setting of a bench the system advised and the best of those that ran.
+"""Advice against measurements: for each setting of a bench, the advised system and the fastest measured one.
 
     python -m benchmarks.advice [RESULTS] [--data-root DATA] [--batches 80] [--least 24]
 
-Reads records of runs under a cap and simulates their settings again, without training. Settings in which at least two
-systems that compare were measured are judged: the advised system (of those measured) is to be within 10 % of the best,
-by the time of the run's epochs and its preparation. Also prints prediction over measurement for each system. Exit code
-1 where that holds in fewer than 90 % of the settings, or there are fewer settings than `--least`.
+Reads records of runs under a cap and advises for their settings, without training. A setting with at least two
+comparable systems is judged: the advised system (of those measured) must be within 10 % of the fastest, by the time of
+preparation and epochs. Also prints predicted over measured time for each system. Exit code 1 if this holds in fewer
+than 90 % of the settings, or if there are fewer settings than `--least`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from workloads.dataset import Dataset
 
 WITHIN = 1.10
 SHARE = 0.9
-# Options that change what a system does, not only how much of it at a time; such runs are ablations.
+# Options that change what a system does, not only its sizes and threads; runs with them are ablations.
 USUAL = ("extractors", "list_threads", "samplers")
 
 
@@ -81,7 +81,7 @@ def main() -> int:
 
 
 def settings(root: Path) -> Iterator[dict[str, list[Record]]]:
-    """Groups of runs in one setting, by system: finished, valid, capped, whole, with nothing of them switched off."""
+    """Yield the runs of each setting by system: finished, valid, capped, complete, and without ablations."""
     groups: dict[str, dict[str, list[Record]]] = {}
     for record in results.records(root):
         config = record.config
@@ -97,7 +97,7 @@ def settings(root: Path) -> Iterator[dict[str, list[Record]]]:
 
 
 def plain(record: Record) -> bool:
-    """Whether its options are the defaults, but for how much is done at a time."""
+    """Return whether the run's options are the defaults, apart from sizes and threads."""
     from systems.registry import load
 
     defaults = load(record.system).info.options().model_dump(mode="json")
@@ -105,14 +105,14 @@ def plain(record: Record) -> bool:
 
 
 def total_s(records: list[Record]) -> float:
-    """Preparation, whoever paid for it, and all epochs at the median."""
+    """Return the seconds of preparation, also where another run made it, plus all epochs, at the median of the runs."""
     epoch = statistics.median(epoch.seconds for record in records for epoch in record.measured)
     prepared = statistics.median(record.preprocess.seconds + record.preprocess.made_s for record in records)
     return prepared + epoch * records[0].config.epochs
 
 
 def setting(record: Record, path: Path) -> AdviceSetting:
-    """What the run was asked for."""
+    """Return the run's setting as a request for advice."""
     config = record.config
     budget = record.memory.budget_bytes
     assert budget is not None
@@ -127,7 +127,7 @@ def setting(record: Record, path: Path) -> AdviceSetting:
 
 
 def name(record: Record) -> str:
-    """A setting in a few words."""
+    """Describe a setting in a few words."""
     config = record.config
     fanout = ",".join(map(str, config.fanout))
     return (

@@ -1,8 +1,8 @@
-"""Changeset precomputation: ids planned a second, and the memory it takes, over mini-batches stored on disk.
+"""Changeset planning: ids planned a second and peak memory, over mini-batches stored on disk.
 
-1,000 mini-batches of 100,000 ids over 10 million nodes by default, skewed as sampled graphs are. The ids are streamed
-from the batch store as `ginex` does it. Wall clock is that of the three passes with their reads; the peak is of the
-process's memory above what it had before. Exit 1 below a target.
+By default 1,000 mini-batches of 100,000 ids over 10 million nodes, skewed as in sampled graphs. The ids are streamed
+from the batch store as `ginex` does. The time is that of the three passes with their reads; the peak is that of the
+process's memory above its start. Exit 1 below a target.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ TARGET_IDS_PER_S = 20e6
 
 
 def store(path: Path, batches: int, size: int, nodes: int) -> RegionIndex:
-    """Batches of distinct ids, popular ones more often, ascending as samplers give them within a hop."""
+    """Store batches of distinct ids, popular ones more often, ascending as samplers return them within a hop."""
     rng = np.random.default_rng(0)
-    name = rng.permutation(nodes).astype(np.int64)  # popular nodes lie anywhere
+    name = rng.permutation(nodes).astype(np.int64)  # popular nodes have any ids
     none = np.empty(0, dtype=np.int64)
     writer = BatchWriter(path)
     for index in range(batches):

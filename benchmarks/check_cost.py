@@ -1,10 +1,10 @@
-"""What the checks of a run cost: at its gates and after it, of a whole bench; and within an epoch.
+"""Cost of a run's checks: at its gates and after it, over a whole bench, and within an epoch.
 
     python benchmarks/check_cost.py RESULTS
 
-Reads the records of a results root (`make bench` writes one): seconds at gates but for evictions, and of judging,
-over the runs' whole time. Within an epoch rows of a few mini-batches are looked at: that is timed here, for
-mini-batches of the size that the epoch's have. Ends with code 1 above 2 % or 1 %.
+Reads the records of a results root (`make bench` writes one): seconds of judging and at gates, without evictions, over
+the runs' whole time. Within an epoch, rows of a few mini-batches are checked: this is timed here, for mini-batches of
+the epoch's size. Ends with code 1 above 2 % or 1 %.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WHOLE, EPOCH = 0.02, 0.01
 
 
 def looking_seconds(nodes: int, dim: int) -> float:
-    """Median seconds for the mini-batches of one epoch that are looked at."""
+    """Return the median seconds for checking the chosen mini-batches of one epoch."""
     rng = np.random.default_rng(1)
     sampled = SampledBatch(0, 0, rng.permutation(nodes), 50, (), np.zeros(50, np.int64))
     batch = Batch(sampled, torch.rand(nodes, dim))
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
     ]
     records = [record for record in records if record["status"] == "ok" and "judging_s" in record["overhead"]]
     if not records:
-        print("no runs that say what judging them took")
+        print("no record has the time of its judging")
         return 2
     checks = sum(record["overhead"]["gates_s"] + record["overhead"]["judging_s"] for record in records)
     whole = sum(record["duration_s"] for record in records)

@@ -1,12 +1,12 @@
-"""One mini-batch's rows into a tensor, cold: the engine against torch over np.memmap and against DGL 1.1.3's loader.
+"""Cold extraction of a mini-batch's rows: the engine against torch over np.memmap and against DGL 1.1.3's loader.
 
     python benchmarks/cold_extract.py [--size 4GiB] [--folder DIR] [--rounds 5] [--rows 20000] [--no-dgl]
 
-The file is evicted before every extraction and every loader reads the same rows in the same round. torch:
-`index_select` over a tensor that shares the memory map; DGL: a graph whose node features are that tensor, sliced by its
-dataloader (`DataLoader` with `prefetch_node_feats`). torch runs twice, also with read-ahead turned off (`MADV_RANDOM`),
-which is its better case. And the memory map gathered by 32 and 128 threads that wait for its pages. The strongest of
-all is the judge. Seconds; ends with code 1 below 2x of it.
+The file is evicted before every extraction, and in a round all loaders read the same rows. torch: `index_select` over a
+tensor that shares the memory map, with read-ahead and without it (`MADV_RANDOM`, its better case). DGL: a graph whose
+node features are that tensor, sliced by its dataloader (`DataLoader` with `prefetch_node_feats`). Also 32 and 128
+threads that gather from the memory map and wait for its pages. Prints seconds; ends with code 1 unless the engine is
+twice as fast as the fastest of them.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from systems.engine.io.reader import RowReader
 DIM = 128
 ROW = 4 * DIM
 OURS = "RowReader"
-# Threads that wait for pages of the memory map: each page fault is one read in flight.
+# Threads that gather from the memory map: each page fault is one read in flight.
 GATHERERS = (32, 128)
 
 
 def dgl_loader(path: Path, num_rows: int, advice: bool) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Rows by way of DGL: its dataloader fetches the features of the seed nodes' blocks."""
+    """Return a loader of rows by DGL, whose dataloader fetches the features of the seed nodes' blocks."""
     from systems.engine.dgl import import_dgl
 
     dgl: Any = import_dgl()
-    # No edges: the input nodes of a mini-batch are its seed nodes, so that sampling costs nothing here.
+    # No edges: the input nodes of a mini-batch are its seed nodes, so sampling takes no time.
     nothing = torch.empty(0, dtype=torch.int64)
     graph = dgl.graph((nothing, nothing), num_nodes=num_rows)
 
@@ -130,7 +130,7 @@ def main() -> int:
 
 
 def strongest(medians: Mapping[str, float]) -> tuple[str, float]:
-    """The fastest control, and how many times as long as ours it takes."""
+    """Return the fastest alternative, and its time over ours."""
     controls = {name: seconds for name, seconds in medians.items() if name != OURS}
     name = min(controls, key=lambda control: controls[control])
     return name, controls[name] / medians[OURS]

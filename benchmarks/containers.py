@@ -1,7 +1,7 @@
-"""The same run in a container and in a plain cgroup, epochs in turns: what a container costs, an epoch and a start.
+"""Cost of a container per epoch and per start: the same run in a container and in a plain cgroup, epochs in turns.
 
-Prints for each system the ratio of epochs that stood beside each other with the range over the rounds, whether digests
-and rows are equal, and how much later a container has its first batch. Fails above 5 % or 3 s, or where digests differ.
+Prints for each system the ratio of adjacent epochs with its range over the rounds, whether digests and rows are equal,
+and the delay of the first batch in a container. Fails above 5 % or 3 s, or if digests differ.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def measure(root: Path, arguments: argparse.Namespace) -> int:
         )
 
     for side in SIDES:
-        # Pages that one of the two has read would serve the other's run, too.
+        # Two copies: pages read by one run would otherwise serve the other, too.
         shutil.copytree(Path(environment["OUTCORE_DATA"]) / dataset, root / side / dataset)
 
     def run(system: str, number: int, turns: str | None, isolation: str) -> dict[str, Any]:
         inside = isolation == "docker"
-        # Neither always has the same copy: one may lie better on the disk.
+        # The copies change hands, since one may have a better place on the disk.
         folders = {"OUTCORE_RESULTS": SIDES[inside] + "/results", "OUTCORE_DATA": SIDES[(number + inside) % 2]}
         more = {name: str(root / folder) for name, folder in folders.items()} | ({VARIABLE: turns} if turns else {})
         said = _outcore(
@@ -133,7 +133,7 @@ def _heard(turns: Turns, run: Callable[[str], dict[str, Any]], isolation: str) -
     try:
         return run(isolation)
     finally:
-        turns.all_here()  # who failed before it asked is not waited for
+        turns.all_here()  # do not wait for a run that failed before it asked
 
 
 def _judge(system: str, pairs: list[tuple[dict[str, Any], dict[str, Any]]], later: float) -> bool:
@@ -153,7 +153,7 @@ def _judge(system: str, pairs: list[tuple[dict[str, Any], dict[str, Any]]], late
 
 
 def _ratio(inside: dict[str, Any], outside: dict[str, Any]) -> float:
-    """Of epochs that took turns, each beside its own."""
+    """Return the median ratio of the epochs that took turns, pair by pair."""
     epochs = zip(inside["epochs"], outside["epochs"], strict=True)
     return statistics.median(float(one["seconds"] / other["seconds"]) for one, other in epochs if not one["warmup"])
 

@@ -1,7 +1,7 @@
-"""Engine efficiency, storage-bound, on the null accelerator: how well the code drives the disk (rule 11).
+"""Engine efficiency (rule 11) of storage-bound epochs on the null accelerator: how well the code uses the disk.
 
 Runs `outcore run SYSTEM` as a user would, under a cap, and reads the ratio from its record; the systems take turns.
-`python -m benchmarks.engine_efficiency ginex ali+pg`; without names, all that have a target. Exit 1 below one of them.
+`python -m benchmarks.engine_efficiency ginex ali+pg`; without names, all systems with a target. Exit 1 below a target.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-#: Datasets by share of training nodes: a system that reads little for a mini-batch needs more of them, or its epoch is
-#: over before its rate can be told.
+#: Datasets by share of training nodes: a system with few reads per mini-batch needs more mini-batches, or its epoch is
+#: too short to measure a rate.
 FRACTIONS = {"g": "0.00125", "long": "0.01"}
 LONG = {"diskgnn"}
 
-#: What each must reach, and its options in this setting.
+#: Target of each system, and its options in this setting.
 TARGETS: dict[str, tuple[float, tuple[str, ...]]] = {
     "gnndrive": (0.85, ("extractors=2",)),
-    # Virtual disks tell of what they have read once their queue is empty: longer queues, fewer pauses between.
+    # Virtual disks report completed reads when their queue is empty; longer queues mean fewer pauses.
     "diskgnn": (0.85, ("queue=4",)),
     "ginex": (0.8, ()),
     "ginex-pg": (0.8, ()),
@@ -44,7 +44,7 @@ def outcore(*arguments: str, root: Path) -> dict[str, object]:
 
 
 def run(system: str, disk: str, seed: int, root: Path) -> dict[str, object]:
-    """One run's record."""
+    """Run the system once and return its record."""
     chosen = [word for option in TARGETS[system][1] for word in ("-o", option)]
     return outcore(
         "run",

@@ -1,7 +1,7 @@
-"""Fixed cost of a run: from the worker's start to its first batch given back, evictions and calibration left out.
+"""Fixed cost of a run: seconds from the worker's start to the release of its first batch, without evictions.
 
-Real runs of real systems on a small generated graph, on the device that needs no training time, so that what is left is
-the harness's and the imports' own. Prints the median of each system and of all; fails above the bound.
+Runs real systems on a small generated graph and a device without training time, calibrated beforehand, so that only
+the harness and imports take time. Prints the median of each system and of all; fails above the bound.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`outcore` against the systems that read online, with fresh samples every epoch and all preparation counted.
+"""`outcore` against systems that sample and read online, with fresh samples every epoch and preparation included.
 
     python -m benchmarks.frontier [--disk-class none|CLASS] [--rounds N] [--data FOLDER] [SYSTEM ...]
 
-Runs `outcore run SYSTEM` under one cap, the systems taking turns, and reads epoch times from the records: of each run
-the median of its measured epochs, over the rounds the median of these. Exit 1 where `outcore` misses a target.
+Runs `outcore run SYSTEM` under one cap, the systems in turns, and reads epoch times from the records: the median of the
+measured epochs of a run, then the median over the rounds. Exit 1 if `outcore` misses a target.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Any
 OUTCORE = [sys.executable, "-c", "from harness.cli import main; main()"]
 ONLINE = ["pyg+", "ali+pg", "ginex", "gnndrive"]
 OPTIONS = {"gnndrive": ["extractors=2"], "ali+pg": ["list_threads=2"], "diskgnn": ["resample_every=1"]}
-#: How many times faster than the best of the online systems, by the kind of disk.
+#: Target: speed of `outcore` over that of the fastest online system, by kind of disk.
 TARGETS = {"none": 3.0, "aws-gp3": 8.0, "aws-nvme": 1.0}
-#: Prepare the samples of all epochs before the first, so that each epoch bears its part of that.
+#: Systems that prepare samples of all epochs before the first; each epoch is charged its part of that.
 PREPARES_EPOCHS = {"diskgnn"}
 
 
 def outcore(*arguments: str, environment: dict[str, str]) -> dict[str, Any]:
-    """What the command prints as JSON."""
+    """Run the command and return its JSON output."""
     done = subprocess.run(
         [*OUTCORE, *arguments, "--json"], env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )
@@ -39,7 +39,7 @@ def outcore(*arguments: str, environment: dict[str, str]) -> dict[str, Any]:
 
 
 def run(system: str, chosen: argparse.Namespace, seed: int, environment: dict[str, str]) -> dict[str, Any]:
-    """One run's record."""
+    """Run the system once and return its record."""
     options = [word for option in OPTIONS.get(system, []) for word in ("-o", option)]
     return outcore(
         "run",
@@ -68,7 +68,7 @@ def run(system: str, chosen: argparse.Namespace, seed: int, environment: dict[st
 
 
 def shown(system: str, number: int, record: dict[str, Any]) -> float | None:
-    """Print one run; the median of its measured epochs, with their part of what was prepared for them."""
+    """Print one run; return the median of its measured epochs, each with its part of the preparation."""
     summary = record["summary"]
     epoch = (summary.get("epoch_s") or {}).get("median")
     if record["status"] != "ok" or epoch is None:
@@ -89,7 +89,7 @@ def shown(system: str, number: int, record: dict[str, Any]) -> float | None:
 
 
 def main() -> int:
-    """Run, print, judge."""
+    """Run all systems, print their medians and judge `outcore`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("systems", nargs="*", metavar="SYSTEM", help=f"compared with; default: {' '.join(ONLINE)}")
     parser.add_argument("--disk-class", default="none")

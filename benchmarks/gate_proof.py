@@ -1,13 +1,13 @@
-"""Proof of the regression gate: how often it cries wolf, and how often it catches what was slowed on purpose.
+"""Proof of the regression gate: its rate of false alarms, and its rate of catches of deliberate slowdowns.
 
-`python -m benchmarks.gate_proof collect --root DIR --seconds 110` makes real runs in blocks, as long as it is told, and
-goes on where it stopped. A block holds, for each system, two runs as they are and one for each slowdown, whose epochs
-take turns as those of a check do: a slowed one spins in extract of every mini-batch (`harness/regress/slowdown.py`) for
-that share of the system's epoch. `--levels 0,0b` adds blocks of the two as they are, for live comparisons.
-`python -m benchmarks.gate_proof judge --root DIR` then decides comparisons with the gate's own code: live ones (blocks
-as they ran, each used once) and resampled ones (blocks drawn with replacement, neighbours together), with its own
-stopping rule; writes `gate-proof.csv`, and draws `outcore-gate` from a record of it (`--results`: in the report of that
-root); exit 1 where a promise is not kept.
+`python -m benchmarks.gate_proof collect --root DIR --seconds 110` makes blocks of real runs for the given time; called
+again, it adds blocks. A block has, for each system, two unchanged runs and one for each slowdown, whose epochs take
+turns as in a check: a slowed run spins in the extract stage of every mini-batch (`harness/regress/slowdown.py`) for
+that share of the system's epoch. `--levels 0,0b` adds blocks of the two unchanged runs, for live comparisons.
+`python -m benchmarks.gate_proof judge --root DIR` then decides comparisons with the gate's own code and stopping rule:
+live ones (blocks as they ran, each used once) and resampled ones (blocks drawn with replacement, neighbours together);
+writes `gate-proof.csv`, and draws `outcore-gate` from a record of it (`--results`: in the report of that root); exit 1
+if a promise is broken.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ from harness.regress.studies import Promise, keep_proof
 from harness.run.turns import Turn, Turns
 from workloads.errors import InputError
 
-#: Of the epoch; 0 twice in each block.
+#: Slowdowns as shares of the epoch; each block has 0 twice.
 LEVELS = (0.0, 0.03, 0.05, 0.10)
 SYSTEMS = ("gnndrive", "ginex", "in-memory")
-#: Blocks that stay together when they are drawn: what drifts in minutes stays in.
+#: Neighbouring blocks drawn together, so that resamples keep drifts over minutes.
 TOGETHER = 3
 TRIALS = 200
-#: Fewer real blocks would be resampled into copies of each other, which look like certainty.
+#: Least number of real blocks: resamples of fewer would be near copies of each other and overstate certainty.
 LEAST_BLOCKS = 12
-#: At most so many of 200 A/A comparisons may be called regressed; at least so many slowed ones have to be.
+#: Most A/A comparisons that may be called regressed, least slowed ones that must be, as shares of all.
 MOST_FALSE = 0.02
 LEAST_CAUGHT = {0.05: 0.80, 0.10: 0.95}
 LEAST_LIVE = 12
 
-Block = dict[tuple[str, str], RunSample]  # (system, level as text; "0" and "0b" for the two as they are)
+Block = dict[tuple[str, str], RunSample]  # (system, level as text; "0" and "0b" for the two unchanged runs)
 
 
 def collect(
     root: Path, data_root: Path, seconds: float, systems: list[str], epochs: int, levels: list[str], most: int
 ) -> None:
-    """Make blocks until the time is up; each is written when it is whole."""
+    """Make blocks until the time is up, and write each when it is complete."""
     from harness.plan.datasets import ensure, recipes_of
     from harness.plan.experiment import cells, load_experiment, resolve
     from harness.regress.slowdown import slowed
@@ -82,7 +82,7 @@ def collect(
             settings = cell.settings.model_copy(update={"epochs": epochs})
             configs[name] = resolve(replace(cell, settings=settings), data_root, series.isolation.name)
         (path,) = {find_dataset(str(cell.settings.dataset), data_root).path for cell in planned.values()}
-        # As a check does: each side reads files of its own, and which ones changes from pair to pair.
+        # As in a check, each side reads its own copy of the files, and the sides swap copies from pair to pair.
         copies = [data_root / ".outcore" / "proof" / str(number) / path.name for number in range(len(levels))]
         for copy in copies:
             if not copy.exists():
@@ -92,7 +92,7 @@ def collect(
         def run(system: str, wait_s: float, copy: Path, turn: Turn, *, in_turns: bool) -> RunSample:
             turn.take()
             try:
-                # The worker is started before anybody else gets the turn.
+                # The worker starts before any other run gets a turn.
                 os.environ.pop(TEST_CLOCK_VARIABLE, None)
                 if wait_s:
                     os.environ[TEST_CLOCK_VARIABLE] = slowed(wait_s)
@@ -102,7 +102,7 @@ def collect(
                 turn.close()
 
         def beside(system: str, order: list[str]) -> dict[str, RunSample]:
-            """One run for each level, whose epochs take turns."""
+            """Run all levels at once, with epochs in turns."""
 
             def one(turns: Turns, level: str) -> RunSample:
                 copy = copies[(levels.index(level) + done) % len(copies)]
@@ -148,7 +148,7 @@ def _level(name: str) -> float:
 
 
 def read(root: Path) -> tuple[list[Block], float]:
-    """The blocks, and the mean seconds of one run."""
+    """Return the blocks, and the mean seconds of one run."""
     blocks, seconds, runs = [], 0.0, 0
     with _blocks_file(root).open(encoding="utf-8") as lines:
         for line in lines:
@@ -160,12 +160,12 @@ def read(root: Path) -> tuple[list[Block], float]:
 
 
 def _holding(blocks: list[Block], level: float) -> list[Block]:
-    """The blocks that have runs slowed so."""
+    """Return the blocks that have runs of the slowdown."""
     return [block for block in blocks if any(name == _name(level) for _, name in block)]
 
 
 def decide(chosen: list[Block], levels: tuple[str, str], rules: Rules, most: int, *, extra: int = 0) -> Decision:
-    """One comparison, pair after pair until every cell is settled or `most` are there, as the gate does it."""
+    """Make one comparison as the gate does: pair after pair until every cell is decided or `most` pairs are used."""
     systems = sorted({system for system, _ in chosen[0]})
     pairs = {system: Pairs() for system in systems}
     for block in chosen[:most]:
@@ -182,7 +182,7 @@ def decide(chosen: list[Block], levels: tuple[str, str], rules: Rules, most: int
 
 
 def _with_requests(run: RunSample, extra: int) -> RunSample:
-    """The same run with so many more requests in its last epoch."""
+    """Return the run with `extra` more requests in its last epoch."""
     if not extra or "io_requests" not in run.exact:
         return run
     counts = [*run.exact["io_requests"]]
@@ -191,7 +191,7 @@ def _with_requests(run: RunSample, extra: int) -> RunSample:
 
 
 def drawn(blocks: list[Block], count: int, rng: random.Random) -> list[Block]:
-    """`count` blocks, drawn with replacement in groups of neighbours."""
+    """Draw `count` blocks with replacement in groups of neighbours."""
     chosen: list[Block] = []
     while len(chosen) < count:
         start = rng.randrange(len(blocks))
@@ -200,7 +200,7 @@ def drawn(blocks: list[Block], count: int, rng: random.Random) -> list[Block]:
 
 
 def judge(root: Path, results: Path, budget_s: float, pairs: int) -> int:
-    """Every promise, and the power curve, kept under `results`; 0 where all are kept."""
+    """Judge every promise and keep the power curve under `results`; return 0 if all promises are kept."""
     blocks, run_s = read(root)
     fewest = min(len(_holding(blocks, level)) for level in LEVELS)
     if fewest < LEAST_BLOCKS:
@@ -249,7 +249,7 @@ def judge(root: Path, results: Path, budget_s: float, pairs: int) -> int:
 
 
 def _live(blocks: list[Block], rules: Rules) -> Promise:
-    """Comparisons of runs as they followed each other, a system each, no run used twice."""
+    """Judge comparisons of consecutive runs of a system; no run is used twice."""
     systems = sorted({system for system, _ in blocks[0]})
     said: Counter[Decision] = Counter()
     for start in range(0, len(blocks) - LEAST_SAMPLES + 1, LEAST_SAMPLES):

@@ -1,9 +1,9 @@
-"""Random gather of 512-byte rows, page cache bypassed, one thread, against fio with the same block size and depth.
+"""Random gather of 512-byte rows on one thread, with direct I/O, against fio with the same block size and depth.
 
     python benchmarks/gather_rows.py [--size 4GiB] [--folder DIR] [--rounds 5] [--depth 256]
 
-Rows a second; ours counts a whole `RowReader.read`: planning, reading and placing the rows in a table. Rows of a call
-are distinct and no two are neighbours, so that each is a request as it is for fio. Ends with code 1 below 0.95.
+Rows a second; ours is the time of `RowReader.read`: planning, reading and placing the rows in a table. Rows of a call
+are distinct and not adjacent, so that each is a request, as for fio. Ends with code 1 below 0.95.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Generation: `kronecker` of 1 B edges beside fio writing as many bytes to the same disk; `fractal` of 100 M edges.
+"""Generation: `kronecker` of 1 B edges against fio writing as many bytes to the same disk; `fractal` of 100 M edges.
 
-kronecker: at least 0.7 of the bandwidth that fio reaches with direct 1 MiB writes to a new file and a sync at the end,
-from the first step (drawing the base graph) to CSC on disk, hashed and synced, at no more than 1 GiB. fractal: at least
-10 M edges a second of processor time, counting and writing, the SVD of the base apart. Every run is its own process.
+kronecker, from drawing the base graph to CSC on disk, hashed and synced: at least 0.7 of fio's bandwidth with direct
+1 MiB writes to a new file and a sync at the end, in at most 1 GiB of memory. fractal, counting and writing without the
+SVD of the base: at least 10 M edges a second of processor time. Every run is a separate process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from _disk import fio_write, interleave, parser, settle, verdict
+from _disk import fio_write, interleave, parser, sync_disk, verdict
 
 GIB = 1 << 30
 NODES, EDGES = 50_000_000, 1_000_000_000
@@ -23,11 +23,11 @@ FRACTAL_BASE_NODES, FRACTAL_BASE_EDGES, FRACTAL_EXPAND = 1_000_000, 32_000_000, 
 
 
 class _Measured(Exception):
-    """Ends the writer's context without a dataset: only the topology is measured, and its files go."""
+    """Exception that ends the writer's context without a dataset, since only the topology is measured."""
 
 
 def child(kind: str, folder: str, nodes: int, edges: int, threads: int) -> None:
-    """One generation in a fresh process; prints seconds, bytes, edges and the peak of resident memory."""
+    """Generate once, in a fresh process; print seconds, bytes, edges and the peak of resident memory."""
     from workloads.kronecker import GenerateSpec, plan_topology
     from workloads.kronecker.rmat import rmat_base
     from workloads.making.writer import DatasetWriter
@@ -76,7 +76,7 @@ def child(kind: str, folder: str, nodes: int, edges: int, threads: int) -> None:
 def generate(kind: str, folder: str, options: argparse.Namespace, threads: int) -> dict[str, float]:
     command = [sys.executable, __file__, "--child", kind, "--folder", folder]
     command += ["--nodes", str(options.nodes), "--edges", str(options.edges), "--threads", str(threads)]
-    settle()
+    sync_disk()
     return dict(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
 
 

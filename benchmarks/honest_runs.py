@@ -1,9 +1,9 @@
-"""Honest systems are never called INVALID: many small runs of all of them, on a quiet machine or a busy one.
+"""Honest systems are never judged INVALID: many small runs of all systems, on a quiet or a busy machine.
 
     python benchmarks/honest_runs.py [--runs 200] [--busy none|processor|disk|both] [--systems ...] [--seed N]
 
-Every system in turn, budgets, devices, batch sizes and disk classes drawn at random; prints how many runs got each
-verdict, which rules were bent, and every INVALID run with its rule. Ends with code 1 where there is one.
+Runs the systems in turn, with random budgets, devices, batch sizes and disk classes; prints the number of runs with
+each verdict, the rules with caveats, and every INVALID run with its rule. Ends with code 1 if there is one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ while True:
 
 @contextlib.contextmanager
 def load(kind: str, folder: Path) -> Iterator[None]:
-    """Others' work beside the runs: a processor half busy, or a reader of some hundred MB a second."""
+    """Load the machine beside the runs: one core half busy, or a reader of some hundred MB a second, or both."""
     others = []
     if kind in ("processor", "both"):
         others.append(subprocess.Popen([sys.executable, "-c", SPIN]))
@@ -62,7 +62,7 @@ def load(kind: str, folder: Path) -> Iterator[None]:
 
 
 def settings_of(draw: random.Random, number: int) -> dict[str, Any]:
-    """One run's settings, drawn at random."""
+    """Draw the settings of one run at random."""
     device, memory = draw.choice(DEVICES)
     return {
         "dataset": "g",
@@ -80,7 +80,7 @@ def settings_of(draw: random.Random, number: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run, count, name."""
+    """Run, and print counts of verdicts, caveats and INVALID runs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--busy", choices=["none", "processor", "disk", "both"], default="none")

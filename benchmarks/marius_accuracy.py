@@ -1,12 +1,12 @@
-"""Accuracy of mariusgnn against in-memory, really trained on the processor: what sampling inside the buffer costs.
+"""Accuracy of mariusgnn against in-memory, by real training on the processor: the cost of sampling inside the buffer.
 
     python benchmarks/marius_accuracy.py GRAPH [--format npz] [--expand 8] [--partitions 32] [--epochs 10]
 
-GRAPH, a labelled graph (`amazon-computers.npz`, say), is imported and expanded, then a GraphSAGE is trained on it by
-in-memory and by mariusgnn with a small buffer, a medium one and one that holds all partitions. As DiskGNN (Section 7)
-does it, the test accuracy is that of the epoch with the best validation accuracy; it is measured on the whole graph.
-Prints a table as Markdown. Ends with code 1 unless the whole buffer gives exactly the in-memory accuracy and the small
-one a lower mean.
+GRAPH, a labelled graph (such as `amazon-computers.npz`), is imported and expanded; then a GraphSAGE is trained on it by
+in-memory and by mariusgnn with a small buffer, a medium one and one for all partitions. As in DiskGNN (Section 7), the
+test accuracy is that of the epoch with the best validation accuracy, measured on the whole graph. Prints a table as
+Markdown. Ends with code 1 unless the largest buffer gives exactly the in-memory accuracy and the small one a lower
+mean.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from workloads.training import Trainer
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
 SHARES = {"small": 0.1, "medium": 0.4, "all": 1.0}
-_EVALUATION = 60_000  # the epoch that names the draws of evaluation: no training epoch does
+_EVALUATION = 60_000  # epoch number for the draws of evaluation, beyond all training epochs
 
 
 def outcore(root: Path, *arguments: str) -> None:
@@ -54,7 +54,7 @@ def make(root: Path, args: argparse.Namespace) -> Dataset:
 
 
 def accuracy(trainer: Trainer, workload: Workload, part: str, features: torch.Tensor) -> float:
-    """Share of a split's nodes whose class is found, sampled in the whole graph."""
+    """Return the share of a split's nodes classified correctly, sampled in the whole graph."""
     dataset = workload.dataset
     sampler = make_sampler(workload)
     nodes = dataset.load(part)  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ def accuracy(trainer: Trainer, workload: Workload, part: str, features: torch.Te
 
 
 def train(root: Path, workload: Workload, name: str, epochs: int, **options: Any) -> tuple[float, dict[str, Any]]:
-    """Test accuracy at the best validation accuracy, and what was buffered."""
+    """Return the test accuracy at the best validation accuracy, and the system's notes."""
     dataset = workload.dataset
     features = torch.from_numpy(dataset.load("features"))
     runtime = Runtime(make_accelerator("cpu"), DiskProfile(), root / "artefacts", root / "scratch", os.cpu_count() or 1)

@@ -1,12 +1,12 @@
-"""Data preparation of mariusgnn, storage-bound, against fio reading in order: how well it drives the disk.
+"""Data preparation of mariusgnn, storage-bound, against fio's sequential reads on the same disk.
 
     python benchmarks/marius_data_prep.py [--nodes 1M] [--edges 20M] [--folder DIR] [--rounds 5] [--buffer 8]
         [--base GRAPH --expand N] [--memory 64MiB ...]
 
-First the graph is cut into partitions at each budget of `--memory` (by default without one): bytes read and written a
-second against fio's 1 MiB sequential reads; at least 0.3. Then the buffer is filled again and again with other
-partitions (ordering `rotation`), rows and edge buckets, graph put together included, against the same; at least 0.85.
-Ends with code 1 below either. A base graph with hubs (`--base web-NotreDame.txt.gz --expand 5 --edges 37M`) and 256
+First the graph is cut into partitions under each budget of `--memory` (by default without one): bytes read and written
+a second over fio's 1 MiB sequential reads; at least 0.3. Then the buffer is filled repeatedly with other partitions
+(ordering `rotation`), their rows and edge buckets, and the graph is built from them: at least 0.85 of the same. Ends
+with code 1 below either. A base graph with hubs (`--base web-NotreDame.txt.gz --expand 5 --edges 37M`) and 256
 partitions is the hard case for cutting.
 """
 

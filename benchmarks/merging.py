@@ -1,9 +1,9 @@
-"""Rows of which 20 % are neighbours and 10 % duplicates: the reader with merging against the same reader without.
+"""The row reader with merging against the same reader without, on rows of which 20 % are adjacent and 10 % duplicates.
 
     python benchmarks/merging.py [--size 4GiB] [--folder DIR] [--rounds 5] [--rows 100000]
 
-The requests saved are known beforehand and must match exactly. Ends with code 1 if they do not, or if merging is
-slower.
+The number of saved requests is known beforehand and must match exactly. Ends with code 1 if it does not, or if merging
+is slower.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROW = 512
 
 
 def draw(rng: np.random.Generator, num_rows: int, count: int) -> np.ndarray:
-    """Of `count` rows 10 % repeat another, 20 % lie right behind another, the rest touches nothing; shuffled."""
+    """Draw `count` rows, shuffled: 10 % repeat another, 20 % follow another directly, the rest are isolated."""
     repeats, neighbours = count // 10, count // 5
     alone = 3 * rng.permutation(num_rows // 3)[: count - repeats - neighbours]
     picked = np.concatenate([alone, alone[:neighbours] + 1, alone[neighbours : neighbours + repeats]])

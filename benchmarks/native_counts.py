@@ -1,8 +1,8 @@
-"""Instructions of the native hot paths (sampler, reader, changeset, packing, gather), counted by valgrind's callgrind.
+"""Instruction counts of native hot paths (sampler, reader, changeset, packing, gather) by valgrind's callgrind.
 
-`python -m benchmarks.native_counts` prints them; `--out FILE` keeps them; `--against FILE` compares with what was kept
-and exits with 1 where one grew by more than 1 %; `--python PATH` counts another commit's modules. `--rounds 2` says by
-how much two counts differ.
+`python -m benchmarks.native_counts` prints them; `--out FILE` saves them; `--against FILE` compares with saved counts
+and exits with 1 if one grew by more than 1 %; `--python PATH` counts another commit's modules. `--rounds 2` prints the
+difference of two counts.
 """
 
 from __future__ import annotations

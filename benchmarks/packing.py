@@ -4,12 +4,11 @@
                                  [--row-bytes 512] [--memory 256MiB] [--threads 8]
 
 - packed reads: `PackedReader.start` over fio's 1 MiB sequential reads of the same file; at least 0.9.
-- batched packing: the time fio's rates give for reading the table once and writing the packed bytes once, over the time
-  it takes; at least 0.6. The yardstick adds reading and writing. fio writes as packing does: as many bytes, into a new
-  file whose room is reserved, without a sync.
-- batched over individual packing: rows a second; at least 3. Individual packing does some of the mini-batches only.
+- batched packing: the time that fio needs to read the table once and then write the packed bytes once, over the time of
+  packing; at least 0.6. fio writes as packing does: as many bytes into a new file with reserved blocks, unsynced.
+- batched over individual packing: rows a second; at least 3. Individual packing packs only some of the mini-batches.
 
-Everything is cold and past the page cache. Ends with code 1 where a target is missed.
+All files are cold and read with direct I/O. Ends with code 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from _disk import RAMP_S, data_file, fio, fio_write, interleave, parser, settle, verdict
+from _disk import RAMP_S, data_file, fio, fio_write, interleave, parser, sync_disk, verdict
 
 from systems.engine.io.memory import aligned_empty, evict
 from systems.engine.io.row_reads import RowTable
@@ -40,26 +39,26 @@ Ids = npt.NDArray[np.int64]
 
 
 def mini_batches(count: int, rows: int, num_rows: int) -> list[Ids]:
-    """Ascending unique rows of each mini-batch, drawn evenly: what is left after the caches took the frequent ones."""
+    """Draw ascending unique rows of each mini-batch uniformly, as they are left by caches of the frequent rows."""
     rng = np.random.default_rng(0)
     return [np.unique(rng.integers(0, num_rows, rows)) for _ in range(count)]
 
 
 def pack(folder: Path, table: RowTable, batches: Sequence[Ids], method: str, memory: int, threads: int) -> float:
-    """Seconds of packing, without laying out the regions; the folder is left."""
+    """Pack into the folder; return the seconds without those for reserving the regions."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     evict(table.path)
     with PackedWriter(folder, table, memory_bytes=memory, threads=threads) as writer:
         for batch in batches:
             writer.append(batch, {"nodes": batch})
-        settle()
+        sync_disk()
         stats = writer.pack(method)  # type: ignore[arg-type]
     return stats.seconds
 
 
 def read_all(folder: Path, seconds: float) -> float:
-    """Bytes a second of reading mini-batches in order, again and again; measured after a ramp, as fio."""
+    """Read mini-batches in order, repeatedly; return bytes a second, measured after a ramp as for fio."""
     with closing(PackedReader(folder, request_bytes=REQUEST)) as reader:
         done, start, under_way = 0, time.perf_counter() + RAMP_S, deque[PendingBatch]()
         memory = [aligned_empty(int((reader.feature_bytes + reader.structure_bytes).max())) for _ in range(SLOTS)]

@@ -1,8 +1,8 @@
-"""Hold every system to its plan: on graphs of awkward shapes, under a kernel's cap, at the least budget it accepts.
+"""Check every system's plan on graphs of unusual shapes, under a kernel cap, at the least budget that it accepts.
 
-A plan is a promise: what fits in it never dies. For each system and shape the least host budget that `plan()` accepts
-is found by bisection, outside any cap; then the run is made with that budget and with somewhat more. The kernel ending
-one of them is a fault of the system's planner, told as BROKEN.
+A plan promises that a run in its budget is never killed. For each system and shape, bisection finds the least host
+budget that `plan()` accepts, without a cap; then runs are made with that budget and with more. If the kernel kills one
+of them, the system's planner is at fault, and BROKEN is printed.
 
     python benchmarks/plan_promise.py --systems dgl-ondisk,pyg+ --shapes hubs,star
 """
@@ -47,12 +47,12 @@ SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Shape:
-    """A graph and what is run on it.
+    """Graph and settings of its runs.
 
     Attributes:
         edges: `hubs`, `star`, `chain`, `isolated`, `loops` or `components`.
-        train: share of the nodes that are trained on.
-        settings: of the run, beyond `SETTINGS`.
+        train: share of training nodes.
+        settings: settings of the run beyond `SETTINGS`.
     """
 
     edges: str
@@ -85,7 +85,7 @@ SHAPES = {
 
 
 def edges_of(kind: str, nodes: int, rng: np.random.Generator) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """(targets, sources) of a graph's edges, int64 each."""
+    """Return the edges of a graph as (targets, sources), int64 each."""
     ids = np.arange(nodes)
     few = (rng.integers(0, nodes, 4 * nodes), rng.integers(0, nodes, 4 * nodes))
     if kind == "chain":
@@ -112,7 +112,7 @@ def edges_of(kind: str, nodes: int, rng: np.random.Generator) -> tuple[np.ndarra
 
 
 def make(root: Path, shape: Shape) -> Dataset:
-    """The shape's dataset, made once."""
+    """Make the shape's dataset if it does not exist, and open it."""
     path = root / f"{shape.edges}-{shape.nodes}-{shape.dim}-{shape.dtype}-{shape.train}"
     if path.is_dir():
         return Dataset.open(path)
@@ -136,7 +136,7 @@ def make(root: Path, shape: Shape) -> Dataset:
 
 
 def config_of(series: Series, name: str, dataset: Dataset, shape: Shape, memory: str, **options: Any) -> RunConfig:
-    """A resolved configuration of `name` on `shape`, on the processor where it runs there."""
+    """Resolve a configuration of `name` on `shape`, on the processor if the system runs there."""
     device = "cpu" if "cpu" in load(name).info.devices else "emulated:null"
     settings = {**SETTINGS, **dict(shape.settings), "dataset": dataset.path.name, "device": device, "memory": memory}
     if device != "cpu":
@@ -146,7 +146,7 @@ def config_of(series: Series, name: str, dataset: Dataset, shape: Shape, memory:
 
 
 def least_budget(series: Series, config: RunConfig, dataset: Dataset, most: int = 512 * MIB) -> int | None:
-    """The least host budget that the plan accepts, to 64 KiB; None where it takes none up to `most`."""
+    """Find the least host budget that the plan accepts, to 64 KiB; None if there is none up to `most`."""
     from harness.wire.protocol import WorkerSpec
     from harness.worker import build
 
@@ -193,7 +193,7 @@ def least_budget(series: Series, config: RunConfig, dataset: Dataset, most: int 
 
 
 def judged(record: Record) -> str:
-    """`kept`, `refused`, or what broke."""
+    """Return `kept`, `refused`, or the broken promise."""
     if record.status == "ok":
         return "kept"
     if record.status == "oom" and "the plan does not fit" in record.reason:
@@ -202,7 +202,7 @@ def judged(record: Record) -> str:
 
 
 def main() -> int:
-    """Search; 1 where a plan was not kept."""
+    """Check all systems and shapes; return 1 if a plan was broken."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--systems", default="all")
     parser.add_argument("--shapes", default="all")

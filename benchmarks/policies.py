@@ -1,8 +1,8 @@
-"""Accesses a second of the trace simulator, by policy: all sizes of a curve together, on a skewed trace.
+"""Accesses a second of the trace simulator by policy, over all cache sizes of a curve, on a skewed trace.
 
-The trace has the papers' proportions: each mini-batch asks for 3 % of the nodes, hot ones far more often. One-pass
-policies are timed for the whole curve, the others for its sizes one after another; both in accesses times sizes a
-second, beside a plain Python LRU of one size. Exit 1 if a policy is not five times as fast as that, size for size.
+The trace has the papers' proportions: each mini-batch uses 3 % of the nodes, hot ones far more often. One-pass policies
+are timed for the whole curve, others for its sizes one after another, both in accesses times sizes a second, against a
+simple Python LRU of one size. Exit 1 if a policy is not five times as fast as that for one size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TARGET = 5.0
 
 
 def make_trace(nodes: int, batches: int, share: float, seed: int = 0) -> RowTrace:
-    """Mini-batches of `share` x `nodes` nodes, drawn with a power law, each node once a mini-batch."""
+    """Draw mini-batches of `share` x `nodes` nodes by a power law, each node once in a mini-batch."""
     rng = np.random.default_rng(seed)
     names = rng.permutation(nodes)
     wanted = int(share * nodes)
@@ -32,7 +32,7 @@ def make_trace(nodes: int, batches: int, share: float, seed: int = 0) -> RowTrac
 
 
 def python_lru(trace: RowTrace, size: int, accesses: int) -> float:
-    """Accesses a second of the obvious code."""
+    """Measure the accesses a second of a simple LRU in Python."""
     cache: OrderedDict[int, None] = OrderedDict()
     start = time.perf_counter()
     for row in trace.rows[:accesses].tolist():

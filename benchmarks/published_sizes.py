@@ -1,12 +1,12 @@
-"""Full-size graphs that are not here, predicted from their published statistics: rows, reads and times by system.
+"""Predictions for full-size graphs from their published statistics: rows, reads and times by system.
 
     python -m benchmarks.published_sizes [--drive aws-nvme] [--memory 0.1x] [--batches 20] [--graphs papers100m,mag240m]
 
-Prints Markdown. Everything is a prediction. DiskGNN's paper says what an epoch of papers100M takes and reads with it
-and with Ginex (Table 1: features of 512 bytes, a tenth of them in memory): the predictions for that setting stand
-beside those, each with its error, Ginex with the superbatch of its own paper, and where memory refuses that with the
-largest that fits. Systems are listed by name and not ranked as long as one of the four is off by more than `--within`;
-the exit code is 1 then.
+Prints Markdown. Every number is a prediction. DiskGNN's paper gives seconds and bytes of an epoch of papers100M for
+DiskGNN and Ginex (Table 1: features of 512 bytes, a tenth of them in memory). Predictions for that setting are printed
+beside them with their errors; Ginex has the superbatch of its own paper, or the largest that fits in memory. If one of
+the four predictions is off by more than a factor of `--within`, systems are listed by name without ranks, and the exit
+code is 1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.advise.published import GRAPHS, advise_published
 from harness.drives.whatif import device_of
 from harness.settings import RunSettings
 
-# DiskGNN, Table 1: gigabytes that an epoch of papers100M reads, and its seconds.
+# DiskGNN, Table 1: gigabytes read in an epoch of papers100M, and its seconds.
 PUBLISHED_GB = {"ginex": 484.0, "diskgnn": 73.9}
 PUBLISHED_S = {"ginex": 580.0, "diskgnn": 76.3}
 # Ginex, Section 5.3: its superbatch for papers100M. (Its runtime files are 100 GB there, with fan-outs of 10.)
@@ -31,14 +31,14 @@ PAGE = 4096
 
 
 def volume_gb(entry: RankedSystem) -> float:
-    """Feature bytes read, as the paper's systems read them: Ginex a page a row, DiskGNN what it packed."""
+    """Return the gigabytes of features that the paper's code reads: Ginex a page per row, DiskGNN its packed rows."""
     if entry.system == "ginex":
         return entry.reads.get(512, 0.0) * PAGE / 1e9
     return entry.bytes_read / 1e9
 
 
 def table(found: Advice) -> None:
-    """One graph's systems, by name: predictions this far off rank nothing."""
+    """Print the systems of one graph by name, without ranks."""
     print("| system | epoch, s | preparation, s | waits for | read, GB | why |")
     print("| --- | ---: | ---: | --- | ---: | --- |")
     for entry in sorted(found.ranked, key=lambda one: one.system):
@@ -52,7 +52,7 @@ def table(found: Advice) -> None:
 
 
 def beside_published(found: Advice, within: float) -> bool:
-    """Print predicted and published volumes and times; whether all are within a factor of `within`."""
+    """Print predicted and published volumes and times; return whether all are within a factor of `within`."""
     sound = True
     for entry in sorted(found.ranked, key=lambda one: one.system):
         for what, unit, predicted, published in (
@@ -68,7 +68,7 @@ def beside_published(found: Advice, within: float) -> bool:
 
 
 def main() -> int:
-    """Predict each graph."""
+    """Predict each graph and print the comparison."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--graphs", default="papers100m,mag240m,igb260m")
     parser.add_argument("--drive", default="aws-nvme")
@@ -118,11 +118,11 @@ def main() -> int:
         )
         sound &= beside_published(found, chosen.within)
         refused = [entry.system for entry in found.refused]
-        if refused == systems:  # with every option that there is to leave out
+        if refused == systems:  # no option is left to leave out
             break
         systems, options = refused, {"ginex": RUNTIME_FILES}
     print(f"\n{'all' if sound else 'not all'} within a factor of {chosen.within}", end="")
-    print("" if sound else ": the order of these systems at full size is not known")
+    print("" if sound else ": the order of these systems at full size is unknown")
     return 0 if sound else 1
 
 

@@ -1,9 +1,9 @@
-"""Epoch times of a bench beside what counters predict, and every ratio of two systems beside the papers'.
+"""Epoch times of a bench against predictions from counters, and ratios of two systems against the papers'.
 
     python benchmarks/quick_ratios.py [RESULTS] [--experiment quick]
 
-Systems are compared under one memory setting at a time. Reads records only. Exit code 1 where a pair of systems came
-in another order than predicted by more than 15 %.
+Systems are compared under one memory setting at a time. Reads records only. Exit code 1 if the measured order of a pair
+of systems contradicts a predicted difference of more than 15 %.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.results.store import load
 
 
 def published_ratios() -> dict[tuple[str, str], list[str]]:
-    """(faster, slower) -> what papers say of it, as `2.6x (gd-02, papers100M …)`."""
+    """Map (faster, slower) to the published ratios, as `2.6x (gd-02, papers100M …)`."""
     known = claims()
     found: dict[tuple[str, str], list[str]] = {}
     for id_, query in queries().items():
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def compare(groups: dict[str, list[Record]]) -> int:
-    """Print the systems that ran under one cap; how many pairs of them came in another order than predicted."""
+    """Print the systems that ran under one cap; return the number of pairs whose order contradicts the prediction."""
     times: dict[str, float] = {}
     print(f"{'system':<14}{'epoch s':>9}{'predicted':>11}{'measured/predicted':>20}{'engine':>8}")
     for system, group in groups.items():

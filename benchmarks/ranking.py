@@ -1,13 +1,13 @@
-"""Weighted reverse PageRank: two threads against SciPy's sparse product in memory, and the same under a memory cap.
+"""Weighted reverse PageRank: two threads against SciPy's sparse product in memory, and under a memory cap.
 
     python benchmarks/ranking.py [--nodes 5M] [--edges 100M] [--rounds 3] [--folder /var/tmp]
 
 Five iterations each. SciPy's product is `graph.T @ scores` over the same CSC arrays (float64, as ours, and float32,
-which is faster), the time to build its matrix left out; ours begins with a graph on disk and is given as much memory.
-Both give the same scores to the last bit. Then ours on a graph of twice the edges, in a process whose memory cgroup
-allows half the bytes of the edges for everything: interpreter and torch (150 MiB), scores, buffers, page cache. Also
-counts out-degrees beside fio reading as many bytes, and renumbers a dataset beside copying it.
-Ends with code 1 where a target is missed.
+which is faster), without the time to build its matrix; ours begins with a graph on disk and gets as much memory. Both
+must give the same scores to the last bit. Then ours runs on a graph of twice the edges, in a memory cgroup of half the
+bytes of the edges for interpreter and torch (150 MiB), scores, buffers and page cache. Also compares counting
+out-degrees with fio reading as many bytes, and renumbering a dataset with copying it. Ends with code 1 if a target is
+missed.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from workloads.workload import ModelSpec, SamplerSpec, Workload
 ITERATIONS = 5
 THREADS = 2
 TARGET = 2.0
-# The interpreter, NumPy and torch, which the cap of the last run holds too.
+# Interpreter, NumPy and torch, which also count against the cap.
 FLOOR_BYTES = 176 << 20
 
 
 def make_graph(path: Path, nodes: int, edges: int) -> Dataset:
-    """A graph whose out-degrees are skewed and whose popular nodes lie anywhere; one column of features."""
+    """Make a graph with skewed out-degrees, popular nodes at random ids and one column of features."""
     rng = np.random.default_rng(0)
     degrees = rng.geometric(nodes / edges, nodes)
     indptr = np.zeros(nodes + 1, dtype=np.int64)
@@ -72,7 +72,7 @@ def digest(scores: np.ndarray[Any, Any]) -> str:
 
 
 def child(folder: str, budget: int | None) -> None:
-    """One ranking in this process, cold; prints what it took."""
+    """Rank once, cold, in this process; print seconds and counts."""
     from systems.engine.rank.pagerank import PageRankFacts, reverse_pagerank
 
     facts = PageRankFacts()
@@ -114,7 +114,7 @@ def ours(argv: list[str], dataset: Dataset) -> dict[str, Any]:
 
 
 class SciPy:
-    """The matrix in memory, built once."""
+    """SciPy's sparse matrix of the graph, in memory."""
 
     def __init__(self, dataset: Dataset, dtype: type[np.floating[Any]]) -> None:
         import scipy.sparse
@@ -128,7 +128,7 @@ class SciPy:
         self.dtype = dtype
 
     def run(self) -> tuple[float, float, str]:
-        """Seconds, seconds of processor, and the digest of the scores."""
+        """Rank; return seconds, processor seconds and the digest of the scores."""
         nodes = len(self.degrees)
         start, used = time.perf_counter(), time.process_time()
         scores = np.full(nodes, 1.0 / nodes, dtype=self.dtype)
@@ -140,7 +140,7 @@ class SciPy:
 
 
 def under_cap(dataset: Dataset, expected: str) -> bool:
-    """Run under a kernel cap of half the edges' bytes; whether it lived and gave the same scores."""
+    """Run under a kernel cap of half the edges' bytes; return whether it survived and gave the same scores."""
     cap_bytes = dataset.topology_bytes // 2
     with select().backend.create(f"ranking-{os.getpid()}", Limits(memory_bytes=cap_bytes)) as cap:
         done = ours(cap.command(command(dataset, cap_bytes - FLOOR_BYTES)), dataset)
@@ -171,7 +171,7 @@ def degrees_beside_fio(dataset: Dataset, rounds: int) -> None:
 
 
 def reorder_beside_copy(folder: Path) -> None:
-    """A dataset of 128 columns renumbered within an eighth of its features, and its bytes over the time of a copy."""
+    """Renumber a dataset of 128 columns in memory of an eighth of its features, and compare with the time of a copy."""
     from systems.data_tiering.reorder import ReorderFacts, reorder
 
     nodes, dim = 1_000_000, 128

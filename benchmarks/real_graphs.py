@@ -1,11 +1,11 @@
-"""The systems compared on real graphs, expanded: amazon-computers (features, labels) and web-NotreDame (topology).
+"""Comparison of systems on expanded real graphs: amazon-computers (features, labels) and web-NotreDame (topology).
 
     python benchmarks/real_graphs.py GRAPHS [--root build/real]
 
-GRAPHS holds `amazon-computers.npz` and `web-NotreDame.txt.gz` (in it or in folders of it). Both are imported, expanded
-to at least a million nodes with `kronecker` and with `fractal`, and pyg+, gnndrive and in-memory are compared under a
-cap, storage-bound. Then a GraphSAGE is really trained on the expanded amazon-computers, through gnndrive. Prints tables
-as Markdown. Exit 1 where a run is invalid, digests differ or the accuracy is not well above the majority class.
+GRAPHS holds `amazon-computers.npz` and `web-NotreDame.txt.gz`, also in subfolders. Both are imported and expanded to at
+least a million nodes with `kronecker` and with `fractal`, and pyg+, gnndrive and in-memory are compared on them under a
+cap, storage-bound. Then a GraphSAGE is really trained on the expanded amazon-computers through gnndrive. Prints tables
+as Markdown. Exit 1 if a run is invalid, digests differ or the accuracy is not well above the majority class.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ GRAPHS = {
     "amazon": ("amazon-computers.npz", "npz", 80, "0.003"),
     "notredame": ("web-NotreDame.txt.gz", "snap", 4, "0.0125"),
 }
-# Batch size, host budget and device memory: two extractors' largest mini-batches fit the device, the working set of an
-# epoch is at least twice what both can hold.
+# Batch size, host budget and device memory: the largest mini-batches of two extractors fit the device, and the working
+# set of an epoch is at least twice the memory of both.
 SETTINGS = {
     "amazon-kronecker": ("40", "+64MiB", "32MiB"),
     "amazon-fractal": ("20", "+64MiB", "32MiB"),
@@ -163,7 +163,7 @@ def row(name: str, runs: list[dict[str, Any]]) -> str:
 
 
 def accuracy(root: Path, name: str) -> bool:
-    """Train on the processor through gnndrive under a cap; the accuracy of the last epoch's unseen batches."""
+    """Train on the processor through gnndrive under a cap, and print its accuracy; return whether it has learnt."""
     record = outcore(
         root,
         "run",
@@ -197,7 +197,7 @@ def accuracy(root: Path, name: str) -> bool:
 
 
 def evaluate(root: Path, name: str) -> float:
-    """Test accuracy of the same model after the same batches, in memory."""
+    """Train the same model on the same batches in memory; return its test accuracy."""
     import torch
 
     from workloads.accelerators.make import make_accelerator

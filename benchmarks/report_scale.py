@@ -1,7 +1,7 @@
-"""The report of 2,000 run records: seconds, peak memory and size, with every figure drawn anew, and with them drawn.
+"""Report of 2,000 run records: seconds, peak memory and size, once with all figures redrawn, once with none.
 
-Must stay at or below 60 s, 1 GiB and 15 MB. The records are made: systems over dimensions, caps, batch sizes, models
-and stages, as large as real ones; every fifth has telemetry and stages of a 60 s run, some are damaged.
+Limits are 60 s, 1 GiB and 15 MB. The records are generated, as large as real ones: systems over dimensions, caps, batch
+sizes, models and stages; every fifth has telemetry and stages of a 60 s run, some are damaged.
 Run: python benchmarks/report_scale.py [--records 2000] [--folder DIR] [--keep]
 """
 
@@ -44,14 +44,14 @@ WITH_TABLES = 5
 
 
 def configurations() -> Iterator[tuple[Any, ...]]:
-    """Every cell of a grid like those of the figures, round after round."""
+    """Yield every cell of a grid like those of the figures, round after round."""
     for round_ in itertools.count():
         grid = (("sage", "gat", "gcn"), (128, 64, 256, 512), (64, 32, 128), (50, 25, 12), ("all", "sample"), SYSTEMS)
         yield from ((round_, *cell) for cell in itertools.product(*grid))
 
 
 def record(number: int, cell: tuple[Any, ...], rng: np.random.Generator) -> Record:
-    """One record, as large as a real one."""
+    """Generate one record, as large as a real one."""
     round_, model, dim, memory, batch, stages, system = cell
     dataset = DatasetConfig(
         name=f"kron-2m-d{dim}",
@@ -172,7 +172,7 @@ def record(number: int, cell: tuple[Any, ...], rng: np.random.Generator) -> Reco
 
 
 def tables(folder: Path, seconds: float, rng: np.random.Generator) -> None:
-    """Telemetry at 10 Hz and the stages of three epochs of 80 mini-batches, with the lanes of the device."""
+    """Write telemetry at 10 Hz, stages of three epochs of 80 mini-batches, and the lanes of the device."""
     rows = int(seconds * 10)
     telemetry = pd.DataFrame({name: rng.random(rows) * 100 for name in COLUMNS})
     telemetry["t"] = np.arange(rows) / 10
@@ -191,7 +191,7 @@ def tables(folder: Path, seconds: float, rng: np.random.Generator) -> None:
 
 
 def make(root: Path, count: int) -> None:
-    """`count` runs under a results root; a few are cut off, a few of another schema."""
+    """Write `count` runs under a results root, a few truncated, a few of another schema."""
     rng = np.random.default_rng(1)
     shared = root / "shared"
     shared.mkdir(parents=True)
@@ -217,7 +217,7 @@ def make(root: Path, count: int) -> None:
 
 
 def measure(root: Path) -> dict[str, Any]:
-    """One `outcore report` in a process of its own."""
+    """Run `outcore report` in a new process and measure it."""
     begin = time.perf_counter()
     child = subprocess.Popen(
         [sys.executable, "-c", "from harness.cli import main; main()", "report", "--results-root", str(root), "--json"],

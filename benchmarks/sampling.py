@@ -2,11 +2,11 @@
 
     python benchmarks/sampling.py [--nodes-log2 21] [--edges 40M] [--rounds 9] [--no-dgl] [--graphbolt PYTHON]
 
-GraphBolt needs an environment of its own, whose interpreter is PYTHON: torch 2.2.1, dgl 2.1.0, NumPy 1, pandas 2.2,
+GraphBolt needs a separate environment, whose interpreter is PYTHON, with torch 2.2.1, dgl 2.1.0, NumPy 1, pandas 2.2,
 torchdata 0.7.1, pydantic, PyYAML.
 
-Sampled edges a second over the same seed nodes, medians of the rounds. Both draw without replacement and build the
-blocks (relabelled, unique nodes). Ends with code 1 where a target is missed.
+Prints sampled edges a second over the same seed nodes, medians of the rounds. All draw without replacement and build
+blocks (relabelled, unique nodes). Ends with code 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def rmat(nodes_log2: int, num_edges: int, seed: int) -> tuple[Ints, Ints]:
-    """An R-MAT graph (a, b, c, d = 0.57, 0.19, 0.19, 0.05) with scrambled ids as (indptr, indices), int64."""
+    """Make an R-MAT graph (a, b, c, d = 0.57, 0.19, 0.19, 0.05) with shuffled ids, as int64 (indptr, indices)."""
     rng = np.random.default_rng(seed)
     source, destination = np.zeros(num_edges, dtype=np.int64), np.zeros(num_edges, dtype=np.int64)
     for first in range(0, nodes_log2, 7):
@@ -49,7 +49,7 @@ def rmat(nodes_log2: int, num_edges: int, seed: int) -> tuple[Ints, Ints]:
         for _ in range(bits):
             joint = np.concatenate([joint * p for p in (0.57, 0.19, 0.19, 0.05)])
             pairs = np.concatenate([pairs * 2 + (i, j) for i in (0, 1) for j in (0, 1)])
-        # Seven levels at a time from a table of outcomes, each as often as it is likely.
+        # Draws seven levels at a time from a table in which each outcome occurs in proportion to its probability.
         table = np.repeat(np.arange(len(joint)), np.ceil(joint / joint.sum() * (1 << 22)).astype(np.int64))
         outcome = pairs[table[rng.integers(0, len(table), num_edges)]]
         source = (source << bits) | outcome[:, 0]
@@ -122,7 +122,7 @@ def main() -> int:
 
 
 def dgl_sampler(indptr: Ints, indices: Ints, batches: list[Ints]) -> Callable[[int], int]:
-    """Samples all batches through DGL on one thread and returns how many edges it took."""
+    """Return a function that samples all batches by DGL on one thread and returns the number of edges."""
     dgl = import_dgl()
     import torch
 
@@ -141,7 +141,7 @@ def dgl_sampler(indptr: Ints, indices: Ints, batches: list[Ints]) -> Callable[[i
 
 
 def graphbolt_sampler(python: str, indptr: Ints, indices: Ints, batches: list[Ints]) -> Callable[[int], int]:
-    """Has a process of another environment sample all batches on one thread; it waits between rounds."""
+    """Start GraphBolt in its environment; return a function that samples all batches there and returns the edges."""
     folder = tempfile.TemporaryDirectory(prefix="outcore-graphbolt-")
     for name, array in (("indptr", indptr), ("indices", indices), ("batches", np.stack(batches))):
         np.save(Path(folder.name, f"{name}.npy"), array)

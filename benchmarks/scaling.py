@@ -1,21 +1,21 @@
-"""Time and peak memory against the number of edges: generation, sampling, ranking, changesets, packing and epochs.
+"""Time and peak memory by number of edges: generation, sampling, ranking, changesets, packing and epochs.
 
     python -m benchmarks.scaling [--edges 10M,40M,160M,640M,1600M] [--cap 4GiB] [--folder /var/tmp] [SYSTEM ...]
 
 Datasets have the shape of papers100M: 14.4 edges a node, 32 float16 columns; 1,600 M edges are its size. Each step is a
-process of its own under a cgroup of `--cap`, begins with nothing of its files in the page cache, and is watched from
-outside: `anonymous` is what it holds of its own, kernel memory included, page cache not. Epochs are runs of `outcore
-run` (200 mini-batches of 100, fan-out 10,10,10, `null` accelerator) under the same cap.
+separate process in a cgroup of `--cap` and starts with its files evicted; its memory is read from outside: `anonymous`
+is its own memory with kernel memory, without page cache. Epochs are runs of `outcore run` (200 mini-batches of 100,
+fan-out 10,10,10, `null` accelerator) under the same cap.
 
-A slope is that of a straight line through the logarithms, by least squares. Exit 1 where a step failed, a slope of
-time is above 1 by more than what small sizes cost anyway (0.1), generation and verification of the largest take over
-15 minutes, or a step holds more than it was given and its bytes for each node (none for each edge). Epochs of systems
-other than `outcore` are told, not judged: one that lives by the page cache is steeper where its data outgrow the cap.
-`scaling.csv`, `scaling.png` and `scaling.svg` go to `--out`.
+A slope is that of a straight line through the logarithms, by least squares. Exit 1 if a step fails, a slope of time is
+above 1.1 (0.1 for the fixed costs of small sizes), generation and verification of the largest size take over 15
+minutes, or a step holds more memory than its budget and its bytes per node (none per edge). Epochs of systems other
+than `outcore` are printed but not judged: a system that relies on the page cache is steeper where its data outgrow the
+cap. `scaling.csv`, `scaling.png` and `scaling.svg` are written to `--out`.
 
-What was measured is in `scaling.jsonl` there at once, and is not measured again: a run of hours goes on where it was
-stopped, and `--seconds` stops it by itself before the next step (exit 3). Datasets lie in `--folder` until all of
-their size is done.
+Measurements are appended to `scaling.jsonl` there at once and not repeated: a run of hours continues where it was
+stopped, and `--seconds` stops it before the next step (exit 3). Datasets stay in `--folder` until all steps of their
+size are done.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ OPTIONS = {"gnndrive": ["extractors=2"], "ali+pg": ["list_threads=2"]}
 MOST_MINUTES = 15.0
 STEEPEST = 1.1
 EPOCH = "epoch "
-SETTLE_BYTES = 64 << 20
-#: What a step is told to hold at most, beside what it needs for each node.
+SLACK_BYTES = 64 << 20
+#: Memory budget of a step, beside its bytes per node.
 GIVEN_BYTES = {"generation": 1 << 30, "ranking": 1 << 30, "packing": 256 << 20}
-RANK_BYTES = 16  # what ranking is told to hold for each node
-#: Of what a step may hold for each node; nothing for each edge.
+RANK_BYTES = 16  # added to the budget of ranking per node
+#: Most bytes that a step may hold per node; none per edge.
 NODE_BYTES = {"generation": 16, "verification": 0, "sampling": 8, "ranking": 40, "changesets": 16, "packing": 8}
 
 
@@ -79,7 +79,7 @@ def verification(folder: Path) -> dict[str, Any]:
 
 
 def sampling(folder: Path) -> dict[str, Any]:
-    """The epoch's mini-batches, drawn from the memory-mapped graph and stored."""
+    """Sample the epoch's mini-batches from the memory-mapped graph and store them."""
     from systems.engine.io.topology import mapped_sampler
     from systems.engine.store.batch_store import BatchWriter
     from workloads.sampling.make import make_seed_plan
@@ -136,7 +136,7 @@ def packing(folder: Path) -> dict[str, Any]:
 
 
 def child(step: str, folder: Path, nodes: int, edges: int, cap: int) -> None:
-    """One step in this process; prints its seconds and facts."""
+    """Run one step in this process; print its seconds and facts."""
     steps: dict[str, Callable[[], dict[str, Any]]] = {
         "generation": lambda: generation(folder, nodes, edges),
         "verification": lambda: verification(folder),
@@ -145,7 +145,7 @@ def child(step: str, folder: Path, nodes: int, edges: int, cap: int) -> None:
         "changesets": lambda: changesets(folder),
         "packing": lambda: packing(folder),
     }
-    print(json.dumps({"standing": True}), flush=True)  # what stands before the step is the interpreter's
+    print(json.dumps({"standing": True}), flush=True)  # memory held before the step is the interpreter's
     sys.stdin.readline()
     start = time.monotonic()
     facts = steps[step]()
@@ -154,7 +154,7 @@ def child(step: str, folder: Path, nodes: int, edges: int, cap: int) -> None:
 
 @contextmanager
 def watched(cap: Cap) -> Iterator[list[int]]:
-    """Anonymous and kernel bytes of a cap, looked at fifty times a second."""
+    """Collect anonymous and kernel bytes of a cap, fifty times a second."""
     seen: list[int] = []
     over = threading.Event()
 
@@ -173,7 +173,7 @@ def watched(cap: Cap) -> Iterator[list[int]]:
 
 
 def measure(step: str, folder: Path, nodes: int, edges: int, cap_bytes: int) -> dict[str, Any]:
-    """One step under the cap: seconds, anonymous bytes beyond the interpreter's, facts; or why it failed."""
+    """Run a step under the cap; return seconds, anonymous bytes beyond the interpreter's and facts, or its failure."""
     graph = folder / "graph"
     for part in PARTS if graph.is_dir() else ():
         evict(Dataset.open(graph).file(part))
@@ -214,7 +214,7 @@ def measure(step: str, folder: Path, nodes: int, edges: int, cap_bytes: int) -> 
 
 
 def epoch(system: str, folder: Path, cap: str) -> dict[str, Any]:
-    """A run of two epochs under the cap, the first a warm-up."""
+    """Run two epochs under the cap, the first as warm-up."""
     options = [word for option in OPTIONS.get(system, []) for word in ("-o", option)]
     command = [
         sys.executable,
@@ -266,12 +266,12 @@ def epoch(system: str, folder: Path, cap: str) -> dict[str, Any]:
 
 
 def slope(edges: list[int], values: list[float]) -> float:
-    """Of the straight line through the logarithms."""
+    """Return the slope of the straight line through the logarithms."""
     return float(np.polyfit(np.log(edges), np.log(np.maximum(values, 1e-9)), 1)[0])
 
 
 def draw(rows: list[dict[str, Any]], out: Path) -> None:
-    """Seconds and anonymous bytes against edges, log-log."""
+    """Draw seconds and anonymous bytes by edges, log-log."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -307,7 +307,7 @@ def draw(rows: list[dict[str, Any]], out: Path) -> None:
 
 
 def judge(rows: list[dict[str, Any]], largest: int) -> bool:
-    """Print slopes and promises; whether all are kept."""
+    """Print slopes and limits; return whether all limits are kept."""
     kept = True
     for step in dict.fromkeys(row["step"] for row in rows):
         own = [row for row in rows if row["step"] == step]
@@ -321,11 +321,11 @@ def judge(rows: list[dict[str, Any]], largest: int) -> bool:
         edges = [row["edges"] for row in own]
         rise = slope(edges, [row["seconds"] for row in own])
         held = slope(edges, [row["anonymous"] for row in own])
-        # Other systems may fit the cap at small sizes and not at large ones: theirs is told.
+        # Other systems may fit the cap at small sizes only, so their slopes are not judged.
         good = rise <= STEEPEST or (step.startswith(EPOCH) and step != f"{EPOCH}outcore")
         said = ""
         if step in NODE_BYTES:
-            allowed = NODE_BYTES[step] * own[-1]["nodes"] + SETTLE_BYTES + GIVEN_BYTES.get(step, 0)
+            allowed = NODE_BYTES[step] * own[-1]["nodes"] + SLACK_BYTES + GIVEN_BYTES.get(step, 0)
             good &= own[-1]["anonymous"] <= allowed
             said = f", at most {format_bytes(allowed)} allowed"
         kept &= good
@@ -340,10 +340,10 @@ def judge(rows: list[dict[str, Any]], largest: int) -> bool:
 
 
 class Measured:
-    """Rows of a run that may have been stopped: each is on disk as soon as it is there.
+    """Rows of a run that may be stopped and continued; each is written at once.
 
     Args:
-        path: a line of JSON for each row; made if it does not exist.
+        path: file with a line of JSON for each row; made if it does not exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -352,11 +352,11 @@ class Measured:
         self.rows: list[dict[str, Any]] = [json.loads(line) for line in lines if line.endswith("}")]
 
     def has(self, edges: int, step: str) -> bool:
-        """Whether it was measured; what failed is done again."""
+        """Return whether the step was measured; failed steps are measured again."""
         return any(row["edges"] == edges and row["step"] == step and "seconds" in row for row in self.rows)
 
     def add(self, row: dict[str, Any]) -> None:
-        """A new row takes the place of one that failed."""
+        """Add a row, in place of a failed one if there is one."""
         same = [old for old in self.rows if (old["edges"], old["step"]) == (row["edges"], row["step"])]
         self.rows = [old for old in self.rows if old not in same] + [row]
         whole = "".join(json.dumps(old) + "\n" for old in self.rows)
@@ -366,12 +366,12 @@ class Measured:
         print(json.dumps(row), flush=True)
 
     def in_order(self) -> list[dict[str, Any]]:
-        """By size."""
+        """Return the rows by size."""
         return sorted(self.rows, key=lambda row: int(row["edges"]))
 
 
 def measure_size(edges: int, systems: list[str], options: argparse.Namespace, done: Measured, until: float) -> bool:
-    """All that is missing of one size; False where time ran out before."""
+    """Measure all missing steps of one size; return False if time ran out before the end."""
     nodes, cap = max(1, round(edges / EDGES * NODES)), parse_bytes(options.cap)
     steps = [step for step in STEPS if not done.has(edges, step)]
     missing = [system for system in systems if not done.has(edges, f"epoch {system}")]
@@ -381,7 +381,7 @@ def measure_size(edges: int, systems: list[str], options: argparse.Namespace, do
         return True
     folder.mkdir(parents=True, exist_ok=True)
     for step in STEPS:
-        # What a stopped run has measured but left no file of is made again, and not counted.
+        # If a stopped run measured a step but its files are gone, the step is repeated, and not recorded again.
         lost = (step == "generation" and not (folder / "graph").is_dir()) or (
             step == "sampling"
             and "sampling" not in steps
@@ -396,7 +396,7 @@ def measure_size(edges: int, systems: list[str], options: argparse.Namespace, do
         if step in steps:
             done.add(row)
         if "failed" in row and step in ("generation", "sampling"):
-            break  # what follows needs it
+            break  # later steps need its files
     shutil.rmtree(folder / "packed", ignore_errors=True)
     for system in missing if (folder / "graph").is_dir() else ():
         if time.monotonic() > until:
@@ -413,8 +413,8 @@ def main() -> int:
     parser.add_argument("--cap", default="4GiB")
     parser.add_argument("--folder", default="/var/tmp")
     parser.add_argument("--out", default=".")
-    parser.add_argument("--epochs-at", default="", help="edges at which epochs are run; all unless said")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no step after so many")
+    parser.add_argument("--epochs-at", default="", help="edges at which epochs are run; default: all")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no step after this time")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--nodes", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -435,7 +435,7 @@ def main() -> int:
     draw(rows, out)
     kept = judge(rows, max(sizes))
     if not whole:
-        print("stopped before all was measured: the same command goes on")
+        print("stopped before the end: run the same command to continue")
         return 3
     return 0 if kept else 1
 

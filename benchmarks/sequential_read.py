@@ -29,7 +29,7 @@ def main() -> int:
         print(f"depth {args.depth}; bytes/s:")
 
         def ours() -> float:
-            # From the file's start, as fio: a host may cache parts of a virtual disk, and both must meet the same.
+            # Starts where fio starts: a host may cache parts of a virtual disk, which must serve both alike.
             done, start = 0, time.perf_counter() + RAMP_S
             while time.perf_counter() < start + args.seconds:
                 for _, piece in stream(path, 0, size, buffer, request_bytes=REQUEST, depth=args.depth):

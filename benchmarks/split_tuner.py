@@ -1,8 +1,8 @@
-"""Is the split that `ali+pg` tunes itself to the best of the five real ones? Storage-bound, null accelerator.
+"""The split chosen by the tuner of `ali+pg` against the five fixed splits: storage-bound, null accelerator.
 
 Runs `outcore run ali+pg` as a user would, under a cap and an SSD class, with each split of the Ginex paper and with
-`auto`, interleaved (A B C A B C). Exit 1 unless the tuner's split takes at most 5 % longer than the best of the five,
-by the medians of their epochs. Prints what the tuner predicted beside what was measured.
+`auto`, interleaved (A B C A B C). Exit 1 unless the tuner's split takes at most 5 % longer than the fastest of the
+five, by the medians of their epochs. Prints the tuner's predictions beside the measurements.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Classes of SSD against their limits, by fio inside the limits: how far each rate is off, and buffered reads too.
+"""Emulated SSD classes, measured by fio inside their limits: error of each rate, direct and buffered.
 
     python benchmarks/ssd_emulation.py [FOLDER] [--classes aws-nvme/16,aws-gp3] [--rounds 1]
 
-As root, on a quiet machine; about 20 s a class. Exit code 1 where a rate is more than 3 % from its limit.
+Run as root on a quiet machine; about 20 s a class. Exit code 1 if a direct rate is more than 3 % off its limit.
 """
 
 from __future__ import annotations

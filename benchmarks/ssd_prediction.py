@@ -1,16 +1,16 @@
-"""Predicted epochs against measured ones, on every class of SSD that was run: the model's error.
+"""Error of the SSD model: predicted against measured epochs on every measured class of SSD.
 
     python benchmarks/ssd_prediction.py [RESULTS …] [--all]
 
 Reads records only. Each class is predicted twice: from the counters of its own runs (`own`), and from those of runs of
-the same workload under other classes (`others`), as `outcore ssd predict` does for a drive that one does not have
-(nothing for systems that read otherwise on another device). Rates are those of the class (its limits) or, of the bare
-device, of the record's own fio profile, which has its slow moments where it is virtual. Few reads in flight wait for
-the device behind a class: that is the best of all records' profiles, so the results given are of one device. Only runs
-whose working set is twice the memory (methodology rule 7) and whose device takes longer than their training count as
-storage-bound; `--all` lists the others too. An epoch below a slice of the kernel's limiter (0.1 s) may pass as a burst
-at any speed, so under a class it is told and not judged. Exit code 1 where the median is above 15 % or the worst above
-30 % under a class; the bare device, whose rates are those of bursts, is told and not judged.
+the same workload under other classes (`others`), as `outcore ssd predict` does for a drive that is not at hand (not for
+systems whose reads depend on the device). Rates are the limits of the class; for the bare device, those of the record's
+own fio profile, which may have caught a slow moment of a virtual device. With few reads in flight a class is as slow as
+the device behind it, taken from the best profile of all records, so all results must come from one device. Only runs
+whose working set is twice the memory (methodology rule 7) and whose device takes longer than training count as
+storage-bound; `--all` also lists the others. An epoch shorter than a slice of the kernel's limiter (0.1 s) may pass as
+a burst at any speed, so under a class it is printed but not judged. Exit code 1 if under a class the median error is
+above 15 % or the worst above 30 %; the bare device, whose rates include bursts, is printed but not judged.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ BARE = "none"
 
 
 def profile_of(records: Sequence[Record], everything: Sequence[Record]) -> DiskProfile | None:
-    """The device under some runs, which share a class: as `outcore ssd predict` knows it."""
+    """Return the profile of the device under runs of one class, as `outcore ssd predict` would use it."""
     name = records[0].config.disk_class
     return bare_of(records[-1:]) if name == BARE else behind(device_of(name, Path("nowhere")), everything).profile
 
 
 def predicted(records: Sequence[Record], profile: DiskProfile) -> tuple[float, bool] | None:
-    """(seconds, whether it waits for the device): the median over the epochs of some runs."""
+    """Return (seconds, whether the device is the bottleneck) as medians over the epochs of the runs."""
     made = [entry for record in records for entry in predict_record(record, profile)]
     if not made:
         return None
@@ -89,7 +89,7 @@ def main() -> int:
                 if others:
                     errors[name, "others"].append(abs(others[0] / measured - 1.0))
     if not errors:
-        print("no storage-bound run is there")
+        print("no storage-bound run found")
         return 1
     wrong = 0
     print(f"\n{'class':<20}{'counters':<10}{'cells':>6}{'median':>9}{'worst':>9}")
@@ -97,9 +97,7 @@ def main() -> int:
         middle, worst = statistics.median(found), max(found)
         held = name == BARE or (middle <= MEDIAN and worst <= WORST)
         wrong += not held
-        print(
-            f"{name:<20}{kind:<10}{len(found):>6}{middle:>9.1%}{worst:>9.1%}{'' if held else '  above what it may be'}"
-        )
+        print(f"{name:<20}{kind:<10}{len(found):>6}{middle:>9.1%}{worst:>9.1%}{'' if held else '  above the limit'}")
     return 1 if wrong else 0
 
 

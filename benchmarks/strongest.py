@@ -1,12 +1,12 @@
-"""Each baseline's strongest setting of those its paper leaves open, at every budget, and its gain over the default.
+"""Each baseline's fastest setting among options left open by its paper, at every budget, and its gain over the default.
 
     python benchmarks/strongest.py [--systems pyg+ ginex ...] [--shares 1/16 1/8 ...] [--rounds 1] [--coarse]
 
-A setting is judged by all of its epochs, warm-up among them, and by its preparation: a setting that only moves work to
-where no clock is read gains nothing. One option after the other is tried from the default on, and what helped is kept
-(coordinate descent, one pass); settings that do not fit the budget are told as such. `--counts` prints requests and
-bytes instead of seconds, which say the same on a busy machine. Ends with code 1 where a default is more than 10 per
-cent behind: it is the default that is to be changed then.
+A setting is judged by all of its epochs, warm-up included, and its preparation, so moving work between them gains
+nothing. Options are varied one after the other, starting from the default, and improvements are kept (coordinate
+descent, one pass); settings that do not fit the budget are printed with the reason. `--counts` compares requests
+instead of seconds, which are independent of other load. Ends with code 1 if a default is more than 10 per cent slower
+than the fastest setting: then change the default.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from _outcore import started
 SLACK = 1.10
 SHARES = ["1/16", "1/8", "1/4", "1/2", "1"]
 LIST_THREADS = [1, 2, 4, 8, 16]
-#: What each paper leaves open, the most telling option first. ginex: what its neighbour cache does not take keeps rows
-#: cached between superbatches, so that one size is the split of the memory.
+#: Options left open by each paper, the most effective first. ginex: memory not taken by its neighbour cache keeps rows
+#: cached between superbatches, so one size determines the split of memory.
 SPACE: dict[str, dict[str, list[Any]]] = {
     "pyg+": {"extract_threads": [4, 16, 32, 64, 128], "sampling_workers": [1, 2, 4, 8], "host_buffers": [1, 2]},
     "gnndrive": {
@@ -63,11 +63,11 @@ SPACE: dict[str, dict[str, list[Any]]] = {
 
 @dataclass
 class Found:
-    """What one setting took.
+    """Measured cost of one setting.
 
     Attributes:
         cost: seconds of an epoch over the whole run with its preparation (or requests, with --counts).
-        failed: why there is none.
+        failed: reason why there is no cost.
     """
 
     options: dict[str, Any]
@@ -76,12 +76,12 @@ class Found:
 
     @property
     def median(self) -> float:
-        """Its cost, infinite where it does not run."""
+        """Return the median cost, infinite if the setting does not run."""
         return statistics.median(self.cost) if self.cost else float("inf")
 
     @property
     def name(self) -> str:
-        """Its options as a user would give them."""
+        """Return the options as a user would write them."""
         return " ".join(f"{key}={value}" for key, value in self.options.items()) or "default"
 
 
@@ -94,13 +94,13 @@ def outcore(root: Path, *arguments: str) -> dict[str, Any]:
 
 
 def cost_of(record: dict[str, Any], counts: bool) -> float:
-    """An epoch's part of the whole run: its seconds, or what the device was asked for."""
+    """Return the cost of an epoch, averaged over the run: seconds with preparation, or requests to the device."""
     epochs = record["epochs"]
     if counts:
         asked = [epoch["device_requests"] or epoch["diskstats_requests"] or 0 for epoch in epochs]
         return float(sum(asked)) / len(epochs)
     spent = record.get("preprocess") or {}
-    # Options that change nothing of what was prepared take it over: that still cost what making it took.
+    # Reused artefacts are charged with the seconds of the run that made them.
     prepared = spent.get("seconds", 0.0) + spent.get("made_s", 0.0)
     return float(sum(epoch["seconds"] for epoch in epochs) + prepared) / len(epochs)
 
@@ -111,14 +111,14 @@ def coarse(values: list[Any]) -> list[Any]:
 
 
 class Sweep:
-    """Runs of one system at one budget; each setting once for each round, none twice."""
+    """Runs of one system at one budget, each setting once per round."""
 
     def __init__(self, root: Path, system: str, budget: int, options: argparse.Namespace) -> None:
         self._root, self._system, self._budget, self._options = root, system, budget, options
         self._seen: dict[str, Found] = {}
 
     def measure(self, chosen: dict[str, Any]) -> Found:
-        """The setting's cost."""
+        """Measure a setting, or return its earlier measurement."""
         found = Found(dict(sorted(chosen.items())))
         if found.name in self._seen:
             return self._seen[found.name]
@@ -155,7 +155,7 @@ class Sweep:
         return found
 
     def run(self) -> tuple[Found, Found]:
-        """The default and the best setting."""
+        """Return the default and the fastest setting."""
         default = best = self.measure({})
         for option, values in SPACE[self._system].items():
             for value in coarse(values) if self._options.coarse else values:
@@ -221,7 +221,7 @@ def main() -> int:
             csv.writer(file).writerows([head, *rows])
     behind = [row for row in rows if not float(row[-1]) <= SLACK]
     for row in behind:
-        print(f"{row[0]} at {row[1]}: its default is behind {row[3]} ({row[-1]}x) {row[6]}")
+        print(f"{row[0]} at {row[1]}: its default is slower than {row[3]} ({row[-1]}x) {row[6]}")
     return 1 if behind else 0
 
 

@@ -1,4 +1,4 @@
-"""What telemetry at 10 Hz costs: processor time of the sampler over wall time, with a cap that a reader keeps busy.
+"""Cost of telemetry at 10 Hz: processor time of the sampler over wall time, on a cap kept busy by a reader.
 
 Must stay at or below 1 % of one core. Run: python benchmarks/telemetry_cost.py [--seconds 20]
 """
@@ -20,7 +20,7 @@ from harness.ssd.device import block_device
 from harness.telemetry.recorder import Recorder
 
 LIMIT_PERCENT = 1.0
-# Reads a file larger than the cap over and over, so that the memory counters move as they do in a run.
+# Reads a file larger than the cap repeatedly, so that memory counters change as in a run.
 READER = """
 import sys
 while True:
@@ -31,7 +31,7 @@ while True:
 
 
 def parts_us(recorder: Recorder, rounds: int = 200) -> dict[str, float]:
-    """Median microseconds of each part of one sample."""
+    """Return the median microseconds of each part of one sample."""
     cap = recorder._cap
     assert cap is not None
     found = {}

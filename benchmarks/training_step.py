@@ -1,10 +1,10 @@
-"""A 128-dimensional GraphSAGE step on the processor: ours against PyG's SAGEConv on the same blocks, interleaved.
+"""A 128-dimensional GraphSAGE step on the processor against PyG's SAGEConv on the same blocks, interleaved.
 
     python benchmarks/training_step.py [--seeds 1000] [--rounds 7]
 
-Prints seconds and peak of allocated tensors of both, their ratio, and the limit that ours has to keep: 4 x destinations
-x hidden x 4 bytes a layer above weights and inputs. PyG gets its rows gathered beforehand (its best case: that copy is
-not counted for it); ours reads the table through the alias list.
+Prints seconds and peak of allocated tensors of both, their ratio, and the memory limit of ours: 4 x destinations x
+hidden x 4 bytes a layer above weights and inputs. PyG gets its rows gathered beforehand (its best case, since that copy
+is not counted); ours reads the table through the alias list.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DIM, HIDDEN, CLASSES = 128, 256, 16
 
 
 def make_batch(seeds: int, fanout: list[int], nodes: int, rng: np.random.Generator) -> SampledBatch:
-    """Blocks of a graph with skewed popularity: each known node draws `fanout` neighbours, hubs more often."""
+    """Make blocks of a skewed graph: each known node draws `fanout` neighbours, hubs more often."""
     known = rng.permutation(nodes)[:seeds].astype(np.int64)
     blocks: list[Block] = []
     place = np.empty(nodes, dtype=np.int32)
@@ -45,7 +45,7 @@ def make_batch(seeds: int, fanout: list[int], nodes: int, rng: np.random.Generat
 
 
 def pyg_step(batch: SampledBatch, layers: int, fused: bool) -> Callable[[torch.Tensor], float]:
-    """The same step with torch_geometric's SAGEConv; `fused` gives it the sparse adjacency, else the edge list."""
+    """Return the same step by torch_geometric's SAGEConv, on a sparse adjacency (`fused`) or an edge list."""
     from torch_geometric.nn import SAGEConv
 
     widths = [DIM] + [HIDDEN] * (layers - 1) + [CLASSES]
@@ -76,7 +76,7 @@ def pyg_step(batch: SampledBatch, layers: int, fused: bool) -> Callable[[torch.T
 
 
 def peak_bytes(step: Callable[[], Any]) -> int:
-    """Most bytes that torch's allocator held at once beyond the start."""
+    """Return the peak bytes of torch's allocator above the start."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         step()
     assert profile.profiler is not None and profile.profiler.kineto_results is not None

@@ -3,9 +3,9 @@
     outcore data make shop --kind kronecker --base amazon-computers.npz --expand 8 --dim 767 --train-fraction 0.3
     python examples/train.py data/shop --system diskgnn --memory 64MiB --epochs 10
 
-Nothing here is Outcore's but the loader: bring your own model, optimiser and loop. The last line is JSON.
+Only the loader is Outcore's: bring your own model, optimiser and loop. The last line of output is JSON.
 
-Several processes, on one host or on many that each have the dataset, share every step's seed nodes. On host R of two:
+Several processes share every step's seed nodes, on one host or on several that each have the dataset. On host R of two:
 
     torchrun --nnodes 2 --nproc-per-node 1 --node-rank R --master-addr HOST0 --master-port 29500 \\
         examples/train.py data/shop --memory 32MiB
@@ -32,7 +32,7 @@ from workloads.errors import OutcoreError
 
 
 class SageLayer(nn.Module):
-    """GraphSAGE with the mean of the neighbours (Hamilton, Ying and Leskovec 2017)."""
+    """GraphSAGE layer with mean aggregation (Hamilton, Ying and Leskovec 2017)."""
 
     def __init__(self, in_dim: int, out_dim: int) -> None:
         super().__init__()
@@ -40,9 +40,9 @@ class SageLayer(nn.Module):
         self.neighbours = nn.Linear(in_dim, out_dim, bias=False)
 
     def forward(self, x: torch.Tensor, edges: LayerEdges) -> torch.Tensor:
-        """[sources, in_dim] to [destinations, out_dim]."""
+        """Map [sources, in_dim] to [destinations, out_dim]."""
         (source, target), (_, count) = edges.edge_index, edges.size
-        # Multiplied before it is summed: an edge then costs the narrow width, not that of the features.
+        # Multiply before summing, so that an edge costs the narrow width and not that of the features.
         narrow = self.neighbours(x)
         total = narrow.new_zeros(count, narrow.shape[1]).index_add_(0, target, narrow[source])
         degree = torch.bincount(target, minlength=count).clamp(min=1)
@@ -50,14 +50,14 @@ class SageLayer(nn.Module):
 
 
 class GraphSage(nn.Module):
-    """One layer for each hop, ReLU between them."""
+    """GraphSAGE model with one layer for each hop and ReLU between them."""
 
     def __init__(self, widths: list[int]) -> None:
         super().__init__()
         self.layers = nn.ModuleList(SageLayer(*pair) for pair in itertools.pairwise(widths))
 
     def forward(self, x: torch.Tensor, layers: list[LayerEdges]) -> torch.Tensor:
-        """Scores of the seed nodes."""
+        """Return the scores of the seed nodes, [seed nodes, classes]."""
         x = x.float()
         for number, (layer, edges) in enumerate(zip(self.layers, layers, strict=True)):
             x = layer(functional.relu(x) if number else x, edges)
@@ -65,7 +65,7 @@ class GraphSage(nn.Module):
 
 
 def over_all(*sums: float) -> list[float]:
-    """The sums of all processes."""
+    """Add up each value over all processes."""
     if not dist.is_initialized():
         return list(sums)
     found: list[list[float]] = [[]] * dist.get_world_size()
@@ -74,7 +74,7 @@ def over_all(*sums: float) -> list[float]:
 
 
 def train(model: nn.Module, optimiser: torch.optim.Optimizer, loader: outcore.loader) -> tuple[float, float]:
-    """One epoch: mean loss, and share of the seed nodes whose class was found."""
+    """Train one epoch; return the mean loss and the accuracy on its seed nodes."""
     loss_sum, correct, seen = 0.0, 0, 0
     for batch in loader:
         scores = model(batch.x, batch.layers)
@@ -91,7 +91,7 @@ def train(model: nn.Module, optimiser: torch.optim.Optimizer, loader: outcore.lo
 
 @torch.no_grad()
 def evaluate(model: nn.Module, loader: outcore.loader) -> float:
-    """Share of the loader's seed nodes whose class is found."""
+    """Return the accuracy on the loader's seed nodes."""
     correct = seen = 0
     for batch in loader:
         correct += int((model(batch.x, batch.layers).argmax(1) == batch.y).sum())
@@ -101,11 +101,11 @@ def evaluate(model: nn.Module, loader: outcore.loader) -> float:
 
 
 def main() -> None:
-    """Train, print a line an epoch, then the accuracy on test nodes."""
+    """Train, print a line per epoch, then the accuracy on test nodes."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("dataset", help="folder of a dataset, or its name under $OUTCORE_DATA")
-    parser.add_argument("--system", default="gnndrive", help="any faithful one of `outcore systems`")
-    parser.add_argument("--memory", default="0.25x", help="of the loader: 8GiB, 0.25x of the features, none")
+    parser.add_argument("--system", default="gnndrive", help="any faithful system of `outcore systems`")
+    parser.add_argument("--memory", default="0.25x", help="memory of the loader: 8GiB, 0.25x of the features, none")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--fanout", default="10,5")
     parser.add_argument("--batch-size", type=int, default=500)
@@ -113,8 +113,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--learning-rate", type=float, default=0.003)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("-o", "--option", action="append", default=[], help="of the system, NAME=VALUE", metavar="")
-    parser.add_argument("--artefacts", help="folder where prepared work is kept for the next time")
+    parser.add_argument("-o", "--option", action="append", default=[], help="NAME=VALUE for the system", metavar="")
+    parser.add_argument("--artefacts", help="folder that keeps prepared artefacts for later runs")
     options = parser.parse_args()
     fanout = [int(count) for count in options.fanout.split(",")]
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
@@ -149,7 +149,7 @@ def main() -> None:
             curve.append({"loss": loss, "accuracy": accuracy, "seconds": time.monotonic() - start})
             if rank == 0:
                 print(f"epoch {epoch}: loss {loss:.4f}, accuracy {100 * accuracy:.2f} %", flush=True)
-    # After training: two loaders at once would each have a budget of their own.
+    # Opened after training: two loaders at once would take two budgets.
     with outcore.loader(options.dataset, split="test", epochs=1, **what) as loader:
         accuracy = evaluate(model, loader)
     if world > 1:

@@ -1,8 +1,8 @@
-"""A worker of one's own, from first line to last: what Outcore expects of the process in somebody's container.
+"""A complete custom worker: everything that Outcore expects of the process in a system's own container.
 
 Started as `worker.py SPEC EVENTS GO PARENT`. SPEC is a JSON file that says what to run; events go to the named pipe
 EVENTS, one JSON object a line; at a gate the worker waits for one byte `g` from the named pipe GO. docs/containers.md
-lists the events. Everything below the line is the author's own; here it is one of Outcore's systems.
+lists the events. The code below the line belongs to the system; here it is one of Outcore's systems.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ CHUNK = 1000  # rows a line: lines are limited to 1 MiB, tables to 2000 rows a l
 
 
 class Orchestrator:
-    """The other end of the pipes."""
+    """Orchestrator at the other end of the pipes."""
 
     def __init__(self, events: str, go: str) -> None:
         self._events = os.open(events, os.O_WRONLY)
         self._go = os.open(go, os.O_RDONLY)
 
     def send(self, event: str, **fields: Any) -> None:
-        """One event, as a line."""
+        """Send one event as a line."""
         data = json.dumps({"event": event, **fields}).encode() + b"\n"
         while data:
             data = data[os.write(self._events, data) :]
 
     def gate(self, at: str) -> None:
-        """Stand still until told to go; leave where nobody is there any more."""
+        """Wait until the orchestrator answers; exit if it is gone."""
         self.send("gate", at=at)
         if os.read(self._go, 1) != b"g":
             os._exit(70)
 
 
 def main(spec_file: str, events: str, go: str, _: str) -> int:
-    """Calibrate or run, as the spec says; what goes wrong is an event too."""
+    """Calibrate or run, as the spec says; send any error as an event."""
     spec = json.loads(Path(spec_file).read_text(encoding="utf-8"))
     orchestrator = Orchestrator(events, go)
     try:
@@ -53,8 +53,8 @@ def main(spec_file: str, events: str, go: str, _: str) -> int:
 
 
 def calibrate(spec: dict[str, Any], orchestrator: Orchestrator, work: Work) -> None:
-    """An empty run: memory is read at three gates; training alone may be timed where that is asked for."""
-    orchestrator.gate("floor")  # imports, model and optimiser are there, no data
+    """Stop at three gates, where memory is read, and time training alone if the spec asks for it."""
+    orchestrator.gate("floor")  # imports, model and optimiser are loaded, no data
     step = work.largest_step()
     orchestrator.gate("before step")
     step()
@@ -66,7 +66,7 @@ def calibrate(spec: dict[str, Any], orchestrator: Orchestrator, work: Work) -> N
 
 
 def run(spec: dict[str, Any], orchestrator: Orchestrator, work: Work) -> None:
-    """Plan, prepare, then every epoch between its two gates."""
+    """Plan, prepare, then run every epoch between its two gates."""
     config = spec["config"]
     orchestrator.send("plan", items=work.plan())
     start = time.monotonic()
@@ -74,7 +74,7 @@ def run(spec: dict[str, Any], orchestrator: Orchestrator, work: Work) -> None:
     orchestrator.send(
         "prepared", seconds=time.monotonic() - start, bytes_read=0, bytes_written=0, reused=False, files=files
     )
-    orchestrator.gate("prepared")  # what was written is evicted from the page cache meanwhile
+    orchestrator.gate("prepared")  # written files are evicted from the page cache meanwhile
     for epoch in range(config["epochs"]):
         with_features = epoch < config["warmup"] or config["verify"]
         orchestrator.gate(f"epoch {epoch} start")
@@ -106,11 +106,11 @@ def run(spec: dict[str, Any], orchestrator: Orchestrator, work: Work) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# From here on it is the author's system. Outcore's own modules serve as one: any other code, in any language, does.
+# From here on the code belongs to the system. This one uses Outcore's modules; any other code in any language will do.
 
 
 class Work:
-    """One of Outcore's systems behind what the protocol asks for."""
+    """System of Outcore, wrapped for the protocol."""
 
     WRAPPED = "gnndrive"
 
@@ -124,14 +124,14 @@ class Work:
 
         inner = {**self._spec, "config": {**self._config, "system": self.WRAPPED}}
         self._inner = WorkerSpec.model_validate(inner)
-        # One rank, which talks to the harness itself.
+        # A single rank, which talks to the harness directly.
         made = build.parts(self._inner, Joint(Channel(-1, -1), None))
         self._class, self._workload, self._cores = made.system_class, made.workload, made.cores
         self._accelerator, self._trainer = made.accelerator, made.trainer
         build.hand_over_bounds(self._inner, self._workload)
 
     def largest_step(self) -> Any:
-        """A function that trains the largest mini-batch once, with its features in memory."""
+        """Return a function that trains the largest mini-batch once, with its features in memory."""
         import torch
 
         from workloads.sampling.make import make_sampler, make_seed_plan
@@ -143,7 +143,7 @@ class Work:
         return lambda: self._trainer.step(sampled, table, torch.arange(sampled.num_nodes))
 
     def train_seconds(self, epoch: int) -> float:
-        """Seconds of training alone: one step, times the number of steps."""
+        """Estimate the seconds of training alone: one step, times the number of steps."""
         from workloads.sampling.make import make_seed_plan
 
         step = self.largest_step()
@@ -152,7 +152,7 @@ class Work:
         return (time.monotonic() - start) * len(make_seed_plan(self._workload).batches(epoch))
 
     def plan(self) -> list[dict[str, Any]]:
-        """Every buffer, before it is allocated."""
+        """List every buffer, before it is allocated."""
         from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock
 
         self._clock = StageClock()
@@ -171,12 +171,12 @@ class Work:
         return [{"name": item.name, "bytes": item.bytes, "tier": item.tier} for item in self._system.plan().items]
 
     def prepare(self) -> list[str]:
-        """Offline work; names the files it wrote."""
+        """Do offline work; return the files it wrote."""
         self._system.prepare()
         return [str(path) for path in self._system.files()]
 
     def epoch(self, k: int, with_features: bool) -> tuple[list[tuple[Any, ...]], str, str | None]:
-        """Train one epoch: a row a mini-batch, and the digests by which mini-batches are compared."""
+        """Train one epoch; return a row per mini-batch, and the digests by which mini-batches are compared."""
         from workloads.feature_table import batch_feature_digest
         from workloads.sampling.digest import EpochDigest, structure_digest
 
@@ -213,21 +213,21 @@ class Work:
         return rows, structure.hexdigest(), features.hexdigest() if with_features else None
 
     def spans(self) -> list[tuple[str, int, str, float, float]]:
-        """When each stage of each mini-batch ran, on which thread."""
+        """Return when each stage of each mini-batch ran, and on which thread."""
         return [(span.stage, span.batch, span.thread, span.start, span.end) for span in self._spans]
 
     def stage_seconds(self) -> dict[str, float]:
-        """Wall time in which at least one such stage was open."""
+        """Return the wall time of each stage in which at least one of its spans was open."""
         from systems.interface import wall_seconds
 
         return wall_seconds(self._spans)
 
     def counters(self) -> dict[str, Any]:
-        """Rows asked for, hits, misses, requests, bytes."""
+        """Return rows, hits, misses, requests and bytes."""
         return self._system.counters().as_dict()
 
     def close(self) -> dict[str, str]:
-        """Let go of everything; what is worth a note."""
+        """Release everything; return notes on the run."""
         notes = self._system.notes()
         self._system.close()
         self._accelerator.close()

@@ -1,4 +1,4 @@
-// The least that a native test needs: a check that says where it failed, and a temporary file with known bytes.
+// Tools of the native tests: a check that prints the place of a failure, and a temporary file with known bytes.
 #pragma once
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// Allocations that fail: the program's operator new throws at the one that a test chose, in whichever thread it is.
-// To be included once by a test; sanitizers see the memory all the same, since it is malloc's.
+// Allocations that fail: the program's operator new throws at the allocation that a test chose, in any thread.
+// Include it in one file of a test; sanitizers still see the memory, since it comes from malloc.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,8 @@ namespace failing_memory {
 inline constexpr long never = std::numeric_limits<long>::max();
 inline std::atomic<long> left{never};  // allocations until the one that fails
 
-// Fails each allocation of `body` in turn, one a run, until a run has none that is left to fail; returns how many runs
-// said so. `body` is to clean up after itself.
+// Runs `body` repeatedly and fails one allocation in each run, the next one each time, until a run has no allocation
+// left to fail; returns the number of runs that reported the failure. `body` must clean up after itself.
 template <class Body>
 long each_once(const Body& body) {
     long thrown = 0;
@@ -25,7 +25,7 @@ long each_once(const Body& body) {
             body();
         } catch (const std::bad_alloc&) {
             ++thrown;
-        } catch (const std::system_error& error) {  // a thread that could not be made
+        } catch (const std::system_error& error) {  // a thread that could not be started
             if (error.code().value() != EAGAIN) throw;
             ++thrown;
         }

@@ -1,4 +1,4 @@
-// A ring fails with reads in flight: no caller gets memory back that the kernel still writes to. The file is a pipe,
+// A ring fails with reads in flight: no call returns while the kernel still writes to its memory. The file is a pipe,
 // whose reads stay in flight until the test writes; the ring's descriptor is replaced by one of /dev/null.
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -71,7 +71,7 @@ bool filled(const std::byte* memory, int value) {
     return true;
 }
 
-void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(100)); }
+void wait_briefly() { std::this_thread::sleep_for(std::chrono::milliseconds(100)); }
 
 template <class Result>
 bool is_ready(const std::future<Result>& result) {
@@ -85,10 +85,10 @@ void a_queue_waits_for_reads_in_flight() {
     // Two requests of one range, so that both are in flight before either arrives.
     const auto ticket = queue.submit(0, 2 * block, {memory.data(), 2 * block});
     auto asked = std::async(std::launch::async, [&queue, ticket] { return queue.wait(ticket); });
-    settle();
+    wait_briefly();
     break_rings();
-    pipe.write(1);  // one read completes, and the queue asks the kernel for the next
-    settle();
+    pipe.write(1);  // one read completes, and the queue submits the next
+    wait_briefly();
     CHECK(!is_ready(asked));  // the kernel may still write to the memory of the other read
     pipe.write(2);
     const auto failure = asked.get().failure;
@@ -119,7 +119,7 @@ void a_reader_waits_for_reads_in_flight() {
     const std::vector<std::int64_t> ids{0, 1};
     auto read = std::async(std::launch::async,
                            [&] { return reader.read(ids, {memory.data(), 2, reader.layout().row_bytes}, {}); });
-    settle();
+    wait_briefly();
     break_rings();
     pipe.write(1);
     CHECK(!is_ready(read));
@@ -141,7 +141,7 @@ void a_staged_read_that_is_left_waits_for_reads_in_flight() {
     GroupRead::Group group{};
     pipe.write(1);
     CHECK(read->next(group) == GroupRead::State::group);
-    settle();
+    wait_briefly();
     break_rings();
     auto left = std::async(std::launch::async, [&] { read.reset(); });
     CHECK(!is_ready(left));

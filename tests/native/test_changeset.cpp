@@ -101,7 +101,7 @@ std::set<std::int64_t> first_nodes(const Trace& trace, std::uint64_t capacity) {
     return cache;
 }
 
-// Returns all changesets; follows every slot, and checks that each step is the best from the planner's state. Any of
+// Returns all changesets; tracks every slot, and checks that each step is the best from the planner's state. Any of
 // several nodes with the same next use may be kept: later hits do not depend on the choice, later entries do.
 std::vector<Changeset> planned(const Trace& trace, std::int64_t num_nodes, std::uint64_t capacity, unsigned threads,
                                bool fill) {

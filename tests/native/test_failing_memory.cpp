@@ -1,5 +1,5 @@
-// Each allocation fails once, in any thread: the caller gets the error, no thread waits for ever, everything taken is
-// given back, and the next call does what the first would have done.
+// Each allocation fails once, in any thread: the caller gets the error, no thread waits for ever, all resources are
+// released, and the next call succeeds.
 #include "failing_memory.hpp"
 
 #include <cstring>

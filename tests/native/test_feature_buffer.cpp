@@ -41,7 +41,7 @@ void extract(FeatureBuffer& buffer, std::vector<std::int64_t>& table, unsigned s
     }
 }
 
-void nobody_sees_a_stale_row(std::uint32_t slots, unsigned threads_count, int rounds) {
+void no_thread_sees_a_stale_row(std::uint32_t slots, unsigned threads_count, int rounds) {
     FeatureBuffer buffer(slots);
     std::vector<std::int64_t> table(slots, -1);
     std::vector<std::thread> threads;
@@ -82,7 +82,7 @@ void closing_wakes_all() {
 }  // namespace
 
 int main() {
-    nobody_sees_a_stale_row(4 * largest, 4, 400);
-    nobody_sees_a_stale_row(largest, 8, 150);  // slots for one batch at a time: slow, but no thread hangs
+    no_thread_sees_a_stale_row(4 * largest, 4, 400);
+    no_thread_sees_a_stale_row(largest, 8, 150);  // slots for one batch at a time: slow, but no thread hangs
     closing_wakes_all();
 }

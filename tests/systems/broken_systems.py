@@ -21,7 +21,7 @@ from systems.pyg_plus import PygPlus
 
 
 class WrongRows(InMemory):
-    """Right at every dimension but one, as has been seen in the field."""
+    """In-memory system with a wrong last row at dimension 127 only, a fault seen in practice."""
 
     def _gather(self, nodes: Any, out: Any) -> None:
         super()._gather(nodes, out)
@@ -30,7 +30,7 @@ class WrongRows(InMemory):
 
 
 class OtherSample(InMemory):
-    """Draws with another seed."""
+    """In-memory system that samples with another seed."""
 
     def prepare(self) -> None:
         self.workload = replace(self.workload, seed=1)
@@ -47,7 +47,7 @@ class LostBatch(InMemory):
 
 
 class RepeatedBatch(InMemory):
-    """One batch twice, another never: the count is right."""
+    """In-memory system that yields one mini-batch twice and another never, so that the count is right."""
 
     def epoch(self, k: int) -> Iterator[Batch]:
         for batch in super().epoch(k):
@@ -85,7 +85,7 @@ class CountersOff(InMemory):
 
 
 class RowsForgotten(InMemory):
-    """Consistent in itself, but not what was asked for."""
+    """In-memory system whose counters are consistent but count no rows."""
 
     def counters(self) -> Counters:
         return Counters()
@@ -98,25 +98,25 @@ class UselessBytes(InMemory):
 
 
 class OverwritesRows(InMemory):
-    """Fills a table again before it was released."""
+    """In-memory system that overwrites a table before its release."""
 
     def epoch(self, k: int) -> Iterator[Batch]:
         for batch in super().epoch(k):
             assert isinstance(batch.table, torch.Tensor)
-            # In the check's own pause between its two looks: a timer would sometimes be before the first.
+            # Overwrites in the check's pause between its two reads; a timer might fire before the first read.
             with mock.patch("time.sleep", lambda _, table=batch.table: table.fill_(9)):
                 yield batch
 
 
 class PlansTooMuch(InMemory):
-    """Holds its plan against nothing."""
+    """In-memory system that never checks its plan against the budget."""
 
     def plan(self) -> Plan:
         return self.fit(lambda: Plan((PlanItem("a cache", 1 << 20),)))
 
 
 class OutOfOrder(GnnDrive):
-    """Takes no notice of `keep_order`."""
+    """GNNDrive that ignores `keep_order`."""
 
     @property
     def _in_order(self) -> bool:
@@ -135,7 +135,7 @@ class OutOfOrder(GnnDrive):
 
 
 class IgnoresTruncation(InMemory):
-    """Reads what there is and goes on with zeros."""
+    """In-memory system that fills the missing end of a truncated file with zeros."""
 
     def prepare(self) -> None:
         dataset = self.workload.dataset
@@ -169,7 +169,7 @@ def _no_check() -> Any:
 
 
 class VagueAboutTruncation(PygPlus):
-    """Tells that something is wrong, but not where."""
+    """PyG+ whose error does not name the damaged file."""
 
     def prepare(self) -> None:
         try:
@@ -186,7 +186,7 @@ class SlowToClose(InMemory):
 
 
 class ReusesAnything(InMemory):
-    """Takes artefacts of another seed for its own."""
+    """In-memory system that claims to reuse artefacts of another seed."""
 
     def prepare(self) -> None:
         super().prepare()
@@ -224,7 +224,7 @@ class DeafToSigterm(InMemory):
 
 
 class Unfaithful(InMemory):
-    """Samples otherwise by design, and says so."""
+    """In-memory system that samples with another seed and declares itself unfaithful."""
 
     info = replace(InMemory.info, name="unfaithful", faithful=False)
 
@@ -232,20 +232,16 @@ class Unfaithful(InMemory):
         self.workload = replace(self.workload, seed=1)
         super().prepare()
 
-    def epoch(self, k: int) -> Iterator[Batch]:
-        # The seed nodes are the workload's; here the other seed only shuffles them otherwise.
-        return super().epoch(k)
-
 
 class UnfaithfulRows(Unfaithful):
-    """Its mini-batches are its own affair, but not what rows they come with."""
+    """Unfaithful system whose rows belong to other nodes, which even an unfaithful system may not do."""
 
     def _gather(self, nodes: Any, out: Any) -> None:
         super()._gather(nodes[::-1].copy(), out)
 
 
 class UnfaithfulEdges(Unfaithful):
-    """Makes neighbours up."""
+    """Unfaithful system with edges that are not in the graph."""
 
     def epoch(self, k: int) -> Iterator[Batch]:
         for batch in super().epoch(k):
@@ -254,7 +250,7 @@ class UnfaithfulEdges(Unfaithful):
 
 
 class WrongLoss(InMemory):
-    """Rows that digest rightly the first time and are changed under the training step."""
+    """In-memory system that trains on zeros."""
 
     def epoch(self, k: int) -> Iterator[Batch]:
         for batch in super().epoch(k):
@@ -263,7 +259,7 @@ class WrongLoss(InMemory):
 
 
 class HoldsTooMuch(PygPlus):
-    """Holds a quarter of the feature table that its plan says nothing of."""
+    """PyG+ that holds a quarter of the feature table beyond its plan."""
 
     def prepare(self) -> None:
         super().prepare()

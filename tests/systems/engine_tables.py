@@ -1,4 +1,4 @@
-"""Tables on a real disk for the engine's tests, and the children that its fault tests run."""
+"""Tables on a real disk for the engine's tests, and child processes for its fault tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADER = 4096
 
 
 def write_table(path: Path, table: np.ndarray, header: int = HEADER) -> Path:
-    """`table`'s bytes after a header, on the disk and not in the page cache only."""
+    """Write `table`'s bytes after a header and sync them to the disk."""
     with path.open("wb") as file:
         file.write(b"\xa5" * header)
         table.tofile(file)
@@ -27,7 +27,7 @@ def write_table(path: Path, table: np.ndarray, header: int = HEADER) -> Path:
 
 
 def random_table(rows: int, dim: int, dtype: str, seed: int = 0) -> np.ndarray:
-    """Random bits: no two rows alike, NaNs too."""
+    """Return a table of random bits, NaNs among them, in which no two rows are equal."""
     rng = np.random.default_rng(seed)
     return rng.integers(0, 256, rows * dim * np.dtype(dtype).itemsize, dtype=np.uint8).view(dtype).reshape(rows, dim)
 
@@ -43,7 +43,7 @@ def same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def run_child(code: str, *arguments: object, env: dict[str, str] | None = None) -> str:
-    """Run Python code in a process of its own; its stdout. The code sees `sys.argv[1:]`."""
+    """Run Python code, which sees `arguments` as `sys.argv[1:]`, in a new process and return its stdout."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
         capture_output=True,

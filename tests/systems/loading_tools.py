@@ -1,4 +1,4 @@
-"""What the tests of `outcore.loader` share: a small graph, a loader over it, and the same mini-batches made plainly."""
+"""Shared tools of the loader tests: a loader over a small graph, and the expected mini-batches."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SETTINGS: dict[str, Any] = {"memory": "64MiB", "fanout": [5, 4], "batch_size": 5
 
 @contextmanager
 def leaves_nothing(graph: Dataset) -> Iterator[None]:
-    """Afterwards no thread, open file or file beside the dataset is there that was not before."""
-    load("dgl").load_libraries()  # it keeps what it opens
+    """Check that the body leaves no new thread, open file or file beside the dataset."""
+    load("dgl").load_libraries()  # before the first count: DGL keeps files open
     torch.ones(512, 512).matmul(torch.ones(512, 512))
     before, files = open_things(), sorted(graph.path.parent.iterdir())
     yield
@@ -37,7 +37,7 @@ def make(graph: Dataset, **settings: Any) -> Loader:
 
 
 def online(loader: Loader, epoch: int) -> list[SampledBatch]:
-    """The epoch by the plainest sampling."""
+    """Sample the loader's epoch in memory."""
     sampler = make_sampler(loader.workload)
     seeds = make_seed_plan(loader.workload).batches(epoch)
     return [sampler.sample(epoch, number, nodes) for number, nodes in enumerate(seeds)]

@@ -1,4 +1,4 @@
-"""Cache policies as plainly as they can be written: what the native simulator is held to."""
+"""Cache policies written as simply as possible: the reference for the native simulator."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def sieve(batches: Sequence[Sequence[int]], size: int) -> int:
                     used.remove(queue[hand])
                     hand = (hand + 1) % size
                 queue.pop(hand)
-                # At the newest row's end the hand goes back to the oldest, not on to rows that come later.
+                # Past the newest row the hand returns to the oldest; it does not wait for later rows.
                 hand = 0 if hand == size - 1 else hand
             queue.append(row)
     return misses
@@ -129,7 +129,7 @@ def s3_fifo(batches: Sequence[Sequence[int]], size: int) -> int:
             while len(small) + len(main) >= size:
                 (evict_small if len(small) >= small_places else evict_main)()
             if row in ghosts:
-                # Its place among the ghosts stays taken until it is its turn to go.
+                # The row keeps its place in the ghost queue until the queue drops it.
                 ghosts[ghosts.index(row)] = -1
                 main.append(row)
             else:
@@ -158,10 +158,10 @@ MODELS = {"lru": lru, "fifo": fifo, "lfu": lfu, "clock": clock, "sieve": sieve, 
 
 
 def belady_misses(batches: Sequence[npt.NDArray[np.int64]], capacity: int) -> list[int]:
-    """Misses of each batch under Belady's replacement at batch granularity, with bypass, from an empty cache.
+    """Count the misses of each batch under Belady's rule at batch granularity, with bypass, from an empty cache.
 
-    After each batch the cache keeps, of what it held and what the batch brought, the `capacity` rows used again
-    soonest (Belady 1966; Ginex section 3.3). Rows are unique within a batch.
+    After each batch the cache keeps, of its rows and the batch's, the `capacity` rows used again soonest (Belady 1966;
+    Ginex section 3.3). Rows are unique within a batch.
     """
     if not batches:
         return []

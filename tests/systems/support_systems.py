@@ -1,4 +1,4 @@
-"""What the tests of systems share: one system on one small workload, driven by hand."""
+"""Shared tools of the system tests: one system on one small workload, driven by hand."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from systems.interface import DiskProfile, MemoryBudget, Progress, Runtime, StageClock, System, silent
+from systems.interface import DiskProfile, MemoryBudget, Progress, Runtime, StageClock, StagesWanted, System, silent
 from systems.registry import load
+from workloads.accelerator import Accelerator
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError
@@ -32,26 +33,33 @@ def running(
     name: str,
     workload: Workload,
     *,
-    device: str = "cpu",
+    device: str | Accelerator = "cpu",
     device_bytes: int = 64 << 20,
     budget: MemoryBudget | None = None,
+    disk: DiskProfile | None = None,
+    root: Path | None = None,
     cores: int = 2,
+    stages: StagesWanted = "all",
     keep_order: bool = False,
+    epochs: int = 0,
     prepare: bool = True,
     progress: Progress = silent,
     **options: Any,
 ) -> Iterator[System]:
-    """A planned and prepared system, closed at the end."""
-    accelerator = make_accelerator(device, memory_bytes=None if device == "cpu" else device_bytes)
-    with tempfile.TemporaryDirectory() as folder:
+    """Yield a planned and prepared system, closed at the end; its files are in `root`, else in a temporary folder."""
+    if isinstance(device, str):
+        device = make_accelerator(device, memory_bytes=None if device == "cpu" else device_bytes)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = root or Path(temporary)
         runtime = Runtime(
-            accelerator,
-            DiskProfile(),
-            Path(folder) / "artefacts",
-            Path(folder) / "scratch",
+            device,
+            disk or DiskProfile(),
+            folder / "artefacts",
+            folder / "scratch",
             cores,
-            "all",
+            stages,
             keep_order,
+            epochs=epochs,
             progress=progress,
         )
         system_class = load(name)
@@ -64,17 +72,17 @@ def running(
             yield system
         finally:
             system.close()
-            accelerator.close()
+            device.close()
 
 
 def assert_refused(message: str, name: str, workload: Workload, **arguments: Any) -> None:
-    """The plan is a BudgetError whose text matches `message`."""
+    """Check that planning raises a BudgetError whose text matches `message`."""
     with pytest.raises(BudgetError, match=message), running(name, workload, **arguments):
         pass
 
 
 def run(system: System, epoch: int = 0) -> tuple[str, str, list[int]]:
-    """Structure digest, feature digest and batch order of an epoch."""
+    """Run an epoch; return its structure digest, feature digest and order of mini-batches."""
     structure, features, order = EpochDigest(), EpochDigest(), []
     for batch in system.epoch(epoch):
         structure.add(structure_digest(batch.sampled))
@@ -86,7 +94,7 @@ def run(system: System, epoch: int = 0) -> tuple[str, str, list[int]]:
 
 
 def reference(workload: Workload, epoch: int = 0) -> tuple[str, str]:
-    """What `run` has to give, by the plainest code."""
+    """Compute the digests that `run` must return, by the simplest code."""
     structure, features = EpochDigest(), EpochDigest()
     sampler, table = make_sampler(workload), workload.dataset.load("features")
     for index, seeds in enumerate(make_seed_plan(workload).batches(epoch)):

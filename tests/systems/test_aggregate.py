@@ -54,7 +54,7 @@ def test_aggregates_are_the_oracles_in_any_number_of_rounds(
 
 
 def hub_dataset(path: Path) -> Dataset:
-    """A node with 200,000 in-neighbours (each of 1,000 nodes 200 times), itself among them, and a few others."""
+    """Make a graph with a hub of 200,000 in-edges (1,000 nodes, itself among them, 200 times each) and few others."""
     nodes, dim = 1000, 8
     rng = np.random.default_rng(5)
     hub = np.tile(np.arange(nodes), 200)
@@ -89,7 +89,7 @@ def test_the_bytes_are_the_same_for_any_threads(tmp_path: Path, tiny_dataset: Da
 
 
 def test_pieces_that_no_edge_wants_are_not_read(tmp_path: Path) -> None:
-    """Every edge comes from the first 1,000 of 100,000 nodes; the rest is read once, as own rows."""
+    """All edges come from the first 1,000 of 100,000 nodes; all rows are read once, for the nodes themselves."""
     nodes, dim = 100_000, 64
     dataset_path = tmp_path / "g"
     with DatasetWriter(dataset_path) as writer:

@@ -1,4 +1,4 @@
-"""`ali+pg`: the oracle's mini-batches from two static caches, reads as simulated, the split found and kept."""
+"""`ali+pg`: the oracle's mini-batches from two static caches, reads as simulated, the best split found and kept."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from systems.ali_plus_pg import SYSTEM
 from systems.ali_plus_pg.planner import SPLITS, AliPlusPgOptions, shares
 from systems.engine.cache.split_tuner import Candidate, SplitForecast, best, device_seconds, disk_class, forecast
 from systems.engine.io.row_reads import feature_reader
 from systems.engine.rank.ranking import out_degrees
-from systems.interface import Counters, DiskPoint, DiskProfile, MemoryBudget, Runtime, StageClock
+from systems.interface import Counters, DiskPoint, DiskProfile, MemoryBudget
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
-from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import DataIOError, InputError
 from workloads.sampling.make import make_sampler, make_seed_plan
@@ -39,7 +37,7 @@ def counted(workload: Workload, **options: Any) -> Counters:
 
 
 def simulated(workload: Workload, cache_bytes: int, **options: Any) -> list[SplitForecast]:
-    """What the tuner foresees of the first epoch for each split."""
+    """Return the tuner's forecast of the first epoch for each split."""
     dataset = workload.dataset
     parts = [shares(workload, cache_bytes, split) for split in SPLITS]
     candidates = [Candidate(str(p.split), p.neighbours.list_bytes // 4, p.rows, 1 << 16) for p in parts]
@@ -87,7 +85,7 @@ def test_each_cache_can_be_switched_off(dataset: Dataset) -> None:
 
 
 def test_rows_of_highest_out_degree_are_the_ones_cached(dataset: Dataset) -> None:
-    """A static cache is known from the ranking alone: PaGraph's, not that of an adaptive policy."""
+    """Hits equal those of PaGraph's static ranking by out-degree."""
     workload = workload_of(dataset)
     rows = shares(workload, 400_000, 0).rows
     order = np.lexsort((np.arange(4000), -np.bincount(dataset.load("indices"), minlength=4000)))
@@ -118,17 +116,8 @@ def test_counters_do_not_depend_on_threads(dataset: Dataset) -> None:
 
 
 def prepared(workload: Workload, folder: Path, disk: DiskProfile, **options: Any) -> dict[str, str]:
-    accelerator = make_accelerator("cpu")
-    runtime = Runtime(accelerator, disk, folder / "artefacts", folder / "scratch", 2)
-    chosen = AliPlusPgOptions.model_validate(options)
-    system = SYSTEM(workload, runtime, MemoryBudget(16 << 20), chosen, StageClock())
-    try:
-        system.plan()
-        system.prepare()
+    with running("ali+pg", workload, root=folder, disk=disk, budget=MemoryBudget(16 << 20), **options) as system:
         return system.notes()
-    finally:
-        system.close()
-        accelerator.close()
 
 
 def disk_of(small_iops: float, page_iops: float) -> DiskProfile:
@@ -146,7 +135,7 @@ def test_the_split_is_found_once_for_a_setting_and_recorded(dataset: Dataset, tm
 
 
 def test_the_choice_follows_what_reads_cost(dataset: Dataset, tmp_path: Path) -> None:
-    """Where rows are free, lists are kept; where pages are free, rows are."""
+    """Where reads of rows cost nothing, neighbour lists are cached; where reads of pages cost nothing, rows are."""
     workload = workload_of(dataset)
     pages_dear, rows_dear = disk_of(1e9, 10), disk_of(10, 1e9)
     forecasts = simulated(workload, 400_000)

@@ -89,7 +89,7 @@ def test_a_system_that_samples_otherwise_by_design_is_not_compared(tmp_path: Pat
 
 
 def test_every_rule_is_broken_by_some_system_here() -> None:
-    """A rule that nothing here breaks may be a rule that cannot fail."""
+    """A rule that no system here breaks may be a rule that cannot fail."""
     marks = test_a_broken_system_fails_for_what_it_breaks_and_nothing_else.pytestmark  # type: ignore[attr-defined]
     tried = {name for row in marks[0].args[1] for name in row[2]}
     assert {rule.name for rule in RULES} == tried

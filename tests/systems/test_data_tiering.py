@@ -1,4 +1,4 @@
-"""`uva` and `data-tiering`: what lies where, what that saves, and that without hot rows one is the other."""
+"""`uva` and `data-tiering`: placement of rows, bytes saved by hot rows, and equal results without hot rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_mini_batches_are_the_oracles(tiny_dataset: Dataset, name: str, device: 
 
 
 def parts(system: System, epoch: int = 1) -> set[tuple[int, int]]:
-    """Rows of the device's part and of the host's, over the epoch's tables."""
+    """Return the numbers of rows in the device's and the host's part of the epoch's tables."""
     found = set()
     for batch in system.epoch(epoch):
         assert isinstance(batch.table, SplitTable)
@@ -78,7 +78,7 @@ def test_hot_rows_are_those_of_highest_score(
         rows, hits = rows + len(nodes), hits + int(np.isin(nodes, hot).sum())
     with running("data-tiering", workload, device=device, cache="0.1x", ranking=method, reorder=reorder) as system:
         assert run(system, 0)[:2] == reference(workload)
-        # Reordered, an id is a row of the two parts together; else the host's part has every row at its id.
+        # In a reordered graph an id indexes the two parts together; else the host's part has every row at its id.
         assert parts(system) == {(200, 1800 if reorder else 2000)}
         counters = system.counters()
     assert counters.hits == {"device": hits, "host": rows - hits}

@@ -1,4 +1,4 @@
-"""The ring of rows beside a device cache: runs never overlap while they are held, and nobody waits for ever."""
+"""The ring of rows beside a device cache: held runs never overlap, and no thread waits for ever."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_held_runs_never_overlap(capacity: int, wanted: list[tuple[int, int]]) -
     ring, held = RowRing(capacity), []
     for count, behind in wanted:
         count = min(count, capacity)
-        # In order, as mini-batches are trained, or a few places out of it.
+        # Runs are given back in order, as mini-batches are trained, or up to three places out of order.
         while held and (ring._place(count) is None or len(held) > 5):
             ring.give_back(*held.pop(min(behind, len(held) - 1)))
         start = ring.take(count)
@@ -25,7 +25,7 @@ def test_held_runs_never_overlap(capacity: int, wanted: list[tuple[int, int]]) -
         held.append((start, count))
 
 
-def test_who_waits_for_rows_gets_them_when_they_are_given_back() -> None:
+def test_a_waiter_gets_rows_as_soon_as_they_are_given_back() -> None:
     ring, got = RowRing(10), []
     first = ring.take(7)
     thread = threading.Thread(target=lambda: got.append(ring.take(10)))
@@ -37,7 +37,7 @@ def test_who_waits_for_rows_gets_them_when_they_are_given_back() -> None:
     assert got == [0]
 
 
-def test_a_stopped_ring_wakes_who_waits() -> None:
+def test_stopping_a_ring_wakes_its_waiters() -> None:
     ring, seen = RowRing(4), []
     ring.take(4)
 

@@ -1,4 +1,4 @@
-"""The systems that load through DGL: what DGL gathers, what is read for it, and who samples."""
+"""The systems that load through DGL: rows gathered by DGL, reads made for it, and its samplers."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_the_cache_spares_dgl_the_rows_of_highest_out_degree(tiny_dataset: Datas
 
 
 def requests(dataset: Dataset, workload: Workload, epoch: int, block: int) -> tuple[int, int]:
-    """Reads and bytes when each row of each mini-batch is read by itself, in whole blocks."""
+    """Count reads and bytes if each row of each mini-batch is read alone, in whole blocks."""
     sampler, count, nbytes = make_sampler(workload), 0, 0
     size = dataset.dim * dataset.feature_dtype.itemsize
     for index, seeds in enumerate(make_seed_plan(workload).batches(epoch)):
@@ -133,7 +133,7 @@ def test_every_row_is_one_read_of_its_own(tmp_path: Path, device: str, granulari
         counters = system.counters()
     count, nbytes = requests(dataset, workload, 1, block)
     assert counters.rows == counters.misses == counters.io_requests == count
-    # A block that reaches past the end of the file comes back shorter.
+    # A read past the end of the file returns fewer bytes.
     assert sum(size * times for size, times in counters.requests_by_size.items()) == nbytes
     assert nbytes - 4096 * 40 <= counters.bytes_read <= nbytes
     assert counters.bytes_useful == count * 520
@@ -141,7 +141,7 @@ def test_every_row_is_one_read_of_its_own(tmp_path: Path, device: str, granulari
 
 
 def test_nothing_is_kept_from_one_mini_batch_to_the_next(tiny_dataset: Dataset) -> None:
-    """The same epoch again reads as much again."""
+    """The same epoch, run twice, reads the same bytes twice."""
     found: list[Counters] = []
     with running("dgl-ondisk", workload_of(tiny_dataset)) as system:
         for _ in range(2):

@@ -1,9 +1,8 @@
-"""`diskgnn`: faithful on every level, each mechanism seen in its counters, reads as simulated, budgets named."""
+"""`diskgnn`: faithful on every level, each mechanism visible in its counters, reads as simulated, budgets kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,15 @@ from harness.check.case import Case
 from harness.check.stage import make_dataset
 from systems.diskgnn.planner import DiskGnnOptions
 from systems.diskgnn.system import DiskGnn
-from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock
-from tests.systems.support_systems import reference, run, workload_of
+from systems.interface import MemoryBudget
+from tests.systems.support_systems import reference, run, running, workload_of
 from workloads.accelerator import Event
-from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError
 from workloads.feature_table import SplitTable
 from workloads.workload import Workload
 
-# Of a table of 3000 rows of 508 bytes, which straddle blocks and pages.
+# Rows of 508 bytes straddle blocks and pages.
 CASE = Case("diskgnn", nodes=3000, edges=30000, train=300, dim=127)
 NO_CACHES = {"device_cache": "off", "host_cache": "off"}
 
@@ -38,28 +36,10 @@ def workload(dataset: Dataset) -> Workload:
     return workload_of(dataset, batch_size=10)
 
 
-@contextmanager
 def prepared(
-    workload: Workload,
-    root: Path,
-    *,
-    device: str = "cpu",
-    device_bytes: int = 320 << 10,
-    budget: MemoryBudget | None = None,
-    epochs: int = 0,
-    **options: Any,
-) -> Iterator[DiskGnn]:
-    accelerator = make_accelerator(device, memory_bytes=None if device == "cpu" else device_bytes)
-    runtime = Runtime(accelerator, DiskProfile(), root / "artefacts", root / "scratch", 2, epochs=epochs)
-    chosen = DiskGnnOptions(**options)
-    system = DiskGnn(workload, runtime, budget or MemoryBudget(None), chosen, StageClock())
-    try:
-        system.plan()
-        system.prepare()
-        yield system
-    finally:
-        system.close()
-        accelerator.close()
+    workload: Workload, root: Path, *, device_bytes: int = 320 << 10, **arguments: Any
+) -> AbstractContextManager[DiskGnn]:
+    return running("diskgnn", workload, root=root, device_bytes=device_bytes, **arguments)  # type: ignore[return-value]
 
 
 ABLATION: dict[str, dict[str, Any]] = {
@@ -99,13 +79,13 @@ def test_each_level_shows_in_its_counter(workload: Workload, tmp_path: Path) -> 
     assert naive.hits == {"device": 0, "host": 0} and naive.misses == naive.rows
     assert device.hits["device"] > 0 and device.hits["host"] == 0
     assert host.hits["host"] > 0 and host.bytes_read < device.bytes_read < naive.bytes_read
-    # Packing changes how rows are read, not which.
+    # Packing changes how rows are read, not which rows.
     assert packing.misses == host.misses
     assert packing.io_requests < host.io_requests / 10 and packing.bytes_read < host.bytes_read
     assert packing.hits["disk_cache"] == 0 < disk.hits["disk_cache"]
     assert disk.misses + disk.hits["disk_cache"] == packing.misses
     assert disk.bytes_useful == packing.bytes_useful
-    # Whoever packed it and whether stages overlap changes no read at all.
+    # Neither the way of packing nor overlapping stages changes any read.
     assert seen["packed one by one"] == packing
     assert seen["without pipeline"].misses <= packing.misses  # fewer buffers leave more rows to the caches
 
@@ -156,7 +136,7 @@ def test_minhash_order_reads_less_than_the_order_of_ids(workload: Workload, tmp_
     assert read[2] < read[0]
 
 
-def test_replayed_samples_are_one_epochs_and_said_so(workload: Workload, tmp_path: Path) -> None:
+def test_replayed_samples_repeat_one_epoch_and_the_notes_say_so(workload: Workload, tmp_path: Path) -> None:
     assert DiskGnn.is_faithful(DiskGnnOptions())
     for every, drawn in ((2, [0, 0, 2]), (0, [0, 0, 0])):
         options = DiskGnnOptions(resample_every=every)

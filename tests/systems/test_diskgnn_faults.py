@@ -1,4 +1,4 @@
-"""DiskGNN under real faults: killed while preparing, a full disk, a damaged chunk, artefacts of something else."""
+"""DiskGNN under real faults: killed while preparing, a full disk, a damaged chunk, artefacts of another workload."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def packed(root: Path) -> list[Path]:
     return sorted((root / "artefacts").glob("diskgnn-*"))
 
 
-# A preparation that says when packing has begun and then takes its time, so that it can be killed in the middle.
+# A preparation that reports when packing has begun and then sleeps, so that it can be killed half-way.
 _CHILD = """
     import sys, time
     from pathlib import Path
@@ -85,7 +85,7 @@ def test_artefacts_of_other_options_or_another_dataset_are_not_used(workload: Wo
     assert kept(workload, segment=4, hashes=0) == "made"
     assert kept(workload, host_cache="32KiB") == "made"
     assert kept(workload, packing="off") == "made"
-    assert kept(workload, readers=1, queue=2) == "reused"  # what decides nothing of the layout
+    assert kept(workload, readers=1, queue=2) == "reused"  # options that do not change the layout
     other = workload_of(make_dataset(tmp_path / "data", Case("other", nodes=3000, edges=30001, train=300, dim=127)))
     assert kept(other) == "made"
 
@@ -128,7 +128,7 @@ def test_a_corrupted_cache_is_found_and_named(workload: Workload, tmp_path: Path
         pass
 
 
-def test_a_chunk_file_cut_while_running_is_told(workload: Workload, tmp_path: Path) -> None:
+def test_a_chunk_file_cut_while_running_is_reported(workload: Workload, tmp_path: Path) -> None:
     with prepared(workload, tmp_path, **OPTIONS) as system:
         os.truncate(packed(tmp_path)[0] / "packed.bin", 200_000)
         with pytest.raises(DataIOError, match=r"packed\.bin"):
@@ -136,8 +136,8 @@ def test_a_chunk_file_cut_while_running_is_told(workload: Workload, tmp_path: Pa
 
 
 @pytest.mark.parametrize("largest", [10 * 4096, 171 * 4096])
-def test_a_disk_that_fills_up_is_told_and_leaves_nothing(largest: int, workload: Workload, tmp_path: Path) -> None:
-    """The largest file that may be written ends the samples, or the chunks, as a full disk does (EFBIG for ENOSPC)."""
+def test_a_disk_that_fills_up_is_reported_and_leaves_nothing(largest: int, workload: Workload, tmp_path: Path) -> None:
+    """A limit on file size stops the writing of samples, or of chunks, as a full disk does (EFBIG for ENOSPC)."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest, before[1]))

@@ -82,7 +82,7 @@ def test_every_cold_row_has_one_place_and_the_counts_are_those_stored(
 
 
 def skewed(batches: int = 24, size: int = 18) -> Lists:
-    """Neighbouring mini-batches share rows, as in a community."""
+    """Draw mini-batches of which neighbours share rows, as in a community."""
     rng = np.random.default_rng(3)
     return [sorted(set(((rng.normal(batch * 2, 6, size)).astype(int) % NODES).tolist())) for batch in range(batches)]
 
@@ -100,7 +100,7 @@ def test_brute_force_is_never_worse_and_both_keep_the_limit(share: float) -> Non
         assert brute.read_bytes <= heuristic.read_bytes
         assert brute.useful_bytes == heuristic.useful_bytes
         assert brute.read_amplification >= 1
-        if share == 10:  # with room for all of it everything is packed
+        if share == 10:  # everything fits, so everything is packed
             assert heuristic.shape == Shape(1, 2)
 
 
@@ -116,7 +116,7 @@ def test_the_heuristic_takes_the_least_length_that_fits() -> None:
             assert found.shape.segment == expected
 
 
-def test_a_limit_that_is_too_small_names_the_least_that_would_do() -> None:
+def test_a_limit_that_is_too_small_names_the_least_that_works() -> None:
     with cold_samples(skewed()) as samples:
         least = int(rows_by_segment(samples, where())[1:].min()) * ROW
         arguments = {"simulate": simulate, "hashes": 2, "seed": 0, "max_segment": 24}
@@ -125,7 +125,7 @@ def test_a_limit_that_is_too_small_names_the_least_that_would_do() -> None:
         Search(samples, Space(ROW, 0, least), where(), **arguments).heuristic()
 
 
-def test_the_message_of_a_too_small_limit_is_a_limit_that_works(tmp_path: Path) -> None:
+def test_a_limit_that_is_too_small_is_refused_with_one_that_works(tmp_path: Path) -> None:
     workload = workload_of(make_dataset(tmp_path, Case("limit", nodes=3000, edges=30000, train=300, dim=127)))
     with (
         pytest.raises(BudgetError, match="packed chunks and disk caches") as error,
@@ -138,7 +138,7 @@ def test_the_message_of_a_too_small_limit_is_a_limit_that_works(tmp_path: Path) 
         notes = system.notes()
         predicted = int(notes["disk_bytes"])
         assert total <= int(least)
-        assert predicted <= total < predicted + 32768  # the index and the seal beside it
+        assert predicted <= total < predicted + 32768  # beside the rows: index and seal
         assert int(notes["segment"]) > 1
 
 
@@ -177,13 +177,13 @@ def test_the_cache_leaves_room_for_the_buffers(lists: Lists, ranked: int, buffer
     st.none() | st.integers(0, 20),
     st.none() | st.integers(0, 20),
 )
-def test_what_lies_on_a_device_and_beside_it_fits_both(
+def test_rows_on_the_device_and_beside_it_fit_both_memories(
     lists: Lists, ranked: int, table: int, host: int, buffers: int, staging: int, direct: int | None, cache: int | None
 ) -> None:
     order = np.random.default_rng(0).permutation(NODES)[:ranked].astype(np.int64)
     curve = miss_curve([np.array(nodes, dtype=np.int64) for nodes in lists], slots_of(order, NODES), ranked)
     most = int(curve.misses[0])
-    # As the planner bounds them: at least the largest mini-batch has room beside what the user wants cached.
+    # The planner's bounds: the largest mini-batch has room beside the rows that the user wants cached.
     table, host = max(table, most + (direct or 0)), max(host, most + 2 + (cache or 0))
     sizes = SimpleNamespace(
         on_device=True,

@@ -1,4 +1,4 @@
-"""The batch store: what comes back is what was written, or an error that names the place."""
+"""The batch store: a read returns the bytes that were written, or raises an error that names the place."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_batches_come_back_as_they_were_in_any_order(tiny_dataset: Dataset, tmp_
 def test_any_batch_survives_the_disk(
     tmp_path_factory: pytest.TempPathFactory, nodes: list[int], edges: list[int], seeds: int
 ) -> None:
-    """Ids beyond 32 bits, odd sizes, no edges, no nodes."""
+    """Batches have ids beyond 32 bits and odd sizes, some no edges or no nodes."""
     block = Block(np.array([0, len(edges)]), np.array(edges, dtype=np.int32), len(nodes), 1)
     batch = SampledBatch(
         3, 9, np.array(nodes, dtype=np.int64), seeds, (block, block), np.arange(seeds), edge_reads=5, list_reads=2
@@ -160,7 +160,7 @@ def test_a_damaged_batch_is_detected_and_named(tiny_dataset: Dataset, tmp_path: 
         with pytest.raises(DataIOError, match=r"batch 2 of .*batches failed at offset \d+: .*XXH3") as caught:
             read(2)
         assert caught.value.offset == int(entries[2]["offset"])
-    assert len(reader.nodes(3))  # its ids are whole
+    assert len(reader.nodes(3))  # its ids are intact
     with pytest.raises(DataIOError, match="batch 3"):
         reader.read(3)
     os.truncate(path, int(entries[4]["offset"]) + 100)

@@ -1,4 +1,4 @@
-"""The changeset planner keeps Belady's promise, plans what it says, and costs what it says."""
+"""The changeset planner: Belady's misses, correct slots, memory and errors as documented."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ids = npt.NDArray[np.int64]
 
 
 def plan_of(batches: list[Ids], num_nodes: int, capacity: int, **options: object) -> tuple[list[int], list[Changeset]]:
-    """Initial cache by slot, and all changesets."""
+    """Plan a superbatch; return the initial cache by slot, and all changesets."""
     sizes = np.array([len(batch) for batch in batches], dtype=np.int64)
     plan = ChangesetPlan(
         lambda i: batches[i],
@@ -36,7 +36,7 @@ def plan_of(batches: list[Ids], num_nodes: int, capacity: int, **options: object
 
 
 def belady(batches: list[Ids], capacity: int, initial: set[int]) -> list[int]:
-    """Misses of each batch: after it, of what is there and what came, those used soonest stay. The plainest way."""
+    """Count each batch's misses by plain Belady: of cached and new nodes those used again soonest stay."""
     cache, misses = initial, []
     for i, batch in enumerate(batches):
         misses.append(sum(node not in cache for node in batch.tolist()))
@@ -51,12 +51,12 @@ def belady(batches: list[Ids], capacity: int, initial: set[int]) -> list[int]:
 
 
 def execute(initial: list[int], batches: list[Ids], changesets: list[Changeset], capacity: int) -> list[int]:
-    """Carry the changesets out on a cache that knows who is where; misses of each batch."""
+    """Apply the changesets to a cache of nodes by slot; return the misses of each batch."""
     return execute_on(dict(enumerate(initial)), batches, changesets, capacity)
 
 
 def execute_on(cache: dict[int, int], batches: list[Ids], changesets: list[Changeset], capacity: int) -> list[int]:
-    """As `execute`, and `cache` is left as the changesets leave it."""
+    """Apply the changesets to `cache`, node by slot, in place; return the misses of each batch."""
     misses = []
     for batch, change in zip(batches, changesets, strict=True):
         missed = 0
@@ -94,23 +94,23 @@ def test_misses_are_those_of_belady(trace: tuple[list[Ids], int, int]) -> None:
 
 @given(traces())
 @settings(max_examples=100, deadline=None)
-def test_from_an_empty_cache_they_are_the_harness_traces(trace: tuple[list[Ids], int, int]) -> None:
+def test_misses_from_an_empty_cache_are_those_of_the_simple_model(trace: tuple[list[Ids], int, int]) -> None:
     batches, num_nodes, capacity = trace
     initial, changesets = plan_of(batches, num_nodes, capacity, prefill=False, threads=2)
     assert initial == []
     misses = execute(initial, batches, changesets, capacity)
     assert misses == belady_misses(batches, capacity)
-    # Filled beforehand, the cache misses exactly so many fewer as rows were brought in.
+    # A cache filled beforehand has fewer misses by exactly the number of rows filled in.
     filled, others = plan_of(batches, num_nodes, capacity)
     assert sum(execute(filled, batches, others, capacity)) + len(filled) == sum(misses)
 
 
 @given(traces(), traces(), st.integers(0, 14))
 @settings(max_examples=200, deadline=None)
-def test_rows_that_are_there_are_not_read_again_and_change_no_miss(
+def test_resident_rows_are_not_read_again_and_change_no_miss(
     first: tuple[list[Ids], int, int], second: tuple[list[Ids], int, int], kept: int
 ) -> None:
-    """Of two plans one after the other, with the first `kept` slots left as they are between them."""
+    """Of two plans in sequence the second begins with the first `kept` slots as the first left them."""
     num_nodes, capacity = max(first[1], second[1]), first[2]
     there = np.empty(0, dtype=np.uint32)
     cache: dict[int, int] = {}
@@ -143,7 +143,7 @@ def zipf(batches: int, size: int, nodes: int, seed: int = 0) -> list[Ids]:
 
 
 def test_threads_and_large_batches_change_nothing() -> None:
-    """Batches of several chunks, planned on one and on four threads."""
+    """Plans of batches of several chunks are equal on one thread and on four."""
     batches = zipf(12, 60_000, 400_000)
     one = plan_of(batches, 400_000, 50_000, threads=1)
     four = plan_of(batches, 400_000, 50_000, threads=4)
@@ -183,7 +183,7 @@ def test_memory_is_as_planned() -> None:
     assert plan.memory_bytes <= 8 * sizes.sum() + 12 * 30_000
 
 
-def test_what_reading_raises_comes_out_and_no_thread_stays() -> None:
+def test_an_error_while_reading_is_raised_and_no_thread_stays() -> None:
     batches = zipf(20, 100, 1000)
 
     def nodes(i: int) -> Ids:
@@ -220,7 +220,7 @@ def test_wrong_batches_are_refused() -> None:
 
 @pytest.mark.parametrize("other", [[2, 1], [1, 1], [3, 4], [1, 10], [1, -1]])
 def test_later_passes_take_the_nodes_that_were_looked_back_at_and_no_others(other: list[int]) -> None:
-    """Links between uses hold for these alone: with others, slots would be freed twice and lists lead outside."""
+    """With other nodes the links between uses would be wrong: slots freed twice, accesses outside the arrays."""
     planner, batches = _native.ChangesetPlanner(10, 4, np.array([2, 2]), 1), np.array([[1, 2], [2, 3]])
     for number in (1, 0):
         planner.look_back(number, batches[number])

@@ -1,4 +1,4 @@
-"""Real faults: cut files, failing devices, forbidden io_uring, short reads. Right bytes or an error, never garbage."""
+"""Real faults: cut files, failing devices, forbidden io_uring, short reads. Reads return right bytes or raise."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ print(reader.mode)
 print(stats.requests, stats.bytes_read)
 """
 
-# Answers EPERM to io_uring_setup (425 on every architecture), as a container's profile does.
+# Makes io_uring_setup (425 on every architecture) fail with EPERM, as a container's seccomp profile does.
 _FORBID_IO_URING = """
 import ctypes, struct
 libc = ctypes.CDLL(None, use_errno=True)
@@ -53,7 +53,7 @@ assert libc.prctl(38, 1, 0, 0, 0) == 0                       # PR_SET_NO_NEW_PRI
 assert libc.prctl(22, 2, ctypes.byref(rule), 0, 0) == 0      # PR_SET_SECCOMP, filter
 """
 
-# CAP_IPC_LOCK away and a memlock limit below the bounce buffer.
+# Drops CAP_IPC_LOCK and sets a memlock limit below the size of the bounce buffer.
 _LITTLE_MEMLOCK = """
 import ctypes, resource, struct
 libc = ctypes.CDLL(None, use_errno=True)
@@ -89,7 +89,7 @@ def test_a_truncated_file_raises_with_file_and_offset(table_file: tuple[Path, np
     assert str(path) in str(caught.value) and str(caught.value.offset) in str(caught.value)
     with pytest.raises(DataIOError):
         reader.read(np.array([2999]), out)
-    # Nothing of the failed read is left in the window.
+    # The next read sees nothing of the failed one.
     ids = np.random.default_rng(0).integers(0, 999, 500)
     out = np.zeros((500, 100), "float32")
     reader.read(ids, out)
@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_opened_raises(tmp_path: Path, missing: str) -> No
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_device_error_raises_with_its_offset(tmp_path: Path, mode: str) -> None:
-    # A loop device answers EIO for blocks that its backing file has lost.
+    # A loop device returns EIO for blocks missing from its backing file.
     if os.geteuid() != 0 or shutil.which("losetup") is None:
         pytest.skip("needs root and losetup")
     table = random_table(2048, 512, "uint8")
@@ -160,7 +160,7 @@ def test_forbidden_io_uring_falls_back_to_the_pread_pool(table_file: tuple[Path,
     allowed = run_child(_READ_AND_COMPARE, path, "auto").splitlines()
     forbidden = run_child(_FORBID_IO_URING + _READ_AND_COMPARE, path, "auto").splitlines()
     assert forbidden[0].startswith("pread pool (") and "Operation not permitted" in forbidden[0]
-    assert forbidden[1] == allowed[1], "the counters depend on how it reads"
+    assert forbidden[1] == allowed[1], "the counters depend on the backend"
 
 
 def test_io_uring_insisted_on_and_forbidden_raises(table_file: tuple[Path, np.ndarray]) -> None:
@@ -188,7 +188,7 @@ def test_a_memlock_limit_leaves_the_buffers_unregistered_and_says_so(table_file:
 
 
 def test_short_reads_are_finished(table_file: tuple[Path, np.ndarray], tmp_path: Path) -> None:
-    # The kernel seldom returns less than asked of a disk file: a library put before libc makes pread do it always.
+    # The kernel rarely returns fewer bytes than asked from a disk file; a preloaded library makes every pread short.
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("needs a C compiler")
@@ -254,7 +254,7 @@ def test_a_file_system_without_direct_io_is_read_buffered_and_says_so() -> None:
         path.unlink(missing_ok=True)
 
 
-def test_a_destination_that_cannot_be_written_raises_and_the_reader_lives(tmp_path: Path) -> None:
+def test_a_destination_that_cannot_be_written_raises_and_the_reader_still_works(tmp_path: Path) -> None:
     table = random_table(64, 16384, "uint8")
     path = write_table(tmp_path / "t", table)
     reader = open_reader(path, table)

@@ -1,4 +1,4 @@
-"""GNNDrive's feature buffer against a simple model; never a stale row, never a hang."""
+"""GNNDrive's feature buffer equals a simple model, never gives a stale row and never hangs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workloads.errors import BudgetError
 
 
 class Model:
-    """One extractor at a time: slots, references, and an LRU of released rows."""
+    """Feature buffer for one extractor at a time: slots, references, and an LRU of released rows."""
 
     def __init__(self, slots: int) -> None:
         self.free = slots
@@ -26,7 +26,7 @@ class Model:
         self.hits = self.misses = self.evictions = 0
 
     def acquire(self, ids: list[int]) -> list[int]:
-        """Positions to load."""
+        """Take references to the rows of `ids`; return the positions to load."""
         for node in ids:
             if node in self.references or node in self.standby:
                 self.standby.pop(node, None)
@@ -176,7 +176,7 @@ def test_a_failed_loader_wakes_its_waiters_with_its_error() -> None:
     buffer.release(np.array([5, 6]))
     buffer.release(np.array([6, 7]))
     assert buffer.counts["unused"] == 4
-    # The row that came is kept, those that did not are loaded anew.
+    # The published row stays, the rows that failed are loaded anew.
     again = buffer.acquire(np.array([5, 6, 7]))
     assert again.load.tolist() == [1, 2]
 
@@ -224,7 +224,7 @@ def test_misuse_is_a_bug_that_raises() -> None:
 
 @pytest.mark.parametrize("extractors", [2, 4])
 def test_no_stale_row_under_delayed_completions(extractors: int) -> None:
-    """Loads end late and in any order; a batch must still gather exactly its own rows, and nobody may starve."""
+    """Loads end late and in any order; each batch still gathers exactly its own rows, and no thread starves."""
     nodes, largest, rounds = 300, 40, 60
     slots = extractors * largest
     buffer = FeatureBuffer(slots)
@@ -243,7 +243,7 @@ def test_no_stale_row_under_delayed_completions(extractors: int) -> None:
                     rng.shuffle(rest)
                     while rest:
                         part = np.array([rest.pop() for _ in range(min(len(rest), rng.randint(1, 10)))])
-                        table[got.alias[part]] = -1  # whoever reads now reads garbage
+                        table[got.alias[part]] = -1  # a premature read would see this
                         time.sleep(rng.random() * 0.002)
                         table[got.alias[part], 0] = ids[part]
                         table[got.alias[part], 1] = ids[part]

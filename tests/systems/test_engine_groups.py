@@ -1,4 +1,4 @@
-"""Staged reads: every row once, in bounded staging, later reads in flight while a group is copied away."""
+"""Staged reads: every row once, through a bounded staging buffer, with later reads in flight during copies."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_row_comes_once_whatever_the_staging(
         assert len(group.positions) <= group_rows and len(group.rows) == len(group.positions)
         assert group.start % group_rows == 0
         kept.append(group)
-        while len(kept) > min(held, slices - 1):  # as an asynchronous copy would, release later
+        while len(kept) > min(held, slices - 1):  # released late, as by an asynchronous copy
             done = kept.pop(0)
             out[done.positions] = done.rows
             seen += done.positions.tolist()
@@ -71,7 +71,7 @@ def test_holding_every_slice_raises_instead_of_hanging(file: tuple[Path, np.ndar
 
 def test_a_group_larger_than_the_queue_needs_no_second_slice(file: tuple[Path, np.ndarray]) -> None:
     path, table = file
-    for rows in range(1, 40):  # whichever way the completions fall, the last requests start with the queue empty
+    for rows in range(1, 40):  # in whatever order reads complete, the last requests start with the queue empty
         reader = open_reader(path, table, depth=4, merge=False)
         ids = np.arange(0, 10 * rows, 10)
         out = np.zeros((rows, ROW), np.uint8)

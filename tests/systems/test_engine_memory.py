@@ -1,4 +1,4 @@
-"""Gather equals numpy's indexing and survives a cut file; eviction empties the page cache and can prove it."""
+"""Gather equals numpy's indexing and survives a cut file; eviction empties the page cache and reports the rest."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_gather_of_a_truncated_map_raises_with_file_and_size(tmp_path: Path) -> 
 
 
 def test_a_bus_error_while_gathering_raises_instead_of_killing(tmp_path: Path) -> None:
-    # A plain array over mmap hides its file from the size check, so the fault itself is met, as in a race.
+    # A plain array over mmap hides its file from the size check, so the gather itself meets the fault, as in a race.
     path = write_table(tmp_path / "t", random_table(4000, 128, "float32"))
     told = run_child(
         """
@@ -91,20 +91,20 @@ def test_a_bus_error_while_gathering_raises_instead_of_killing(tmp_path: Path) -
                 print("no error")
             except DataIOError as error:
                 print("raised", error.offset)
-        gather(table, np.arange(100), out, 8)   # what is left can still be read
+        gather(table, np.arange(100), out, 8)   # the rest can still be read
         print((out[:100] == table[:100]).all())
         """,
         path,
     )
     lines = told.split("\n")
-    assert lines[0] == "raised 77824", "the first page that is gone: 81920 less the 4096 before the table"
+    assert lines[0] == "raised 77824", "not the first missing page: 81920 less the 4096 before the table"
     assert [line.split()[0] for line in lines[:3]] == ["raised"] * 3
     assert lines[3] == "True"
 
 
 def test_a_bus_error_outside_gather_still_ends_the_process(tmp_path: Path) -> None:
     path = write_table(tmp_path / "t", random_table(100, 128, "float32"))
-    with pytest.raises(AssertionError):  # run_child asserts a zero exit
+    with pytest.raises(AssertionError):  # run_child asserts exit code 0
         run_child(
             """
             import mmap, os, sys
@@ -141,7 +141,7 @@ def test_pages_that_are_mapped_and_touched_are_reported_as_resident(tmp_path: Pa
     path = write_table(tmp_path / "t", random_table(1 << 10, 1024, "uint8"))
     mapped = np.memmap(path, dtype=np.uint8, mode="r")
     assert int(mapped[:: mmap.PAGESIZE].sum()) >= 0
-    assert evict(path) >= mapped.nbytes // 2, "the caller must learn that its file is still cached"
+    assert evict(path) >= mapped.nbytes // 2, "evict() does not report pages that are still cached"
 
 
 def test_random_advice_turns_read_ahead_off(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""MinHash order: a permutation by the definition, fewer pages than without, and reads foretold exactly."""
+"""MinHash order: a permutation as defined, fewer pages read than by id, and exact forecasts of reads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_rows_of_the_same_mini_batches_lie_together(lists: list[list[int]], hash
     if hashes == 0:
         assert order.tolist() == sorted(sets)
         return
-    # Whatever the permutations are, rows of the same mini-batches lie together, by id.
+    # For any hash permutations, rows of the same mini-batches are adjacent, ordered by id.
     runs: dict[frozenset[int], list[int]] = {}
     for position, node in enumerate(order.tolist()):
         runs.setdefault(sets[node], []).append(position)
@@ -45,7 +45,7 @@ def test_rows_of_the_same_mini_batches_lie_together(lists: list[list[int]], hash
         nodes = order[positions].tolist()
         assert nodes == sorted(nodes)
         between = [sets[node] for node in order[positions[0] : positions[-1] + 1].tolist()]
-        assert all(other & members for other in between), "what lies between shares its first mini-batch"
+        assert all(other & members for other in between), "a row between them shares no mini-batch with them"
 
 
 def test_reordering_lowers_the_pages_read_and_few_mini_batches_gain_most() -> None:
@@ -61,8 +61,8 @@ def test_reordering_lowers_the_pages_read_and_few_mini_batches_gain_most() -> No
             slot[order] = np.arange(len(order))
             touched[hashes] = sum(pages(slot[ids], row_bytes) for ids in lists)
         ratio[length] = touched[2] / touched[0]
-    assert ratio[4] < 0.6, "a short segment: rows of a mini-batch lie together"
-    assert ratio[4] < ratio[64] < 1.0, "the longer the segment, the less there is to gain (the paper's Figure 5)"
+    assert ratio[4] < 0.6
+    assert ratio[4] < ratio[64] < 1.0, "a longer segment gains less (the paper's Figure 5)"
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,4 +1,4 @@
-"""Packing: right bytes for any rows, order, memory and method; corrupted chunks named; a full disk leaves nothing."""
+"""Packing: right bytes for any rows, order, memory and method; corrupted chunks named; no files after a full disk."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_the_table_is_read_once_and_many_passes_give_the_same_bytes(tmp_path: Pa
     lists = [np.flatnonzero(rng.random(30_000) < 0.3) for _ in range(60)]
     one = packed(tmp_path / "one", table, lists)
     assert one.passes == 1 and one.bytes_read <= 30_000 * 400 + 1024 * one.partitions
-    # Ids and pages of sixty chunks do not fit: they are packed in episodes.
+    # Ids and pages of sixty chunks do not fit in memory, so they are packed in episodes.
     least = PackedWriter.least_bytes(row_bytes=400, longest=10_000, threads=1)
     many = packed(tmp_path / "many", table, lists, memory_bytes=least, threads=1)
     assert many.passes > 1 and many.bytes_read > one.bytes_read
@@ -168,7 +168,7 @@ def test_writes_are_long_however_few_rows_a_partition_brings(tmp_path: Path) -> 
     with closing(PackedReader(tmp_path / "out")) as reader:
         for batch in read_batches(reader, range(12)):
             assert batch.rows.tobytes() == content[lists[batch.index]].tobytes()
-    # Many chunks that take much of a small table: a large partition brings more than each could hold back.
+    # Many chunks that take much of a small table: a large partition has more rows than each chunk can buffer.
     many = plan_packing(4 << 30, 512, [100_000] * 1000, PackOptions(256 << 20, 8))
     assert not many.hold and many.partition_rows * 512 > 32 << 20
 
@@ -188,7 +188,7 @@ def test_the_radix_sort_is_a_stable_sort(ids: list[int], small: bool) -> None:
     assert ascending.tolist() == values[order].tolist() and came_from.tolist() == order.tolist()
 
 
-def test_rows_of_a_cache_can_be_read_by_chance(tmp_path: Path) -> None:
+def test_rows_of_a_cache_can_be_read_at_random(tmp_path: Path) -> None:
     table, content = table_of(tmp_path, 5000, 516)
     cache = np.random.default_rng(0).permutation(5000)
     packed(tmp_path / "out", table, [], cache=cache)
@@ -208,7 +208,7 @@ def test_features_are_read_into_the_slots_of_one_table(tmp_path: Path) -> None:
         slot = -(-int(reader.feature_bytes.max()) // (unit * 100)) * unit
         whole = aligned_empty(6 * slot * 100).reshape(-1, 100)
         pending = [reader.start(batch, whole[batch * slot : (batch + 1) * slot], None) for batch in range(6)]
-        for batch in (3, 0, 5, 1, 2, 4):  # in whatever order they are asked for
+        for batch in (3, 0, 5, 1, 2, 4):
             assert pending[batch].result().arrays == {}
         for batch, ids in enumerate(lists):
             assert whole[batch * slot : batch * slot + len(ids)].tobytes() == content[ids].tobytes()
@@ -252,7 +252,7 @@ def test_a_corrupted_cache_is_named(tmp_path: Path) -> None:
     assert caught.value.path == str(path) and caught.value.offset == piece
 
 
-def test_rows_that_were_not_written_are_told_what_to_do(tmp_path: Path) -> None:
+def test_reading_rows_that_were_not_written_raises_with_the_fix(tmp_path: Path) -> None:
     table, _ = table_of(tmp_path, 9000, 1000)
     packed(tmp_path / "out", table, [], cache=np.arange(90))
     with pytest.raises(InputError, match="no rows named other") as caught:
@@ -287,7 +287,7 @@ def test_a_truncated_table_raises_and_nothing_is_left(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of four MiB, mounted for real."""
+    """Mount a real file system of 4 MiB."""
     folder = tmp_path / "small"
     folder.mkdir()
     made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", folder], capture_output=True, check=False)
@@ -375,6 +375,6 @@ def test_closing_a_reader_half_way_ends_its_reads(tmp_path: Path) -> None:
     reader.close()
     reader.close()
     memory[:] = 0
-    assert not memory.any(), "nothing is written after close"
+    assert not memory.any(), "a read wrote to memory after close"
     with pytest.raises(ValueError, match="closed"):
         pending.result()

@@ -1,4 +1,4 @@
-"""Partitions and edge buckets on disk: right whatever memory writing them had, safe when it is cut short."""
+"""Partitions and edge buckets on disk: the same files for any memory, and no half-written file after a kill."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +54,7 @@ def written(
 
 
 def assert_as_by_hand(dataset: Dataset, layout: Layout, partition_of: np.ndarray, folder: Path) -> None:
-    """Both files hold what the plainest code puts there, list by list and bucket by bucket."""
+    """Check both files against simple code, list by list and bucket by bucket."""
     parts = layout.parts
     topology = (folder / TOPOLOGY).read_bytes()
     rows = (folder / FEATURES).read_bytes()
@@ -91,7 +90,7 @@ def test_every_row_and_every_edge_is_written_once_in_its_place(
     assert_as_by_hand(graph, layout, partition_of, tmp_path)
 
 
-def test_each_pass_tells_its_share_up_to_its_end(graph: Dataset, tmp_path: Path) -> None:
+def test_each_pass_reports_its_share_up_to_its_end(graph: Dataset, tmp_path: Path) -> None:
     told: dict[str, list[float]] = {}
     written(graph, tmp_path, 1, progress=lambda text, share: told.setdefault(text, []).append(share))
     assert list(told) == ["spreading lists by partition", "writing edge buckets", "spreading feature rows by partition"]
@@ -102,12 +101,12 @@ def test_each_pass_tells_its_share_up_to_its_end(graph: Dataset, tmp_path: Path)
 
 
 def shaped(path: Path, shape: str, nodes: int, dim: int, index_dtype: str) -> Dataset:
-    """A graph of one odd shape: its neighbour lists, and rows that tell the nodes apart."""
+    """Make a graph of the given shape, with rows that tell its nodes apart."""
     rng = np.random.default_rng(nodes)
     nothing = np.empty(0, dtype=np.int64)
-    if shape == "star":  # one node has all others
+    if shape == "star":  # one node has all others as in-neighbours
         lists = {0: np.arange(1, nodes)}
-    elif shape == "hub":  # a tenth of all nodes, and a few lists elsewhere
+    elif shape == "hub":  # one node has a tenth of all nodes as in-neighbours, a few others have short lists
         lists = {v: rng.integers(0, nodes, 3) for v in range(0, nodes, 7)}
         lists[nodes // 2] = rng.permutation(nodes)[: nodes // 10]
     elif shape == "loops":  # every node its own in-neighbour, twice
@@ -149,7 +148,7 @@ def test_odd_graphs_are_cut_as_by_hand(shape: str, nodes: int, dim: int, partiti
 
 @pytest.mark.parametrize("partitions", [2, 60, 256])
 def test_a_partition_larger_than_the_memory_is_split_once_more(tmp_path: Path, partitions: int) -> None:
-    """All edges go to one node: with 2 partitions even its buckets are larger than the memory each."""
+    """All edges go to one node: with 2 partitions even each of its buckets is larger than the memory."""
     dataset = shaped(tmp_path / "d", "star", 400_000, 1, "int64")
     layout, partition_of = written(dataset, tmp_path, 1, partitions)
     assert layout.bucket_bytes[0].sum() > LEAST_BYTES
@@ -159,12 +158,12 @@ def test_a_partition_larger_than_the_memory_is_split_once_more(tmp_path: Path, p
 
 @pytest.fixture(scope="module")
 def hubs(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """Few edges a bucket of 256 partitions: some twenty."""
+    """Make a graph with about twenty edges per bucket at 256 partitions."""
     return make_tiny(tmp_path_factory.mktemp("hubs") / "graph", nodes=60_000, edges=1_200_000, dim=16)
 
 
 def test_the_disk_is_asked_for_long_reads_and_writes_alone(hubs: Dataset, tmp_path: Path) -> None:
-    """Of 65,536 buckets none is written by itself, and nothing is moved oftener than the passes have it."""
+    """None of 65,536 buckets is written alone, and no byte is moved more often than the number of passes."""
     memory = 8 << 20
     found = []
     for number in range(2):
@@ -173,14 +172,14 @@ def test_the_disk_is_asked_for_long_reads_and_writes_alone(hubs: Dataset, tmp_pa
         calls = _calls()
         moved: list[Moved] = []
         layout, partition_of = written(hubs, folder, memory, 256, moved)
-        assert _calls() - calls < 1000  # the kernel's own count, where writes do not go by io_uring
+        assert _calls() - calls < 1000  # the kernel's own count; it omits writes by io_uring
         found.append(moved[0])
     assert_as_by_hand(hubs, layout, partition_of, folder)
     assert found[0] == found[1]
     scratch = hubs.topology_bytes + 256 * 4096
     assert moved[0].bytes_written <= scratch + layout.topology_file_bytes + layout.feature_file_bytes
     assert moved[0].reads.bytes_read <= 1.01 * (2 * scratch + hubs.feature_bytes)
-    # Three passes with a buffer for each of 256 partitions (two of them for the file that is written in order).
+    # Three passes with a buffer for each of 256 partitions (two each for the file that is written in order).
     buffer = 3 * memory // 4 // (256 + 16) // 4096 * 4096
     assert moved[0].writes <= moved[0].bytes_written / buffer + 3 * 2 * 256
     assert moved[0].reads.requests <= moved[0].reads.bytes_read / (64 << 10) + 256
@@ -204,7 +203,7 @@ def _resident(field: str) -> int:
 
 
 def _calls() -> int:
-    """Write calls of this process so far."""
+    """Return the number of write calls of this process so far."""
     return int(Path("/proc/self/io").read_text().split("syscw: ")[1].split()[0])
 
 
@@ -221,13 +220,13 @@ def test_nodes_are_dealt_out_whole(nodes: int, size: int, seed: int, share: floa
 
 
 def test_the_other_nodes_are_dealt_out_evenly_at_random() -> None:
-    """Each of 8 nodes in each of 4 partitions equally often, over 4,000 seeds."""
+    """Over 4,000 seeds each of 8 nodes is in each of 4 partitions equally often."""
     seen = np.zeros((8, 4))
     for seed in range(4000):
         partition_of = np.empty(8, dtype=np.uint8)
         _native.assign_partitions(np.empty(0, dtype=np.int64), 2, seed, partition_of)
         seen[np.arange(8), partition_of] += 1
-    # 21 degrees of freedom (rows and columns are fixed): below the 99.9 % point.
+    # Chi-square with 21 degrees of freedom (row and column sums are fixed), below its 99.9 % point.
     assert ((seen - 1000) ** 2 / 1000).sum() < 46.8
 
 
@@ -245,7 +244,7 @@ def test_no_choice_of_partitions_has_more_edges_than_foreseen(count: int, pinned
     assert bound == counts.sum()
 
 
-def test_an_edge_from_no_node_is_told(tmp_path: Path) -> None:
+def test_an_edge_from_no_node_is_reported(tmp_path: Path) -> None:
     dataset = make_tiny(tmp_path / "g", nodes=300, edges=2000, dim=32)
     with dataset.file("indices").open("r+b") as file:
         file.seek(dataset.data_offset("indices") + 400)
@@ -254,7 +253,7 @@ def test_an_edge_from_no_node_is_told(tmp_path: Path) -> None:
         written(dataset, tmp_path, 1 << 20)
 
 
-def test_a_full_disk_is_told_and_leaves_nothing(graph: Dataset) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing(graph: Dataset) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     with running("mariusgnn", workload_of(graph), prepare=False, partitions=9) as system:
@@ -272,11 +271,9 @@ def test_a_full_disk_is_told_and_leaves_nothing(graph: Dataset) -> None:
 
 _CHILD = """
 import sys
-from dataclasses import replace
 from pathlib import Path
 from tests.systems.support_systems import running, workload_of
 from workloads.dataset import Dataset
-from workloads.making.writer import DatasetWriter
 import systems.mariusgnn.partition_writer as partition_writer
 append = partition_writer._append
 def slowly(*arguments):
@@ -284,16 +281,15 @@ def slowly(*arguments):
     sys.stdin.readline()
     return append(*arguments)
 partition_writer._append = slowly
-with running("mariusgnn", workload_of(Dataset.open(sys.argv[1])), prepare=False, partitions=9) as system:
-    system.runtime = replace(system.runtime, artefacts=Path(sys.argv[2]))
-    system.prepare()
+with running("mariusgnn", workload_of(Dataset.open(sys.argv[1])), root=Path(sys.argv[2]), partitions=9):
+    pass
 """
 
 
 def test_a_preparation_that_is_killed_half_way_starts_anew(graph: Dataset, tmp_path: Path) -> None:
     artefacts = tmp_path / "artefacts"
     child = subprocess.Popen(
-        [sys.executable, "-c", _CHILD, str(graph.path), str(artefacts)],
+        [sys.executable, "-c", _CHILD, str(graph.path), str(tmp_path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=Path(__file__).parents[2],
@@ -310,38 +306,17 @@ def test_a_preparation_that_is_killed_half_way_starts_anew(graph: Dataset, tmp_p
     child.stdout.close()
     left = [path.name for path in artefacts.iterdir()]
     assert len(left) == 1 and left[0].startswith(".mariusgnn")
-    with _at(graph, artefacts, partitions=9) as system:
+    with running("mariusgnn", workload_of(graph), root=tmp_path, partitions=9) as system:
         assert system.notes()["prepared"] == "made"
         assert run(system)[:2] == reference(workload_of(graph))
         assert [path.name for path in artefacts.iterdir()] == [system.files()[0].parent.name]
-    with _at(graph, artefacts, partitions=9) as system:
+    with running("mariusgnn", workload_of(graph), root=tmp_path, partitions=9) as system:
         assert system.notes()["prepared"] == "reused"
 
 
-class _at:
-    """A prepared system whose artefacts stay."""
-
-    def __init__(self, dataset: Dataset, artefacts: Path, **options: object) -> None:
-        self._running = running("mariusgnn", workload_of(dataset), prepare=False, **options)  # type: ignore[arg-type]
-        self._artefacts = artefacts
-
-    def __enter__(self):  # type: ignore[no-untyped-def]
-        system = self._running.__enter__()
-        system.runtime = replace(system.runtime, artefacts=self._artefacts)
-        # What was planned was planned for another folder.
-        for name in ("_layout", "_sizes"):
-            system.__dict__.pop(name, None)
-        system.plan()
-        system.prepare()
-        return system
-
-    def __exit__(self, *error: object) -> None:
-        self._running.__exit__(*error)  # type: ignore[arg-type]
-
-
-def test_partitions_are_used_again_for_what_they_depend_on_alone(graph: Dataset, tmp_path: Path) -> None:
+def test_partitions_are_reused_where_all_that_they_depend_on_is_equal(graph: Dataset, tmp_path: Path) -> None:
     def prepared(**options: object) -> str:
-        with _at(graph, tmp_path, **options) as system:
+        with running("mariusgnn", workload_of(graph), root=tmp_path, **options) as system:  # type: ignore[arg-type]
             return str(system.notes()["prepared"])
 
     assert prepared(partitions=9) == "made"
@@ -351,8 +326,8 @@ def test_partitions_are_used_again_for_what_they_depend_on_alone(graph: Dataset,
 
 
 @pytest.mark.parametrize("what", ["order", "cut", "cut under the reader"])
-def test_a_damaged_partition_file_is_told_or_made_anew(graph: Dataset, tmp_path: Path, what: str) -> None:
-    with _at(graph, tmp_path, partitions=9, buffer=5) as system:
+def test_a_damaged_partition_file_is_reported_or_made_anew(graph: Dataset, tmp_path: Path, what: str) -> None:
+    with running("mariusgnn", workload_of(graph), root=tmp_path, partitions=9, buffer=5) as system:
         layout: Layout = system._layout
         path = next(file for file in system.files() if file.name == TOPOLOGY)
         place = int(layout.list_at[0] + layout.ids_bytes[0] + layout.degree_bytes[0])
@@ -367,7 +342,7 @@ def test_a_damaged_partition_file_is_told_or_made_anew(graph: Dataset, tmp_path:
             file.write(bytes([8]) * 64)
     else:
         os.truncate(path, place)
-    with _at(graph, tmp_path, partitions=9, buffer=5) as system:
+    with running("mariusgnn", workload_of(graph), root=tmp_path, partitions=9, buffer=5) as system:
         if what != "order":
             assert system.notes()["prepared"] == "made"
             run(system)

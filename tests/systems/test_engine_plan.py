@@ -18,7 +18,7 @@ ROWS = 400
 
 
 def plan(ids: Sequence[int], header: int, row: int, block: int, limit: int, gap: int) -> list[tuple[int, int]]:
-    """The reference: (offset, length) of each request."""
+    """Plan by simple code; return (offset, length) of each request."""
     requests: list[list[int]] = []
     for i in sorted(set(ids)):
         start = (header + i * row) // block * block
@@ -52,7 +52,7 @@ def test_requests_equal_the_reference_planner(
     path, table = files[row]
     reader = open_reader(path, table, max_request_bytes=limit, merge_gap_bytes=gap, granularity=granularity, depth=16)
     limit_used = max(limit, -(-row // reader.block_bytes) * reader.block_bytes)
-    # The longest covering range of any row of this table may exceed the limit: it is then the limit.
+    # A limit below the longest covering range of any row is raised to that range.
     block = reader.block_bytes
     covering = max(-(-(4096 + (i + 1) * row) // block) * block - (4096 + i * row) // block * block for i in range(ROWS))
     expected = plan(ids, 4096, row, block, max(limit_used // block * block, covering), gap)

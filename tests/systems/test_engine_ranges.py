@@ -1,4 +1,4 @@
-"""Several ranges of a file in one read: every byte at its place, requests as foretold, errors by name and offset."""
+"""Several ranges of a file in one read: every byte in its place, requests as forecast, errors with file and offset."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_range_is_read_to_its_place(
     assert out[-1] == 77
     assert stats.bytes_useful == sizes.sum()
     if aligned:
-        # The file's last bytes are no whole block: what ends there takes a request of its own.
+        # The file ends inside a block: a range that ends there takes a request of its own.
         tails = sum(bool(size % 512 and size > 512 and size % REQUEST > 512) for size in sizes)
         assert stats.requests == sum(-(-int(size) // REQUEST) for size in sizes) + tails
 
@@ -68,7 +68,7 @@ def test_no_request_joins_two_ranges(file: tuple[Path, np.ndarray]) -> None:
     assert stats.requests_by_size == {4096: 2}
 
 
-def test_a_range_past_the_end_of_the_file_is_told_by_name_and_offset(file: tuple[Path, np.ndarray]) -> None:
+def test_a_range_past_the_end_of_the_file_is_reported_by_name_and_offset(file: tuple[Path, np.ndarray]) -> None:
     path, _ = file
     with reader_of(path) as reader, pytest.raises(DataIOError, match=str(path)) as caught:
         reader.read_ranges(np.array([0, SIZE - 10]), np.array([512, 4096]), aligned_empty(8192), np.array([0, 512]))

@@ -1,4 +1,4 @@
-"""The row reader gives the file's bytes, whatever the dimension, dtype, order, merging and way of reading."""
+"""The row reader returns the file's bytes for any dimension, dtype, order, merging and backend."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_rows_are_read_to_the_places_of_out_rows(tmp_path: Path) -> None:
     out = np.full((10, 33), 5, "float32")
     reader.read(ids, out, places)
     assert same_bytes(out[places], table[ids])
-    assert (out[[2, 4, 5, 6, 7, 8]] == 5).all(), "rows that nobody asked for were written"
+    assert (out[[2, 4, 5, 6, 7, 8]] == 5).all(), "rows that were not requested were written"
 
 
 def test_a_torch_tensor_is_filled_in_place(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A stream gives every byte of its range once, through a small buffer, or raises."""
+"""A stream returns every byte of its range once, through a small buffer, or raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults that all systems meet: little memory, a killed preparation, other data, a full disk, a thread that fails."""
+"""Faults common to all systems: little memory, a killed preparation, other data, a full disk, a thread that fails."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, System
+from systems.interface import MemoryBudget, System
 from systems.registry import load, names
 from tests.support import make_tiny
-from tests.systems.support_systems import reference, run, workload_of
-from workloads.accelerators.make import make_accelerator
+from tests.systems.support_systems import reference, run, running, workload_of
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError, DataIOError, DatasetError
 from workloads.workload import Workload
@@ -29,39 +27,25 @@ from workloads.workload import Workload
 pytestmark = pytest.mark.timeout(120)
 
 REPOSITORY = Path(__file__).parents[2]
-#: Systems that prepare files and use them again.
+#: Systems that prepare files and reuse them.
 PREPARING = ["ginex", "ali+pg", "diskgnn", "mariusgnn", "pagraph", "pagraph+pp", "data-tiering"]
 DEVICE = "emulated:instant"
 
 
-@contextmanager
-def kept(
-    name: str, workload: Workload, root: Path, *, budget: MemoryBudget | None = None, **options: Any
-) -> Iterator[System]:
-    """A prepared system that keeps its artefacts under `root`."""
-    accelerator = make_accelerator(DEVICE, memory_bytes=4 << 20)
-    runtime = Runtime(accelerator, DiskProfile(), root / "artefacts", root / "scratch", 2, epochs=1)
-    (root / "scratch").mkdir(exist_ok=True)
-    chosen = load(name).info.options(**options)
-    system = load(name)(workload, runtime, budget or MemoryBudget(None), chosen, StageClock())
-    try:
-        system.plan()
-        system.prepare()
-        yield system
-    finally:
-        system.close()
-        accelerator.close()
+def kept(name: str, workload: Workload, root: Path, **options: Any) -> AbstractContextManager[System]:
+    """Prepare a system whose artefacts stay under `root`."""
+    return running(name, workload, device=DEVICE, device_bytes=4 << 20, root=root, epochs=1, **options)
 
 
 def right(system: System, workload: Workload) -> bool:
-    """Whether an epoch is the workload's; of systems that sample otherwise, whether it is there."""
+    """Check that an epoch equals the reference; of a system that samples in its own way, that it has mini-batches."""
     structure, features, order = run(system)
     return (structure, features) == reference(workload) if system.info.faithful else bool(order)
 
 
 @pytest.mark.parametrize("name", names())
 def test_every_refusal_for_want_of_memory_names_system_part_and_way_out(tiny_dataset: Dataset, name: str) -> None:
-    """From nothing up, in each of host, device and disk: a plan that fits, or one clear sentence."""
+    """As the budget of host, device or disk grows from zero, a plan fits it or is refused in one sentence."""
     workload = workload_of(tiny_dataset)
     system_class = load(name)
     try:
@@ -76,25 +60,21 @@ def test_every_refusal_for_want_of_memory_names_system_part_and_way_out(tiny_dat
     ):
         for size in sizes:
             room = {"host": None, "device": 4 << 20, "disk": None, tier: size}
-            accelerator = make_accelerator(DEVICE, memory_bytes=max(4096, room["device"] or 0))
-            budget = MemoryBudget(room["host"], room["device"], room["disk"])
-            runtime = Runtime(accelerator, DiskProfile(), Path("/nowhere"), Path("/nowhere"), 2, epochs=1)
-            system = system_class(workload, runtime, budget, system_class.info.options(), StageClock())
+            device, budget = max(4096, room["device"] or 0), MemoryBudget(room["host"], room["device"], room["disk"])
+            arguments = {"device": DEVICE, "device_bytes": device, "budget": budget, "epochs": 1, "prepare": False}
             try:
-                plan = system.plan()
+                with running(name, workload, **arguments) as system:  # type: ignore[arg-type]
+                    plan = system.plan()
                 assert budget.host is None or plan.total("host") <= budget.host, size
                 assert plan.total("device") <= (budget.device or 0) and plan.total("disk") <= (budget.disk or 1 << 62)
             except BudgetError as error:
                 refused += 1
                 assert error.fix and name in error.message and "\n" not in error.message, error
                 assert any(word in error.message for word in ("needs", "need", "does not fit", "take")), error
-            finally:
-                system.close()
-                accelerator.close()
     assert refused
 
 
-# ali+pg makes what ginex makes, pagraph a part of what pagraph+pp does; diskgnn has a test of its own.
+# ali+pg prepares what ginex prepares, pagraph a part of what pagraph+pp does; diskgnn has its own test.
 @pytest.mark.parametrize("name", ["ginex", "mariusgnn", "pagraph+pp", "data-tiering"])
 def test_a_preparation_killed_before_its_end_is_started_anew(tmp_path: Path, name: str) -> None:
     dataset = make_tiny(tmp_path / "d")
@@ -105,7 +85,7 @@ def test_a_preparation_killed_before_its_end_is_started_anew(tmp_path: Path, nam
     from tests.systems.test_faults import kept
     from tests.systems.support_systems import workload_of
     from workloads.dataset import Dataset
-    artefacts._seal = lambda *_: os.kill(os.getpid(), 9)  # everything is written, and nothing says so yet
+    artefacts._seal = lambda *_: os.kill(os.getpid(), 9)  # killed when all files are written but not sealed
     with kept(sys.argv[1], workload_of(Dataset.open(Path(sys.argv[2]))), Path(sys.argv[3])):
         pass
     """
@@ -113,18 +93,18 @@ def test_a_preparation_killed_before_its_end_is_started_anew(tmp_path: Path, nam
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    assert list((tmp_path / "artefacts").glob(".*tmp*")), "it was killed with everything but the end made"
+    assert list((tmp_path / "artefacts").glob(".*tmp*")), "it was killed before it wrote anything"
     workload = workload_of(dataset)
     with kept(name, workload, tmp_path) as system:
         assert system.notes()["prepared"] == "made"
         assert right(system, workload)
-    assert not list((tmp_path / "artefacts").glob(".*tmp*")), "what the killed one left is gone"
+    assert not list((tmp_path / "artefacts").glob(".*tmp*")), "files of the killed preparation are left"
     with kept(name, workload, tmp_path) as system:
         assert system.notes()["prepared"] == "reused"
 
 
 @pytest.mark.parametrize("name", PREPARING)
-def test_what_was_prepared_for_another_dataset_or_seed_is_not_used(tmp_path: Path, name: str) -> None:
+def test_artefacts_of_another_dataset_or_seed_are_not_used(tmp_path: Path, name: str) -> None:
     one, two = (make_tiny(tmp_path / f"d{seed}", seed=seed) for seed in range(2))
     for dataset in (one, two):
         workload = workload_of(dataset)
@@ -156,10 +136,10 @@ def test_a_disk_that_is_full_while_preparing_is_one_sentence_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("name", names())
-def test_what_a_thread_raises_surfaces_at_once_and_ends_them_all(
+def test_an_error_in_a_thread_is_raised_at_once_and_ends_all_threads(
     tmp_path: Path, tiny_dataset: Dataset, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error that nobody foresaw, in the middle of sampling, or of making a mini-batch where that was done before."""
+    """An unexpected error interrupts sampling, or loading where sampling was done beforehand."""
     system_class = load(name)
     try:
         system_class.load_libraries()

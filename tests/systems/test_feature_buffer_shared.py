@@ -1,4 +1,4 @@
-"""A feature buffer in memory that processes share: rows of one serve the other, and a death hangs nobody."""
+"""A feature buffer in shared memory: processes use each other's rows, and the death of one hangs no other."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_rows_that_one_process_read_are_hits_of_the_other() -> None:
 
 
 def test_processes_gather_right_rows_under_pressure() -> None:
-    """Two processes load rows late and in turn; whatever either gathers is the row it asked for."""
+    """Two processes load rows late and in turn; each gathers exactly the rows it asked for."""
     slots, nodes = 40, 100
     memory, cells = _shared(FeatureBuffer.plan_bytes(slots)), _shared(8 * slots)
     table = cells.view(np.int64)
@@ -80,7 +80,7 @@ def test_a_process_that_dies_while_it_waits_leaves_the_others_able_to_go_on() ->
     time.sleep(0.3)
     os.kill(victim, signal.SIGKILL)
     os.waitpid(victim, 0)
-    buffer.publish(held.load_slots)  # wakes waiters: a condition that counts them would wait for the dead one
+    buffer.publish(held.load_slots)  # wakes waiters; a condition variable that counts them would wait for the dead one
     buffer.release_slots(held.alias)
     buffer.close()
     with pytest.raises(BufferClosed):

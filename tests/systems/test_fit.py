@@ -1,4 +1,4 @@
-"""Automatic options: the paper's value where it fits, else the largest that does; what is asked for stays as it is."""
+"""Automatic options: the paper's value where it fits, else the largest that does; given values are never changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def planned(dataset: Dataset, name: str, host: int | None, **options: Any) -> tuple[dict[str, int], dict[str, Any]]:
-    """Bytes by buffer and the options that a plan for 16 cores came to."""
+    """Plan for 16 cores; return bytes by buffer and the chosen options."""
     device = "cpu" if "cpu" in load(name).info.devices else "emulated:instant"
     workload = workload_of(dataset, batch_size=100, fanout=(10, 10))
     with running(
@@ -61,7 +61,7 @@ def test_with_room_an_automatic_option_is_the_papers(dataset: Dataset, name: str
 
 
 @pytest.mark.parametrize("name", AUTOMATIC)
-def test_what_is_asked_for_by_number_is_refused_where_auto_fits(dataset: Dataset, name: str) -> None:
+def test_the_papers_values_given_as_numbers_are_refused_where_auto_fits(dataset: Dataset, name: str) -> None:
     steps = load(name).info.options.automatic(CORES)
     host = least(dataset, name)
     options = planned(dataset, name, host)[1]
@@ -84,7 +84,7 @@ def test_no_automatic_option_could_be_larger(dataset: Dataset, host: int) -> Non
             assert not fits(dataset, "gnndrive", host, **{**chosen, key: value})
 
 
-def test_an_automatic_option_beside_one_that_is_asked_for(dataset: Dataset) -> None:
+def test_a_given_option_stays_beside_an_automatic_one(dataset: Dataset) -> None:
     options = planned(dataset, "gnndrive", 6 << 20, extractors=1, samplers="auto")[1]
     assert (options["extractors"], options["samplers"]) == (1, 4)
     workload = workload_of(dataset, batch_size=100, fanout=(10, 10))
@@ -92,13 +92,13 @@ def test_an_automatic_option_beside_one_that_is_asked_for(dataset: Dataset) -> N
     assert_refused(message, "gnndrive", workload, budget=MemoryBudget(6 << 20), extractors=4, prepare=False)
 
 
-def test_auto_is_no_word_for_what_cannot_be_chosen(tmp_path: Path) -> None:
+def test_auto_is_refused_for_options_without_automatic_values(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="io_depth"):
         load("gnndrive").info.options.model_validate({"io_depth": "auto"})
 
 
 def test_words_that_yaml_reads_as_values_stay_words() -> None:
-    """As `-o host_cache=off` and `-o io_granularity=4096` arrive from a command line, and `false` where it is meant."""
+    """YAML reads `-o host_cache=off` as False and `-o io_granularity=4096` as a number; word options take them back."""
     given_words = {"host_cache": False, "packing": False, "io_granularity": 4096, "pipeline": False}
     options = load("diskgnn").info.options.model_validate(given_words).model_dump()
     assert {key: options[key] for key in given_words} == {

@@ -1,4 +1,4 @@
-"""`ginex` and `ginex-pg`: each mechanism of the paper is there, plans are kept, and faults are told."""
+"""`ginex` and `ginex-pg`: each mechanism of the paper works, plans are kept, and faults are reported."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from systems.ginex.loop import FeatureCache
-from systems.ginex.planner import GinexOptions, runtime_batch_bytes
+from systems.ginex.planner import GinexOptions, GinexSizes, runtime_batch_bytes
 from systems.interface import Counters, MemoryBudget, System
 from tests.support import make_tiny
 from tests.systems.policy_models import belady_misses
@@ -69,8 +68,8 @@ def test_mini_batches_are_the_oracles_in_order(
         for epoch in range(2):
             structure, features, order = run(system, epoch)
             assert (structure, features) == reference(workload, epoch)
-            assert order == list(range(20))  # the last, short superbatch too
-            # Nobody knows how many epochs there will be, so that superbatches end with each.
+            assert order == list(range(20))
+            # The number of epochs is unknown, so superbatches end with each epoch.
             counters = system.counters()
             assert counters.observed["superbatches"] == -(-20 // int(options["superbatch"]))  # type: ignore[call-overload]
             assert counters.observed["sampled_batches"] == 20
@@ -78,7 +77,7 @@ def test_mini_batches_are_the_oracles_in_order(
 
 @pytest.mark.parametrize("superbatch", [1, 6, 20])
 def test_reads_are_belady_s_fewest_and_as_planned(tiny_dataset: Dataset, superbatch: int) -> None:
-    """Fills and misses of each superbatch together are what the harness's own Belady says from an empty cache."""
+    """Fills plus misses of each superbatch equal the misses of the harness's own Belady from an empty cache."""
     workload = workload_of(tiny_dataset)
     batches = batches_of(workload)
     expected = sum(sum(belady_misses(batches[i : i + superbatch], 200)) for i in range(0, len(batches), superbatch))
@@ -88,7 +87,7 @@ def test_reads_are_belady_s_fewest_and_as_planned(tiny_dataset: Dataset, superba
 
 
 def test_larger_superbatches_read_fewer_rows(tiny_dataset: Dataset) -> None:
-    """Figure 16: filling the cache is paid less often, and more is known of the future."""
+    """Figure 16: the cache is filled less often, and the look-ahead is longer."""
     workload = workload_of(tiny_dataset)
     read = []
     for size in (2, 5, 20):
@@ -98,7 +97,7 @@ def test_larger_superbatches_read_fewer_rows(tiny_dataset: Dataset) -> None:
 
 
 def test_the_optimal_cache_misses_less_than_the_static_one(tiny_dataset: Dataset) -> None:
-    """Figure 15; `ginex-pg` is `ginex` with that policy and nothing else."""
+    """Figure 15; `ginex-pg` is `ginex` with the static policy and no other change."""
     workload = workload_of(tiny_dataset)
     optimal = counters_of(workload, superbatch=10, feature_cache=CACHE)
     static = counters_of(workload, superbatch=10, feature_cache=CACHE, policy="static")
@@ -116,19 +115,6 @@ def test_the_static_cache_holds_the_highest_out_degrees(tiny_dataset: Dataset) -
     assert counters_of(workload, "ginex-pg", feature_cache=CACHE).misses == misses
 
 
-@contextmanager
-def ginex_of(workload: Workload, epochs: int, kept: int | None = None, **options: object) -> Iterator[System]:
-    """`ginex` in a run of so many epochs; `kept` rows stay cached between superbatches, by default as planned."""
-    with running("ginex", workload, prepare=False, **options) as system:  # type: ignore[arg-type]
-        object.__setattr__(system.runtime, "epochs", epochs)
-        system.__dict__.pop("_sizes", None)
-        system.plan()
-        if kept is not None:
-            object.__setattr__(system._sizes, "kept", kept)  # type: ignore[attr-defined]
-        system.prepare()
-        yield system
-
-
 def observed(system: System, epoch: int) -> dict[str, float]:
     assert run(system, epoch)[:2] == reference(system.workload, epoch)
     counters = system.counters()
@@ -138,52 +124,57 @@ def observed(system: System, epoch: int) -> dict[str, float]:
 
 @pytest.mark.parametrize("superbatch", [13, 20, 33, 80])
 @pytest.mark.parametrize("pipelined", [True, False])
-def test_superbatches_go_on_over_the_ends_of_epochs(tiny_dataset: Dataset, superbatch: int, pipelined: bool) -> None:
-    """Of a run of four epochs of 20: each stage is counted in the epoch in which it happens, and all of them add up."""
+def test_superbatches_continue_across_epochs(tiny_dataset: Dataset, superbatch: int, pipelined: bool) -> None:
+    """In a run of four epochs of 20 mini-batches each stage counts in the epoch in which it happens; the sums agree."""
     workload = workload_of(tiny_dataset)
-    with ginex_of(workload, 4, superbatch=superbatch, pipelined=pipelined, feature_cache=CACHE) as system:
+    options = {"superbatch": superbatch, "pipelined": pipelined, "feature_cache": CACHE}
+    with running("ginex", workload, epochs=4, **options) as system:  # type: ignore[arg-type]
         found = []
         for epoch in range(4):
             found.append(observed(system, epoch))
-            assert threads_left() == []  # nothing goes on between two epochs
+            assert threads_left() == []  # no thread runs between two epochs
         assert list(system.runtime.scratch.iterdir()) == []
     nodes = [batch for epoch in range(4) for batch in batches_of(workload, epoch)]
     expected = sum(sum(belady_misses(nodes[i : i + superbatch], 200)) for i in range(0, 80, superbatch))
     assert sum(one["misses"] + one["initial_rows"] + one["kept_rows"] for one in found) == expected
     assert sum(one["superbatches"] for one in found) == -(-80 // superbatch)
     sampled = [int(one["sampled_batches"]) for one in found]
-    assert sum(sampled) == 80  # none twice, and none for an epoch that never comes
-    # An epoch begins every superbatch that begins in it, and samples the one behind that where stages overlap.
+    assert sum(sampled) == 80  # each once, and none beyond the last epoch
+    # An epoch starts every superbatch that begins in it; where stages overlap it also samples the next superbatch.
     ahead = superbatch if pipelined else 0
     reached = [min(80, -(-(20 * (epoch + 1)) // superbatch) * superbatch + ahead) for epoch in range(4)]
     assert np.cumsum(sampled).tolist() == reached
 
 
 def test_a_superbatch_is_an_epoch_unless_a_longer_one_is_asked_for(tiny_dataset: Dataset) -> None:
-    """So every epoch inspects as much as it trains; longer ones end with the run."""
+    """By default every epoch samples as many mini-batches as it trains; a longer superbatch ends with the run."""
     workload = workload_of(tiny_dataset, max_batches=4)
     for asked, epochs, superbatch in ((0, 9, 4), (9, 0, 4), (9, 1, 4), (9, 2, 8), (9, 5, 9)):
-        with ginex_of(workload, epochs, superbatch=asked, feature_cache=CACHE) as system:
+        with running("ginex", workload, epochs=epochs, superbatch=asked, feature_cache=CACHE) as system:
             assert system.notes()["superbatch"] == f"{superbatch} mini-batches"
 
 
 def test_rows_that_sampling_leaves_room_for_are_not_read_again(tiny_dataset: Dataset) -> None:
-    """With all of the memory for both, with a part of it, and with none to spare."""
-    workload = workload_of(tiny_dataset)
-    read = {}
-    with ginex_of(workload, 3, superbatch=20, feature_cache=CACHE) as system:
+    """Of 200 cached rows, all stay where memory has room beside sampling; with 130 rows less memory, 70 stay."""
+    workload, read = workload_of(tiny_dataset), {}
+    # With every other size fixed, a smaller budget takes memory from the cached rows alone.
+    sizes = {"samplers": 4, "list_threads": 8, "readers": 1, "batch_inputs": 1, "neighbour_cache": "off"}
+    options = {"superbatch": 20, "feature_cache": CACHE, **sizes}
+    with running("ginex", workload, epochs=3, **options) as system:  # type: ignore[arg-type]
         whole = [observed(system, epoch) for epoch in range(3)]
-        assert system._sizes.kept == 200  # type: ignore[attr-defined]
+        room = system.plan().total("host") - 130 * (ROW + 8)
+        assert system.notes()["kept_rows"].startswith("200 ")
     assert whole[0]["kept_rows"] == 0 and whole[0]["initial_rows"] == 200
     for one in whole[1:]:
         assert one["kept_rows"] > 0 and one["kept_rows"] + one["initial_rows"] == 200
     read["whole"] = sum(one["initial_rows"] for one in whole)
-    with ginex_of(workload, 3, kept=70, superbatch=20, feature_cache=CACHE) as system:
+    with running("ginex", workload, epochs=3, budget=MemoryBudget(room), **options) as system:  # type: ignore[arg-type]
+        assert system.notes()["kept_rows"].startswith("70 ")
         read["part"] = sum(observed(system, epoch)["initial_rows"] for epoch in range(3))
     assert 200 < read["whole"] < read["part"] < 600
 
 
-def test_only_rows_that_stay_keep_their_memory(tiny_dataset: Dataset) -> None:
+def test_shrinking_the_cache_frees_all_but_the_kept_rows(tiny_dataset: Dataset) -> None:
     cache = FeatureCache(workload_of(tiny_dataset), 1000, 100)
     cache.rows.fill_(1)
     cache.shrink()
@@ -198,7 +189,7 @@ def test_the_plan_counts_rows_that_stay_beside_sampling(tmp_path: Path) -> None:
     for budget in range(12 << 20, 40 << 20, 4 << 20):
         with running("ginex", workload_of(dataset), prepare=False, budget=MemoryBudget(budget)) as system:
             assert system.plan().total("host") <= budget
-            sizes = system._sizes  # type: ignore[attr-defined]
+            sizes = GinexSizes(system)
             kept.append(sizes.kept)
             assert sizes.kept <= sizes.capacity
     assert kept == sorted(kept) and 0 < kept[0] < kept[-1]
@@ -207,15 +198,12 @@ def test_the_plan_counts_rows_that_stay_beside_sampling(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["ginex", "ginex-pg"])
 def test_epochs_out_of_turn_and_abandoned_ones_begin_anew(tiny_dataset: Dataset, name: str) -> None:
     workload = workload_of(tiny_dataset)
-    with running(name, workload, prepare=False, superbatch=13, feature_cache=CACHE) as system:
-        object.__setattr__(system.runtime, "epochs", 4)
-        system.__dict__.pop("_sizes", None)
-        system.prepare()
+    with running(name, workload, epochs=4, superbatch=13, feature_cache=CACHE) as system:
         for epoch in (0, 2, 2, 1, 3, 5):
             assert run(system, epoch)[:2] == reference(workload, epoch)
         left = system.epoch(1)
         next(left).release()
-        # Neither closed nor used up: another epoch begins, and the old one ends when it is forgotten.
+        # The abandoned epoch is neither closed nor exhausted when the next begins; it ends when it is collected.
         batches = system.epoch(2)
         next(batches).release()
         del left
@@ -224,7 +212,7 @@ def test_epochs_out_of_turn_and_abandoned_ones_begin_anew(tiny_dataset: Dataset,
         assert run(system, 3)[:2] == reference(workload, 3)
 
 
-def test_an_empty_start_misses_what_the_fill_would_have_brought(tiny_dataset: Dataset) -> None:
+def test_an_empty_start_misses_the_rows_of_the_fill(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset)
     filled = counters_of(workload, superbatch=10, feature_cache=CACHE)
     empty = counters_of(workload, superbatch=10, feature_cache=CACHE, prefill=False)
@@ -254,7 +242,7 @@ def test_changesets_are_planned_beside_the_next_superbatch_s_sampling(tiny_datas
 
 
 def test_misses_of_later_mini_batches_are_read_while_one_is_trained(tiny_dataset: Dataset) -> None:
-    """While the first is held, as many more as the batch inputs hold are read; with room for one, only it is."""
+    """While the first mini-batch is held, later ones are read as far as the batch inputs have room."""
     workload = workload_of(tiny_dataset)
     ahead = {}
     for inputs in (1, 5):
@@ -293,7 +281,7 @@ def test_superbatches_follow_the_runtime_files_budget(tiny_dataset: Dataset) -> 
 
 
 def test_every_part_that_does_not_fit_is_named(tmp_path: Path) -> None:
-    """From nothing up to enough: each refusal names its part, and the plan that is accepted runs."""
+    """Budgets grow from zero until one is enough: each refusal names its part, and the first accepted plan runs."""
     workload = workload_of(make_tiny(tmp_path / "d", nodes=20_000, edges=100_000, train_fraction=0.02))
     named = set()
     for budget in range(0, 12 << 20, 32 << 10):
@@ -336,14 +324,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=False)
 
 
-def elsewhere(system: System, scratch: Path) -> None:
-    object.__setattr__(system.runtime, "scratch", scratch)
-
-
 def test_a_full_disk_ends_the_epoch_with_its_name(tiny_dataset: Dataset, small_disk: Path) -> None:
-    with running("ginex", workload_of(tiny_dataset), prepare=False) as system:
-        elsewhere(system, small_disk)
-        system.prepare()
+    with running("ginex", workload_of(tiny_dataset), root=small_disk, neighbour_cache="off") as system:
         start = time.monotonic()
         with pytest.raises(
             DataIOError, match=r"writing .*batches-0 failed at offset \d+: No space left.*runtime_files"
@@ -351,7 +333,7 @@ def test_a_full_disk_ends_the_epoch_with_its_name(tiny_dataset: Dataset, small_d
             run(system)
         assert time.monotonic() - start < 5
         assert threads_left() == []
-        assert list(small_disk.iterdir()) == []
+        assert list(system.runtime.scratch.iterdir()) == []
 
 
 @pytest.mark.parametrize("part", ["batches", "changes"])
@@ -359,7 +341,7 @@ def test_a_damaged_runtime_file_is_detected_and_named(tiny_dataset: Dataset, par
     with running("ginex", workload_of(tiny_dataset), superbatch=10, feature_cache=CACHE, batch_inputs=1) as system:
         batches = system.epoch(0)
         next(batches).release()
-        # The second superbatch is sampled by now; the first one's changesets are read as its mini-batches come.
+        # The second superbatch is sampled by now; changesets of the first are read mini-batch by mini-batch.
         target = system.runtime.scratch / ("batches-10" if part == "batches" else "changes-0")
         size = target.stat().st_size
         with target.open("r+b") as file:
@@ -413,8 +395,6 @@ def test_an_abandoned_epoch_leaves_nothing_and_the_next_is_whole(tiny_dataset: D
 def test_the_neighbour_cache_is_prepared_once(tiny_dataset: Dataset, tmp_path: Path) -> None:
     workload = workload_of(tiny_dataset)
     for expected in ("made", "reused"):
-        with running("ginex", workload, prepare=False) as system:
-            object.__setattr__(system.runtime, "artefacts", tmp_path / "artefacts")
-            system.prepare()
+        with running("ginex", workload, root=tmp_path) as system:
             assert system.notes()["prepared"] == expected
             assert all(path.is_file() for path in system.files()) and system.files()

@@ -1,4 +1,4 @@
-"""`gnndrive`: each mechanism of the paper is really there, and nothing hangs or lies when something goes wrong."""
+"""`gnndrive`: each mechanism of the paper works, and faults lead to errors, never to a hang or to wrong rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_mini_batches_are_the_oracles(tiny_dataset: Dataset, device: str, option
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_the_smallest_feature_buffer_neither_hangs_nor_lies(tiny_dataset: Dataset, device: str) -> None:
+def test_the_smallest_feature_buffer_neither_hangs_nor_gives_wrong_rows(tiny_dataset: Dataset, device: str) -> None:
     workload = workload_of(tiny_dataset, batch_size=10)
     least = 4 * batch_bounds(workload).max_nodes * 16 * 4
     for keep_order in (False, True):
@@ -117,13 +117,10 @@ def test_a_slow_mini_batch_is_overtaken_unless_order_is_kept(tiny_dataset: Datas
         assert order.index(0) > 0
     with running("gnndrive", workload, keep_order=True) as system:
         assert run(system)[2] == list(range(len(order)))
-    with running("gnndrive", workload) as system:
-        object.__setattr__(system.runtime, "keep_order", True)
-        assert run(system)[2] == list(range(len(order)))
 
 
 class LateEvent(Event):
-    """A copy that is over only some time later: its bytes move at the very end."""
+    """Copy that ends after a delay: its bytes move at the very end."""
 
     def __init__(self, move, delay_s: float) -> None:  # type: ignore[no-untyped-def]
         super().__init__(time.monotonic() + delay_s)
@@ -138,7 +135,7 @@ class LateEvent(Event):
 
 
 class LateAccelerator(CpuAccelerator):
-    """A device whose copies really happen late, each after another time: whoever reads early reads old bytes."""
+    """Device whose copies end after random delays: a read before the end of a copy gets old bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -152,25 +149,14 @@ class LateAccelerator(CpuAccelerator):
 
 
 def test_rows_are_published_only_when_their_copies_are_over(tiny_dataset: Dataset) -> None:
-    """The public code marks rows valid before their copy has finished; a waiter could then read a stale row."""
-    from pathlib import Path as P
-
-    from systems.interface import DiskProfile, Runtime, StageClock
-    from systems.registry import load
-
+    """The authors' public code marks rows valid before their copy ends, so a waiter may read a stale row."""
     workload = workload_of(tiny_dataset, batch_size=10)
     least = 4 * batch_bounds(workload).max_nodes * 16 * 4
-    options = GnnDriveOptions(feature_buffer=str(least), staging_bytes=64 * 40)
-    runtime = Runtime(LateAccelerator(), DiskProfile(), P("/nowhere"), P("/nowhere"), 2)
-    system = load("gnndrive")(workload, runtime, MemoryBudget(None), options, StageClock())
-    try:
-        system.plan()
-        system.prepare()
+    options = {"feature_buffer": str(least), "staging_bytes": 64 * 40}
+    with running("gnndrive", workload, device=LateAccelerator(), **options) as system:  # type: ignore[arg-type]
         for epoch in range(2):
             assert run(system, epoch)[:2] == reference(workload, epoch)
         assert system.counters().observed["wait_list_rows"] > 0
-    finally:
-        system.close()
 
 
 def test_the_staging_buffer_is_bounded_and_its_slices_are_reused(tiny_dataset: Dataset) -> None:
@@ -193,7 +179,7 @@ def test_the_plan_holds_the_feature_buffer_to_its_tier(tiny_dataset: Dataset) ->
     most = batch_bounds(workload).max_nodes
     with running("gnndrive", workload, extractors=1, training_queue=2, prepare=False) as system:
         items = {item.name: item for item in system.plan().items}
-    # Section 4.2: as many largest mini-batches as extractors and training queue hold.
+    # Section 4.2: room for one largest mini-batch per extractor and per place in the training queue.
     assert items["feature buffer"].bytes == -(-min(3 * most, 2000) * 64 // 4096) * 4096
     with running("gnndrive", workload, extractors=1, feature_buffer="max", prepare=False) as system:
         assert "2000 slots" in system.notes()["feature_buffer"]
@@ -241,7 +227,7 @@ def test_close_while_extractors_wait_for_slots_ends_them(tiny_dataset: Dataset) 
     with running("gnndrive", workload, feature_buffer=str(least)) as system:
         batches = system.epoch(0)
         held = next(batches)
-        time.sleep(0.2)  # the others have filled the buffer by now
+        time.sleep(0.2)  # extractors have filled the buffer by now
         start = time.monotonic()
         system.close()
         assert time.monotonic() - start < 2

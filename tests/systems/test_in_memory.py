@@ -1,4 +1,4 @@
-"""`in-memory`: the oracle's digests, plan stated but not held against it."""
+"""`in-memory`: the oracle's digests, and plans of a host or device too small refused."""
 
 from __future__ import annotations
 

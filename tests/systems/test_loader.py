@@ -1,4 +1,4 @@
-"""`outcore.loader`: a loop of one's own gets the workload's mini-batches of any system, and leaves nothing behind."""
+"""`outcore.loader`: a user's loop gets the workload's mini-batches from any system, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ BY_DEVICE = [(name, device) for name in FAITHFUL for device in DEVICES if device
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    # Its own: what a loader finds of a workload's largest mini-batch is kept for the process.
+    # Not shared with other modules: bounds of a workload's largest mini-batch are kept for the process.
     return make_tiny(tmp_path_factory.mktemp("loader") / "graph", seed=7)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def nothing_left(graph: Dataset) -> Iterator[None]:
-    """No test here may leave a thread, an open file or a file."""
+    """Check after each test that no thread, open file or file is left."""
     with leaves_nothing(graph):
         yield
 
@@ -77,7 +77,7 @@ def test_any_nodes_can_be_asked_for(graph: Dataset) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("form", ["plain", "pyg"])
-def test_hops_stand_as_trim_to_layer_wants_them(tmp_path: Path, dtype: str, form: str) -> None:
+def test_hops_are_ordered_as_trim_to_layer_needs(tmp_path: Path, dtype: str, form: str) -> None:
     from torch_geometric.nn import SAGEConv
     from torch_geometric.utils import trim_to_layer
 
@@ -135,7 +135,7 @@ def test_dgl_blocks_are_the_layers(graph: Dataset) -> None:
 
 
 @pytest.mark.parametrize("name", ["pyg+", "gnndrive", "diskgnn"])
-def test_rows_stay_until_the_next_mini_batch_and_a_late_look_is_told(graph: Dataset, name: str) -> None:
+def test_rows_stay_until_the_next_mini_batch_and_later_access_raises(graph: Dataset, name: str) -> None:
     with make(graph, system=name) as loader:
         batches = iter(loader)
         first = next(batches)
@@ -157,7 +157,7 @@ def test_copied_mini_batches_can_all_be_kept(graph: Dataset, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAITHFUL)
-def test_an_epoch_may_be_left_and_any_other_comes_whole_after_it(graph: Dataset, name: str) -> None:
+def test_after_an_abandoned_epoch_any_other_is_complete(graph: Dataset, name: str) -> None:
     features = graph.load("features")
     with make(graph, system=name, edges="layers") as loader:
         for number, _ in enumerate(loader):
@@ -195,14 +195,14 @@ def test_a_loader_without_references_is_closed(graph: Dataset) -> None:
             break
 
 
-def test_closing_within_the_loop_is_told_not_taken_for_the_end(graph: Dataset) -> None:
+def test_closing_within_the_loop_is_an_error_not_the_end(graph: Dataset) -> None:
     loader = make(graph)
     with pytest.raises(InputError, match="the loader was closed"):
         for _ in loader:
             loader.close()
 
 
-def test_a_loop_that_counts_need_not_ask_for_the_end(graph: Dataset) -> None:
+def test_a_loop_may_stop_after_len_steps(graph: Dataset) -> None:
     with make(graph, system="diskgnn", epochs=2) as loader:
         for _ in range(2):
             batches = iter(loader)
@@ -268,7 +268,7 @@ def test_other_samplers_than_neighbour_sampling(graph: Dataset, sampler: str) ->
             np.testing.assert_array_equal(blocks[-1].dstdata["label"][: len(outputs)], wanted.labels)
 
 
-def test_work_that_is_kept_is_used_again(graph: Dataset, tmp_path: Path) -> None:
+def test_kept_artefacts_are_reused(graph: Dataset, tmp_path: Path) -> None:
     settings = {"system": "diskgnn", "epochs": 2, "artefacts": tmp_path / "kept"}
     for prepared in ("made", "reused"):
         with make(graph, **settings) as loader:
@@ -276,8 +276,8 @@ def test_work_that_is_kept_is_used_again(graph: Dataset, tmp_path: Path) -> None
             assert loader.notes()["prepared"] == prepared
 
 
-def test_of_epochs_that_are_over_nothing_is_left_on_disk(graph: Dataset) -> None:
-    """DiskGNN packs each epoch anew where it is not told how many will come."""
+def test_finished_epochs_leave_nothing_on_disk(graph: Dataset) -> None:
+    """DiskGNN packs each epoch separately if the number of epochs is unknown."""
     with make(graph, system="diskgnn", max_batches=2) as loader:
         taken = []
         for _ in range(4):
@@ -289,7 +289,7 @@ def test_of_epochs_that_are_over_nothing_is_left_on_disk(graph: Dataset) -> None
 
 
 class Lightning:
-    """What Lightning's loop does with a loader: a look into validation, then epochs of as many steps as its length."""
+    """Lightning's use of a loader: a sanity check on validation data, then epochs of `len(loader)` steps."""
 
     def __init__(self, model: torch.nn.Module, epochs: int) -> None:
         self.model, self.epochs = model, epochs
@@ -340,7 +340,7 @@ print("running", flush=True)
 if sys.argv[3] == "wait":
     sys.stdin.read()
 if sys.argv[3] == "raise":
-    raise KeyError("of the loop")
+    raise KeyError("from the loop")
 """
 
 
@@ -356,14 +356,14 @@ def program(graph: Dataset, system: str, how: str) -> subprocess.Popen[str]:
 
 
 def test_a_program_that_ends_amid_an_epoch_ends_at_once_and_leaves_nothing(graph: Dataset) -> None:
-    for system, how, code, said in (("gnndrive", "end", 0, ""), ("diskgnn", "raise", 1, "KeyError: 'of the loop'")):
+    for system, how, code, said in (("gnndrive", "end", 0, ""), ("diskgnn", "raise", 1, "KeyError: 'from the loop'")):
         with program(graph, system, how) as process:
             _, errors = process.communicate(timeout=30)
             assert process.returncode == code
             assert errors.strip().splitlines()[-1:] == ([said] if said else [])
 
 
-def test_what_a_killed_program_left_is_removed_by_the_next_loader(graph: Dataset) -> None:
+def test_files_of_a_killed_program_are_removed_by_the_next_loader(graph: Dataset) -> None:
     with program(graph, "diskgnn", "wait") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "running\n"

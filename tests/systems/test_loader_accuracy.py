@@ -1,4 +1,4 @@
-"""examples/train.py reaches the accuracy of training in memory, in a process held to a quarter of the features."""
+"""examples/train.py reaches the accuracy of training in memory, in a process capped at a quarter of the features."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def disk() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def shop(disk: Path) -> Dataset:
-    """A real labelled graph expanded eightfold, 215 MiB of features; a generated one where it is not at hand."""
+    """Make a dataset with 215 MiB of features: a real labelled graph expanded eightfold, else a generated one."""
     shape = (
         {"kind": "kronecker", "base": str(REAL), "expand": 8}
         if REAL.is_file()
@@ -45,7 +45,7 @@ def shop(disk: Path) -> Dataset:
 
 def run(cap: Cap, dataset: Dataset, *arguments: str) -> subprocess.CompletedProcess[str]:
     for part in PARTS:
-        evict(dataset.file(part))  # resident pages would be somebody else's, and free
+        evict(dataset.file(part))  # resident pages are charged to another process, so they would be free
     command = [sys.executable, "examples/train.py", str(dataset.path), *SETTINGS, *arguments]
     return subprocess.run(
         cap.command(command),
@@ -71,7 +71,7 @@ def make_cap(name: str, memory_bytes: int | None = None) -> Cap:
 
 @pytest.fixture(scope="module")
 def floor(disk: Path) -> int:
-    """Bytes of interpreter, torch, model and optimiser, with next to no data."""
+    """Measure the bytes of interpreter, torch, model and optimiser with almost no data."""
     tiny = make_tiny(disk / "tiny", nodes=300, edges=1000, dim=512, seed=11)
     with make_cap("floor") as cap:
         trained(cap, tiny, "--memory", "none")
@@ -96,7 +96,7 @@ def test_training_from_disk_in_a_quarter_of_the_features_reaches_the_accuracy_of
     assert in_memory["test"] > majority + 0.2
     assert abs(found["test"] - in_memory["test"]) <= 0.005
     for ours, wanted in zip(found["curve"], in_memory["curve"], strict=True):
-        # The same mini-batches in the same order: no more than rounding lies between the curves.
+        # The same mini-batches in the same order: the curves differ by rounding only.
         assert ours["loss"] == pytest.approx(wanted["loss"], rel=1e-3)
         assert ours["accuracy"] == pytest.approx(wanted["accuracy"], abs=0.002)
 
@@ -108,7 +108,7 @@ def test_the_cap_is_real_and_in_memory_training_ends_in_it(shop: Dataset, floor:
         assert cap.memory().oom_kills > 0
 
 
-def test_within_its_budget_the_loader_says_so_before_the_kernel_does(shop: Dataset) -> None:
+def test_the_loader_refuses_before_the_kernel_kills(shop: Dataset) -> None:
     with make_cap("refused") as cap:
         done = run(cap, shop, "--system", "in-memory", "--memory", "0.25x")
         assert cap.memory().peak < shop.feature_bytes + 300 * MIB

@@ -1,4 +1,4 @@
-"""examples/train.py by torchrun on two hosts: network namespaces of this machine, joined by one cable."""
+"""examples/train.py by torchrun on two hosts: network namespaces of this machine, joined by a virtual cable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from tests.support import make_tiny
 
 REPOSITORY = Path(__file__).parents[2]
-# Of each namespace: its end of the cable and its address there; nothing else is reachable from it.
+# Each namespace has its end of the cable and an address there; it reaches nothing else.
 CABLES = ("ocveth0", "ocveth1")
 ADDRESSES = ("10.77.31.1", "10.77.31.2")
 SETTINGS = ["--system", "gnndrive", "--epochs", "2", "--hidden", "16", "--memory", "24MiB"]
@@ -29,7 +29,7 @@ def _ip(*arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[tuple[str, str]]:
-    """Two namespaces that see each other and nobody else."""
+    """Make two namespaces that reach only each other."""
     if shutil.which("ip") is None or os.geteuid() != 0:
         pytest.skip("needs root and ip (iproute2)")
     names = (f"outcore-{os.getpid()}-0", f"outcore-{os.getpid()}-1")
@@ -106,7 +106,7 @@ def _alone(dataset: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def datasets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The same dataset on the disk of each host."""
+    """Make the same dataset twice, one for each host."""
     root = tmp_path_factory.mktemp("hosts")
     found = tuple(make_tiny(root / name / "tiny", nodes=4_000, edges=40_000, dim=64).path for name in ("one", "two"))
     return found[0], found[1]
@@ -118,16 +118,16 @@ def test_two_hosts_take_the_steps_of_one_process(hosts: tuple[str, str], dataset
     said = [process.communicate(timeout=240) for process in running]
     assert [process.returncode for process in running] == [0, 0], said
     together, alone = json.loads(said[0][0].splitlines()[-1]), _alone(datasets[0])
-    assert said[1][0].strip() == ""  # one host speaks for both
+    assert said[1][0].strip() == ""  # only the first host prints
     for ours, theirs in zip(together["curve"], alone["curve"], strict=True):
-        # The mean of two halves' gradients: other roundings, the same step.
+        # The mean of two halves' gradients is the same step with other rounding.
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
         assert ours["accuracy"] == pytest.approx(theirs["accuracy"], abs=0.01)
     assert together["test"] == pytest.approx(alone["test"], abs=0.01)
 
 
 @pytest.mark.slow("systems/loading", "examples", "workloads/ranks.py")
-def test_when_one_host_goes_the_other_ends_too(hosts: tuple[str, str], datasets: tuple[Path, Path]) -> None:
+def test_when_one_host_fails_the_other_ends_too(hosts: tuple[str, str], datasets: tuple[Path, Path]) -> None:
     running = [_start(hosts, number, datasets[number], "--epochs", "10000") for number in (0, 1)]
     try:
         assert running[0].stdout is not None
@@ -145,6 +145,6 @@ def test_when_one_host_goes_the_other_ends_too(hosts: tuple[str, str], datasets:
 
 
 def _processes(host: str) -> list[int]:
-    """All that run there; what torchrun starts is in sessions of its own."""
+    """List all processes of a host; torchrun starts its workers in other sessions."""
     done = subprocess.run(["ip", "netns", "pids", host], check=True, capture_output=True, text=True)
     return [int(pid) for pid in done.stdout.split()]

@@ -1,4 +1,4 @@
-"""`outcore.loader` refuses what cannot be in one sentence, before anything is loaded."""
+"""`outcore.loader` refuses impossible settings in one sentence, before anything is loaded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workloads.errors import BudgetError, DatasetError, InputError
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    # Its own: what a loader finds of a workload's largest mini-batch is kept for the process.
+    # Not shared with other modules: bounds of a workload's largest mini-batch are kept for the process.
     return make_tiny(tmp_path_factory.mktemp("loader") / "graph", seed=7)
 
 
@@ -47,19 +47,21 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
         ({"batch_size": 0}, "batch_size"),
     ],
 )
-def test_what_cannot_be_is_one_sentence_with_the_fix(graph: Dataset, settings: dict[str, Any], message: str) -> None:
+def test_impossible_settings_are_refused_in_one_sentence_with_the_fix(
+    graph: Dataset, settings: dict[str, Any], message: str
+) -> None:
     folder = set(graph.path.parent.iterdir())
     with pytest.raises(InputError, match=message):
         make(graph, **settings)
     assert set(graph.path.parent.iterdir()) == folder
 
 
-def test_a_missing_dataset_is_told(tmp_path: Path) -> None:
+def test_a_missing_dataset_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="there is no dataset"):
         outcore.loader(tmp_path / "nothing")
 
 
-def test_mini_batches_of_a_systems_own_are_had_by_saying_so(graph: Dataset) -> None:
+def test_an_unfaithful_system_loads_its_own_mini_batches_on_demand(graph: Dataset) -> None:
     features, train = graph.load("features"), set(graph.load("train").tolist())
     with make(graph, system="mariusgnn", faithful=False) as loader:
         seen: list[int] = []
@@ -82,7 +84,7 @@ def test_a_plan_over_budget_names_the_part_before_anything_is_loaded(graph: Data
 
 @pytest.mark.parametrize("name", ["in-memory", "pagraph", "uva", "data-tiering"])
 def test_a_system_that_loads_everything_is_refused_where_that_does_not_fit(tmp_path: Path, name: str) -> None:
-    """Below the harness a cap stops it; here its plan has to."""
+    """A run of the harness has a kernel cap; the loader has none, so the plan must refuse."""
     graph = make_tiny(tmp_path / "large", nodes=20_000, edges=30_000, dim=256, train_fraction=0.01, seed=9)
     assert graph.feature_bytes > 18 << 20
     with pytest.raises(BudgetError, match="raise memory"):

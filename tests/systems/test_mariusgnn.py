@@ -1,4 +1,4 @@
-"""`mariusgnn`: mini-batches among buffered nodes, reads as foretold, and each of its mechanisms seen in a counter."""
+"""`mariusgnn`: mini-batches among buffered nodes, reads as forecast, and each mechanism visible in a counter."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ CUT: dict[str, Any] = {"partitions": 16}
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """4,000 nodes with rows of a sector each, so that partitions are cut as asked; 200 nodes to train on."""
+    """Make 4,000 nodes with rows of a sector, so that partitions have the requested sizes; 200 are trained on."""
     folder = tmp_path_factory.mktemp("marius") / "graph"
     return make_tiny(folder, nodes=4000, edges=40000, dim=128, train_fraction=0.05)
 
 
 @pytest.fixture(scope="module")
 def shuffled(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """A graph whose neighbour lists are in no order and hold a neighbour twice here and there."""
+    """Make a graph whose neighbour lists are unsorted and have some neighbours twice."""
     rng = np.random.default_rng(3)
     indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 40, 1000))]).astype(np.int64)
     with DatasetWriter(tmp_path_factory.mktemp("marius") / "shuffled", recipe={"source": "test"}) as writer:
@@ -53,7 +53,7 @@ def shuffled(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def epoch_of(system: Any, k: int) -> dict[str, Any]:
-    """Edges and rows of an epoch, and its counters."""
+    """Run an epoch; return its number of edges and its counters."""
     edges = 0
     for batch in system.epoch(k):
         edges += batch.sampled.num_edges
@@ -99,7 +99,7 @@ def test_every_row_is_its_nodes_and_every_neighbour_a_buffered_in_neighbour(
                         drawn = sampled.nodes[block.indices[block.indptr[i] : block.indptr[i + 1]]]
                         there = Counter(whole[inside[whole]].tolist())
                         assert Counter(drawn.tolist()) <= there
-                        # The hop next to the seed nodes takes all that is buffered, the other up to three of it.
+                        # The first hop takes all buffered in-neighbours, the second up to three of them.
                         wanted = there.total() if number == 1 else min(3, there.total())
                         assert len(drawn) == wanted
                 batch.release()
@@ -129,7 +129,7 @@ def test_training_nodes_stay_buffered(graph: Dataset, ordering: str) -> None:
         assert len(slots) == 1 and min(slots.pop()) >= 0
 
 
-def test_the_others_change_as_the_ordering_says() -> None:
+def test_other_partitions_change_as_the_ordering_says() -> None:
     def sets(ordering: Any, epochs: int = 8) -> list[set[int]]:
         found = [buffered(16, 2, 7, ordering, seed=5, epoch=k) for k in range(epochs)]
         assert all(len(one) == 7 and one[:2] == [0, 1] and one == sorted(one) for one in found)
@@ -148,7 +148,7 @@ def test_random_gives_every_partition_its_turn_equally() -> None:
     turns = Counter(k for epoch in range(600) for k in buffered(12, 2, 5, "random", seed=1, epoch=epoch))
     assert turns[0] == turns[1] == 600
     others = np.array([turns[k] for k in range(2, 12)])
-    # 600 draws of 3 in 10: expectation 180, chi-square with 9 degrees of freedom below its 99.9 % point.
+    # 600 draws of 3 in 10: expectation 180; chi-square with 9 degrees of freedom, below its 99.9 % point.
     assert ((others - 180) ** 2 / 180).sum() < 27.9
 
 
@@ -165,7 +165,7 @@ def test_a_larger_buffer_draws_more_edges_and_reads_more(graph: Dataset) -> None
 
 
 def expected_reads(system: Any, before: list[int], now: list[int]) -> tuple[Counter[int], int]:
-    """Requests by size and useful bytes of one data preparation, by the layout alone and one partition at a time."""
+    """Compute requests by size and useful bytes of one data preparation from the layout, partition by partition."""
     parts, counts, step = system._parts, system._layout.counts, 1 << 20
     item = parts.index_dtype.itemsize
 
@@ -194,7 +194,7 @@ def expected_reads(system: Any, before: list[int], now: list[int]) -> tuple[Coun
         for j in now:
             pieces.append((f"buckets {i}", bucket_at[i, j], whole(int(counts[i, j]) * item)))
             useful += int(counts[i, j]) * item
-    # What touches in the file is read as one, lists and buckets apart.
+    # Pieces adjacent in the file are joined, lists and buckets separately.
     joined: list[list[Any]] = []
     for kind, start, size in pieces:
         kind = kind.split()[0]
@@ -214,7 +214,7 @@ def requests_of(nbytes: int, step: int) -> Counter[int]:
 
 @pytest.mark.parametrize("ordering", ORDERINGS)
 @pytest.mark.parametrize("name", ["graph", "shuffled"])
-def test_reads_of_data_preparation_are_exactly_those_foretold(
+def test_reads_of_data_preparation_are_exactly_those_forecast(
     request: pytest.FixtureRequest, name: str, ordering: str
 ) -> None:
     with running("mariusgnn", workload_of(request.getfixturevalue(name)), buffer=6, ordering=ordering, **CUT) as system:
@@ -278,7 +278,7 @@ def test_the_buffer_is_as_large_as_the_budget_holds(graph: Dataset) -> None:
             assert system.plan().total("host") <= room + spare
 
 
-def test_a_budget_too_small_is_told_by_part_with_the_least_that_would_do(graph: Dataset) -> None:
+def test_a_budget_too_small_is_refused_by_part_with_the_least_that_works(graph: Dataset) -> None:
     workload = workload_of(graph)
     few = {"sampling_workers": 1, "prefetch": 1}
     with running("mariusgnn", workload, prepare=False, buffer=2, **few, **CUT) as system:
@@ -298,9 +298,9 @@ def test_a_budget_too_small_is_told_by_part_with_the_least_that_would_do(graph: 
     )
 
 
-def test_a_mini_batch_larger_than_foreseen_is_told_with_the_option(tmp_path: Path) -> None:
+def test_a_mini_batch_larger_than_planned_is_refused_with_the_option(tmp_path: Path) -> None:
     # Every training node has eight hubs and two other training nodes as in-neighbours. In the whole graph a mini-batch
-    # mostly meets the hubs; where they are not buffered it meets the others, who differ from node to node.
+    # mostly samples the hubs; where they are not buffered it samples the others, which differ from node to node.
     rng, nodes, train = np.random.default_rng(0), 2000, 1000
     lists: list[Any] = [
         np.concatenate([1000 + np.arange(8), [(node + 1) % train, (node + 2) % train]]) if node < train else []

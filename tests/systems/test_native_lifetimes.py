@@ -1,4 +1,4 @@
-"""Arrays that native objects go on using after a call: temporaries, converted copies and views, freed and written over.
+"""Arrays that native objects use after a call: temporaries, converted copies and views, freed and overwritten.
 
 `scripts/sanitize` runs this under AddressSanitizer, which sees any use of freed memory.
 """
@@ -18,7 +18,7 @@ from tests.support import write_over
 pytestmark = pytest.mark.timeout(60)
 
 COUNT = 4000
-# Each class of the module, and whether it goes on using memory of the caller's; a test below stands for each that does.
+# Each class of the module, and whether it uses the caller's memory after a call; each that does has a test below.
 HOLDS = {
     "Reader": False,
     "GroupRead": True,
@@ -27,7 +27,7 @@ HOLDS = {
     "BinnedEdges": False,
     "ChangesetPlanner": False,
     "RangeQueue": True,
-    "Spread": False,  # what it is given is copied into its buffers
+    "Spread": False,  # copies its inputs
     "ExternalSampler": False,
     "SlotPlanner": True,
     "StopFlag": False,
@@ -68,7 +68,7 @@ def test_a_plan_keeps_the_nodes_that_it_was_made_of(make: Callable[[int], np.nda
     assert np.array_equal(planner.sampled_misses(1, 1), ids_of(COUNT))
 
 
-def test_a_plan_lets_go_of_nodes_that_it_needs_no_more() -> None:
+def test_a_plan_frees_nodes_that_it_no_longer_needs() -> None:
     planner = _native.SlotPlanner(COUNT, 1, True)
     seen = []
     for _ in range(2):
@@ -214,7 +214,7 @@ def test_a_segment_pool_keeps_its_memory() -> None:
 
 
 @pytest.mark.parametrize("memory", [np.zeros(1 << 16, np.int8), np.zeros(1 << 17, np.uint8)[::2]])
-def test_memory_that_would_have_to_be_copied_is_no_shared_memory(memory: np.ndarray, tmp_path: Path) -> None:
+def test_memory_that_a_call_would_copy_is_refused_as_shared_memory(memory: np.ndarray, tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         _native.FeatureBuffer(64, memory, True)
     with pytest.raises(TypeError):
@@ -242,7 +242,7 @@ def test_results_are_never_written_to_a_copy_that_is_lost() -> None:
         planner.write_lists(0, np.zeros(1 << 14, np.uint8)[::2])
 
 
-def test_what_is_only_read_by_a_call_may_go_after_it(tmp_path: Path) -> None:
+def test_inputs_that_only_the_call_reads_may_be_freed_after_it(tmp_path: Path) -> None:
     # Changeset planner: sizes and mini-batches.
     batches = [np.random.default_rng(b).permutation(3000)[:COUNT] for b in range(4)]
 

@@ -1,4 +1,4 @@
-"""Offsets, sizes and ids that contradict each other: native code says which, and touches nothing outside the arrays."""
+"""Offsets, sizes and ids that contradict each other: native code names them and accesses nothing outside the arrays."""
 
 from __future__ import annotations
 
@@ -257,14 +257,14 @@ def crossing(partition: int) -> None:
         (lambda _: _native.BinnedEdges(100, 2**62), MemoryError, None),
     ],
 )
-def test_what_contradicts_itself_is_named(
+def test_contradictory_arguments_are_named(
     folder: Path, call: Callable[[Path], object], error: type[Exception], wanted: str | None
 ) -> None:
     with pytest.raises(error, match=wanted):
         call(folder)
 
 
-def test_what_is_no_graph_is_told_and_not_followed() -> None:
+def test_an_invalid_graph_is_refused_and_not_followed() -> None:
     assert not relocated()
     assert not _native.count_by_piece(np.zeros(3, np.int32), 4, 0, np.zeros(4, np.int64))
     edges = _native.BinnedEdges(10, 10)
@@ -275,14 +275,14 @@ def test_what_is_no_graph_is_told_and_not_followed() -> None:
 
 
 def test_memory_that_a_thread_does_not_get_is_an_error_of_the_call(folder: Path) -> None:
-    """Of all that a pass takes, each thread's staging buffer alone is too large here."""
+    """Of a pass's allocations only the staging buffers of its threads are too large here."""
     code = f"""
 from pathlib import Path
 import tests.systems.test_native_refusals as refusals
 try:
     refusals.packed(Path({str(folder)!r}), write_bytes=1 << 46)
 except MemoryError:
-    print("told")
+    print("raised")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout == "told\n", f"exit code {done.returncode}: {done.stderr}"
+    assert done.stdout == "raised\n", f"exit code {done.returncode}: {done.stderr}"

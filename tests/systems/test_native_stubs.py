@@ -1,4 +1,4 @@
-"""A build writes the types of the native modules for mypy: every name that a module has, and no other."""
+"""A build writes type stubs of the native modules for mypy: every name of a module, and no other."""
 
 import ast
 import importlib

@@ -1,4 +1,4 @@
-"""First-layer aggregation and reordering live under a kernel cap of half their table's bytes, interpreter included."""
+"""First-layer aggregation and reordering run under a kernel cap of half their table's bytes, interpreter included."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ else:
 
 @pytest.fixture(scope="module")
 def wide() -> Iterator[Dataset]:
-    """216 k nodes of 512 float32: a table of 422 MiB, and as much in aggregates; lists have four nodes near by."""
+    """Make 216,000 rows of 512 float32: a table of 422 MiB, aggregates of the same size; neighbours have near ids."""
     for folder in on_disk():
         rng = np.random.default_rng(1)
         with DatasetWriter(folder / "wide") as writer:
@@ -63,7 +63,7 @@ def wide() -> Iterator[Dataset]:
 
 
 def in_half(dataset: Dataset, what: str, target: Path, cap_bytes: int) -> str:
-    """Run it in a cap of half the table, cold; what it printed."""
+    """Run the program cold, under a cap of half the table; return its stdout."""
     for part in PARTS:
         evict(dataset.file(part))
     argv = [sys.executable, "-c", PROGRAM, what, str(dataset.path), str(target), str(BUDGET)]
@@ -80,14 +80,14 @@ def in_half(dataset: Dataset, what: str, target: Path, cap_bytes: int) -> str:
 @pytest.mark.slow("systems/engine/loading/first_layer.py", "systems/engine/io")
 @needs_cap
 @pytest.mark.timeout(240)
-def test_aggregation_lives_under_half_of_its_tables_bytes(wide: Dataset) -> None:
+def test_aggregation_runs_under_half_of_its_tables_bytes(wide: Dataset) -> None:
     target = wide.path.parent / "aggregates.npy"
     in_half(wide, "aggregate", target, wide.feature_bytes // 2)
     workload = workload_of(wide, fanout=(5,))
     workload = replace(workload, model=replace(workload.model, name="gcn"))
     expected = np.load(aggregate_first_layer(workload, target.with_name("expected.npy")), mmap_mode="r")
     found = np.load(target, mmap_mode="r")
-    for first in range(0, NODES, 40_000):  # sums are made in another order
+    for first in range(0, NODES, 40_000):  # its sums are made in another order
         np.testing.assert_allclose(found[first : first + 40_000], expected[first : first + 40_000], atol=1e-4)
     target.unlink()
 
@@ -95,7 +95,7 @@ def test_aggregation_lives_under_half_of_its_tables_bytes(wide: Dataset) -> None
 @pytest.mark.slow("systems/data_tiering", "systems/engine/io")
 @needs_cap
 @pytest.mark.timeout(240)
-def test_reordering_lives_under_half_of_its_tables_bytes(wide: Dataset) -> None:
+def test_reordering_runs_under_half_of_its_tables_bytes(wide: Dataset) -> None:
     scores = np.random.default_rng(0).random(NODES)
     expected = reorder(wide, top(scores, len(scores)), wide.path.parent / "reordered").fingerprint
     assert in_half(wide, "reorder", wide.path.parent / "capped", wide.feature_bytes // 2) == expected

@@ -1,4 +1,4 @@
-"""`outcore`: the workload's mini-batches whichever part is switched off, and each part changes its own counter."""
+"""`outcore`: the workload's mini-batches with any part switched off, and each part changes its own counter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SLOTS = str(1200 * ROW)
 
 
 def counters_of(workload: Workload, epochs: int = 2, **options: object) -> Counters:
-    """Of the last epoch, whose mini-batches are the workload's like all others."""
+    """Run epochs, each checked against the reference; return the counters of the last."""
     with running("outcore", workload, **options) as system:  # type: ignore[arg-type]
         for epoch in range(epochs):
             structure, features, order = run(system, epoch)
@@ -70,14 +70,14 @@ def test_packing_reads_the_table_once_and_single_reads_do_not(tiny_dataset: Data
     packed, single = counters_of(workload, packing="on"), counters_of(workload, packing="off")
     assert 0 < packed.observed["table_bytes_read"] <= tiny_dataset.feature_bytes + 4096
     assert packed.observed["packed_bytes_written"] >= packed.misses * ROW
-    # Beside the rows the samples, and an address list of four bytes a use and more for each miss.
+    # Beside the rows it reads the samples, and an address list of four bytes a use and more for each miss.
     lists = 4 * packed.rows
     assert (
         packed.bytes_written >= packed.observed["packed_bytes_written"] + packed.observed["graph_bytes_written"] + lists
     )
     assert 0 < single.bytes_written < packed.bytes_written
     assert single.observed["table_bytes_read"] == single.observed["packed_bytes_written"] == 0
-    assert packed.misses == single.misses  # what is kept does not depend on how the rest is brought
+    assert packed.misses == single.misses  # the kept rows do not depend on how the others are read
 
 
 def test_belady_keeps_rows_that_the_window_alone_does_not(tiny_dataset: Dataset) -> None:
@@ -95,7 +95,7 @@ def test_a_device_of_its_own_holds_rows_too(tiny_dataset: Dataset) -> None:
         for slots in ("auto", "off")
     )
     assert with_it.hits["device"] > 0 == without.hits["device"]
-    assert with_it.misses == without.misses  # of so many slots in all
+    assert with_it.misses == without.misses  # both have the same number of slots in all
     more, fewer = (
         counters_of(workload, device="emulated:instant", budget=budget, device_slots=slots, packing=packing)
         for slots, packing in (("auto", "off"), ("off", "on"))
@@ -116,7 +116,7 @@ def test_device_slots_that_the_device_cannot_hold_are_refused(tiny_dataset: Data
 
 @pytest.fixture(scope="module", params=[(400_000, 2), (40_000, 128)])
 def larger_dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """Of narrow rows what is noted of a slot takes more than the row."""
+    """Make a graph with narrow rows (a slot's bookkeeping is larger than the row) or with wide ones."""
     nodes, dim = request.param
     return make_tiny(tmp_path_factory.mktemp("larger") / "graph", nodes=nodes, edges=400_000, dim=dim)
 
@@ -124,7 +124,7 @@ def larger_dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 @pytest.mark.slow("systems/outcore")
 @pytest.mark.parametrize("replay", [False, True])
 @pytest.mark.parametrize("device", ["cpu", "emulated:instant"])
-def test_what_fits_in_some_memory_fits_in_more(larger_dataset: Dataset, device: str, replay: bool) -> None:
+def test_a_plan_that_fits_some_memory_fits_more_memory(larger_dataset: Dataset, device: str, replay: bool) -> None:
     workload = workload_of(larger_dataset, batch_size=40, fanout=(8, 8))
     fitted, cores = 0, 64
     for host in [*range(10 << 20, 28 << 20, 500_000), *range(45 << 20, 60 << 20, 1_000_000)]:
@@ -165,12 +165,10 @@ def test_shared_passes_read_the_graph_once_a_group(tiny_dataset: Dataset, group:
 
 
 def test_look_ahead_prepares_the_next_epoch_within_this_one(tiny_dataset: Dataset) -> None:
-    with running("outcore", workload_of(tiny_dataset)) as system:
-        run(system, 0)
-        assert system._next is not None and system._next.done()  # type: ignore[attr-defined]
-    with running("outcore", workload_of(tiny_dataset), look_ahead=False) as system:
-        run(system, 0)
-        assert system._next is None  # type: ignore[attr-defined]
+    for look_ahead, groups in ((True, 2), (False, 1)):
+        with running("outcore", workload_of(tiny_dataset), look_ahead=look_ahead) as system:
+            run(system, 0)
+            assert system.counters().observed["groups"] == groups
 
 
 def test_rows_survive_an_epoch_s_end_with_look_ahead_and_without(tiny_dataset: Dataset) -> None:
@@ -236,7 +234,7 @@ def test_a_replay_that_was_left_prepares_anew_in_the_memory_of_its_slots(tiny_da
         left = system.epoch(0)
         next(left).release()
         left.close()
-        assert system._trainer is None  # its slots are free before anything is prepared
+        assert system._trainer is None  # its slots are freed before the next preparation
         assert run(system, 0)[:2] == reference(workload, 0)
 
 
@@ -249,11 +247,11 @@ def test_an_epoch_that_was_left_or_asked_for_again_is_whole(tiny_dataset: Datase
         for epoch in (1, 1, 0, 2):
             assert run(system, epoch)[:2] == reference(workload, epoch)
         scratch = list(system.runtime.scratch.iterdir())
-        assert len(scratch) <= 2  # the group that was prepared ahead, and one whose files will be written again
+        assert len(scratch) <= 2  # the group prepared ahead, and one whose files will be overwritten
     assert not list(system.runtime.scratch.glob("*")) if system.runtime.scratch.exists() else True
 
 
-def test_a_corrupted_chunk_is_told(tiny_dataset: Dataset) -> None:
+def test_a_corrupted_chunk_is_reported(tiny_dataset: Dataset) -> None:
     with running("outcore", workload_of(tiny_dataset), packing="on") as system:
         run(system, 0)
         chunks = system._next.result().chunks  # type: ignore[attr-defined]
@@ -292,15 +290,15 @@ def test_the_cheaper_strategy_is_predicted_and_chosen() -> None:
     assert many is not None and some is not None and few is not None
     assert many.distribute < many.single < many.online and many.replay < many.distribute
     assert few.single < few.distribute
-    assert some.distribute < 0.97 * (0.5 + 2 * 1e5 * 512 / 2e9), "what nobody wants is skipped"
+    assert some.distribute < 0.97 * (0.5 + 2 * 1e5 * 512 / 2e9), "ranges without wanted rows are skipped"
     dense = predict(PROFILE, uses=10**7, misses=10**7, row_bytes=512, table_bytes=10**9)
     assert dense is not None and dense.distribute == pytest.approx(0.5 + 2 * 1e7 * 512 / 2e9, rel=0.01)
     assert predict(DiskProfile(), uses=1, misses=1, row_bytes=512, table_bytes=1) is None
     assert gap_bytes(PROFILE) == pytest.approx(2e9 / 90_000, rel=0.01)
 
 
-def test_the_pass_reads_what_its_prediction_says_for_rows_wherever_they_lie() -> None:
-    """Counted over all rows by brute force; sampled regions tell the same within a few per cent."""
+def test_predicted_reads_of_a_pass_are_right_for_any_placement_of_rows() -> None:
+    """Predictions by sampled regions agree with a count over all rows within a few per cent."""
     row, rows = 512, 400_000
     rng = np.random.default_rng(0)
     crowded = np.concatenate([rng.integers(0, rows // 10, 15_000), rng.integers(0, rows, 15_000)])
@@ -327,7 +325,7 @@ def test_the_pass_reads_what_its_prediction_says_for_rows_wherever_they_lie() ->
     assert list(expected_passes(0, rows, row)) == [] == list(passes_of(lambda *_: np.empty(0, dtype=np.int64), 0, row))
 
 
-def test_what_the_device_waits_for_the_processor_is_predicted_too() -> None:
+def test_waits_for_the_processor_are_predicted_too() -> None:
     wanted = {"uses": 10**6, "misses": 10**5, "row_bytes": 512, "table_bytes": 10**9}
     free = predict(PROFILE, **wanted)
     assert free is not None
@@ -341,31 +339,32 @@ def test_what_the_device_waits_for_the_processor_is_predicted_too() -> None:
     assert (seen.online, seen.replay) == (free.online, free.replay)
 
 
-def test_a_class_gets_the_gap_at_which_requests_and_bytes_run_out_together() -> None:
+def test_under_a_class_the_gap_uses_up_requests_and_bytes_together() -> None:
     points = tuple(DiskPoint(size, 256, min(40e3, 2e8 / size), 0.0) for size in (512, 4096, 65536))
     disk = DiskProfile((*points, DiskPoint(1 << 20, 8, 190.0, 2e8, "sequential")), limited=(40e3, 2e8), write_cost=0.0)
     wanted = {"uses": 10**6, "misses": 170_000, "row_bytes": 512, "table_bytes": 2 * 10**6 * 512}
     found, with_graph = predict(disk, **wanted), predict(disk, **wanted, beside={1 << 20: 300.0})
     assert found is not None and with_graph is not None
     assert found.distribute < 0.6 * found.single == pytest.approx(0.6 * 170_000 / 40e3, rel=0.01)
-    # Chunks of the group before are read during the pass.
+    # Chunks of the previous group are read during the pass.
     requests, nbytes = found.table_pass.requests / 40e3, (found.table_pass.nbytes + 170_000 * 512) / 2e8
     assert requests == pytest.approx(nbytes, rel=0.15)
     assert found.distribute == pytest.approx(max(requests, nbytes), rel=0.02)
-    # Where writes use up the same budget, chunks are written during the pass as well.
+    # Where reads and writes share one budget, chunks are also written during the pass.
     shared = predict(replace(disk, write_cost=1.0), **wanted)
     assert shared is not None and shared.single == found.single
     requests, nbytes = shared.table_pass.requests / 40e3, (shared.table_pass.nbytes + 2 * 170_000 * 512) / 2e8
     assert shared.distribute == pytest.approx(max(requests, nbytes), rel=0.02)
     assert shared.distribute > found.distribute
-    # The graph is read by itself; single rows of a group while the next one's is, whose bytes they leave over.
+    # Nothing is read beside the graph in the pass; single rows of a group are read during the next group's pass,
+    # whose reads leave requests unused.
     assert with_graph.table_pass == found.table_pass
     assert with_graph.distribute == pytest.approx(found.distribute + 300 * (1 << 20) / 2e8, rel=0.01)
     assert with_graph.single == pytest.approx(found.single, rel=0.01)
 
 
 # fio on a virtual disk: microseconds per random read at full depth; the sequential point is 1 MiB. A profile has the
-# sizes up to 64 KiB and the sequential one, the others are what it has to tell.
+# sizes up to 64 KiB and the sequential one, and must predict the others.
 FIO_US = {512: 12.4, 4096: 12.8, 65536: 30.8}
 FIO_BETWEEN_US = {128 << 10: 51.5, 256 << 10: 91.6, 512 << 10: 165.6}
 FIO_STREAM_US = 331.0
@@ -378,8 +377,8 @@ def _fio_profile(limited: tuple[float, float] | None = None) -> DiskProfile:
 
 
 @pytest.mark.parametrize("external", ["on", "off"])
-def test_as_many_cores_as_there_are_threads_in_memory(tiny_dataset: Dataset, external: str) -> None:
-    """A host of many cores needs no more memory than one of few."""
+def test_threads_follow_the_cores_as_far_as_memory_allows(tiny_dataset: Dataset, external: str) -> None:
+    """A host of many cores needs no more memory than one of few cores."""
     workload = workload_of(tiny_dataset, batch_size=200, fanout=(10, 10, 10))
     budget, threads, totals = MemoryBudget(64 << 20), [], []
     for cores in (1, 4, 256):
@@ -398,7 +397,7 @@ def test_requests_between_a_profiles_sizes_take_as_long_as_fio_measures() -> Non
     for size, us in {**FIO_US, 1 << 20: FIO_STREAM_US, 4 << 20: 4 * FIO_STREAM_US}.items():
         assert profile.request_seconds(size) == pytest.approx(1e-6 * us)
     limited = _fio_profile((1e6 / 30.8, 3.4e9))
-    assert limited.request_seconds(80 << 10) == pytest.approx(30.8e-6), "a limiter's bytes have not run out yet"
+    assert limited.request_seconds(80 << 10) == pytest.approx(30.8e-6), "the limiter's bytes are not used up yet"
 
 
 def test_a_bare_device_gets_long_reads_since_each_request_costs_it_time() -> None:

@@ -1,4 +1,4 @@
-"""Distributing: every chunk has its rows whatever memory allows, in as many passes as that takes; faults are told."""
+"""Distributing: every chunk gets its rows in any memory, in as many passes as needed; faults are reported."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_files_are_written_again_in_place(tmp_path: Path, tiny_dataset: Dataset)
         read_back(index, ids, tiny_dataset.load("features"), 1 << 16)
 
 
-def test_a_table_that_was_cut_is_told_with_file_and_offset(tmp_path: Path) -> None:
+def test_a_table_that_was_cut_is_reported_with_file_and_offset(tmp_path: Path) -> None:
     dataset = make_tiny(tmp_path / "cut")
     path = dataset.file("features")
     os.truncate(path, dataset.data_offset("features") + dataset.feature_bytes // 2)

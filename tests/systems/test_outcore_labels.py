@@ -1,4 +1,4 @@
-"""Labels by ranges: the items asked for, in the order asked for, whatever is joined."""
+"""Labels read by ranges: the requested items in the requested order, however reads are joined."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_no_items_ask_nothing(tmp_path: Path) -> None:
     assert len(values) == 0 and stats.requests == 0
 
 
-def test_a_file_that_was_cut_is_told_and_read_again_once_it_is_whole(tmp_path: Path) -> None:
+def test_a_file_that_was_cut_is_reported_and_read_again_once_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "labels"
     items = written(path, 300_000)
     whole = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Sampling out of core: the mini-batches are those of the in-memory sampler, whatever the passes are cut into."""
+"""Sampling out of core: the mini-batches equal those of the in-memory sampler, however the passes are split."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def external(workload: Workload, epoch: int, first: int, count: int, **arguments
 
 
 def written(sampler: ExternalSampler, room_bytes: int = 1 << 16, nodes: Nodes | None = None) -> list[SampledBatch]:
-    """What was sampled, by way of the file; its nodes are as `write` tells."""
+    """Write the sampled mini-batches to a file and read them back; their nodes are those that `write` returns."""
     with tempfile.TemporaryDirectory() as folder:
         writer = BatchWriter(Path(folder) / "samples")
         offsets, nodes = sampler.write(writer, room_bytes, np.empty(0, dtype=np.uint32) if nodes is None else nodes)
@@ -111,7 +111,7 @@ def test_indices_of_eight_bytes_are_read_too(tmp_path: Path) -> None:
     assert_equal(external(workload, 0, 0, 20), workload, 0, 0)
 
 
-def test_a_graph_that_was_cut_is_told_with_file_and_offset(tmp_path: Path) -> None:
+def test_a_graph_that_was_cut_is_reported_with_file_and_offset(tmp_path: Path) -> None:
     dataset = make_tiny(tmp_path / "cut")
     workload = workload_of(dataset)
     path = dataset.file("indices")
@@ -123,7 +123,7 @@ def test_a_graph_that_was_cut_is_told_with_file_and_offset(tmp_path: Path) -> No
 
 
 def groups_of(workload: Workload, epochs: int, size: int) -> list[Job]:
-    """All epochs cut into groups."""
+    """Cut all epochs into groups."""
     count = make_seed_plan(workload).num_batches
     starts = range(0, count, size)
     return [Job(epoch, first, min(size, count - first)) for epoch in range(epochs) for first in starts]
@@ -144,12 +144,12 @@ def test_groups_that_share_passes_are_the_same_mini_batches(
     sampler.close()
 
 
-def test_a_group_costs_one_pass_where_the_next_ones_are_foretold(tiny_dataset: Dataset) -> None:
+def test_a_group_costs_one_pass_where_the_next_groups_are_announced(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset, fanout=(3, 3, 3))
     groups = groups_of(workload, 4, 20)
 
     def pointers(ahead: int) -> list[int]:
-        """Requests of each group, every page of the index pointers by itself: with these seeds all are wanted."""
+        """Count each group's requests for index pointers, a page each; with these seeds all pages are wanted."""
         sampler, found = ExternalSampler(workload, gap_bytes=1 << 20, piece_bytes=1 << 19), []
         for number in range(len(groups)):
             before = sampler.reads().bytes_read
@@ -159,7 +159,7 @@ def test_a_group_costs_one_pass_where_the_next_ones_are_foretold(tiny_dataset: D
         return found
 
     alone, shared = pointers(0), pointers(2)
-    assert shared[0] >= alone[0], "the first group has a pass for each hop, and others are in them"
+    assert shared[0] >= alone[0], "the first group has a pass for each hop, shared with later groups"
     assert all(0.3 * one < both < 0.4 * one for one, both in zip(alone[1:-2], shared[1:-2], strict=True))
 
 
@@ -202,7 +202,7 @@ def test_writing_stops(tiny_dataset: Dataset, tmp_path: Path) -> None:
     sampler.close()
 
 
-def test_who_was_not_foretold_starts_from_its_seed_nodes(tiny_dataset: Dataset) -> None:
+def test_a_group_that_was_not_announced_starts_from_its_seed_nodes(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset, fanout=(5, 5))
     first, second, third, fourth = groups_of(workload, 2, 10)[:4]
     sampler = ExternalSampler(workload, gap_bytes=0)

@@ -1,4 +1,4 @@
-"""The plan of slots: no other choice of rows to keep reads fewer, and every row is where it is looked for."""
+"""The slot plan: no other choice of kept rows reads fewer rows, and every row is in its planned slot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def plan(
 ) -> tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]:
     nodes = np.concatenate(batches).astype(np.uint32)
     offsets = np.concatenate([[0], np.cumsum([len(b) for b in batches])]).astype(np.int64)
-    # Everything counts as seeds: in no order.
+    # All nodes are passed as seed nodes, which need not be in ascending order.
     planner.plan(nodes, offsets, np.array([len(b) for b in batches], dtype=np.int64))
     return [planner.slots(i) for i in range(len(batches))], [planner.misses(i) for i in range(len(batches))]
 
@@ -37,7 +37,7 @@ def replay(
     window: int,
     recent: list[tuple[np.ndarray, np.ndarray]],
 ) -> None:
-    """Carry the plan out: rows of a mini-batch that may not be released yet must not be touched."""
+    """Execute the plan, and check that rows of mini-batches not yet released are left alone."""
     for nodes, slots, (ids, to) in zip(batches, *planned, strict=True):
         in_use = [used for _, used in recent[len(recent) - window + 1 :]] if window > 1 else []
         assert len(set(to.tolist())) == len(to)
@@ -58,7 +58,7 @@ def test_rows_are_in_their_slots_and_stay_until_released(window: int, slots: int
 
 
 def fewest_misses(batches: Batches, slots: int) -> int:
-    """Belady with bypass, the plainest way: of the rows in memory and those just used, keep those used next."""
+    """Count the misses of Belady with bypass: of rows in memory and rows just used keep those used next."""
     following: dict[tuple[int, int], int] = {}
     last: dict[int, int] = {}
     for t in reversed(range(len(batches))):
@@ -70,7 +70,7 @@ def fewest_misses(batches: Batches, slots: int) -> int:
     for t, nodes in enumerate(batches):
         misses += sum(node not in held for node in nodes.tolist())
         held |= {node: following[t, node] for node in nodes.tolist()}
-        # The next mini-batch's rows need room too: what is kept beside them is what fits.
+        # The next mini-batch's rows need room too; only rows that fit beside them are kept.
         room = slots - (len(batches[t + 1]) if t + 1 < len(batches) else 0)
         wanted = batches[t + 1].tolist() if t + 1 < len(batches) else []
         kept = {node: held[node] for node in wanted if node in held}
@@ -99,7 +99,7 @@ def test_the_next_call_finds_rows_of_the_last_one() -> None:
     assert planner.hits > alone.hits and alone.carried == 0
 
 
-def test_rows_that_do_not_fit_are_told_and_change_nothing() -> None:
+def test_rows_that_do_not_fit_are_reported_and_change_nothing() -> None:
     planner = _native.SlotPlanner(10, 2, True)
     with pytest.raises(ValueError, match="there are 10 slots"):
         plan(planner, [np.arange(8), np.arange(8, 16)])

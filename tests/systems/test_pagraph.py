@@ -1,4 +1,4 @@
-"""`pagraph`: the cache's size, what it hits, what is loaded, and that pipelining overlaps and changes nothing else."""
+"""`pagraph`: size of the cache, hits, loaded bytes; pipelining overlaps stages and changes no counter."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ import pytest
 
 from systems.engine.loading.cached_system import RankingName
 from systems.engine.rank import ranking
-from systems.interface import Counters, DiskProfile, MemoryBudget, Runtime, StageClock, System
-from systems.registry import load
+from systems.interface import Counters, MemoryBudget, System
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.accelerators.emulated import EmulatedAccelerator
-from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.errors import DataIOError
 from workloads.sampling.make import make_sampler, make_seed_plan
@@ -31,7 +29,7 @@ DEVICES = ["cpu", "emulated:instant"]
 
 
 def order_of(dataset: Dataset, method: RankingName, workload: Workload) -> npt.NDArray[np.int64]:
-    """All nodes, highest first; by NumPy alone where that is a line or two."""
+    """Return all nodes, highest first, by NumPy alone where that is easy."""
     indices, indptr = dataset.load("indices"), dataset.load("indptr")
     out = np.bincount(indices, minlength=dataset.num_nodes)
     if method == "out-degree":
@@ -42,7 +40,7 @@ def order_of(dataset: Dataset, method: RankingName, workload: Workload) -> npt.N
 
 
 def expected_hits(workload: Workload, cached: npt.NDArray[np.int64], epoch: int, first: int = 0) -> tuple[int, int]:
-    """Rows of an epoch's mini-batches from `first` on that are among `cached`, and rows of all its mini-batches."""
+    """Count rows of an epoch's mini-batches from `first` on that are in `cached`, and rows of all its mini-batches."""
     sampler, hits, rows = make_sampler(workload), 0, 0
     for index, seeds in enumerate(make_seed_plan(workload).batches(epoch)):
         nodes = sampler.sample(epoch, index, seeds).nodes
@@ -52,7 +50,7 @@ def expected_hits(workload: Workload, cached: npt.NDArray[np.int64], epoch: int,
 
 
 def counters_of(system: System, epochs: int = 2) -> Counters:
-    """Counters of the last of so many epochs."""
+    """Run epochs; return the counters of the last."""
     for epoch in range(epochs):
         run(system, epoch)
     return system.counters()
@@ -86,7 +84,7 @@ def test_hits_are_what_the_ranking_predicts(tiny_dataset: Dataset, device: str, 
     cached = order_of(tiny_dataset, method, workload)[:200]
     with running("pagraph", workload, device=device, cache="0.1x", ranking=method) as system:
         run(system, 0)
-        # The first mini-batch shows how much memory is free, so nothing is cached for it.
+        # The cache is sized by the memory free after the first mini-batch, so nothing is cached for that one.
         assert system.counters().hits["device"] == expected_hits(workload, cached, 0, first=1)[0]
         run(system, 1)
         hits, rows = expected_hits(workload, cached, 1)
@@ -121,7 +119,7 @@ def test_the_cache_takes_what_the_device_has_left_after_the_first_mini_batch(tin
         batches = system.epoch(0)
         first = next(batches)
         before = accelerator.pool.used_bytes
-        assert system.plan().total("device") > before  # the cache is planned, and not there yet
+        assert system.plan().total("device") > before  # the cache is planned but not allocated yet
         first.release()
         second = next(batches)
         after = accelerator.pool.used_bytes
@@ -144,7 +142,7 @@ def test_a_reserve_makes_the_cache_smaller_by_as_much(tiny_dataset: Dataset) -> 
 
 
 def loaded_early(system: System, epoch: int) -> int:
-    """How many mini-batches began to be loaded while the one before was held, as if it was trained."""
+    """Count the mini-batches whose loading began while the previous one was held, as during training."""
     released = []
     system.clock.drain()
     for batch in system.epoch(epoch):
@@ -184,7 +182,7 @@ def test_mapped_rows_run_in_a_budget_smaller_than_they_are(tmp_path: Path, devic
         assert counters.hits["device"] > 0
 
 
-def test_mapped_rows_that_go_are_an_error_that_ends_the_epoch(tiny_dataset: Dataset, tmp_path: Path) -> None:
+def test_truncated_mapped_rows_are_an_error_that_ends_the_epoch(tiny_dataset: Dataset, tmp_path: Path) -> None:
     path = tmp_path / "copy"
     shutil.copytree(tiny_dataset.path, path)
     dataset = Dataset.open(path)
@@ -226,19 +224,8 @@ def test_wrong_options_are_refused(tiny_dataset: Dataset, options: dict[str, str
 
 
 def test_the_order_of_a_ranking_is_prepared_once(tiny_dataset: Dataset, tmp_path: Path) -> None:
-    pagraph = load("pagraph")
-
     def prepared(**options: str) -> str:
-        accelerator = make_accelerator("cpu")
-        runtime = Runtime(accelerator, DiskProfile(), tmp_path / "artefacts", tmp_path / "scratch", 2)
-        system = pagraph(
-            workload_of(tiny_dataset), runtime, MemoryBudget(None), pagraph.info.options(**options), StageClock()
-        )
-        try:
-            system.plan()
-            system.prepare()
+        with running("pagraph", workload_of(tiny_dataset), root=tmp_path, **options) as system:
             return system.notes()["prepared"]
-        finally:
-            system.close()
 
     assert [prepared(), prepared(), prepared(ranking="random"), prepared()] == ["made", "reused", "made", "reused"]

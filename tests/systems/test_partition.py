@@ -1,4 +1,4 @@
-"""Partitions are balanced, whole and self-reliant, and better than chance where the graph has communities."""
+"""Partitions are balanced, complete and self-contained, and better than chance on a graph with communities."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workloads.making.writer import DatasetWriter
 
 
 def make_graph(path: Path, nodes: int, edges: Iterable[tuple[int, int]], train: list[int]) -> Dataset:
-    """A dataset of (target, source) edges; the training nodes keep their order."""
+    """Make a dataset of (target, source) edges; the training nodes keep their order."""
     ordered = sorted(edges)
     targets = np.array([target for target, _ in ordered], dtype=np.int64)
     with DatasetWriter(path, replace=True) as writer:
@@ -44,7 +44,7 @@ def in_neighbours(dataset: Dataset, node: int, hops: int) -> set[int]:
 
 
 def greedy(dataset: Dataset, partitions: int, hops: int) -> tuple[list[int], list[set[int]]]:
-    """Algorithm 1 by the plainest code."""
+    """Partition by the simplest code of Algorithm 1."""
     train = dataset.load("train").tolist()
     average, room = len(train) / partitions, -(-len(train) // partitions)
     own: list[set[int]] = [set() for _ in range(partitions)]
@@ -78,7 +78,7 @@ def test_partitions_are_algorithm_1s_balanced_and_self_reliant(tmp_path: Path, d
     expected, members = greedy(dataset, partitions, hops)
     assert found.partition_of.tolist() == expected
     assert [set(found.nodes(p).tolist()) for p in range(partitions)] == members
-    # Every training node once, no partition over its share, nothing needed from outside.
+    # Every training node once, no partition above its share, no access outside.
     assert sorted(np.concatenate([found.train_nodes(p) for p in range(partitions)]).tolist()) == sorted(train)
     assert max(len(found.train_nodes(p)) for p in range(partitions)) <= -(-len(train) // partitions)
     assert cross_partition_accesses(workload_of(dataset), found)[0] == 0
@@ -88,7 +88,7 @@ def test_partitions_are_algorithm_1s_balanced_and_self_reliant(tmp_path: Path, d
 
 @pytest.fixture(scope="module")
 def communities(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """Eight communities of 250 nodes; one edge in fifty leaves its own. Training nodes come mixed."""
+    """Make eight communities of 250 nodes with one edge in fifty between them, training nodes shuffled."""
     rng = np.random.default_rng(2)
     nodes, edges = 2000, 12_000
     targets = rng.integers(0, nodes, edges)
@@ -116,7 +116,7 @@ def test_an_access_outside_is_counted(communities: Dataset) -> None:
     outside, every = cross_partition_accesses(workload, found)
     assert outside == 0
     assert every == sum(len(in_neighbours(communities, int(node), 1)) for node in found.train)
-    # What one hop needs does not do for two.
+    # A partition for one hop lacks nodes of the second hop.
     assert cross_partition_accesses(workload, found, hops=2)[0] > 0
     node = int(found.train_nodes(2)[0])
     found.members[2, node // 64] ^= np.uint64(1 << (node % 64))
@@ -133,7 +133,7 @@ def test_a_partitioning_comes_back_from_its_file(tmp_path: Path, communities: Da
         assert again.train_nodes(partition).tolist() == found.train_nodes(partition).tolist()
 
 
-def test_what_cannot_be_partitioned_is_refused(tmp_path: Path, communities: Dataset) -> None:
+def test_impossible_partitionings_are_refused(tmp_path: Path, communities: Dataset) -> None:
     workload = workload_of(communities)
     with pytest.raises(InputError, match="partitions"):
         partition_training_nodes(workload, 0)

@@ -1,4 +1,4 @@
-"""Promises of the pipeline that every system is made of: order, errors, an end at any moment."""
+"""Promises of the pipeline inside every system: order, errors, an end at any moment."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_leaving_in_the_middle_ends_every_thread_and_drops_what_is_left() -> Non
         taken = [item for _, item in zip(range(5), pipe.results(out), strict=False)]
     assert outcore_threads() == []
     assert len(out) == 0 and set(taken) < set(made)
-    assert len(made) <= len(taken) + 4 + 3, "no more is made than the channel holds and the threads have under way"
+    assert len(made) <= len(taken) + 4 + 3, "more is made than the channel holds and the threads work on"
 
 
 def test_an_abandoned_generator_ends_its_threads() -> None:

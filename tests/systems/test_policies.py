@@ -1,4 +1,4 @@
-"""The trace simulator: every policy equals its plain model, and none misses less than Belady's."""
+"""The trace simulator: every policy equals its simple model, and none misses fewer rows than Belady's."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_belady_never_reads_more_than_any_other(batches: Batches, ranking: list[
 @given(batches=traces(), size=st.integers(1, NODES + 1))
 @settings(max_examples=40, deadline=None)
 def test_ginex_changesets_never_read_more_than_any_policy(prefill: bool, batches: Batches, size: int) -> None:
-    """Within a superbatch, initial fills counted alike: Ginex reads what Belady's policy reads."""
+    """Within a superbatch, with initial fills counted, Ginex reads as many rows as Belady's policy."""
     parts = [np.array(batch, dtype=np.int64) for batch in batches]
     lengths = np.array([len(part) for part in parts], dtype=np.int64)
     plan = ChangesetPlan(lambda i: parts[i], lengths, num_nodes=NODES, capacity=size, prefill=prefill)
@@ -102,7 +102,7 @@ def test_static_misses_are_counted_exactly(batches: Batches, ranking: list[int],
 
 @pytest.mark.parametrize("policy", ["belady", "lru"])
 def test_one_pass_answers_for_many_times_reused_windows(policy: str) -> None:
-    """Long enough that LRU's window of time is renumbered several times."""
+    """The trace is long enough that LRU's timestamps are renumbered several times."""
     rng = np.random.default_rng(1)
     batches = [rng.permutation(3000)[:400] for _ in range(100)]
     trace = RowTrace.of(batches, 3000)
@@ -125,7 +125,7 @@ def test_a_workloads_trace_is_its_mini_batches(tmp_path: Path) -> None:
     assert by_degree.misses[1] == sum(node not in kept for node in trace.nodes[trace.rows].tolist())
 
 
-def test_what_cannot_be_simulated_is_told(tmp_path: Path) -> None:
+def test_impossible_simulations_are_refused(tmp_path: Path) -> None:
     trace = trace_of([[1, 2], [2, 3]])
     with pytest.raises(InputError, match="no policy 'magic'"):
         simulate(trace, "magic", [1])
@@ -139,7 +139,7 @@ def test_what_cannot_be_simulated_is_told(tmp_path: Path) -> None:
         simulate(trace_of([[1, 1]]), "lru", [1])
 
 
-# The model of Belady at batch granularity, which Ginex and changesets are held to.
+# Belady's rule at batch granularity, the reference for Ginex and changesets.
 SETS = st.lists(st.sets(st.integers(0, 30), min_size=1, max_size=8), min_size=1, max_size=14)
 
 

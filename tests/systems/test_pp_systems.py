@@ -1,4 +1,4 @@
-"""`+pp`: the first layer made beforehand is the model's own, a hop less is sampled, and the oracle can say no."""
+"""`+pp`: the precomputed first layer equals the model's own, one hop fewer is sampled, and the oracle finds faults."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def skip_without_dgl(name: str) -> None:
 
 
 def whole_lists(dataset: Dataset, model: str = "sage") -> Workload:
-    """Two layers, the first over whole neighbour lists."""
+    """Make a workload of two layers, the first over whole neighbour lists."""
     workload = workload_of(dataset, fanout=(5, -1))
     return replace(workload, model=ModelSpec(name=model, layers=2, hidden=16))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_model_gives_what_it_gives_over_whole_neighbour_lists(tiny_dataset: Dataset, name: str) -> None:
-    """Seed nodes' scores are those of the original model where its first layer sees every in-neighbour."""
+def test_the_model_gives_the_scores_of_whole_neighbour_lists(tiny_dataset: Dataset, name: str) -> None:
+    """Seed nodes' scores equal those of the original model whose first layer sees every in-neighbour."""
     skip_without_dgl(name)
     workload = whole_lists(tiny_dataset)
     sampler, table = make_sampler(workload), torch.from_numpy(tiny_dataset.load("features"))
@@ -131,7 +131,7 @@ def test_the_aggregates_are_planned_on_disk(tiny_dataset: Dataset) -> None:
 
 
 class WrongAggregates(PaGraphPP):
-    """Rows of other nodes."""
+    """PaGraph+PP with aggregates of other nodes."""
 
     def _prepare_rows(self) -> None:
         super()._prepare_rows()
@@ -141,7 +141,7 @@ class WrongAggregates(PaGraphPP):
 
 
 class WholeHops(PaGraphPP):
-    """Samples the hop that it says it needs not."""
+    """PaGraph+PP that also samples the hop it does not need."""
 
     @property
     def _hops(self) -> int:

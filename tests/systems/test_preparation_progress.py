@@ -1,4 +1,4 @@
-"""Systems whose preparation takes long say how far it is, and the shares that they tell only rise."""
+"""Systems with a long preparation report its progress, and the reported shares only rise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from workloads.dataset import Dataset
         ("pagraph+pp", {}, ["counting out-degrees", "aggregating"]),
     ],
 )
-def test_preparation_tells_its_parts_in_order_and_their_shares(
+def test_preparation_reports_its_parts_in_order_and_their_shares(
     tiny_dataset: Dataset, name: str, options: dict[str, str], parts: list[str]
 ) -> None:
     told: list[tuple[str, float]] = []

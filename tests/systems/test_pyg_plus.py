@@ -1,4 +1,4 @@
-"""`pyg+`: the oracle's digests from memory maps, faults counted, truncation told, several sampling threads at once."""
+"""`pyg+`: the oracle's digests from memory maps, faults counted, truncation reported, several sampling threads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_cold_epoch_takes_major_faults_and_a_warm_one_does_not(tmp_path: Path)
         cold = system.counters().observed
         run(system, 0)
         warm = system.counters().observed
-    # Without read-ahead each page of the features is a fault of its own: most of 5,000 rows lie on other pages.
+    # Without read-ahead each page of the features is a separate fault; most of the 5,000 rows are on separate pages.
     assert cold["major_faults_extract"] > 500
     assert 0 < cold["page_cache_miss_ratio"] <= 1.5
     assert warm["major_faults_extract"] < cold["major_faults_extract"] / 10
@@ -57,7 +57,7 @@ def test_faults_of_sampling_are_not_charged_to_extraction() -> None:
 
 
 def test_faults_in_flight_are_not_bound_by_the_cores(tiny_dataset: Dataset) -> None:
-    """128 threads gather, fewer where their stacks would take much of the budget; the plan counts them."""
+    """128 threads gather, fewer where their stacks would take much of the budget; the plan includes the stacks."""
     workload = workload_of(tiny_dataset)
     for budget, cores, threads in (
         (None, 2, 128),
@@ -77,7 +77,7 @@ def test_faults_in_flight_are_not_bound_by_the_cores(tiny_dataset: Dataset) -> N
 
 
 def test_samplers_are_eight_where_they_take_an_eighth_of_memory_at_most(tiny_dataset: Dataset) -> None:
-    """Without `-o sampling_workers`, and never fewer than fit by the plan alone."""
+    """This holds without `-o sampling_workers`; there are never fewer samplers than the plan allows."""
     workload = workload_of(tiny_dataset, batch_size=40)
 
     def planned(host: int | None, **options: int) -> int:

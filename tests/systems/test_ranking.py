@@ -1,4 +1,4 @@
-"""Rankings: what they promise, against NumPy and SciPy doing the same in memory."""
+"""Rankings equal those of NumPy and SciPy in memory."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_an_id_that_is_no_node_is_named(tmp_path: Path, tiny_dataset: Dataset) -
 
 
 def reference_pagerank(dataset: Dataset, weighted: bool, iterations: int) -> np.ndarray:
-    """SciPy's product over the whole graph in memory, in double precision."""
+    """Compute reverse PageRank by SciPy's product over the whole graph in memory, in double precision."""
     indptr, indices, train = dataset.load("indptr"), dataset.load("indices"), dataset.load("train")
     nodes = dataset.num_nodes
     graph = scipy.sparse.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(nodes, nodes))
@@ -75,7 +75,7 @@ def reference_pagerank(dataset: Dataset, weighted: bool, iterations: int) -> np.
 
 
 def make_graph(path: Path, nodes: int, edges: list[tuple[int, int]], train: list[int], index_dtype: str) -> Dataset:
-    """A dataset of (target, source) edges, duplicates and self-loops among them."""
+    """Make a dataset of (target, source) edges, with duplicates and self-loops."""
     edges = sorted(edges)
     targets = np.array([target for target, _ in edges], dtype=np.int64)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(targets, minlength=nodes))]).astype(np.int64)
@@ -105,7 +105,7 @@ def test_pagerank_is_scipys_to_the_last_bit_on_any_graph(tmp_path: Path, data: s
 
 @pytest.fixture(scope="module")
 def wide_dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """300,000 nodes (several windows of `indptr`) and 2 M edges, many nodes without any."""
+    """Make 300,000 nodes (several windows of `indptr`) and 2 M edges; many nodes have none."""
     rng = np.random.default_rng(3)
     nodes, edges = 300_000, 2_000_000
     targets = np.sort((nodes * rng.random(edges) ** 2).astype(np.int64))
@@ -143,7 +143,8 @@ def test_every_iteration_reads_the_graph_once(wide_dataset: Dataset) -> None:
     reverse_pagerank(workload_of(wide_dataset), weighted=True, facts=held)
     blocks = 4 * 4096  # the last request of a file is rounded up to a whole block
     assert 5 * total <= streamed.reads.bytes_read <= 5 * (total + blocks)
-    assert total <= held.reads.bytes_read <= total + blocks + 4 * (2 << 20)  # then only where the last pieces begin
+    # Each of the four later iterations reads at most one piece of 2 MiB.
+    assert total <= held.reads.bytes_read <= total + blocks + 4 * (2 << 20)
 
 
 def test_reverse_pagerank_converges_and_needs_a_third_number_a_node(tiny_dataset: Dataset) -> None:
@@ -190,7 +191,7 @@ def test_a_truncated_edge_list_ends_pagerank(tmp_path: Path, tiny_dataset: Datas
         reverse_pagerank(workload_of(dataset), weighted=True)
 
 
-def test_rankings_rank_by_what_they_say(tiny_dataset: Dataset) -> None:
+def test_rankings_rank_by_their_definitions(tiny_dataset: Dataset) -> None:
     workload = workload_of(tiny_dataset)
     outgoing = np.bincount(tiny_dataset.load("indices"), minlength=tiny_dataset.num_nodes)
     incoming = np.diff(tiny_dataset.load("indptr"))
@@ -207,7 +208,7 @@ def test_rankings_rank_by_what_they_say(tiny_dataset: Dataset) -> None:
 
 
 def test_the_weight_tells_training_nodes_neighbours_apart(tmp_path: Path) -> None:
-    """Without it two nodes alike but for the split score alike; with every node in training it changes nothing."""
+    """Without it two nodes that differ only in their split have equal scores; if all nodes train, it has no effect."""
     edges = [(0, 10), (10, 0), (1, 12), (12, 1)]
     few = workload_of(make_graph(tmp_path / "few", 100, edges, [0], "int32"))
     plain, weighted = (reverse_pagerank(few, weighted=on) for on in (False, True))

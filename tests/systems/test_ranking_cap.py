@@ -1,4 +1,4 @@
-"""A ranking lives under a kernel cap of half the bytes of the edges, interpreter and page cache included."""
+"""A ranking runs under a kernel cap of half the bytes of the edges, interpreter and page cache included."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ print(hashlib.sha256(scores.tobytes()).hexdigest())
 
 @pytest.fixture(scope="module")
 def large_dataset() -> Iterator[Dataset]:
-    """60 M edges with int64 ids, 458 MiB, cold."""
+    """Make a graph of 60 M edges with int64 ids, 458 MiB."""
     for folder in on_disk():
         with DatasetWriter(folder / "large") as writer:
             writer.write("indptr", np.arange(0, NODES * DEGREE + 1, DEGREE, dtype=np.int64))
@@ -50,7 +50,7 @@ def large_dataset() -> Iterator[Dataset]:
 
 @pytest.mark.slow("systems/engine/rank")
 @needs_cap
-def test_weighted_reverse_pagerank_lives_under_half_the_edges_bytes(large_dataset: Dataset) -> None:
+def test_weighted_reverse_pagerank_runs_under_half_the_edges_bytes(large_dataset: Dataset) -> None:
     import hashlib
 
     workload = workload_of(large_dataset)

@@ -1,4 +1,4 @@
-"""Systems are found by their folders, loaded alone, and named well when missing."""
+"""Systems are found by their folders and loaded one at a time; a missing name offers the nearest."""
 
 from __future__ import annotations
 

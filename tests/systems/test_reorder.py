@@ -1,4 +1,4 @@
-"""A reordered dataset is the same graph under other names."""
+"""A reordered dataset is the same graph with renumbered nodes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_many_windows_go_through_scratch_files(tmp_path: Path) -> None:
     assert_isomorphic(old, new, order)
 
 
-def test_what_is_no_permutation_is_refused(tmp_path: Path, tiny_dataset: Dataset) -> None:
+def test_an_order_that_is_no_permutation_is_refused(tmp_path: Path, tiny_dataset: Dataset) -> None:
     order = np.arange(tiny_dataset.num_nodes)
     for bad in (order[1:], np.where(order == 3, 4, order), order + 1):
         with pytest.raises(ValueError, match="no permutation"):

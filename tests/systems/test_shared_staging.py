@@ -1,4 +1,4 @@
-"""A staging buffer that processes share: idle portions are lent and come back, rows are found, a death hangs nobody."""
+"""A shared staging buffer: idle portions are lent and return, rows are found, the death of a process hangs no other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROW = 512
 
 
 class HeldEvent(Event):
-    """A copy that moves no byte before somebody waits for it: whoever does not wait reads old bytes."""
+    """Copy that moves no byte before it is waited for: a read without waiting gets old bytes."""
 
     def __init__(self, move: Callable[[], object]) -> None:
         super().__init__(0.0)
@@ -42,7 +42,7 @@ class HeldEvent(Event):
 
 
 class HeldAccelerator(LateAccelerator):
-    """A device whose copies hold their segments until they are waited for, however slow or busy the machine is."""
+    """Device whose copies hold their segments until they are waited for."""
 
     def copy(self, dst, src, dst_rows=None, *, batch=-1):  # type: ignore[no-untyped-def, override]
         return HeldEvent(lambda: CpuAccelerator.copy(self, dst, src, dst_rows))
@@ -53,7 +53,7 @@ def shared(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 
 def pool(parties: int, portion: int, rows: int = 4, *, borrow: bool = True) -> list[SharedStaging]:
-    """Each party's access to one buffer."""
+    """Make one buffer and return each party's access to it."""
     staging = torch.from_numpy(shared(parties * portion * rows * ROW))
     memory = shared(SharedStaging.plan_bytes(parties, portion, rows))
     return [
@@ -93,7 +93,7 @@ def test_an_idle_portion_is_lent_unless_borrowing_is_off() -> None:
     assert len(taken(first, 9)) == 3 and first.borrowed == 0
 
 
-def test_who_waits_for_its_portion_comes_before_who_would_borrow() -> None:
+def test_a_party_that_waits_for_its_own_portion_comes_before_borrowers() -> None:
     first, second = pool(2, 2)
     held = taken(first, 4)
     got: list[int | None] = []
@@ -105,7 +105,7 @@ def test_who_waits_for_its_portion_comes_before_who_would_borrow() -> None:
     waiter.join(5)
     assert len(got) == 1
     first.release(held.pop())
-    assert len(taken(second, 2)) == 1, "its second segment comes out of what it had lent"
+    assert len(taken(second, 2)) == 1, "its second segment was lent and must come back first"
     assert not taken(first, 1)
 
 
@@ -117,7 +117,7 @@ def test_rows_are_found_until_their_segment_is_taken_again() -> None:
     assert len(second.present(nodes)) == 0, "not published yet"
     first.publish(mine, nodes)
     first.release(mine)
-    (other,) = taken(second, 1)  # the one that was free the longest, so the rows are still there
+    (other,) = taken(second, 1)  # the segment free for longest, so the rows are still there
     wanted = np.array([99, 12, 10])
     assert second.present(wanted).tolist() == [1, 2]
     assert second.fetch(other, wanted).tolist() == [1, 2]
@@ -216,7 +216,7 @@ def test_wrong_memory_is_refused() -> None:
 
 @pytest.mark.parametrize("share_rows", [True, False])
 def test_extractors_of_two_processes_load_the_same_rows_with_late_copies(tmp_path: Path, share_rows: bool) -> None:
-    """Copies end late, so segments run out: more are borrowed; the other process finds rows instead of reading them."""
+    """Copies end late, so segments run out and are borrowed; the second process finds rows of the first in them."""
     table = np.random.default_rng(0).integers(0, 255, size=(600, ROW), dtype=np.uint8)
     path = tmp_path / "table"
     path.write_bytes(table.tobytes())
@@ -236,4 +236,4 @@ def test_extractors_of_two_processes_load_the_same_rows_with_late_copies(tmp_pat
         extractor.close()
     assert read[0] == 600
     assert (read[1] < 600) == share_rows
-    assert len(taken(stagings[0], 99)) == 32, "all segments were given back"
+    assert len(taken(stagings[0], 99)) == 32, "a segment was not given back"

@@ -1,4 +1,4 @@
-"""The static caches: neighbour lists by out-degree / in-degree, feature rows by ranking; exact, bounded, kept."""
+"""The static caches: neighbour lists by out-degree / in-degree, feature rows by ranking; exact, bounded, reused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workloads.errors import BudgetError, DataIOError
 
 
 def reference_choice(dataset: Dataset, capacity: int) -> set[int]:
-    """The plain reading of the paper: sort by the metric, take until one does not fit."""
+    """Choose as the paper says: sort by the metric, take lists until one does not fit."""
     sizes = np.diff(dataset.load("indptr"))
     outs = np.bincount(dataset.load("indices"), minlength=dataset.num_nodes)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""Philox and the neighbour sampler once more, short and slow, in plain Python: what the native code is held against."""
+"""Philox and the samplers in short, slow Python: the reference for the native code."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def sample(
     batch: int,
     replace: bool = False,
 ) -> tuple[list[int], list[tuple[list[int], list[int]]]]:
-    """(nodes, [(indptr, indices)] input layer first)."""
+    """Sample one mini-batch; return (nodes, [(indptr, indices)], input layer first)."""
     nodes = list(seeds)
     blocks: list[tuple[list[int], list[int]]] = []
     for hop, neighbours in enumerate(fanout):
@@ -81,7 +81,7 @@ def neighbours(graph: Graph, node: int) -> list[int]:
 
 
 def weights(graph: Graph, destinations: list[int]) -> dict[int, float]:
-    """Of each candidate of a layer."""
+    """Compute the weight of each candidate of a layer."""
     found: dict[int, float] = {}
     for node in destinations:
         sources = neighbours(graph, node)
@@ -91,7 +91,7 @@ def weights(graph: Graph, destinations: list[int]) -> dict[int, float]:
 
 
 def uniform(words: Iterator[int]) -> float:
-    """In (0, 1], 53 bits."""
+    """Draw a number in (0, 1] of 53 bits."""
     low, high = next(words), next(words)
     return (((low | high << 32) >> 11) + 1) * 2.0**-53
 
@@ -99,7 +99,7 @@ def uniform(words: Iterator[int]) -> float:
 def layerwise(
     graph: Graph, fanout: list[int], seeds: list[int], *, seed: int, epoch: int, batch: int
 ) -> tuple[list[int], list[tuple[list[int], list[int]]]]:
-    """(nodes, [(indptr, indices)] input layer first)."""
+    """Sample one mini-batch; return (nodes, [(indptr, indices)], input layer first)."""
     nodes = list(seeds)
     blocks: list[tuple[list[int], list[int]]] = []
     for hop, wanted in enumerate(fanout):
@@ -112,7 +112,7 @@ def layerwise(
 
 
 def induced(graph: Graph, destinations: list[int], nodes: list[int]) -> tuple[list[int], list[int]]:
-    """Every edge from `nodes` to `destinations`."""
+    """Return (indptr, indices) of all edges from `nodes` to `destinations`."""
     place = {node: position for position, node in enumerate(nodes)}
     edges = [[place[source] for source in neighbours(graph, node) if source in place] for node in destinations]
     return np.cumsum([0] + [len(sources) for sources in edges]).tolist(), [e for sources in edges for e in sources]

@@ -1,4 +1,4 @@
-"""Accelerators: bytes really move, emulated time is the profile's, device memory is bounded."""
+"""Accelerators: bytes are really moved, emulated time is the profile's, device memory is bounded."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def emulated(name: str = "a10g", memory: int = 4 * MIB) -> EmulatedAccelerator:
 
 
 def hand_batch(index: int = 0) -> SampledBatch:
-    """Two hops: 40 sources, 12 destinations with 3 edges each, 4 seed nodes with 3 edges each."""
+    """Make a batch of two hops: 40 sources, 12 destinations with 3 edges each, 4 seed nodes with 3 edges each."""
     rng = np.random.default_rng(index)
     blocks = []
     for num_src, num_dst in ((40, 12), (12, 4)):
@@ -161,7 +161,7 @@ def test_another_process_sees_the_same_bytes_and_nothing_stays_behind() -> None:
 
 
 def test_the_pools_pages_belong_to_its_maker() -> None:
-    """All pages are there before a worker touches one: attaching and writing allocates nothing more."""
+    """The maker allocates all pages, so that none is charged to the worker that first writes to it."""
     name = f"test-{os.getpid()}-{time.monotonic_ns()}"
     with DevicePool.create(2 * MIB, name) as pool:
         assert os.fstat(pool.descriptor).st_blocks * 512 >= 2 * MIB
@@ -173,11 +173,11 @@ def test_a_pool_larger_than_free_memory_is_refused_before_a_page_is_taken(monkey
         DevicePool.create(1 << 50, f"huge-{os.getpid()}")
 
 
-def test_a_pool_that_nothing_is_measured_with_takes_pages_as_they_are_used() -> None:
+def test_an_unmeasured_pool_takes_pages_as_they_are_used() -> None:
     device = make_accelerator("emulated:null", memory_bytes=1 << 40, touch=False)
     assert isinstance(device, EmulatedAccelerator) and device.memory_bytes == 1 << 40
     device.copy(device.allocate(10, 4, torch.float32), torch.ones(10, 4))
-    assert os.fstat(device.pool.descriptor).st_blocks * 512 < 4 * MIB  # one page, be it a huge one
+    assert os.fstat(device.pool.descriptor).st_blocks * 512 < 4 * MIB  # one page, possibly a huge one
     device.close()
 
 
@@ -296,7 +296,7 @@ def test_an_emulated_step_holds_the_lane_for_its_modelled_time() -> None:
         trainer.evaluate([])
 
 
-def test_where_rows_lie_decides_what_reading_them_costs() -> None:
+def test_reads_cost_by_the_place_of_their_rows() -> None:
     device = emulated()
     trainer = Trainer(ModelSpec(layers=2), 128, 16, device)
     in_pool = device.allocate(64, 128, torch.float32)

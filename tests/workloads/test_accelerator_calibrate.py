@@ -1,4 +1,4 @@
-"""Calibration measures every coefficient, and what it writes is a profile again."""
+"""Calibration measures every coefficient and writes a valid profile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SMALL = CalibrationSize(
 
 
 def measure_here(attempts: int = 5) -> Profile:
-    """Tests share their machine, so a measurement may be refused; not each time."""
+    """Calibrate, and try again where other tests on the machine make the measurement too noisy."""
     for _ in range(attempts):
         try:
             return calibrate(make_accelerator("cpu"), "here", SMALL)
@@ -38,7 +38,7 @@ def test_a_measured_profile_is_complete_and_reads_back(tmp_path: Path) -> None:
     profile = measure_here()
     coefficients = profile.coefficients()
     assert not any(c.assumed for c in coefficients.values())
-    # The rest of a tiny step after its launches may be nothing at all.
+    # After the launches of a tiny step no time may be left for the rest.
     assert all(c.value > 0 for name, c in coefficients.items() if name != "step_s")
     assert 1e-8 < profile.kernel_s.value < 1e-2
     assert 1e6 < profile.bus_bytes_per_s.value < 1e13

@@ -1,4 +1,4 @@
-"""The on-disk dataset: what is written is read back, and any fault in it is found."""
+"""The on-disk dataset: parts are read back as written, and any fault is found."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_digests_are_those_of_the_whole_files(tiny_dataset: Dataset) -> None:
 
 
 def test_parts_written_by_other_code_and_cut_short_are_whole(tmp_path: Path) -> None:
-    """`begin`, then foreign writes up to a whole block past the end, then `finish` with fewer rows than announced."""
+    """After `begin` other code writes up to a block past the end; `finish` gets fewer rows than were announced."""
     source = make_tiny(tmp_path / "source", nodes=100, edges=500)
     with DatasetWriter(tmp_path / "copy") as writer:
         path, offset = writer.begin("indices", source.index_dtype, 4000)
@@ -115,7 +115,7 @@ def test_load_refuses_a_file_truncated_after_opening(tiny_dataset: Dataset, tmp_
 
 
 def test_verify_names_both_of_two_swapped_files(tiny_dataset: Dataset, tmp_path: Path) -> None:
-    """valid and test have the same shape, so only their digests differ."""
+    """valid and test have the same shape, so only their digests tell them apart."""
     dataset = copy_of(tiny_dataset, tmp_path / "bad")
     valid, test = dataset.file("valid"), dataset.file("test")
     valid.rename(tmp_path / "kept")
@@ -136,7 +136,7 @@ def test_open_refuses_a_file_of_equal_size_with_another_shape(tiny_dataset: Data
         Dataset.open(dataset.path)
 
 
-def test_open_refuses_a_missing_file_and_a_header_that_is_none(tiny_dataset: Dataset, tmp_path: Path) -> None:
+def test_open_refuses_a_missing_file_and_an_invalid_header(tiny_dataset: Dataset, tmp_path: Path) -> None:
     dataset = copy_of(tiny_dataset, tmp_path / "bad")
     with dataset.file("labels").open("r+b") as file:
         file.write(b"\0" * 64)
@@ -157,7 +157,7 @@ def test_open_refuses_a_missing_file_and_a_header_that_is_none(tiny_dataset: Dat
         ({"num_edges": "many"}, "num_edges"),
     ],
 )
-def test_open_refuses_a_manifest_that_does_not_hold(
+def test_open_refuses_a_manifest_that_contradicts_the_files(
     tiny_dataset: Dataset, tmp_path: Path, change: dict[str, object], said: str
 ) -> None:
     dataset = copy_of(tiny_dataset, tmp_path / "bad")
@@ -211,7 +211,7 @@ def test_verify_finds_wrong_contents_behind_right_digests(
 
 
 @pytest.mark.parametrize(("nodes", "values"), [(1, 1), (2, 1), (2, 2), (64, 3)])
-def test_verify_finds_them_by_ranges_of_nodes_and_pieces_of_files_too(
+def test_verify_finds_wrong_splits_for_any_size_of_its_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: int, values: int
 ) -> None:
     monkeypatch.setattr("workloads.dataset._CHECK_NODES", nodes)
@@ -246,7 +246,7 @@ def test_a_missing_dataset_is_one_sentence_with_the_nearest_name(tiny_dataset: D
         find_dataset("folder", tmp_path)
 
 
-def test_list_passes_over_what_is_no_whole_dataset(tiny_dataset: Dataset, tmp_path: Path) -> None:
+def test_list_skips_incomplete_datasets(tiny_dataset: Dataset, tmp_path: Path) -> None:
     copy_of(tiny_dataset, tmp_path / "b")
     copy_of(tiny_dataset, tmp_path / "a")
     copy_of(tiny_dataset, tmp_path / ".hidden")

@@ -1,4 +1,4 @@
-"""Making datasets: every kind, the sizes asked, the same bytes again, and real graphs as bases."""
+"""Making datasets: every kind, the requested sizes, the same bytes each time, and real graphs as bases."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_kind_is_sound_and_has_the_size_asked(tmp_path: Path, kind: str) -
     spec = MakeSpec(kind, **SMALL[kind], dim=10, classes=4, fractions=(0.1, 0.05, 0.02))
     dataset = make_dataset(tmp_path / "t", spec)
     assert dataset.verify() == []
-    # The fractal's edges follow from the singular values of a base drawn for the purpose: they come near, no more.
+    # The fractal's number of edges follows from the singular values of a drawn base, so it is only near the request.
     near = {"rmat": 0, "kronecker": 0.01, "fractal": 0.15}[kind]
     assert dataset.num_nodes == spec.nodes and dataset.num_edges == pytest.approx(spec.edges, rel=near, abs=0)
     assert (dataset.dim, dataset.num_classes, dataset.feature_dtype) == (10, 4, np.float32)
@@ -73,7 +73,7 @@ def test_dtypes_are_those_asked(tmp_path: Path, dtype: str, index_dtype: str) ->
 
 
 def class_separation(dataset: Dataset) -> float:
-    """Share of nodes whose features are nearer to the mean of their own class than to that of any other."""
+    """Return the share of nodes whose features are nearest to the mean of their own class."""
     features, labels = dataset.load("features").astype(np.float64), dataset.load("labels")
     means = np.stack([features[labels == k].mean(axis=0) for k in range(dataset.num_classes)])
     distances = ((features[:, None, :] - means[None]) ** 2).sum(axis=2)
@@ -162,7 +162,7 @@ def test_a_disk_too_small_is_refused_before_the_work(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real ext4 file system of 64 MiB."""
+    """Mount a real ext4 file system of 64 MiB."""
     image, mount = tmp_path / "image", tmp_path / "disk"
     with image.open("wb") as file:
         file.truncate(64 << 20)
@@ -183,7 +183,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_disk_that_fills_up_while_generating_leaves_nothing(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The check beforehand is taken away, as if another process filled the disk after it."""
+    """The check of free space is disabled, as if another process filled the disk after it."""
     monkeypatch.setattr("workloads.making.writer.DatasetWriter.require_space", lambda self, data_bytes: None)
     before = sorted(path.name for path in small_disk.iterdir())
     with pytest.raises(DatasetError, match=r"no space for dataset 't': it needs .* are free"):
@@ -268,10 +268,10 @@ def test_real_graphs_expand(real_root: Path, tmp_path: Path, name: str, kind: st
     before, after = dataset.manifest.stats["base"], dataset.manifest.stats["result"]
     skew = after["top1_degree_share"] / before["top1_degree_share"]  # type: ignore[operator]
     likeness = homophily(dataset)
-    if kind == "kronecker":  # what it is for: skew and homophily stay
+    if kind == "kronecker":  # keeps skew and homophily
         assert skew == pytest.approx(1, abs=0.02)
         assert likeness == pytest.approx(homophily(base), abs=0.02)
-    else:  # what it is known for: skew flattens, communities go
+    else:  # is known to flatten skew and to lose communities
         assert skew < 0.99
         assert likeness < homophily(base) - 0.2
 

@@ -1,4 +1,4 @@
-"""Scans through memory maps do not swell the process."""
+"""Scans through memory maps keep the process small."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ def mapped_bytes() -> int:
     return int(found[1]) * 1024
 
 
-def test_pages_of_a_scan_are_let_go_while_the_map_is_in_use(tmp_path: Path) -> None:
+def test_pages_of_a_scan_are_released_while_the_map_is_in_use(tmp_path: Path) -> None:
     path = tmp_path / "table"
     with path.open("wb") as file:
         file.truncate(SIZE)
     table = np.memmap(path, dtype=np.uint8, mode="r")
     before = mapped_bytes()
     table[::4096].sum()
-    assert mapped_bytes() - before > SIZE // 2  # what happens without
+    assert mapped_bytes() - before > SIZE // 2  # an ordinary scan keeps its pages
     with small_maps(table):
         deadline = time.monotonic() + 5
         while mapped_bytes() - before > SIZE // 8 and time.monotonic() < deadline:
             time.sleep(0.001)
         assert mapped_bytes() - before <= SIZE // 8
-        assert table[:: SIZE // 7].sum() == 0  # what was let go comes back
+        assert table[:: SIZE // 7].sum() == 0  # released pages are read again
 
 
 def test_ordinary_arrays_are_left_alone() -> None:

@@ -1,4 +1,4 @@
-"""Writing is all or nothing: a full disk, a signal, a kill or a bug leaves no half dataset behind."""
+"""Writing is all or nothing: a full disk, a signal, a kill or a bug leaves no half-written dataset."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def leftovers(root: Path) -> list[str]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 8 MiB."""
+    """Mount a real file system of 8 MiB."""
     mount = tmp_path / "disk"
     mount.mkdir()
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", mount], capture_output=True, text=True)
@@ -128,7 +128,7 @@ with DatasetWriter(sys.argv[1]) as writer:
 
 
 def default_signals() -> None:
-    """A test run started in the background hands ignored signals down; the writer is to see them."""
+    """Restore default signal handlers: a test run in the background passes ignored signals on to its children."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 

@@ -1,4 +1,4 @@
-"""Features, labels and measures: recomputable row by row, learnable, right."""
+"""Features, labels and graph statistics: any row can be recomputed alone, classes can be learnt, values are right."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_any_row_can_be_made_again_alone(dim: int, dtype: str) -> None:
     ids = np.array([4999, 0, 17, 17, 2500])
     np.testing.assert_array_equal(FeatureSource.of_classes(LABELS, 7, dim, dtype=dtype, seed=3).rows(ids), table[ids])
     other = FeatureSource.of_classes(LABELS, 7, dim, dtype=dtype, seed=4)
-    assert not np.array_equal(other.rows(ids), table[ids]), "another seed, other rows"
+    assert not np.array_equal(other.rows(ids), table[ids]), "another seed gives the same rows"
 
 
 def test_rows_are_all_different() -> None:
@@ -118,9 +118,9 @@ def test_copies_take_their_base_rows_and_projection_keeps_angles(sparse: bool) -
     source = FeatureSource.of_base(given_features, 600, 256, seed=3)
     rows = source.rows(np.array([5, 65, 545]))
     np.testing.assert_allclose(rows, np.tile(table[5], (3, 1)), atol=0.6)
-    assert not np.array_equal(rows[0], rows[1]), "copies differ by noise"
+    assert not np.array_equal(rows[0], rows[1]), "copies have no noise"
     same = FeatureSource.of_base(dense, 60, 700).rows(np.arange(60))
-    assert np.corrcoef(same[7], dense[7])[0, 1] > 0.9, "no projection at equal width"
+    assert np.corrcoef(same[7], dense[7])[0, 1] > 0.9, "rows are projected at equal width"
 
 
 def test_random_labels_are_uniform_and_any_range_can_be_made_alone() -> None:

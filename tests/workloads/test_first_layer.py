@@ -50,7 +50,7 @@ CASES = [
 def test_the_whole_model_equals_the_original_on_full_neighbour_blocks(
     name: Any, fanout: tuple[int, ...], seeds: np.ndarray[Any, Any], hidden: int
 ) -> None:
-    """Forward and every gradient, with the first layer's fan-out -1 and the other layers' as they are."""
+    """Scores and all gradients are equal where the first layer has fan-out -1 and the others any fan-out."""
     spec = ModelSpec(name=name, layers=len(fanout) + 1, hidden=hidden)
     model = make_model(spec, DIM, CLASSES, seed=1)
     original, shorter = batch_of((*fanout, -1), seeds), batch_of(fanout, seeds)
@@ -75,7 +75,7 @@ def test_the_first_layer_alone_equals_the_original(name: Any) -> None:
 
 
 def test_gcn_rows_weigh_by_degrees_of_the_whole_graph() -> None:
-    """Written out by hand: node 0 hears 1, 1 (twice) and itself; node 1 hears 2; node 2 nobody."""
+    """Computed by hand: in-neighbours of node 0 are 1, 1 (twice) and 0, of node 1 it is 2, node 2 has none."""
     indptr, indices = np.array([0, 3, 4, 4]), np.array([1, 1, 0, 2])
     features = np.array([[1.0], [10.0], [100.0]], dtype=np.float32)
     rows = first_layer_rows(ModelSpec(name="gcn"), indptr, indices, features, np.array([0, 1, 2]))

@@ -1,4 +1,4 @@
-"""R-MAT and the fractal expansion: exact, deterministic, as published, within the memory bound; and the part writer."""
+"""R-MAT and the fractal expansion: exact, deterministic, as published, in bounded memory; and the part writer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_computed_permutations_are_permutations_and_can_be_inverted(n: int, seed
 
 
 def test_computed_permutations_spread_evenly() -> None:
-    """Where 0 goes under 20,000 names, in ten bins: chi-square with 9 degrees of freedom, 99.99 % bound."""
+    """Images of 0 under 20,000 permutations, in ten bins: chi-square with 9 degrees of freedom, 99.99 % bound."""
     places = np.zeros(20_000, dtype=np.int64)
     for name in range(places.shape[0]):
         at = np.zeros(1, dtype=np.int64)
@@ -78,7 +78,7 @@ def test_another_seed_gives_another_graph(tmp_path: Path) -> None:
 
 
 def test_rmat_edges_follow_the_quadrant_probabilities() -> None:
-    """At 2 nodes an edge is one quadrant: 57, 19, 19, 5 in a hundred, within five standard deviations."""
+    """At 2 nodes each edge is one quadrant: 57, 19, 19 and 5 per cent, within five standard deviations."""
     edges = 200_000
     graph = _native.Rmat(2, edges, 5, False, 0)
     indptr, lists, used = np.zeros(3, np.int64), np.empty(edges, np.int32), np.zeros(2, np.uint32)
@@ -137,11 +137,11 @@ def test_fractal_blocks_are_permuted_thinned_copies_of_the_base(tmp_path: Path, 
             _native.permute(n, seed, c * copies + r, 0, False, rows)
             _native.permute(n, seed, c * copies + r, 1, False, columns)
             restored = block[np.ix_(rows, columns)]
-            assert (restored <= original).all(), "every edge is one of the base's"
+            assert (restored <= original).all(), "an edge is not in the base"
             share, edges = restored.sum() / base.num_edges, base.num_edges
             assert abs(share - keep[r, c]) < 5 * np.sqrt(keep[r, c] * (1 - keep[r, c]) / edges)
             seen.add((tuple(rows), tuple(columns)))
-    assert len(seen) == copies**2, "fresh permutations in every block"
+    assert len(seen) == copies**2, "two blocks have the same permutations"
 
 
 def test_fractal_does_not_depend_on_threads_or_memory(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_fractal_does_not_depend_on_threads_or_memory(tmp_path: Path) -> None:
 
 
 def test_keep_matrix_is_the_published_one() -> None:
-    """Against the definition written with dense numpy alone."""
+    """The keep matrix equals its definition in dense numpy."""
     base, copies = small_base(), 4
     u, s, vt = np.linalg.svd(as_matrix(base.indptr, base.indices).toarray().astype(float))
 
@@ -224,7 +224,7 @@ print(status("VmHWM") - before)
     [("rmat", 15_000_000, 52 << 20), ("kronecker", 30_000_000, 120 << 20), ("fractal", 6_000_000, 150 << 20)],
 )
 def test_peak_memory_stays_under_the_bound(tmp_path: Path, kind: str, edges: int, bound: int) -> None:
-    """The graph itself is larger than the bound, or near it; the interpreter is not counted."""
+    """The graph is larger than the bound, or nearly; the interpreter is not counted."""
     done = subprocess.run(
         [sys.executable, "-c", PEAK, str(tmp_path), kind, str(edges), str(bound)],
         capture_output=True,

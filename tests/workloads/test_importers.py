@@ -1,4 +1,4 @@
-"""Importers, on small folders in exactly the layouts that are published, and on damaged ones."""
+"""Importers on small folders in exactly the published layouts, and on damaged ones."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_npz_entries_of_weight_zero_are_no_edges(tmp_path: Path) -> None:
         ({"attr_shape": np.array([4, 3]), "attr_indptr": np.zeros(5, int)}, "attr"),
     ],
 )
-def test_npz_that_does_not_hold_together_is_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+def test_inconsistent_npz_is_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         imported(write_npz(tmp_path / "g.npz", **changed), tmp_path / "data" / "g", "npz")
     assert list((tmp_path / "data").iterdir()) == []
@@ -244,7 +244,7 @@ def test_ogb_text_layout_of_arxiv(tmp_path: Path) -> None:
 
 def test_ogb_products_stores_each_edge_once_for_both_directions(tmp_path: Path) -> None:
     write_ogb_text(tmp_path / "root" / "ogbn_products", "sales_ranking")
-    dataset = imported(tmp_path / "root", tmp_path / "data" / "p", "ogb")  # the folder that holds it alone
+    dataset = imported(tmp_path / "root", tmp_path / "data" / "p", "ogb")  # a folder that holds only this dataset
     assert lists(dataset) == [[1, 4], [0, 3], [2], [1], [0]]
     directed = imported(tmp_path / "root", tmp_path / "data" / "d", "ogb", symmetric=False)
     assert lists(directed) == IN_NEIGHBOURS
@@ -310,7 +310,7 @@ def test_ogb_lsc_layout_of_mag240m(tmp_path: Path, kind: str) -> None:
 
 
 class Hostile:
-    """What a hostile file would run when it is unpickled."""
+    """Object of a hostile file that runs code when it is unpickled."""
 
     def __init__(self, marker: Path) -> None:
         self.marker = marker
@@ -373,7 +373,7 @@ def write_igb(folder: Path, *, headers: bool, dim: int) -> np.ndarray:
         if headers:
             np.save(paper / name, table)
         else:
-            table.tofile(paper / name)  # large and full are published so, though named .npy
+            table.tofile(paper / name)  # large and full are published without npy header, though named .npy
     np.save(cites / "edge_index.npy", EDGES)
     return features
 
@@ -402,7 +402,7 @@ def test_igb_labels_that_are_padding_are_in_no_split_unless_asked_for(
 ) -> None:
     write_igb(tmp_path / "igb", headers=True, dim=4)
     many = tmp_path / "igb" / "processed" / "paper" / "node_label_2K.npy"
-    np.save(many, np.array([7, 5, 9, 0, 0], np.float32))  # a value for every node, as the full set's file
+    np.save(many, np.array([7, 5, 9, 0, 0], np.float32))  # a value for every node, as in the full set
     monkeypatch.setitem(igb.LABELLED, (5, 2983), {"author": 3, "loader": 4})
     dataset = imported(tmp_path / "igb", tmp_path / "data" / "i", "igb", classes=2983, **options)
     assert dataset.load("labels").tolist() == [7, 5, 9, 0, 0][:labelled] + [-1] * (5 - labelled)

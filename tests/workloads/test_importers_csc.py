@@ -108,7 +108,7 @@ except KeyError:
 
 
 def test_memory_does_not_grow_with_the_edges(tmp_path: Path) -> None:
-    """12 M edges are 96 MiB of keys; the bound is 16 MiB, what a chunk of edges needs comes on top."""
+    """12 M edges are 96 MiB of keys; the bound is 16 MiB, plus the memory of one chunk of edges."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(BOUNDED), str(tmp_path / "t")],
         capture_output=True,

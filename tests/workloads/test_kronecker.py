@@ -1,4 +1,4 @@
-"""The plain Kronecker product: equal to scipy's, streamed in order, as large as asked."""
+"""The plain Kronecker product: equal to scipy's, streamed in order, of the requested size."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def test_seed_graph_keeps_its_promises(copies: int, data: Any) -> None:
     edges = data.draw(st.integers(copies, copies * copies))
     indptr, indices = seed_graph(copies, edges, data.draw(st.integers(0, 5)))
     matrix = as_matrix(indptr, indices).toarray()
-    assert matrix.sum() == edges and matrix.max() == 1, "exactly so many edges, none twice"
-    assert (np.diag(matrix) == 1).all(), "every copy keeps its own edges"
+    assert matrix.sum() == edges and matrix.max() == 1, "a wrong number of edges, or an edge twice"
+    assert (np.diag(matrix) == 1).all(), "a copy lacks its own edges"
     assert np.ptp(matrix.sum(axis=0)) <= 1
     if edges >= 2 * copies and copies > 1 and (edges // copies % 2 == 1 or copies % 2 == 1):
         assert all(matrix[(i + 1) % copies, i] for i in range(copies)), "copies hang together"
@@ -118,7 +118,7 @@ def test_drawn_product_has_the_size_asked_for(tmp_path: Path, nodes: int, edges:
     result, indptr, indices = generate(tmp_path, GenerateSpec("kronecker", nodes=nodes, edges=edges, seed=4))
     assert result.num_nodes == nodes
     assert abs(result.num_edges - edges) <= max(0.02 * edges, 8)
-    assert lists_ascend(indptr, indices), "ascending, no edge twice"
+    assert lists_ascend(indptr, indices), "a list is not ascending, or has an edge twice"
     assert indices.min() >= 0 and indices.max() < nodes
 
 
@@ -201,4 +201,4 @@ def test_real_graph_keeps_skew_clustering_and_homophily(tmp_path: Path, capsys: 
     assert fractal.top1_degree_share < before.top1_degree_share
     assert fractal.homophily < 0.5 * before.homophily
     rows = FeatureSource.of_base(words, result.num_nodes, 64).rows(np.array([3, 3 + base.num_nodes]))
-    assert np.corrcoef(rows)[0, 1] > 0.9, "copies of a node have nearly its row"
+    assert np.corrcoef(rows)[0, 1] > 0.9, "rows of two copies of a node differ"

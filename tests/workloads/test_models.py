@@ -1,4 +1,4 @@
-"""The layers equal PyG's own, forward and gradients, and the initial weights depend on the seed alone."""
+"""The layers equal PyG's in outputs and gradients, and initial weights depend on the seed alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pyg = pytest.importorskip("torch_geometric.nn")
 
 
 def random_block(num_dst: int, num_src: int, degree: int, seed: int = 0) -> Block:
-    """Each destination has 0 to `degree` edges, self-loops and repeated edges among them."""
+    """Make a block of 0 to `degree` edges a destination, self-loops and repeated edges among them."""
     rng = np.random.default_rng(seed)
     degrees = rng.integers(0, degree + 1, num_dst)
     indptr = np.zeros(num_dst + 1, dtype=np.int64)
@@ -32,7 +32,7 @@ def edge_index(block: Block) -> torch.Tensor:
 def assert_equal_layers(
     ours: Layer, theirs: torch.nn.Module, call: object, pairs: list[tuple[torch.Tensor, torch.Tensor]], block: Block
 ) -> None:
-    """Same output, same gradient of the input and of every parameter, on the block."""
+    """Check that two layers give the same output and the same gradients of input and parameters on the block."""
     torch.manual_seed(1)
     x_ours = torch.randn(block.num_src, ours.in_dim).requires_grad_()
     x_theirs = x_ours.detach().clone().requires_grad_()
@@ -50,7 +50,7 @@ def assert_equal_layers(
         torch.testing.assert_close(mine.grad, reference.grad.view_as(mine), rtol=1e-4, atol=1e-4)
 
 
-# Narrow to wide sums first, wide to narrow over a block with few sources multiplies first.
+# From narrow to wide the layer sums first; from wide to narrow, on a block with few sources, it multiplies first.
 SHAPES = [(16, 24, 30, 90), (64, 4, 60, 61), (7, 7, 1, 5), (5, 3, 40, 40)]
 
 
@@ -149,7 +149,7 @@ def test_wrong_models_are_refused_in_a_sentence() -> None:
 
 
 def test_gradients_of_the_whole_model_equal_those_of_pygs_layers_in_a_row() -> None:
-    """In-place activations and shared buffers between layers change nothing."""
+    """In-place activations and buffers shared between layers leave gradients right."""
     blocks = two_blocks()
     model = make_model(ModelSpec(name="sage", layers=2, hidden=8), 12, 3, seed=4)
     convs = [pyg.SAGEConv(12, 8), pyg.SAGEConv(8, 3)]

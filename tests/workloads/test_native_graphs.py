@@ -1,4 +1,4 @@
-"""Graphs that native samplers and generators go on reading after they were made: temporaries, freed and written over.
+"""Graphs that native samplers and generators read after construction: temporaries, freed and overwritten.
 
 `scripts/sanitize` runs this under AddressSanitizer, which sees any use of freed memory.
 """
@@ -14,7 +14,7 @@ from tests.support import write_over
 from workloads import _native
 
 NODES = 2000
-# Each class of the module, and whether it goes on using memory of the caller's; a test below stands for each that does.
+# Each class of the module, and whether it uses the caller's memory after a call; each that does has a test below.
 HOLDS = {"NeighborSampler": True, "KroneckerStream": True, "FractalStream": True, "Rmat": False}
 Lend = Callable[[np.ndarray], np.ndarray]
 
@@ -36,7 +36,7 @@ def strided(values: np.ndarray) -> np.ndarray:
 
 
 def narrow(values: np.ndarray) -> np.ndarray:
-    """Of another type, which the call converts where it may."""
+    """Return the values in another type, which the call converts where possible."""
     return values.astype(np.int32) if values.dtype == np.int64 and len(values) == NODES + 1 else values.copy()
 
 
@@ -46,10 +46,10 @@ def narrow(values: np.ndarray) -> np.ndarray:
 def test_a_sampler_keeps_its_graph(lend: Lend, kind: str, index: type[np.signedinteger]) -> None:
     indptr, indices = graph(index)
     names = np.random.default_rng(2).permutation(NODES)
-    address = np.where(np.arange(NODES) % 3 == 0, indptr[:-1], -1)  # those lists are cached, all in one piece
+    address = np.where(np.arange(NODES) % 3 == 0, indptr[:-1], -1)  # every third list is cached, all in one array
 
     def sampled(lend: Lend) -> list[np.ndarray]:
-        # Index arrays are taken as they are, so that a large graph is never copied.
+        # Index arrays must have the right type already, so that a large graph is never copied.
         like = np.copy if lend is strided else lend
         sampler = _native.NeighborSampler(
             lend(indptr),
@@ -129,7 +129,7 @@ def damaged(part: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("part", ["past the end", "descending", "negative", "no node", "minus one"])
-def test_a_damaged_graph_is_refused_by_what_measures_it(part: str) -> None:
+def test_a_damaged_graph_is_refused_by_every_measure(part: str) -> None:
     indptr, indices = damaged(part)
     in_lists = part not in ("no node", "minus one")
     wanted = r"the neighbour list of node \d+ is \[" if in_lists else r"comes from node .*, which is not one of 2000"

@@ -1,4 +1,4 @@
-"""The neighbour sampler: one canonical batch, whatever the threads, the order, the dtype or where the arrays lie."""
+"""The neighbour sampler: one canonical batch for any threads, order of calls, dtype and placement of arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def make_graph(num_nodes: int, seed: int = 0, mean: float = 12.0) -> tuple[Ints, Ints]:
-    """A skewed random graph with empty lists, hubs and repeated edges."""
+    """Make a skewed random graph with empty lists, hubs and repeated edges."""
     rng = np.random.default_rng(seed)
     degrees = rng.geometric(1 / (1 + mean), num_nodes) - 1
     degrees[rng.integers(0, num_nodes, 3)] = num_nodes // 2
@@ -42,7 +42,7 @@ def as_bytes(batch: SampledBatch) -> tuple[Any, ...]:
 
 
 def star(degrees: list[int]) -> tuple[Ints, Ints]:
-    """Node i has `degrees[i]` in-neighbours, all different, of ids from len(degrees) on."""
+    """Make a graph in which node i has `degrees[i]` distinct in-neighbours, of ids from len(degrees) on."""
     indptr = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int64)
     indices = np.concatenate([len(degrees) + np.arange(degree) for degree in degrees])
     return np.concatenate([indptr, np.full(max(degrees), indptr[-1])]), indices
@@ -114,7 +114,7 @@ def test_blocks_are_valid_and_canonical(fanout: tuple[int, ...]) -> None:
         assert block.indices.min() >= 0 and block.indices.max() < block.num_src
         fresh = batch.nodes[block.num_dst : block.num_src]
         assert (np.diff(fresh) > 0).all()
-        # Every new node is there because an edge comes from it.
+        # Every new node is the source of an edge.
         assert np.isin(np.arange(block.num_dst, block.num_src), block.indices).all()
         for row in range(0, block.num_dst, 37):
             node = batch.nodes[row]
@@ -151,7 +151,7 @@ def test_the_order_of_calls_and_their_threads_do_not_matter() -> None:
     assert together == forward * 4
 
 
-def test_every_part_of_the_name_changes_the_draws() -> None:
+def test_seed_epoch_and_batch_each_change_the_draws() -> None:
     indptr, indices = GRAPH
 
     def edges(seed: int, epoch: int, batch: int) -> bytes:
@@ -162,7 +162,7 @@ def test_every_part_of_the_name_changes_the_draws() -> None:
     assert len({edges(*name) for name in names}) == len(names)
 
 
-def test_a_node_draws_the_same_whatever_stands_beside_it() -> None:
+def test_the_draws_of_a_node_do_not_depend_on_other_seed_nodes() -> None:
     indptr, indices = GRAPH
     sampler = NeighborSampler(indptr, indices, [5], seed=6)
     whole, part = sampler.sample(0, 0, SEEDS), sampler.sample(0, 0, SEEDS[100:101])
@@ -172,7 +172,7 @@ def test_a_node_draws_the_same_whatever_stands_beside_it() -> None:
 
 
 def test_the_ranks_of_a_step_draw_as_one_process_would() -> None:
-    """A node has the same neighbours whichever rank's part it falls into: the step is that of one process."""
+    """A node draws the same neighbours on any rank, so the step equals that of one process."""
     indptr, indices = GRAPH
     sampler = NeighborSampler(indptr, indices, [5], seed=6)
     whole = sampler.sample(0, 7, SEEDS)
@@ -234,7 +234,7 @@ def test_repeated_and_unknown_seed_nodes_are_refused(seeds: list[int]) -> None:
     sampler = NeighborSampler(*GRAPH, [5], seed=0)
     with pytest.raises(InputError, match=f"seed node {seeds[-1]} "):
         sampler.sample(0, 0, np.array(seeds))
-    assert sampler.sample(0, 0, SEEDS).num_seeds == len(SEEDS)  # and it goes on working
+    assert sampler.sample(0, 0, SEEDS).num_seeds == len(SEEDS)  # the sampler still works
 
 
 @pytest.mark.parametrize(("epoch", "batch"), [(1 << 16, 0), (-1, 0), (0, 1 << 26), (0, -1)])

@@ -1,4 +1,4 @@
-"""Digests: equal for equal bytes wherever they lie, different for any change, and the same for ever."""
+"""Digests: equal for equal bytes in any place, different for any change, and the same in every version."""
 
 from __future__ import annotations
 

@@ -17,19 +17,19 @@ BIG_DEGREES = [power + step for power in BIG for step in (-1, 0, 1)] + [3 << 30,
 
 
 def inclusion_statistic(degree: int, fanout: int, replace: bool, trials: int) -> tuple[float, int]:
-    """Chi-square statistic of how often each position is drawn, and its degrees of freedom."""
+    """Return the chi-square statistic of the frequencies of positions, and its degrees of freedom."""
     drawn = [_native.draw_positions(degree, fanout, replace, 11, node=trial, epoch=degree) for trial in range(trials)]
     counts = np.bincount(np.concatenate(drawn).astype(np.int64), minlength=degree)
     share = fanout / degree
     if replace:
         return float((((counts - trials * share) ** 2) / (trials * share)).sum()), degree - 1
-    # Positions of one subset exclude each other, so the counts' covariance is that of a uniform subset.
+    # Positions are drawn without repetition, so the counts have the covariance of a uniform subset.
     variance = trials * share * (1 - share) * degree / (degree - 1)
     return float(((counts - trials * share) ** 2).sum() / variance), degree - 1
 
 
 def assert_uniform(results: Iterable[tuple[float, int]]) -> None:
-    """No single statistic is absurd, and their sum is what chance gives, neither too large nor too small."""
+    """Check that no single statistic is extreme, and that their sum is neither too large nor too small."""
     values = list(results)
     worst = min(float(stats.chi2.sf(statistic, freedom)) for statistic, freedom in values)
     total, freedom = (sum(column) for column in zip(*values, strict=True))
@@ -108,7 +108,7 @@ def test_positions_are_those_of_the_reference(fanout: int, replace: bool) -> Non
 @pytest.mark.parametrize("fanout", [1, 10, 31, 32, 33])
 def test_lists_drawn_side_by_side_are_drawn_as_alone(fanout: int, replace: bool) -> None:
     nodes = np.arange(1_000_003, 1_000_103)
-    # At 3 x 2^30 a third of all draws are refused, so that no row may pass without a second look.
+    # At 3 x 2^30 a third of all draws are rejected and repeated, in every group of lists.
     for degree in [fanout + 1, fanout + 2, 64, 65, 100, 1000, *BIG_DEGREES]:
         rows = _native.draw_positions_of(nodes, degree, fanout, replace, 77)
         alone = [_native.draw_positions(degree, fanout, replace, 77, node=int(node)) for node in nodes]

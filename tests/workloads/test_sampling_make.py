@@ -1,4 +1,4 @@
-"""From a workload to its batches, and the exact bounds of a run."""
+"""A workload determines its batches and the exact bounds of a run."""
 
 from __future__ import annotations
 
@@ -67,4 +67,4 @@ def test_memory_mapped_neighbours_are_read_without_read_ahead(tiny_dataset: Data
             inside = int(bounds[1], 16) <= address < int(bounds[2], 16)
         elif inside and line.startswith("VmFlags"):
             flags = line
-    assert " rr" in flags, "the kernel was not told that reads are random"
+    assert " rr" in flags, "the kernel was not advised of random reads"

@@ -1,4 +1,4 @@
-"""A neighbour cache and a renumbering of the graph change where a list is read, never the batch."""
+"""A neighbour cache or a renumbered graph changes the place where a list is read, never the batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ints = npt.NDArray[Any]
 
 
 def cache_of(indptr: Ints, indices: Ints, nodes: Ints) -> tuple[Ints, Ints]:
-    """The lists of `nodes`, one after the other."""
+    """Concatenate the lists of `nodes`."""
     address = np.full(len(indptr) - 1, -1, dtype=np.int64)
     parts, end = [], 0
     for node in nodes:
@@ -32,7 +32,7 @@ def cache_of(indptr: Ints, indices: Ints, nodes: Ints) -> tuple[Ints, Ints]:
 
 
 def renumber(indptr: Ints, indices: Ints, order: Ints) -> tuple[Ints, Ints]:
-    """The graph whose node v is the original node order[v], every list in its original order."""
+    """Renumber the graph: node v becomes the original node order[v], with lists in their original order."""
     local = np.empty(len(order), dtype=np.int64)
     local[order] = np.arange(len(order))
     degrees = np.diff(indptr)[order]
@@ -119,7 +119,7 @@ def test_a_renumbered_graph_gives_the_batches_of_the_original(
 
 
 def test_names_may_be_those_of_a_part_of_a_larger_graph() -> None:
-    """Original ids beyond 32 bits, sparse, in a graph of few nodes: draws and order still go by them."""
+    """A graph of few nodes has sparse original ids beyond 32 bits; draws and order still follow the original ids."""
     indptr, indices = make_graph(300, 2)
     names = np.sort(np.random.default_rng(1).choice(1 << 47, 300, replace=False))
     seeds = np.arange(0, 300, 7)
@@ -127,7 +127,7 @@ def test_names_may_be_those_of_a_part_of_a_larger_graph() -> None:
     other = NeighborSampler(indptr, indices, (4, 4), seed=1).sample(0, 0, seeds)
     assert np.all(np.diff(got.nodes[len(seeds) : got.blocks[-1].num_src]) > 0)
     assert np.array_equal(got.nodes[: len(seeds)], names[seeds])
-    assert got.local is not None and not np.array_equal(got.local, other.nodes)  # keyed by other ids, so other draws
+    assert got.local is not None and not np.array_equal(got.local, other.nodes)  # other ids give other draws
 
 
 def test_local_seed_nodes_have_to_be_the_seed_nodes() -> None:

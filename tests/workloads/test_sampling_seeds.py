@@ -1,4 +1,4 @@
-"""The seed plan: every training node once an epoch, parted over the ranks, in an order that never changes."""
+"""The seed plan: every training node once an epoch, divided over the ranks, in an order that never changes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_impossible_plans_are_refused(change: dict[str, object], epoch: int) -> 
 
 @pytest.mark.parametrize("sizes", [(100, 100), (130, 70), (51, 49)])
 def test_partitions_step_together_and_lose_no_node(sizes: tuple[int, int]) -> None:
-    """Ranks with unequal parts have equally many mini-batches, none above the batch size, and every node once."""
+    """Ranks with unequal parts have equally many mini-batches, none above the batch size; every node occurs once."""
     partition_of = np.repeat([0, 1], sizes)
     partition_of = partition_of[np.random.default_rng(0).permutation(len(partition_of))]
     train = TRAIN[: sum(sizes)]

@@ -1,4 +1,4 @@
-"""Layer-wise and ShaDow sampling: canonical batches, drawn with the probabilities that are promised."""
+"""Layer-wise and ShaDow sampling: canonical batches, drawn with the documented probabilities."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_threads_dtypes_caches_and_numbering_do_not_change_a_batch(kind: str) ->
 
 
 @pytest.mark.parametrize("kind", ["layerwise", "shadow"])
-def test_every_part_of_the_name_changes_the_draws(kind: str) -> None:
+def test_seed_epoch_and_batch_each_change_the_draws(kind: str) -> None:
     batches = [
         make(kind, *GRAPH).sample(0, 0, SEEDS),
         make(kind, *GRAPH).sample(1, 0, SEEDS),
@@ -131,7 +131,7 @@ SMALL = graph_of([[3, 4], [3, 4, 5, 6], [5, 6, 6, 7, 8, 3, 3, 4], *[[]] * 6])
 
 
 def drawn(fanout: int, times: int) -> Ints:
-    """[times, 9]: which nodes each draw took."""
+    """Sample repeatedly; return bool [times, 6], whether a draw took each of nodes 3 to 8."""
     sampler = make("layerwise", *SMALL, (fanout,))
     taken = np.zeros((times, 9), dtype=bool)
     for number in range(times):
@@ -149,7 +149,7 @@ def test_one_node_is_drawn_with_the_probability_of_its_weight() -> None:
         [np.prod([1 - np.minimum(1, u * w[k] / w[j]) for k in range(6) if k != j], axis=0).mean() for j in range(6)]
     )
     assert exact.sum() == pytest.approx(1, abs=1e-4)
-    assert exact[0] > 5 * exact[4]  # so a uniform draw could not pass
+    assert exact[0] > 5 * exact[4]  # a uniform draw would fail
     counts = drawn(1, 20_000).sum(0)
     assert stats.chisquare(counts, exact / exact.sum() * counts.sum()).pvalue > 1e-3
 
@@ -194,7 +194,7 @@ def test_a_corrupted_graph_is_named_and_not_followed(kind: str, threads: int) ->
             make(kind, *GRAPH).sample(0, 0, np.array(seeds))
 
 
-def test_what_cannot_be_is_refused(tiny_dataset: Dataset) -> None:
+def test_impossible_settings_are_refused(tiny_dataset: Dataset) -> None:
     with pytest.raises(InputError, match="without replacement"):
         make("layerwise", *GRAPH, replace=True)
     with pytest.raises(InputError, match="layers is 0"):
@@ -224,7 +224,7 @@ def test_a_workload_makes_samples_bounds_and_trains(tiny_dataset: Dataset, name:
 
 
 def test_shadows_scores_are_those_of_the_seed_nodes_on_the_induced_subgraph() -> None:
-    """GCN over the subgraph as a graph of its own, layer by layer, rows of the seed nodes read out."""
+    """The scores equal those of GCN over the subgraph as a separate graph, at the seed nodes."""
     indptr, indices = make_graph(60, 1, mean=4.0)
     labels = np.arange(60) % 3
     sampled = ShadowSampler(indptr, indices, (3, 3), seed=1, layers=3, labels=labels).sample(0, 0, np.arange(7))

@@ -1,4 +1,4 @@
-"""A table in two places trains, digests and costs as its rows' places say."""
+"""A table split between device and host trains and digests like a whole one, and costs by the place of its rows."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_rows_outside_a_split_table_are_refused(batches: list[SampledBatch]) -> 
 
 @pytest.mark.parametrize("cut", [0, 1, 9, 20])
 def test_the_device_gathers_both_parts(cut: int) -> None:
-    """The way without Triton, which needs no kernel of its own; the order of rows is kept, repeated ones too."""
+    """Without Triton the gather keeps the order of rows, repeated rows included."""
     whole = torch.arange(80, dtype=torch.float32).view(20, 4)
     rows = torch.tensor([19, 0, 8, 9, 9, 3, 19, 10])
     assert torch.equal(gather_split(whole[:cut].clone(), whole[cut:].clone(), rows), whole[rows])
@@ -113,7 +113,7 @@ def test_zero_copy_reads_hold_the_bus(batches: list[SampledBatch]) -> None:
     device, batch = emulated(), batches[0]
     _, split = make_table(0)
     trainer = Trainer(SPEC, DIM, 5, device)
-    busy_until = device._copy_lane.occupy(0.5)  # the step's spans lie ahead: nothing they take depends on this machine
+    busy_until = device._copy_lane.occupy(0.5)  # far ahead, so no span depends on this machine
     trainer.step(batch, SplitTable(device.allocate(0, DIM, torch.float32), split.host), torch.from_numpy(batch.nodes))
     spans = {span.lane: span for span in device.lanes()}
     assert spans["copy"].start == spans["compute"].start == pytest.approx(busy_until, abs=1e-6)

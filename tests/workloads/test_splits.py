@@ -1,4 +1,4 @@
-"""Splits: disjoint, labelled, of the shares asked, and a function of the seed."""
+"""Splits: disjoint, labelled, of the requested shares, and a function of the seed."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ def test_the_seed_decides() -> None:
 
 
 @pytest.mark.parametrize("bad", [(0, 0.1, 0.1), (1.5, 0, 0), (0.1, -0.1, 0), (0.5, 0.4, 0.2)])
-def test_shares_that_are_none_are_refused(bad: tuple[float, float, float]) -> None:
+def test_invalid_shares_are_refused(bad: tuple[float, float, float]) -> None:
     with pytest.raises(InputError, match="fraction"):
         check_fractions(*bad)

@@ -1,4 +1,4 @@
-"""Training learns, repeats itself exactly, stays small in memory and starts lean."""
+"""Training learns, is exactly repeatable, needs little memory and imports few modules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workloads.workload import ModelSpec
 
 
 class Homophilous:
-    """A small graph whose edges stay inside a class nine times in ten, its features class centres under much noise."""
+    """Small graph with nine in ten edges inside a class; features are class centres with much noise."""
 
     def __init__(self, nodes: int = 3000, degree: int = 12, dim: int = 16, classes: int = 5, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
@@ -34,7 +34,7 @@ class Homophilous:
         self.features = torch.from_numpy((centres[self.labels] + 3 * rng.normal(size=(nodes, dim))).astype(np.float32))
 
     def batch(self, seeds: np.ndarray[Any, Any], hops: int, index: int = 0, epoch: int = 0) -> SampledBatch:
-        """All in-neighbours of the known nodes, hop by hop."""
+        """Sample all in-neighbours of the known nodes, hop by hop."""
         known = seeds.astype(np.int64)
         blocks: list[Block] = []
         for _ in range(hops):
@@ -51,7 +51,7 @@ class Homophilous:
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Small batches: threads would cost more than they bring, most of all on a busy machine."""
+    """Train on one thread: on batches this small more threads cost more time than they save."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -82,7 +82,7 @@ def test_training_beats_the_majority_class_by_far(graph: Homophilous, name: str)
 
 
 def losses(graph: Homophilous, spec: ModelSpec, shuffle_table: int) -> list[float]:
-    """The loss curve where the rows lie in a table of another order each time."""
+    """Train and return the losses; each step's table has its rows in another order."""
     trainer = Trainer(spec, 16, 5, make_accelerator("cpu"), seed=11)
     curve = []
     for index in range(8):
@@ -124,7 +124,7 @@ def test_adam_equals_torchs() -> None:
 
 
 def allocations(step: Any) -> tuple[int, int, float]:
-    """(peak of bytes held beyond the start, largest single allocation, sum freed) by torch's allocator, as it logs."""
+    """Return (peak bytes beyond the start, largest allocation, bytes freed) from the log of torch's allocator."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         step()
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
@@ -138,7 +138,7 @@ def allocations(step: Any) -> tuple[int, int, float]:
 
 
 def sampled_shape(sizes: list[tuple[int, int, int]], seed: int = 0) -> SampledBatch:
-    """A batch whose blocks have these (sources, destinations, edges a destination), input layer first."""
+    """Make a batch whose blocks have these (sources, destinations, edges a destination), input layer first."""
     rng = np.random.default_rng(seed)
     blocks = [
         Block(
@@ -188,12 +188,12 @@ def test_a_sage_step_stays_within_four_hidden_rows_a_destination(aliased: bool) 
     bound = sum(4 * block.num_dst * 256 * 4 for block in batch.blocks)
     assert 0 < peak <= bound, f"peak {peak} of {bound} allowed"
     assert largest < min(block.num_edges for block in batch.blocks[:1]) * 128 * 4 / 4
-    assert freed > bound / 4  # the log really holds the step's tensors
+    assert freed > bound / 4  # the log does contain the step's tensors
 
 
 @pytest.mark.parametrize("name", ["sage", "gcn", "gat"])
 def test_no_step_allocates_edges_times_features(name: str) -> None:
-    """Doubling the edges adds what edge scalars need (a few heads), nowhere a row an edge."""
+    """Doubling the edges adds a few scalars per edge (one a head), never a row per edge."""
     spec = ModelSpec(name=name, layers=2, hidden=128, heads=4)  # type: ignore[arg-type]
     table = torch.randn(4_000, 128)
     peaks = []
@@ -227,7 +227,7 @@ def test_a_worker_starts_without_compilers_and_frameworks() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_steps_that_cannot_be_are_refused_in_a_sentence(graph: Homophilous) -> None:
+def test_impossible_steps_are_refused_in_a_sentence(graph: Homophilous) -> None:
     batch = graph.batch(np.arange(10), 1)
     trainer = Trainer(ModelSpec(layers=2, hidden=8), 16, 5, make_accelerator("cpu"))
     with pytest.raises(InputError, match="2 layers and the batch 1 hops"):

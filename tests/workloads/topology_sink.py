@@ -1,4 +1,4 @@
-"""A sink for topologies that keeps raw files, so that generators are tested without the dataset format."""
+"""A sink for topologies that writes raw files, so that generators are tested without the dataset format."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def generate(folder: Path, spec: GenerateSpec) -> tuple[TopologyPlan, npt.NDArra
 
 
 def as_matrix(indptr: npt.NDArray[Any], indices: npt.NDArray[Any]) -> sp.csc_matrix:
-    """Sources as rows, targets as columns."""
+    """Make the matrix of a CSC graph: sources are rows, targets columns."""
     nodes = indptr.shape[0] - 1
     return sp.csc_matrix((np.ones(indices.shape[0], dtype=np.int64), indices, indptr), shape=(nodes, nodes))
 
