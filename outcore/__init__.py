@@ -7,7 +7,7 @@
     table = outcore.results("results")          # one row a run
     failed = [rule for rule in outcore.check("my_package.system:MySystem") if not rule.ok]
 
-`loader` and the names that a system's author needs (`System` and its neighbours in `systems/interface.py`) work with
+`loader` and the names that a system's author needs (`System` and its neighbours, sampling, direct reads) work with
 `pip install outcore` alone; `results` and `check` need `pip install 'outcore[harness]'`, as the `outcore` command does.
 Names are imported when they are first used: `import outcore` does not import torch.
 """
@@ -21,23 +21,33 @@ if TYPE_CHECKING:
     from harness.check.rules import CheckResult
     from harness.check.runner import check_system as check
     from harness.results.store import load as results
+    from systems.engine.io.reader import ReadStats, RowReader
+    from systems.engine.io.row_reads import RowReadOptions, feature_reader, feature_reader_bytes
+    from systems.engine.io.tally import counters_of
     from systems.interface import Batch, Counters, MemoryBudget, Plan, PlanItem, Runtime, StageClock, System, SystemInfo
     from systems.loading import LayerEdges, MiniBatch
     from systems.loading import Loader as loader
     from systems.options import Options, auto
     from workloads.dataset import Dataset
     from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, InputError, OutcoreError
+    from workloads.sampling.bounds import batch_bounds
+    from workloads.sampling.make import make_sampler, make_seed_plan
     from workloads.workload import Workload
 
 _MODULES = {
     "harness.check.rules": "CheckResult",
     "harness.check.runner": "check_system",
     "harness.results.store": "load",
+    "systems.engine.io.reader": "ReadStats RowReader",
+    "systems.engine.io.row_reads": "RowReadOptions feature_reader feature_reader_bytes",
+    "systems.engine.io.tally": "counters_of",
     "systems.interface": "Batch Counters MemoryBudget Plan PlanItem Runtime StageClock System SystemInfo",
     "systems.loading": "LayerEdges Loader MiniBatch",
     "systems.options": "Options auto",
     "workloads.dataset": "Dataset",
     "workloads.errors": "BudgetError DataIOError DatasetError HostError InputError OutcoreError",
+    "workloads.sampling.bounds": "batch_bounds",
+    "workloads.sampling.make": "make_sampler make_seed_plan",
     "workloads.workload": "Workload",
 }
 _RENAMED = {"Loader": "loader", "check_system": "check", "load": "results"}
@@ -47,6 +57,8 @@ _PLACES = {_RENAMED.get(name, name): (module, name) for module, text in _MODULES
 __all__ = ["CheckResult", "Dataset", "LayerEdges", "MiniBatch", "Workload", "check", "loader", "results"]
 __all__ += ["Batch", "Counters", "MemoryBudget", "Options", "Plan", "PlanItem", "Runtime", "StageClock"]
 __all__ += ["System", "SystemInfo", "auto"]
+__all__ += ["batch_bounds", "make_sampler", "make_seed_plan"]
+__all__ += ["ReadStats", "RowReadOptions", "RowReader", "counters_of", "feature_reader", "feature_reader_bytes"]
 __all__ += ["BudgetError", "DataIOError", "DatasetError", "HostError", "InputError", "OutcoreError"]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from systems.options import Facts as Facts
 from systems.options import Options as Options
 from systems.options import auto as auto
 from systems.options import size as size
+from systems.overrides import check_overrides
 from systems.readings import DiskPoint as DiskPoint
 from systems.readings import DiskProfile as DiskProfile
 from systems.readings import StageSpan as StageSpan
@@ -297,6 +298,11 @@ class System(ABC):
     #: Automatic options lowered by `fit`: name -> (value in use, value with an unlimited budget).
     lowered: Mapping[str, tuple[int, int]] = {}
 
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Refuse a class that hides a name of this one by accident. Raises InputError."""
+        super().__init_subclass__(**given)
+        check_overrides(cls, System, ("workload", "runtime", "budget", "options", "clock"))
+
     def __init__(
         self, workload: Workload, runtime: Runtime, budget: MemoryBudget, options: Options, clock: StageClock
     ) -> None:
@@ -306,6 +312,7 @@ class System(ABC):
         self.options = options
         self.clock = clock
 
+    @final
     def fit(self, make: Callable[[], Made]) -> Made:
         """Return the result of `make` under the best automatic options that fit; `self.options` keeps those options.
 
@@ -405,6 +412,7 @@ class System(ABC):
         """
         return None
 
+    @final
     def unplanned_bytes(self) -> int:
         """Return the bytes of the host budget that no buffer takes, which the page cache may use; 0 without budget."""
         return max(0, (self.budget.host or 0) - self.plan().total("host"))

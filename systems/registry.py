@@ -1,5 +1,7 @@
-"""Registry of systems: `systems/<name>/` (or `<name>.py`) whose `__init__` exports `SYSTEM`.
+"""Registry of systems: built-in ones, those of installed packages, and those of the current folder.
 
+A built-in system is `systems/<name>/` (or `<name>.py`) whose `__init__` exports `SYSTEM`; one of the current folder
+likewise. A package installs one by an entry point of the group `outcore.systems`: `name = "package.module:Class"`.
 Nothing is listed by hand, and importing one system imports no other.
 """
 
@@ -8,13 +10,17 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
+import sys
 from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 
-from systems.interface import System
+from systems.interface import System, SystemInfo
 from workloads.errors import InputError
 
 _FOLDER = Path(__file__).resolve().parent
+_EXPORTS = re.compile(r"^(SYSTEM\b|from \S+ import .*\bSYSTEM\b)", re.MULTILINE)
+ENTRY_POINTS = "outcore.systems"
 
 
 def module_name(name: str) -> str:
@@ -25,20 +31,31 @@ def module_name(name: str) -> str:
 @cache
 def _modules() -> tuple[str, ...]:
     """List the modules beside this one that assign or import `SYSTEM`, found by reading their source."""
-    exports = re.compile(r"^(SYSTEM\b|from \S+ import .*\bSYSTEM\b)", re.MULTILINE)
     paths = {path.stem: path for path in _FOLDER.glob("*.py")} | {
         path.parent.name: path for path in _FOLDER.glob("*/__init__.py")
     }
-    return tuple(sorted(name for name, path in paths.items() if exports.search(path.read_text(encoding="utf-8"))))
+    return tuple(sorted(name for name, path in paths.items() if _exports(path)))
+
+
+def _exports(path: Path) -> bool:
+    """Return whether a module exists and assigns or imports `SYSTEM`."""
+    return path.is_file() and _EXPORTS.search(path.read_text(encoding="utf-8")) is not None
+
+
+def installed() -> dict[str, str]:
+    """Return the systems of installed packages: name -> `package.module:Class`."""
+    return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
 
 
 def names() -> list[str]:
-    """List the names of all built-in systems, sorted; imports each system, since its class holds the name."""
-    return sorted(_load_module(f"systems.{module}").info.name for module in _modules())
+    """List the names of all built-in and installed systems, sorted; imports each built-in one, whose class holds its
+    name."""
+    return sorted({_load_module(f"systems.{module}").info.name for module in _modules()} | installed().keys())
 
 
 def load(name: str) -> type[System]:
-    """Return the class of a system: one of `names()`, or `package.module:Class` for a user's own system.
+    """Return the class of a system: one of `names()`, a module of the current folder that exports `SYSTEM`, or
+    `package.module:Class`.
 
     Raises:
         InputError: no system has this name (suggests the nearest), or the object is not a `System`.
@@ -50,6 +67,10 @@ def load(name: str) -> type[System]:
         system = _load_module(f"systems.{module}")
         if system.info.name == name:
             return system
+    if (place := installed().get(name)) is not None:
+        return _load_class(place)
+    if _exports(Path(module, "__init__.py")) or _exports(Path(f"{module}.py")):
+        return _load_class(f"{module}:SYSTEM")
     known = names()
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}"
@@ -62,12 +83,17 @@ def _load_module(module: str) -> type[System]:
 
 def _load_class(name: str) -> type[System]:
     module, _, attribute = name.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)  # a worker, started by `python -m`, has it too
     try:
         loaded = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
             raise
-        raise InputError(f"there is no module {module!r} for system {name!r}", "check PYTHONPATH") from error
+        raise InputError(
+            f"there is no module {module!r} for system {name!r}", "go to the folder of its package, or install it"
+        ) from error
     if not hasattr(loaded, attribute):
         near = difflib.get_close_matches(attribute, dir(loaded), n=1)
         raise InputError(
@@ -78,5 +104,7 @@ def _load_class(name: str) -> type[System]:
 
 def _checked(system: object, name: str) -> type[System]:
     if not (isinstance(system, type) and issubclass(system, System)):
-        raise InputError(f"{name!r} is not a System class", "derive it from systems.interface.System")
+        raise InputError(f"{name!r} is not a System class", "derive it from outcore.System")
+    if not isinstance(getattr(system, "info", None), SystemInfo):
+        raise InputError(f"{name!r} has no description", "give it `info = outcore.SystemInfo(…)`")
     return system

@@ -91,6 +91,7 @@ class Observation:
     threads_left: list[str] = field(default_factory=list)
     files_left: list[str] = field(default_factory=list)
     close_seconds: float = 0.0
+    close_errors: list[str] = field(default_factory=list)
     reused: list[bool] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
     own_oracle: bool = False

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Generator
 from contextlib import suppress
 from copy import copy
@@ -56,6 +58,9 @@ def drive(folder: Path, case: Case, system: type[System]) -> Observation:
         actions[case.kind](stage, observation)
     except Exception as error:
         note_error(observation, error, stage.dataset if stage else None)
+        print(f"case {case.name}:", file=sys.stderr)
+        traceback.print_exception(error)
+    observation.close_errors = list(dict.fromkeys(stage.close_errors)) if stage else []
     del stage
     observation.threads_left, observation.files_left = left_open(before)
     return observation
@@ -120,10 +125,11 @@ def _close(stage: Stage, seen: Observation) -> None:
         batches = cast("Generator[Batch]", system.epoch(0))
         held = next(batches)
         start = time.monotonic()
-        system.close()
+        stage.close(system, "close() in mid-epoch")
         seen.close_seconds = time.monotonic() - start
-        held.release()
-        batches.close()
+        if not stage.close_errors:  # else errors may follow from that
+            held.release()
+            batches.close()
 
 
 def _artefacts(stage: Stage, seen: Observation) -> None:
@@ -149,7 +155,9 @@ def _own_copy(stage: Stage) -> Stage:
     path = stage.dataset.path.with_name(stage.dataset.name + "-damaged")
     shutil.rmtree(path, ignore_errors=True)
     shutil.copytree(stage.dataset.path, path)
-    return Stage(stage.artefacts.parent, stage.case, stage.system, dataset=Dataset.open(path))
+    copied = Stage(stage.artefacts.parent, stage.case, stage.system, dataset=Dataset.open(path))
+    copied.close_errors = stage.close_errors
+    return copied
 
 
 def _damaged(stage: Stage, seen: Observation) -> None:

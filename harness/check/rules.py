@@ -15,30 +15,45 @@ CLOSE_LIMIT_S = 5.0
 
 @dataclass(frozen=True)
 class Promise:
-    """A promise and a function that yields its violations; `only`: systems with (or without) an oracle."""
+    """A promise of a system.
+
+    Attributes:
+        broken: yields its violations.
+        fix: advice to the author of a system that breaks it.
+        only: systems with (or without) an oracle.
+        after: promises without which it cannot hold; a case that breaks one of these is not judged by it.
+    """
 
     name: str
     broken: Finder
+    fix: str
     only: Literal["oracle", "no oracle", ""] = ""
+    after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line of the report."""
+    """One line of the report. `fix`: advice where the promise is broken; `log`: path of the output, if any was kept."""
 
     name: str
     ok: bool
     detail: str
+    fix: str = ""
+    log: str = ""
 
     def as_dict(self) -> dict[str, object]:
-        """Return plain data for JSON."""
-        return asdict(self)
+        """Return plain data for JSON, without an empty `fix` or `log`."""
+        return {name: value for name, value in asdict(self).items() if value != "" or name == "detail"}
 
 
 def judge(observations: Sequence[Observation], faithful: bool) -> list[CheckResult]:
-    """Judge every observation by every rule; a system with an oracle of its own is compared with that oracle."""
+    """Judge every observation by every rule; a system with an oracle of its own is compared with that oracle.
+
+    A case that breaks a promise is not judged by the promises that rest on it, so that only the cause is found.
+    """
     results = []
     compared = faithful or any(seen.own_oracle for seen in observations)
+    blamed: list[set[str]] = [set() for _ in observations]
     for entry in RULES:
         if entry.only == "oracle" and not compared:
             results.append(CheckResult(entry.name, True, "not faithful by design: not compared"))
@@ -46,9 +61,18 @@ def judge(observations: Sequence[Observation], faithful: bool) -> list[CheckResu
         if entry.only == "no oracle" and compared:
             results.append(CheckResult(entry.name, True, "as the oracle's are"))
             continue
-        faults = [f"{seen.case}: {fault}" for seen in observations for fault in entry.broken(seen)]
+        faults: list[str] = []
+        judged = 0
+        for seen, names in zip(observations, blamed, strict=True):
+            if names.intersection(entry.after):
+                continue
+            judged += 1
+            found = [f"{seen.case}: {fault}" for fault in entry.broken(seen)]
+            faults += found
+            names |= {entry.name} if found else set()
         detail = "; ".join(faults[:4]) + (f"; and {len(faults) - 4} more" if len(faults) > 4 else "")
-        results.append(CheckResult(entry.name, not faults, detail or f"{len(observations)} cases"))
+        counted = f"{judged} cases" if judged else "not judged: see what is broken"
+        results.append(CheckResult(entry.name, not faults, detail or counted, entry.fix if faults else ""))
     return results
 
 
@@ -116,6 +140,8 @@ def _counters(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
     counters = epoch.counters
     if not counters:
         return
+    if counters["misses"] and not counters["io_requests"]:
+        yield f": misses {counters['misses']}, but io_requests 0"
     hits, rows, misses = sum(counters["hits"].values()), counters["rows"], counters["misses"]
     if rows != epoch.rows:
         yield f": rows {rows}, its batches have {epoch.rows}"
@@ -146,6 +172,7 @@ def _closed(seen: Observation) -> Iterator[str]:
 
 
 def _close(seen: Observation) -> Iterator[str]:
+    yield from seen.close_errors
     if seen.close_seconds > CLOSE_LIMIT_S:
         yield f"took {seen.close_seconds:.1f} s"
 
@@ -166,25 +193,79 @@ def _damaged(seen: Observation) -> Iterator[str]:
 def _reused(seen: Observation) -> Iterator[str]:
     if seen.unfinished:
         left = ", ".join(seen.unfinished)
-        yield f"{left} in runtime.artefacts is no finished artefact, and removed before a run: use artefacts.prepare"
+        yield f"{left} in runtime.artefacts is no finished artefact, and removed before a run"
     if seen.reused and seen.reused != [False, True, False]:
         yield f"prepared anew, again, for another seed: reused was {seen.reused}, expected [False, True, False]"
 
 
+_BATCHES, _ORDER, _CLOSE = "every batch once an epoch", "order kept when asked", "close() at any moment"
+_STRUCTURE, _FEATURES = "structure equals the oracle's", "features equal the oracle's"
+_OWN_ROWS, _STAY = "rows are those of its nodes", "rows stay until released"
+_SAMPLES = (
+    "sample by `make_sampler(workload).sample(k, index, seeds)`; sampling of your own by design: `faithful=False`"
+)
+_ROWS = "row i of `table[rows]` (without `rows`, of `table`) is the feature row of `sampled.nodes[i]`, in its dtype"
+#: In the order in which they are judged: each after those that it rests on.
 RULES = (
-    Promise("runs", _runs),
-    Promise("structure equals the oracle's", _equal("structure", "expected_structure"), "oracle"),
-    Promise("features equal the oracle's", _equal("features", "expected_features"), "oracle"),
-    Promise("rows are those of its nodes", _equal("features", "own_features", "the rows of its nodes"), "no oracle"),
-    Promise("edges are the graph's", _each_epoch(_own_edges), "no oracle"),
-    Promise("rows stay until released", _each_epoch(_stay)),
-    Promise("every batch once an epoch", _each_epoch(_batches)),
-    Promise("order kept when asked", _each_epoch(_order)),
-    Promise("loss curve equals the oracle's", _each_epoch(_loss), "oracle"),
-    Promise("counters consistent", _each_epoch(_counters)),
-    Promise("plan within budget", _plan),
-    Promise("threads and files closed", _closed),
-    Promise("close() at any moment", _close),
-    Promise("damaged feature file is told", _damaged),
-    Promise("prepared artefacts are reused", _reused),
+    Promise("runs", _runs, "the log has the traceback"),
+    Promise(
+        _BATCHES,
+        _each_epoch(_batches),
+        "yield a Batch for each (index, seeds) of `enumerate(make_seed_plan(workload).batches(k))`, and none twice",
+    ),
+    Promise(
+        _ORDER,
+        _each_epoch(_order),
+        "where `runtime.keep_order` is set, yield in the seed plan's order",
+        after=(_BATCHES,),
+    ),
+    Promise(_STRUCTURE, _equal("structure", "expected_structure"), _SAMPLES, "oracle", (_BATCHES,)),
+    Promise(_FEATURES, _equal("features", "expected_features"), _ROWS, "oracle", (_BATCHES, _STRUCTURE)),
+    Promise(_OWN_ROWS, _equal("features", "own_features", "the rows of its nodes"), _ROWS, "no oracle", (_BATCHES,)),
+    Promise("edges are the graph's", _each_epoch(_own_edges), _SAMPLES, "no oracle"),
+    Promise(
+        _STAY,
+        _each_epoch(_stay),
+        "fill a table again only after its `Batch.release()`: pass `on_release`",
+        after=(_FEATURES, _OWN_ROWS),
+    ),
+    Promise(
+        "loss curve equals the oracle's",
+        _each_epoch(_loss),
+        "leave rows and labels alone until `Batch.release()`; a copy that may be under way is waited for in `ready`",
+        "oracle",
+        (_BATCHES, _ORDER, _STRUCTURE, _FEATURES, _STAY),
+    ),
+    Promise(
+        "counters consistent",
+        _each_epoch(_counters),
+        "restart the counts in `epoch(k)`; each row is a hit or a miss, each miss comes by a request; add up the "
+        "`ReadStats` of every read for `counters_of(stats, depth, rows=…, misses=…)`",
+        after=(_BATCHES,),
+    ),
+    Promise(
+        "plan within budget",
+        _plan,
+        "end `plan()` by `return Plan(items).require(self.info.name, self.budget)`, which raises BudgetError",
+    ),
+    Promise(
+        _CLOSE, _close, "`close()` may come before `prepare`, in mid-epoch and twice: close each thing if it is there"
+    ),
+    Promise(
+        "threads and files closed",
+        _closed,
+        "join threads in `close()`; close readers and files, and drop arrays over memory maps, there too",
+        after=(_CLOSE,),
+    ),
+    Promise(
+        "damaged feature file is told",
+        _damaged,
+        "raise `DataIOError(message, path=…, offset=…)` whose message names both, as `RowReader` does; before rows of "
+        "a memory map are used call `DatasetFiles.check()`",
+    ),
+    Promise(
+        "prepared artefacts are reused",
+        _reused,
+        "make them by `artefacts.prepare(runtime.artefacts, …)`, keyed by `artefacts.identity(workload)`",
+    ),
 )

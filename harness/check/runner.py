@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from harness.check.case import Case, Observation, cases
 from harness.check.rules import CheckResult, judge
@@ -22,16 +23,23 @@ from harness.check.stage import make_dataset
 from harness.isolation.docker.foreign import is_faithful
 from harness.plan.experiment import PlannedRun, resolve
 from harness.records.record import Record
+from harness.results.store import WORKER_LOG, runs_folder
 from harness.run.launch import PLAN_REFUSED
 from harness.run.orchestrator import execute
 from harness.run.series import Series
 from harness.settings import RunSettings, check_options, strict
 from systems.registry import load
-from workloads.errors import HostError, OutcoreError
+from workloads.errors import HostError, InputError, OutcoreError
 
 CASE_LIMIT_S = 60.0
 TERM_LIMIT_S = 5.0
-MEMORY = "memory as rule 4 says"
+RUNS, TERM, MEMORY = "runs", "SIGTERM ends it", "memory as rule 4 says"
+#: Logs of a check, in the folder for them: output and tracebacks of all cases; the worker of the capped run.
+CASES_LOG, CAPPED_LOG = "cases.log", "capped.log"
+_FIXES = {
+    TERM: "leave SIGTERM alone: it ends the main thread by SystemExit; other threads end in `close()`",
+    MEMORY: "list every buffer in `plan()`, end it by `Plan.require`, and hold no more than the plan says",
+}
 # The feature table is several times the slack of rule 4, so that a system that holds it in memory fails.
 _CASE = Case("capped", nodes=240_000, edges=1_000_000, train=2_000, dim=128, batch_size=20)
 _SETTINGS = {
@@ -54,6 +62,7 @@ def check_system(
     quick: bool = False,
     options: dict[str, Any] | None = None,
     folder: Path | None = None,
+    logs: Path | None = None,
     progress: Progress = lambda text: None,
     case_limit_s: float = CASE_LIMIT_S,
     only: Callable[[Case], bool] = lambda case: True,
@@ -61,10 +70,11 @@ def check_system(
     """Check a system and return one result per rule.
 
     Args:
-        name: name of a system of this repository, or `package.module:Class`.
-        quick: fewer dimensions and fan-outs, no capped run; under 20 s.
+        name: a system's name, or `package.module:Class`.
+        quick: fewer dimensions and fan-outs, and a shorter capped run.
         options: options of the system, for all cases.
         folder: parent of the temporary folder; by default /var/tmp, since direct I/O needs a disk.
+        logs: folder in which the logs of broken promises are kept; None: none are.
         progress: called with the name of each case.
         case_limit_s: seconds after which a case counts as hung.
         only: filter of the cases.
@@ -84,20 +94,41 @@ def check_system(
     parent = folder or (disk if os.access(disk, os.W_OK) else None)
     with tempfile.TemporaryDirectory(prefix="outcore-check-", dir=parent, ignore_cleanup_errors=True) as temporary:
         base = Path(temporary)
-        results = judge(observe(name, base, chosen, progress, case_limit_s), faithful)
-        progress("SIGTERM")
-        results.append(_check_term(name, base, chosen[0], case_limit_s))
-        if not quick:
+        log = base / CASES_LOG
+        results = judge(observe(name, base, chosen, log, progress, case_limit_s), faithful)
+        if next(result.ok for result in results if result.name == RUNS):
+            progress("SIGTERM")
+            results.append(_check_term(name, base, chosen[0], log, case_limit_s))
             progress("memory under a cap")
-            results.append(check_memory(name, base, options or {}))
-        return results
+            results.append(check_memory(name, base, options or {}, quick=quick))
+        else:
+            results += [CheckResult(title, True, "not judged: it does not run") for title in (TERM, MEMORY)]
+        return [_with_log(result, base, logs) for result in results]
 
 
-def observe(name: str, folder: Path, chosen: Sequence[Case], progress: Progress, limit_s: float) -> list[Observation]:
-    """Drive all cases; after a crash, or a hang of `limit_s`, continue with the next in a new process."""
+def _with_log(result: CheckResult, base: Path, logs: Path | None) -> CheckResult:
+    """Return a result; that of a broken promise has its advice and the path of its log, which is kept in `logs`."""
+    if result.ok:
+        return result
+    result = replace(result, fix=result.fix or _FIXES[result.name])
+    source = base / (CAPPED_LOG if result.name == MEMORY else CASES_LOG)
+    if logs is None or not source.is_file() or source.stat().st_size == 0:
+        return result
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+        return replace(result, log=str(shutil.copy(source, logs)))
+    except OSError as error:
+        raise InputError(f"{logs} cannot be written: {error.strerror}", "choose another --results-root") from error
+
+
+def observe(
+    name: str, folder: Path, chosen: Sequence[Case], log: Path, progress: Progress, limit_s: float
+) -> list[Observation]:
+    """Drive all cases, with output to `log`; after a crash, or a hang of `limit_s`, go on with the next in a new
+    process."""
     found: list[Observation] = []
     while left := chosen[len(found) :]:
-        with _child(name, folder, left) as (process, messages, log):
+        with _child(name, folder, left, log) as (process, messages):
             for case in left:
                 try:
                     progress(_received(messages, limit_s).name)
@@ -108,8 +139,7 @@ def observe(name: str, folder: Path, chosen: Sequence[Case], progress: Progress,
                 except (EOFError, OSError):
                     code = process.wait()
                     how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-                    log.seek(0)
-                    how = " ".join([how, *log.read().decode(errors="replace").strip().splitlines()[-1:]])
+                    how = " ".join([how, *log.read_text(errors="replace").strip().splitlines()[-1:]])
                 found.append(Observation(case.name, case.kind, crashed=True, error=how[:400]))
                 break
     return found
@@ -117,24 +147,25 @@ def observe(name: str, folder: Path, chosen: Sequence[Case], progress: Progress,
 
 @contextmanager
 def _child(
-    name: str, folder: Path, chosen: Sequence[Case], *, endless: bool = False
-) -> Iterator[tuple[subprocess.Popen[bytes], Connection[Any, Any], IO[bytes]]]:
-    """Start a process that drives cases and end it afterwards; yield it with the connection to it and its output."""
+    name: str, folder: Path, chosen: Sequence[Case], log: Path, *, endless: bool = False
+) -> Iterator[tuple[subprocess.Popen[bytes], Connection[Any, Any]]]:
+    """Start a process that drives cases and end it afterwards; yield it with the connection to it. Its output is
+    appended to `log`."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path[1:]])}  # noqa: PTH109
     ours, theirs = Pipe()
-    with tempfile.TemporaryFile() as log, ours:
+    with log.open("ab") as out, ours:
         with theirs:
             process = subprocess.Popen(
                 [sys.executable, "-m", "harness.check.child", str(theirs.fileno())],
-                stdout=log,
-                stderr=log,
+                stdout=out,
+                stderr=out,
                 env=environment,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
         try:
             ours.send((name, folder, list(chosen), endless))
-            yield process, ours, log
+            yield process, ours
         finally:
             process.kill()
             process.wait()
@@ -147,40 +178,43 @@ def _received(messages: Connection[Any, Any], limit_s: float) -> Any:
     return messages.recv()
 
 
-def _check_term(name: str, folder: Path, case: Case, case_limit_s: float) -> CheckResult:
+def _check_term(name: str, folder: Path, case: Case, log: Path, case_limit_s: float) -> CheckResult:
     """Check that SIGTERM in mid-epoch ends the process within 5 s."""
-    title = "SIGTERM ends it"
-    with _child(name, folder, [replace(case, batch_size=5)], endless=True) as (process, messages, _):
+    with _child(name, folder, [replace(case, batch_size=5)], log, endless=True) as (process, messages):
         try:
             _received(messages, case_limit_s)
         except (EOFError, OSError):
-            return CheckResult(title, False, "it did not get as far as its second mini-batch")
+            return CheckResult(TERM, False, "it did not get as far as its second mini-batch")
         start = time.monotonic()
         process.terminate()
         try:
             process.wait(TERM_LIMIT_S)
         except subprocess.TimeoutExpired:
-            return CheckResult(title, False, f"still there {TERM_LIMIT_S:.0f} s after SIGTERM")
-        return CheckResult(title, True, f"after {time.monotonic() - start:.2f} s")
+            return CheckResult(TERM, False, f"still there {TERM_LIMIT_S:.0f} s after SIGTERM")
+        return CheckResult(TERM, True, f"after {time.monotonic() - start:.2f} s")
 
 
-def check_memory(name: str, folder: Path, options: dict[str, Any]) -> CheckResult:
+def check_memory(name: str, folder: Path, options: dict[str, Any], *, quick: bool = False) -> CheckResult:
     """Run a system once under a cap, with a budget of 32 MiB for a feature table of 117 MiB, and judge its memory.
 
-    On a host that cannot prove a cap the check passes, with `skipped` and the reason as its detail.
+    The worker's log is left in `folder`. On a host that cannot prove a cap the check passes, with `skipped` and the
+    reason as its detail. `quick`: one epoch instead of two, of fewer mini-batches.
     """
     system, dataset = load(name), make_dataset(folder / "capped", _CASE)
     emulated = {"device": "emulated:instant", "device_memory": "16MiB"}
     tier = {"device": "cpu"} if "cpu" in system.info.devices else emulated
-    settings = {**_SETTINGS, **tier, "options": options, "dataset": dataset.name}
+    shorter = {"max_batches": 10, "epochs": 1, "warmup": 0} if quick else {}
+    settings = {**_SETTINGS, **tier, **shorter, "options": options, "dataset": dataset.name}
     try:
         with Series(folder / "results", dataset.path.parent) as series:
             if not series.availability.proves_memory:
                 return CheckResult(MEMORY, True, f"skipped: isolation {series.isolation.name} proves no memory cap")
             planned = PlannedRun(name, strict(RunSettings, settings, ""))
             config = resolve(planned, series.data_root, series.isolation.name)
-            series.prepare([config], dataset)
+            series.prepare([config], dataset, profiled=False)  # no time is judged
             record = execute(series, config, dataset)
+            with suppress(FileNotFoundError):
+                shutil.copy(runs_folder(series.results_root) / record.run_id / WORKER_LOG, folder / CAPPED_LOG)
     except HostError as error:
         return CheckResult(MEMORY, True, f"skipped: {error}")
     except OutcoreError as error:

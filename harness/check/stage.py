@@ -51,9 +51,14 @@ def make_dataset(folder: Path, case: Case) -> Dataset:
 
 
 class Stage:
-    """Environment of one case: dataset, workload, oracle, device, folders."""
+    """Environment of one case: dataset, workload, oracle, device, folders.
+
+    Attributes:
+        close_errors: errors of the system's `close()`, which end no case.
+    """
 
     def __init__(self, folder: Path, case: Case, system: type[System], *, dataset: Dataset | None = None) -> None:
+        self.close_errors: list[str] = []
         self.case = case
         self.system = system
         self.dataset = dataset or make_dataset(folder / "data", case)
@@ -84,7 +89,7 @@ class Stage:
 
     @contextmanager
     def make(self, budget: MemoryBudget | None = None, stages: StagesWanted = "all", seed: int = 0) -> Iterator[System]:
-        """Make a system and its device; close both at the end."""
+        """Make a system and its device; close both at the end, the system twice."""
         device_bytes = self.device_bytes
         accelerator = make_accelerator(self.case.device, memory_bytes=device_bytes)
         runtime = Runtime(
@@ -98,9 +103,20 @@ class Stage:
         )
         workload = self.workload if seed == 0 else make_workload(self.dataset, self.case, seed=seed)
         budget, clock = budget or MemoryBudget(None, device_bytes), StageClock()
-        with closing(accelerator), closing(self.system(workload, runtime, budget, self._options, clock)) as system:
-            yield system
-            system.close()  # the second call, by `closing`, has to be harmless
+        with closing(accelerator):
+            system = self.system(workload, runtime, budget, self._options, clock)
+            try:
+                yield system
+            finally:
+                self.close(system, "close()")
+                self.close(system, "close() after close()")
+
+    def close(self, system: System, call: str) -> None:
+        """Close a system; keep its error, if it raises one, as that of this `call`."""
+        try:
+            system.close()
+        except Exception as error:
+            self.close_errors.append(f"{call} raised {type(error).__name__}: {str(error)[:200]}")
 
     @contextmanager
     def ready(self, **wanted: Any) -> Iterator[System]:

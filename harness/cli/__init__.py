@@ -53,7 +53,7 @@ def _run(arguments: list[str]) -> int:
     as_json = "--json" in arguments
     try:
         try:
-            verb = next((word for word in arguments if not word.startswith("-")), "")
+            verb = next((word for word in arguments if not word.startswith("-")), "").replace("-", "_")
             code = build_app(verb)(args=arguments, prog_name="outcore", standalone_mode=False)
         finally:
             Progress.end_all()

@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import Call, OptionPairs, parse_options, print_table
+from harness.cli.common import OnResults, OptionPairs, parse_options, print_lines, print_table
 from harness.progress import Progress
 from harness.settings import check_options
 
 
 def check(
     system: Annotated[str, typer.Argument(help="a system's name, or module:Class")],
-    call: Call,
-    quick: Annotated[bool, typer.Option(help="fewer cases, under 20 s")] = False,
+    call: OnResults,
+    quick: Annotated[bool, typer.Option(help="fewer cases, and a shorter capped run")] = False,
     option: OptionPairs = None,
 ) -> None:
     """Check a system on small generated graphs; exit code 1 if a promise does not hold."""
@@ -26,11 +26,20 @@ def check(
     check_options(system, options)
     progress = Progress(quiet=call.quiet, verbose=call.verbose)
     progress.title(f"check {system}")
-    results = check_system(system, quick=quick, options=options, progress=progress)
+    logs = call.results_root / "checks" / system.replace(":", ".")
+    results = check_system(system, quick=quick, options=options, logs=logs, progress=progress)
     ok = all(result.ok for result in results)
     marks = {True: Text("ok", "green"), False: Text("broken", "red")}
     rows = [(marks[one.ok], one.name, one.detail) for one in results]
     content = {"system": system, "ok": ok, "checks": [one.as_dict() for one in results]}
-    call.tell(content, lambda: print_table(("", "promise", "detail"), rows))
+
+    def shown() -> None:
+        print_table(("", "promise", "detail"), rows)
+        for one in results:
+            if not one.ok:
+                print_lines(f"{one.name}: {one.fix}")
+        print_lines(*(f"log: {log}" for log in dict.fromkeys(one.log for one in results if one.log)))
+
+    call.tell(content, shown)
     if not ok:
         raise typer.Exit(1)

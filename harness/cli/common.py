@@ -180,8 +180,8 @@ class Verbs(typer.Typer):
     """A group of verbs, whose parameters may be groups of options."""
 
     def verb(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Add a verb, called like its function without trailing underscores."""
-        return self.command(function.__name__.rstrip("_"))(expanded(function))
+        """Add a verb, called like its function without trailing underscores, with hyphens for others."""
+        return self.command(function.__name__.rstrip("_").replace("_", "-"))(expanded(function))
 
 
 def console() -> Console:

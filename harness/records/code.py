@@ -117,8 +117,7 @@ def _closure(start: Iterable[str]) -> dict[str, Path]:
         name = todo.pop()
         top = name.partition(".")[0]
         if top == "outcore":
-            # The public package imports by name; systems import their interface through it.
-            todo.append("systems.interface")
+            todo += _public()
         if name in found or top not in tops or name.startswith(_TELLS) or (file := _file_of(name)) is None:
             continue
         found[name] = file
@@ -126,6 +125,12 @@ def _closure(start: Iterable[str]) -> dict[str, Path]:
             # A package's own `__init__` runs before the module.
             todo += [name.rpartition(".")[0], *_facts(name, file)[1]]
     return found
+
+
+def _public() -> list[str]:
+    """Return the modules that systems import through the public package, which imports them by name."""
+    imports = _facts("outcore", _ROOT / "outcore" / "__init__.py")[1]
+    return [name for name in imports if name.startswith(("systems.", "workloads.")) and "systems.loading" not in name]
 
 
 def _file_of(name: str) -> Path | None:

@@ -93,8 +93,9 @@ class Series:
             if is_left_over(folder.name.rpartition("-")[0]):
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def prepare(self, configs: Sequence[RunConfig], dataset: Dataset) -> None:
-        """Probe the cap, profile the device and start the holder, once before the first supported run."""
+    def prepare(self, configs: Sequence[RunConfig], dataset: Dataset, *, profiled: bool = True) -> None:
+        """Probe the cap, profile the device (unless not `profiled`) and start the holder, once before the first
+        supported run."""
         self._data_path = dataset.path
         configs = [config for config in configs if not self.unsupported(config)]
         if not configs:
@@ -113,6 +114,13 @@ class Series:
                 self.progress(str(error))
         # The holder's imports would disturb the profile.
         ready = holder.wait_ready()
+        if profiled:
+            self._profile(configs)
+        if not ready:
+            self.progress("the holder did not start; runs pay for their own library pages")
+
+    def _profile(self, configs: Sequence[RunConfig]) -> None:
+        """Profile the device, bare and under the limits of the runs."""
         self.progress("profiling the device")
         self.bare_profile = self._measured()
         for limits in {self.limits(config) for config in configs if self.limits(config)}:
@@ -122,8 +130,6 @@ class Series:
             # The bare device was measured in a slow moment.
             self.progress("the device is faster under limits than it was bare: profiling it again")
             self.bare_profile = self._measured(held=held) or held
-        if not ready:
-            self.progress("the holder did not start; runs pay for their own library pages")
 
     def _measured(
         self, limits: tuple[IoLimit, ...] = (), *, held: DiskProfile | None = None, cached: bool = True

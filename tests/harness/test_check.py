@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness.check.case import DIMS, Case, cases
-from harness.check.runner import check_memory, check_system, judge_record
+from harness.check.runner import MEMORY, check_memory, check_system, judge_record
 from harness.run.launch import PLAN_REFUSED
 from tests.harness.run_tools import share_cache
 from workloads.errors import InputError
@@ -58,6 +58,19 @@ def test_the_quick_check_prints_one_json_object() -> None:
     content = json.loads(done.stdout)
     assert content["system"] == "gnndrive" and content["ok"] is True
     assert {"name", "ok", "detail"} == set(content["checks"][0])
+    capped = content["checks"][-1]
+    assert capped["name"] == MEMORY and ("asked for" in capped["detail"] or "skipped" in capped["detail"])
+
+
+@pytest.mark.slow("harness/check", "harness/cli/check.py")
+def test_what_breaks_is_printed_with_the_fix_and_the_path_of_the_log(tmp_path: Path) -> None:
+    done = outcore("check", "tests.systems.broken_systems:Raises", "--quick", "--results-root", str(tmp_path))
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.count("broken") == 1 and "ZeroDivisionError: prepare is not ready" in done.stdout
+    assert "runs: the log has the traceback" in done.stdout
+    log = Path(done.stdout.strip().splitlines()[-1].removeprefix("log: "))
+    assert log.parent == tmp_path / "checks" / "tests.systems.broken_systems.Raises"
+    assert "broken_systems.py" in log.read_text() and "case dim 1 float32" in log.read_text()
 
 
 @pytest.mark.parametrize(

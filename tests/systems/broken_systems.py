@@ -18,6 +18,7 @@ from systems.gnndrive.system import GnnDrive
 from systems.in_memory import InMemory
 from systems.interface import Batch, Counters, Plan, PlanItem
 from systems.pyg_plus import PygPlus
+from workloads.training import Trainer
 
 
 class WrongRows(InMemory):
@@ -76,6 +77,13 @@ class LeakedMap(InMemory):
     def prepare(self) -> None:
         super().prepare()
         self.kept.append(self.workload.dataset.memmap("features"))
+
+
+class MissesWithoutRequests(InMemory):
+    """Reads rows by itself and counts no request."""
+
+    def counters(self) -> Counters:
+        return Counters(rows=self._rows, misses=self._rows)
 
 
 class CountersOff(InMemory):
@@ -185,6 +193,15 @@ class SlowToClose(InMemory):
         super().close()
 
 
+class ClosesOnce(InMemory):
+    """Fails when it is closed again."""
+
+    def close(self) -> None:
+        if self._draw is None:
+            raise AttributeError("'NoneType' object has no attribute 'close'")
+        super().close()
+
+
 class ReusesAnything(InMemory):
     """In-memory system that claims to reuse artefacts of another seed."""
 
@@ -255,7 +272,18 @@ class WrongLoss(InMemory):
     def epoch(self, k: int) -> Iterator[Batch]:
         for batch in super().epoch(k):
             assert isinstance(batch.table, torch.Tensor)
-            yield replace(batch, table=torch.zeros_like(batch.table))
+            table, step = batch.table, Trainer.step
+
+            def zeros(self: Trainer, *given: Any, table: torch.Tensor = table, step: Any = step) -> Any:
+                whole = table.clone()
+                table.zero_()
+                try:
+                    return step(self, *given)
+                finally:
+                    table.copy_(whole)
+
+            with mock.patch.object(Trainer, "step", zeros):
+                yield batch
 
 
 class HoldsTooMuch(PygPlus):
