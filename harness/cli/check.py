@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from harness.cli.common import Call, OptionPairs, parse_options, print_table
-from harness.progress import Progress
 from harness.settings import check_options
 
 
@@ -24,7 +23,7 @@ def check(
 
     options = parse_options(option or [])
     check_options(system, options)
-    progress = Progress(quiet=call.quiet, verbose=call.verbose)
+    progress = call.progress()
     progress.title(f"check {system}")
     results = check_system(system, quick=quick, options=options, progress=progress)
     ok = all(result.ok for result in results)
