@@ -31,7 +31,7 @@ from workloads.errors import HostError, OutcoreError
 
 CASE_LIMIT_S = 60.0
 TERM_LIMIT_S = 5.0
-MEMORY = "memory as rule 4 says"
+MEMORY = "memory as planned (`outcore rules 4`)"
 # The feature table is several times the slack of rule 4, so that a system that holds it in memory fails.
 _CASE = Case("capped", nodes=240_000, edges=1_000_000, train=2_000, dim=128, batch_size=20)
 _SETTINGS = {

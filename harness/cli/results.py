@@ -15,6 +15,7 @@ import typer
 
 from harness.atomic import whole_file
 from harness.cli.common import OnBoth, OnResults, Options, Verbs, console, print_lines, print_table, printable
+from harness.cli.rules import read_on
 from harness.cli.table import epoch_table, number, seconds, size, summary_lines
 from harness.records import record as records
 from harness.records.hosts import host_fingerprint, measured_on
@@ -155,7 +156,7 @@ def show(
             _print_stages(record)
         if record.memory.plan:
             _print_plan(record)
-        lines = [*summary_lines(record), *_host_lines(record)]
+        lines = [*summary_lines(record), *read_on(record), *_host_lines(record)]
         lines += [f"caveat: {caveat}" for caveat in record.caveats]
         lines += [f"{name}: {text}" for name, text in record.notes.items()]
         print_lines(*map(printable, [*lines, f"folder {folder}"]))

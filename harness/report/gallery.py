@@ -34,6 +34,17 @@ class Scoreboard:
     claims: Sequence[Judged]
     missing: str = ""
 
+    @property
+    def judged(self) -> Scoreboard | None:
+        """The claims that these runs judge; None where there is none."""
+        found = [claim for claim in self.claims if claim.verdict != "not run"]
+        return Scoreboard(found) if found else None
+
+    @property
+    def unjudged(self) -> list[Judged]:
+        """The claims without runs."""
+        return [claim for claim in self.claims if claim.verdict == "not run"]
+
     def counts(self) -> list[tuple[str, int]]:
         """Count the claims for each verdict, best first; unknown verdicts come last."""
         found = Counter[str](claim.verdict for claim in self.claims)

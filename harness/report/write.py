@@ -152,10 +152,12 @@ def _tiles(records: Sequence[Plain], board: Scoreboard, entries: Sequence[Galler
     tiles += [(f"{verdicts[key]:,}", word) for key, word in SPEC["verdicts"].items() if verdicts[key]]
     if failed:
         tiles.append((f"{failed:,}", "without a result"))
-    if board.claims:
-        good = sum(claim.verdict == "reproduced" for claim in board.claims)
-        tiles.append((f"{good} of {len(board.claims)}", "claims reproduced"))
-    tiles.append((f"{sum(entry.drawn for entry in entries)} of {len(entries)}", "figures and tables drawn"))
+    if board.judged:
+        claims = board.judged.claims
+        good = sum(claim.verdict == "reproduced" for claim in claims)
+        tiles.append((f"{good} of {len(claims)}", "judged claims reproduced"))
+    if drawn := sum(entry.drawn for entry in entries):
+        tiles.append((f"{drawn}", "figures and tables drawn" if drawn > 1 else "figure or table drawn"))
     return tiles
 
 
