@@ -1,26 +1,50 @@
-"""Progress display on stderr: one renewed line on a terminal, a line every few seconds elsewhere.
+"""Progress display on stderr: one live line on a terminal (rich), a line at most every ten seconds elsewhere.
 
-A thread renews it, so that no step is silent however long it takes. A step reports its progress by `stage`, or the
-thread asks for a `Reading` at every beat (`during`); both show share, rate and time left.
+A thread renews it, so that no step is silent however long it takes. A step reports its progress by `stage` or is
+counted by `tracked`, or the thread asks for a `Reading` at every beat (`during`); all show share, rate and time left.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import replace
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from harness.wire.board import Reading
+if TYPE_CHECKING:
+    from rich.progress import Progress as Live
 
-# Seconds between lines off a terminal, below the promised five as a margin for delays.
-_PLAIN_EVERY_S = 3.0
+T = TypeVar("T")
+
+# Seconds between lines off a terminal.
+_PLAIN_EVERY_S = 10.0
 _BEAT_S = 0.5
+# Columns of a terminal from which on the line has a bar.
+_BAR_FROM = 100
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Progress of the work called `text`: `done` of `total` units (a share where `total` is 1, unknown where it is 0),
+    with the name of the counted unit, and of the unit at hand (`detail`)."""
+
+    text: str
+    done: float = 0.0
+    total: float = 0.0
+    unit: str = ""
+    detail: str = ""
+
+    @property
+    def share(self) -> float | None:
+        """Completed share of the work, from 0 to 1; None: unknown."""
+        known = self.total > 0 and self.done == self.done
+        return min(1.0, max(0.0, self.done / self.total)) if known else None
 
 
 class Meter:
@@ -30,34 +54,65 @@ class Meter:
         self._key: tuple[str, float] | None = None
         self._began = self._from = 0.0
 
-    def line(self, reading: Reading, now: float) -> str:
-        """Format a reading; `now` in monotonic seconds. The rate is the mean since the work's first reading."""
+    def parts(self, reading: Reading, now: float) -> tuple[str, str]:
+        """Format a reading as what is done, and share, rate and time left; `now` in monotonic seconds.
+
+        The rate is the mean since the work's first reading.
+        """
         if self._key != (reading.text, reading.total):
             self._key, self._began, self._from = (reading.text, reading.total), now, reading.done
-        seconds = now - self._began
+        seconds, text = now - self._began, f"{reading.text} {reading.detail}".rstrip()
         if reading.share is None:
-            return f"{reading.text}, {_span(seconds)}" if seconds >= 1 else reading.text
-        counted = f"{reading.done:.0f} of {reading.total:.0f} {reading.unit}, " if reading.unit else ""
-        parts = [f"{counted}{100 * reading.share:.0f} %"]
+            return text, span(seconds) if seconds >= 1 else ""
+        counted = f": {reading.done:.0f} of {reading.total:.0f} {reading.unit}" if reading.unit else ""
+        numbers = [f"{100 * reading.share:.0f} %"]
         rate = (reading.done - self._from) / seconds if seconds > 0 else 0.0
         if rate > 0:
-            parts += [f"{rate:.3g}/s"] if reading.unit else []
-            parts.append(f"{_span((reading.total - reading.done) / rate)} left")
+            numbers += [f"{rate:.3g}/s"] if reading.unit else []
+            numbers.append(f"{span((reading.total - reading.done) / rate)} left")
         elif seconds >= 1:
-            parts.append(_span(seconds))
-        return f"{reading.text}: {', '.join(parts)}"
+            numbers.append(span(seconds))
+        return text + counted, ", ".join(numbers)
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
+    """Format a duration in its largest suitable unit."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+class TimeLeft:
+    """Time left of a sequence of items with expected durations, scaled by the pace of the completed ones.
+
+    Args:
+        expected: expected seconds of each item, in order.
+        now: clock in seconds.
+    """
+
+    def __init__(self, expected: Sequence[float], now: Callable[[], float] = time.monotonic) -> None:
+        self._expected, self._now = expected, now
+        self._number, self._name = 0, ""
+        self._start = self._began = now()
+
+    def begin(self, number: int, name: str) -> None:
+        """Note that item `number` (from 0) begins."""
+        self._number, self._name, self._began = number, name, self._now()
+
+    def __call__(self) -> str:
+        """Return the item's name and the time left, at least that of the items after it."""
+        done = sum(self._expected[: self._number])
+        pace = (self._began - self._start) / done if done > 0 else 1.0
+        present = pace * self._expected[self._number] - (self._now() - self._began)
+        left = pace * sum(self._expected[self._number + 1 :]) + max(0.0, present)
+        return f"{self._name}, about {span(left)} left"
+
+
 class Progress:
     """Progress display; call it with a short text for each step.
 
-    `quiet`: print nothing. `verbose`: keep every step on a terminal. `every_s`: seconds between lines off a terminal.
+    `quiet`: print nothing. `verbose`: keep every step on a terminal, print every one elsewhere. `every_s`: least
+    seconds between lines off a terminal; titles and kept lines are printed whenever they come.
     """
 
     _open_ones: ClassVar[weakref.WeakSet[Progress]] = weakref.WeakSet()
@@ -65,36 +120,38 @@ class Progress:
     def __init__(self, *, quiet: bool = False, verbose: bool = False, every_s: float = _PLAIN_EVERY_S) -> None:
         self.quiet = quiet
         self.verbose = verbose
-        self._terminal = sys.stderr.isatty()
-        self._every_s = _BEAT_S if self._terminal else every_s
-        self._start = self._written = time.monotonic()
-        self._prefix = ""
+        self._every_s = every_s
+        self._start = time.monotonic()
+        self._written = -math.inf
+        self._prefix: Callable[[], str] = str
         self._step = Reading("")
         self._asked: list[Callable[[], Reading]] = []
         self._meter = Meter()
-        self._open = False
-        self._lock = threading.Lock()
+        self._live: Live | None = None
+        self._lock = threading.RLock()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def title(self, text: str) -> None:
-        """Begin a part of the work; its title prefixes the following steps."""
-        self._prefix = text
-        self._tell(Reading(text), keep=True)
+    def title(self, text: str, short: str | Callable[[], str] = "") -> None:
+        """Begin a part of the work; `short`, a text or a function (default: the title), prefixes its steps."""
+        self._prefix = short if callable(short) else lambda: short or text
+        self._meter, self._step = Meter(), Reading("")
+        self.keep(text)
 
     def __call__(self, text: str) -> None:
         """Show a step."""
-        self._tell(Reading(text), keep=self.verbose)
+        self._tell(Reading(text))
 
     def keep(self, text: str) -> None:
         """Print a line that is not renewed."""
-        self._tell(Reading(text), keep=True)
+        self._begin()
+        self._print(text)
 
     def stage(self, what: str, share: float) -> None:
         """Set the completed share (0 to 1) of the step `what`; a new name begins a new step."""
         reading = Reading(what, share, 1.0)
         if what != self._step.text:
-            self._tell(reading, keep=False)
+            self._tell(reading)
         self._step = reading
 
     @contextmanager
@@ -113,10 +170,9 @@ class Progress:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        if self._open:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
-            self._open = False
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
     def __enter__(self) -> Progress:
         return self
@@ -130,51 +186,84 @@ class Progress:
         for progress in list(cls._open_ones):
             progress.done()
 
-    def _tell(self, reading: Reading, *, keep: bool) -> None:
+    def _tell(self, reading: Reading) -> None:
         self._step = reading
         self._begin()
-        self._write(reading, keep=keep)
-
-    def _named(self, reading: Reading) -> Reading:
-        alone = self._prefix in ("", reading.text)
-        return reading if alone else replace(reading, text=f"{self._prefix}: {reading.text}")
+        self._show(reading, keep=self.verbose)
 
     def _begin(self) -> None:
         if self.quiet or self._thread is not None:
             return
         self._ended.clear()
         Progress._open_ones.add(self)
+        if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
+            self._live = _live_line()
         # A weak reference, so that the thread of a display dropped without `done` ends too.
         self._thread = threading.Thread(target=_beat, args=(weakref.ref(self), self._ended), daemon=True)
         self._thread.start()
 
     def renew(self) -> None:
-        """Take a reading; print it if a line is due."""
+        """Take a reading; show it if a line is due."""
         asked = self._asked[-1:]
-        reading = asked[0]() if asked else self._step
-        if reading.text and time.monotonic() - self._written >= self._every_s:
-            self._write(reading, keep=False)
-        elif reading.text:
-            with self._lock:  # rates count from the work's first reading, not from its first line
-                self._meter.line(self._named(reading), time.monotonic())
+        self._show(asked[0]() if asked else self._step)
 
-    def _write(self, reading: Reading, *, keep: bool) -> None:
+    def _show(self, reading: Reading, *, keep: bool = False) -> None:
+        """Show a reading on the terminal's line, or print it where a line is due; `keep`: print it in any case."""
+        if self.quiet:
+            return
+        prefix = self._prefix()
+        with self._lock:
+            now = time.monotonic()
+            done, numbers = self._meter.parts(reading, now)  # rates count from the first reading, not the first line
+            text = ": ".join(filter(None, (prefix, done)))
+            if self._live is not None:
+                _renew(self._live, reading.share, self._timed(text, now) if text else "", numbers)
+            if keep or (text and self._live is None and now - self._written >= self._every_s):
+                counted = bool(reading.unit) or reading.share is None
+                self._print(text + (f"{', ' if counted else ': '}{numbers}" if numbers else ""))
+
+    def _print(self, text: str) -> None:
         if self.quiet:
             return
         with self._lock:
             self._written = time.monotonic()
-            text = self._meter.line(self._named(reading), self._written)
-            line = f"[{self._written - self._start:6.1f} s] {text}"
-            if not self._terminal:
+            line = self._timed(text, self._written)
+            if self._live is not None:
+                self._live.console.print(line, markup=False, soft_wrap=True)
+            else:
                 print(line, file=sys.stderr, flush=True)
-                return
-            width = 80
-            with suppress(OSError, ValueError):
-                width = os.get_terminal_size(sys.stderr.fileno()).columns or width
-            # A wrapped line cannot be cleared.
-            sys.stderr.write(f"\r\x1b[2K{line if keep else line[: width - 1]}" + ("\n" if keep else ""))
-            sys.stderr.flush()
-            self._open = not keep
+
+    def _timed(self, text: str, now: float) -> str:
+        return f"[{now - self._start:6.1f} s] {text}"
+
+
+def _live_line() -> Live:
+    """Start and return a display of one line: a text, cut at its end, a bar where there is space, and numbers."""
+    from rich.console import Console
+    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
+    from rich.progress import Progress as Live
+    from rich.table import Column
+    from rich.text import Text
+
+    class Cut(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(task.description, no_wrap=True, overflow="ellipsis")
+
+    console = Console(stderr=True, highlight=False)
+    bar = [BarColumn(bar_width=20)] if console.width >= _BAR_FROM else []
+    columns = (Cut(Column()), *bar, TextColumn("{task.fields[numbers]}", markup=False))
+    live = Live(*columns, console=console, auto_refresh=False, transient=True, redirect_stdout=False)
+    live.add_task("", total=None, numbers="", visible=False)
+    live.start()
+    console.show_cursor()  # a killed command leaves the terminal as it was
+    return live
+
+
+def _renew(live: Live, share: float | None, text: str, numbers: str) -> None:
+    task = live.tasks[0]
+    task.description, task.fields["numbers"], task.visible = text, numbers, bool(text)
+    task.total, task.completed = (None, 0.0) if share is None else (1.0, share)  # without a total, the bar pulses
+    live.refresh()
 
 
 def _beat(progress: weakref.ref[Progress], ended: threading.Event) -> None:
@@ -204,3 +293,26 @@ def stages(progress: Callable[[str], None]) -> Callable[[str, float], None]:
             progress(what)
 
     return tell
+
+
+def tracked(
+    progress: Callable[[str], None],
+    items: Sequence[T],
+    what: str,
+    unit: str,
+    name: Callable[[T], str] = lambda item: "",
+) -> Iterator[T]:
+    """Yield items, and show how many are done if `progress` is a `Progress`.
+
+    Args:
+        progress: the display.
+        items: items to yield, in order.
+        what: name of the work.
+        unit: name of the items.
+        name: function from an item to its name, shown while it is at hand.
+    """
+    done, detail = 0, ""
+    with during(progress, lambda: Reading(what, done, len(items), unit, detail)):
+        for done, item in enumerate(items):  # noqa: B007 - the reading shows it
+            detail = name(item)
+            yield item

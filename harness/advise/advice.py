@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.advise.implied import ImpliedGraph
 from harness.advise.trace import take_trace
+from harness.progress import tracked
 from harness.records.record import RunConfig
 from harness.run import calibrate
 from harness.run.series import Series
@@ -134,8 +135,7 @@ def advise(
 
         def ranked(at: AdviceSetting, disk: DiskProfile) -> list[RankedSystem]:
             found = []
-            for name in chosen:
-                progress(f"forecast of {name}")
+            for name in tracked(progress, chosen, "forecasting", "systems", str):
                 found.append(_one(name, at, disk, trace, accelerator))
             return sorted(found, key=lambda entry: (entry.total_s(at.epochs), entry.system))
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.advise.implied import ImpliedGraph
+from harness.progress import stages
 from systems.engine.cache.split_tuner import touched_pages
 from systems.engine.io.topology import mapped_sampler
 from systems.forecast import Trace
@@ -54,10 +55,10 @@ def take_trace(
     plan, steps = make_seed_plan(cut), _Steps(cut, accelerator)
     count = cut.sampler.max_batches
     sizes: list[int] = []
-    held, spent = 0, 0.0
+    held, spent, told = 0, 0.0, stages(progress)
     for epoch in range(2):
         for index, seeds in enumerate(plan.batches(epoch)):
-            progress(f"sampling mini-batch {epoch * count + index + 1} of {2 * count}")
+            told("sampling mini-batches", (epoch * count + index) / (2 * count))
             started = time.thread_time()
             batch = sampler.sample(epoch, index, seeds)
             spent += time.thread_time() - started

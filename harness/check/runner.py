@@ -33,7 +33,7 @@ from workloads.errors import HostError, InputError, OutcoreError
 
 CASE_LIMIT_S = 60.0
 TERM_LIMIT_S = 5.0
-RUNS, TERM, MEMORY = "runs", "SIGTERM ends it", "memory as rule 4 says"
+RUNS, TERM, MEMORY = "runs", "SIGTERM ends it", "memory as planned (`outcore rules 4`)"
 #: Logs of a check, in the folder for them: output and tracebacks of all cases; the worker of the capped run.
 CASES_LOG, CAPPED_LOG = "cases.log", "capped.log"
 _FIXES = {

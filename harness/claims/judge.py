@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from harness.claims.query import queries
 from harness.claims.records import DeclaredRuns
 from harness.compare.points import NotDrawn
 from harness.figures.draw.captions import graph_size
+from harness.progress import tracked
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:
@@ -54,10 +56,13 @@ class Judged:
         return content
 
 
-def judge_all(evidence: Evidence, profile: Plain | None = None) -> list[Judged]:
+def judge_all(
+    evidence: Evidence, profile: Plain | None = None, progress: Callable[[str], None] = lambda text: None
+) -> list[Judged]:
     """Judge every published claim, in the file's order; the claims declare runs of `profile` (default: `quick`)."""
     declared = DeclaredRuns(evidence, profile)
-    return [_judge(claim, declared) for claim in claims().values()]
+    every = tracked(progress, list(claims().values()), "judging claims", "claims")
+    return [_judge(claim, declared) for claim in every]
 
 
 def judge_one(id_: str, evidence: Evidence, profile: Plain | None = None) -> Judged:

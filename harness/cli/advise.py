@@ -77,7 +77,7 @@ def advise(
                 batches=batches,
                 systems=system,
                 cores=len(os.sched_getaffinity(0)),
-                progress=progress.title,
+                progress=progress,
             )
             more = {"statistics": graph.source, "drive": device.name}
         else:

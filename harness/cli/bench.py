@@ -28,7 +28,7 @@ def bench(
     call: OnBoth,
     experiment: Annotated[Path | None, typer.Argument(help="an experiment in YAML; else a profile")] = None,
     profile: Annotated[str, typer.Option(help="smoke, quick, systems, standard or paper")] = "quick",
-    figures: Annotated[str, typer.Option(help="headline, all, none, or ids separated by commas")] = "headline",
+    figures: Annotated[str, typer.Option(help="headline, all, ids with commas; none removes stale ones")] = "headline",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would run, how many bytes, how long")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="run again what has a record already")] = False,
     retry: Annotated[
@@ -67,21 +67,24 @@ def bench(
         told = {"experiments": [one.model_dump(mode="json") for one in everything], "isolation": sweep.isolation}
         wait_s = parse_seconds(wait_for_hosts, "--wait-for-hosts")
         with RayFleet(hosts) as fleet:
-            spread = FleetSweep(fleet, told, results_root, progress.title, labels=labels, wait_s=wait_s, fresh=fresh)
-            outcome = spread.run()
+            spread = FleetSweep(fleet, told, results_root, progress.keep, labels=labels, wait_s=wait_s, fresh=fresh)
+            with progress.during(spread.reading):
+                outcome = spread.run()
         for label, problem in outcome.problems.items():
             print(f"hosts {label}: {problem}", file=sys.stderr)
         studied = Studied()
     else:
         with Series(results_root, call.data_root, isolation=sweep.isolation, progress=progress) as series:
-            outcome = sweep.run(series, lambda record: progress.title(_line(record)))
+            outcome = sweep.run(series, lambda record: progress.keep(_line(record)))
             studied = studies.run()
     drawn: list[Rendered] = []
     report = None
     if figures != "none":
-        progress.title("drawing figures")
-        drawn = _draw(figures, results_root)
+        progress.title("figures and report")
+        drawn = _draw(figures, results_root, progress)
         report = _report(results_root, progress)
+    else:
+        _remove_stale(results_root, progress)
     content = {
         "experiment": base.name,
         "skipped": outcome.skipped,
@@ -124,7 +127,7 @@ def drawn_as_dict(entry: Rendered) -> dict[str, Any]:
     return {"id": entry.id, "status": entry.status, "reason": entry.reason, "files": list(map(str, entry.files))}
 
 
-def _draw(figures: str, results_root: Path) -> list[Rendered]:
+def _draw(figures: str, results_root: Path, progress: Progress) -> list[Rendered]:
     from harness.compare.evidence import load_evidence
     from harness.figures.render import render
     from harness.regress.git import checkout
@@ -133,7 +136,7 @@ def _draw(figures: str, results_root: Path) -> list[Rendered]:
     wanted = chosen(figures)
     if any(figure.id == "outcore-trend" for figure in wanted):
         keep_own(results_root, checkout(Path()))  # without a checkout, commits are ordered by their first runs
-    return render(wanted, load_evidence(results_root), results_root / "figures")
+    return render(wanted, load_evidence(results_root, progress), results_root / "figures", progress=progress)
 
 
 def _report(results_root: Path, progress: Progress) -> Path:
@@ -141,12 +144,29 @@ def _report(results_root: Path, progress: Progress) -> Path:
     from harness.report.write import NAME, write_report
 
     out = results_root / NAME
-    parts = [results_root / "runs", results_root / "studies", *(results_root / "figures").glob("*.json")]
-    newest = max((part.stat().st_mtime_ns for part in parts if part.exists()), default=0)
-    if not out.is_file() or out.stat().st_mtime_ns < newest:
-        progress.title("writing the report")
+    if not _is_current(out, results_root):
         write_report(results_root, out, progress=progress)
     return out
+
+
+def _is_current(report: Path, results_root: Path) -> bool:
+    """Return whether the report is there, and newer than every record, study and figure."""
+    parts = [results_root / "runs", results_root / "studies", *(results_root / "figures").glob("*.json")]
+    newest = max((part.stat().st_mtime_ns for part in parts if part.exists()), default=0)
+    return report.is_file() and report.stat().st_mtime_ns >= newest
+
+
+def _remove_stale(results_root: Path, progress: Progress) -> None:
+    """Remove the report and the figures that show other records than these."""
+    report, folder = results_root / "report.html", results_root / "figures"
+    if not _is_current(report, results_root):
+        report.unlink(missing_ok=True)
+    if any(folder.glob("*.json")):
+        from harness.compare.evidence import load_evidence
+        from harness.figures.base import catalogue
+        from harness.figures.render import render
+
+        render(list(catalogue().values()), load_evidence(results_root, progress), folder, draw=False)
 
 
 def _line(record: Record) -> str:

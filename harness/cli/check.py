@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from harness.cli.common import OnResults, OptionPairs, parse_options, print_lines, print_table
-from harness.progress import Progress
 from harness.settings import check_options
 
 
@@ -24,7 +23,7 @@ def check(
 
     options = parse_options(option or [])
     check_options(system, options)
-    progress = Progress(quiet=call.quiet, verbose=call.verbose)
+    progress = call.progress()
     progress.title(f"check {system}")
     logs = call.results_root / "checks" / system.replace(":", ".")
     results = check_system(system, quick=quick, options=options, logs=logs, progress=progress)

@@ -31,7 +31,8 @@ def claims(
     from harness.compare.evidence import load_evidence
 
     plain = load_experiment(profile).model_dump()
-    evidence = load_evidence(call.results_root)
+    progress = call.progress()
+    evidence = load_evidence(call.results_root, progress)
     say_bad(evidence.frame.attrs.get("bad", []))
     if explain is not None:
         judged = judge_one(explain, evidence, plain)
@@ -43,7 +44,7 @@ def claims(
             raise unknown_name(what, f"--{what} {value!r}", value, known)
     found = [
         judged
-        for judged in judge_all(evidence, plain)
+        for judged in judge_all(evidence, plain, progress)
         if paper in (None, judged.paper) and verdict in (None, judged.verdict)
     ]
     call.tell({"claims": [judged.to_json() for judged in found]}, lambda: _print(found))

@@ -6,7 +6,8 @@ import inspect
 import itertools
 import json
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -45,6 +46,12 @@ class Call(Options):
     def progress(self) -> Progress:
         """Return the progress display, silent with `--json`."""
         return Progress(quiet=self.quiet or self.json, verbose=self.verbose)
+
+    @contextmanager
+    def working(self, what: str) -> Iterator[Progress]:
+        """Show `what`, and the time that it takes, while the body runs."""
+        with self.progress() as progress, progress.during(what):
+            yield progress
 
     def tell(self, content: Any, shown: Callable[[], None] | Iterable[str]) -> None:
         """End the progress display and print the result: `content` with `--json`, else what `shown` prints or holds."""

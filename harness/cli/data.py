@@ -125,7 +125,8 @@ def import_(
     spec.check()
     if not path.exists():
         raise DatasetError(f"there is nothing at {path}", "check the path")
-    same = _same(target, spec.recipe(path)) if not drawn.force and target.exists() else None
+    with call.working("reading the source"):
+        same = _same(target, spec.recipe(path)) if not drawn.force and target.exists() else None
     how = drawn.how
     _tell_made(same, call, lambda stage: import_dataset(path, target, spec, progress=stage, **how))
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.common import OnData, print_table
+from harness.progress import tracked
 from workloads.dataset import find_dataset
 from workloads.errors import InputError
 from workloads.sampling.listing import choices
@@ -63,8 +64,7 @@ def trace(
     progress(f"sampling {epochs} epoch{'s' if epochs > 1 else ''}")
     recorded = RowTrace.record(workload, epochs, threads=threads)
     found, took = [], {}
-    for policy in chosen:
-        progress(f"simulating {policy}")
+    for policy in tracked(progress, chosen, "simulating", "policies", str):
         start = time.monotonic()
         found += compare(workload, recorded, [policy], rows, threads=threads)
         took[policy] = time.monotonic() - start

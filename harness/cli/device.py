@@ -58,7 +58,7 @@ def calibrate(
     target = out or Path(f"{name}.toml")
     if target.exists():
         raise InputError(f"{target} exists already", "give another --out, or remove it")
-    with closing(make_accelerator(device)) as accelerator:
+    with call.working("measuring the device"), closing(make_accelerator(device)) as accelerator:
         profile = measure(accelerator, name)
     target.write_text(to_toml(profile))
     content = {"path": str(target), **_emulated(profile)}

@@ -16,7 +16,8 @@ def doctor(call: OnData) -> None:
 
     from harness.doctor import as_dict, diagnose
 
-    findings = diagnose(call.data_root)
+    with call.working("looking at this host"):
+        findings = diagnose(call.data_root)
     report = as_dict(findings)
     colours = {"ok": "green", "degraded": "yellow", "missing": "red"}
     rows = [(found.name, Text(found.status, colours[found.status]), found.detail, found.fix) for found in findings]

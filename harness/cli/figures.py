@@ -27,11 +27,12 @@ def figures(
     from harness.compare.evidence import load_evidence
     from harness.figures.render import render
 
-    evidence = load_evidence(call.results_root)
-    say_bad(evidence.frame.attrs.get("bad", []))
     selected = chosen(names)
     folder = out or call.results_root / "figures"
-    rendered = {entry.id: entry for entry in render(selected, evidence, folder, again=again)}
+    with call.progress() as progress:
+        evidence = load_evidence(call.results_root, progress)
+        rendered = {entry.id: entry for entry in render(selected, evidence, folder, again=again, progress=progress)}
+    say_bad(evidence.frame.attrs.get("bad", []))
     if list_:
         from harness.run.sweep import union
 

@@ -121,7 +121,7 @@ def check(
             pairs=pairs,
             chunk=chunk,
             allow_dirty=allow_dirty,
-            progress=progress.keep,
+            progress=progress,
         )
     _tell(found, outputs, call)
 
@@ -134,10 +134,11 @@ def compare(
 ) -> None:
     """Hold the runs of a results root against another root's, or against the baselines of this machine."""
     outputs, rules = judging.outputs(), judging.rules()
-    if base is not None:
-        found = compare_folders(base, call.results_root, rules)
-    else:
-        found = compare_history(call.results_root, call.history(), rules)
+    with call.working("comparing"):
+        if base is not None:
+            found = compare_folders(base, call.results_root, rules)
+        else:
+            found = compare_history(call.results_root, call.history(), rules)
     _tell(found, outputs, call)
 
 
@@ -145,8 +146,9 @@ def compare(
 def record(call: OnBaselines) -> None:
     """Keep the runs of a results root as the baseline of their commit on this machine."""
     notes: list[str] = []
-    records = read_runs(call.results_root, notes)
-    kept = keep_runs(records, call.store(), Repository(call.repository))
+    with call.working("keeping the runs"):
+        records = read_runs(call.results_root, notes)
+        kept = keep_runs(records, call.store(), Repository(call.repository))
     call.tell({"kept": kept, "runs": len(records), "notes": notes}, [*notes, *(f"kept {place}" for place in kept)])
 
 
@@ -169,9 +171,10 @@ def trend(
         raise InputError("there is no history", "keep baselines with `outcore regress record`")
     if host and host not in counts:
         raise InputError(f"there is no history of machine {host!r}", f"there is {', '.join(sorted(counts))}")
-    series = trends(kept, min_effect=min_effect, hosts=[host or max(counts, key=lambda name: counts[name])])
-    keep(call.results_root, series, min_effect, time.monotonic() - began)
-    drawn = render(chosen("outcore-trend"), load_evidence(call.results_root), call.results_root / "figures")[0]
+    with call.working("finding steps"):
+        series = trends(kept, min_effect=min_effect, hosts=[host or max(counts, key=lambda name: counts[name])])
+        keep(call.results_root, series, min_effect, time.monotonic() - began)
+        drawn = render(chosen("outcore-trend"), load_evidence(call.results_root), call.results_root / "figures")[0]
     figure = {"status": drawn.status, "reason": drawn.reason, "files": list(map(str, drawn.files))}
 
     def shown() -> None:

@@ -9,18 +9,22 @@ from typing import Annotated
 import typer
 
 from harness.cli.common import OnResults
+from workloads.errors import InputError
 
 
 def report(
     call: OnResults,
     out: Annotated[Path | None, typer.Option(help="the file to write (default: RESULTS/report.html)")] = None,
+    figures: Annotated[str, typer.Option(help="all; or none: draw none, and remove those of older records")] = "all",
 ) -> None:
     """Write the report from records alone: headline, claims, gallery, charts and a page for each run; no network."""
     from harness.report import write_report
 
+    if figures not in ("all", "none"):
+        raise InputError(f"--figures is {figures!r}", "choose all or none")
     begin = time.perf_counter()
     with call.progress() as progress:
-        written = write_report(call.results_root, out, progress=progress)
+        written = write_report(call.results_root, out, draw=figures == "all", progress=progress)
     content = {
         "report": str(written.path),
         "bytes": written.size,

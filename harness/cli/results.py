@@ -15,6 +15,7 @@ import typer
 
 from harness.atomic import whole_file
 from harness.cli.common import OnBoth, OnResults, Options, Verbs, console, print_lines, print_table, printable
+from harness.cli.rules import read_on
 from harness.cli.table import epoch_table, number, seconds, size, summary_lines
 from harness.records import record as records
 from harness.records.hosts import host_fingerprint, measured_on
@@ -57,14 +58,15 @@ class Wanted(Options):
         """Return the place in a record of each given filter -> the accepted value."""
         return {_PLACES.get(name, name): value for name, value in vars(self).items() if value is not None}
 
-    def runs(self, root: Path, bad: list[BadRecord]) -> list[tuple[Path, Record]]:
+    def runs(self, call: OnResults, bad: list[BadRecord]) -> list[tuple[Path, Record]]:
         """Return folders and records of the accepted runs, oldest first; add unreadable records to `bad`."""
         given = self.given()
-        return [
-            (folder, record)
-            for folder, record in scan(root, bad)
-            if all(attrgetter(place)(record) == value for place, value in given.items())
-        ]
+        with call.progress() as progress:
+            return [
+                (folder, record)
+                for folder, record in scan(call.results_root, bad, progress)
+                if all(attrgetter(place)(record) == value for place, value in given.items())
+            ]
 
 
 def say_bad(bad: Sequence[BadRecord]) -> None:
@@ -77,7 +79,7 @@ def say_bad(bad: Sequence[BadRecord]) -> None:
 def list_(wanted: Wanted, call: OnResults) -> None:
     """List the runs, oldest first; name unreadable ones on stderr."""
     bad: list[BadRecord] = []
-    found = [record for _, record in wanted.runs(call.results_root, bad)]
+    found = [record for _, record in wanted.runs(call, bad)]
     runs: list[dict[str, Any]] = []
     for record in found:
         keys = ("run_id", "config_hash", "system", "status", "reason", "verdict", "started_at")
@@ -154,7 +156,7 @@ def show(
             _print_stages(record)
         if record.memory.plan:
             _print_plan(record)
-        lines = [*summary_lines(record), *_host_lines(record)]
+        lines = [*summary_lines(record), *read_on(record), *_host_lines(record)]
         lines += [f"caveat: {caveat}" for caveat in record.caveats]
         lines += [f"{name}: {text}" for name, text in record.notes.items()]
         print_lines(*map(printable, [*lines, f"folder {folder}"]))
@@ -222,14 +224,16 @@ def export(
     if runs or (out is not None and is_archive(out)):
         if out is None:
             raise InputError("--runs has no --out to write to", "name a .tar.gz or .zip")
-        folders = [folder for folder, _ in wanted.runs(call.results_root, bad)]
+        folders = [folder for folder, _ in wanted.runs(call, bad)]
         # Studies belong to no run, so a filter leaves them out.
         found = [] if wanted.given() else sorted((call.results_root / STUDIES).glob("*.json"))
         studies = [path for path in found if STUDY_NAME.fullmatch(path.name)]
-        pack(call.results_root, folders, studies, out)
+        with call.working("writing the archive"):
+            pack(call.results_root, folders, studies, out)
         said = {"file": str(out), "runs": len(folders), "studies": len(studies)}
     else:
-        frame = load(call.results_root)
+        with call.progress() as progress:
+            frame = load(call.results_root, progress)
         # Parquet would write the attributes to the file's metadata.
         bad = frame.attrs.pop("bad")
         for column, value in wanted.given().items():
@@ -238,7 +242,8 @@ def export(
             call.tell({"runs": _contents(frame)}, lambda: _texts(frame).to_csv(sys.stdout, index=False))
             say_bad([] if call.json else bad)
             return
-        _write(frame, out)
+        with call.working("writing the table"):
+            _write(frame, out)
         said = {"file": str(out), "runs": len(frame)}
     counts = ", ".join(f"{key}: {value}" for key, value in said.items() if key != "file")
     lines = [] if call.quiet else [f"{said['file']} ({counts})"]
@@ -278,7 +283,8 @@ def import_(
     call: OnResults,
 ) -> None:
     """Merge runs and studies of other hosts into this results root: checked first, then all of them or none."""
-    merged = merge(sources, call.results_root)
+    with call.working("checking and importing"):
+        merged = merge(sources, call.results_root)
     took = f"imported {len(merged.runs)} runs and {len(merged.studies)} studies; "
     lines = [
         f"{took}{len(merged.skipped)} were there already with the same content",
@@ -303,11 +309,12 @@ def gc(
 
     if not artefacts and (keep is not None or unused_days is not None):
         raise InputError("--keep and --unused-days are about artefacts", "add --artefacts")
-    prepared = _artefacts(call.data_root, keep, unused_days, dry_run=dry_run) if artefacts else []
     root = call.results_root
-    found = doomed(root, catalogue(), failed=failed, damaged=damaged)
-    if not dry_run:
-        remove(root, found)
+    with call.working("tidying"):
+        prepared = _artefacts(call.data_root, keep, unused_days, dry_run=dry_run) if artefacts else []
+        found = doomed(root, catalogue(), failed=failed, damaged=damaged)
+        if not dry_run:
+            remove(root, found)
     did = "would remove" if dry_run else "removed"
     paths = [entry.path.relative_to(root) if entry.path.is_relative_to(root) else entry.path for entry in found]
     lines = [f"{did} {path}: {entry.why}" for path, entry in zip(paths, found, strict=True)]

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.common import OnBoth, console, print_lines, takes_settings, unwind_on_signals
+from harness.cli.rules import read_on
 from harness.cli.table import epoch_table, summary_lines
 from harness.plan.experiment import PlannedRun, resolve
 from harness.settings import RunSettings, check_options, check_settings
@@ -42,7 +43,7 @@ def run(
     def shown() -> None:
         if record.epochs:
             console().print(epoch_table(record))
-        print_lines(*summary_lines(record))
+        print_lines(*summary_lines(record), *read_on(record))
 
     call.tell(record.to_json(), shown)
     # `oom` and `timeout` are results; `failed` and `unsupported` are not.

@@ -150,10 +150,11 @@ def compare(
     from harness.drives.whatif import behind, device_of, read_records
 
     costs = load_prices(prices) if prices else {}
-    records = read_records([call.results_root, *(also or [])])
-    devices = [behind(device_of(name, call.results_root), records) for name in drives]
-    found = side_by_side(devices, records, costs, dataset=dataset, memory=memory)
-    written = [] if out is None else page.write_page(found, out)
+    with call.working("comparing"):
+        records = read_records([call.results_root, *(also or [])])
+        devices = [behind(device_of(name, call.results_root), records) for name in drives]
+        found = side_by_side(devices, records, costs, dataset=dataset, memory=memory)
+        written = [] if out is None else page.write_page(found, out)
 
     def shown() -> None:
         if found.workload:
@@ -179,7 +180,8 @@ def predict(
     """Predict epochs on a drive that is not here, from the counters of runs on other drives."""
     from harness.drives.whatif import behind, device_of, forecasts, left_out, read_records, usable
 
-    all_records = read_records([call.results_root, *(also or [])])
+    with call.working("reading records"):
+        all_records = read_records([call.results_root, *(also or [])])
     device = behind(device_of(drive, call.results_root), all_records)
     records = [
         record

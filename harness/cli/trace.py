@@ -23,7 +23,8 @@ def trace(
 
     folder = find(call.results_root, run)
     file = out or call.results_root / "traces" / f"{folder.name}.json.gz"
-    phases = write_trace(folder, file)
+    with call.working("writing the trace"):
+        phases = write_trace(folder, file)
     spans, flows, counters = phases.get("X", 0), phases.get("s", 0), phases.get("C", 0)
     content = {"run_id": folder.name, "file": str(file), "spans": spans, "flows": flows, "counters": counters}
     line = f"{file}: {spans} spans, {flows} batches followed, {counters} counter values; open it in ui.perfetto.dev"

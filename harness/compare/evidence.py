@@ -94,14 +94,14 @@ class Evidence:
         return found
 
 
-def load_evidence(root: Path) -> Evidence:
+def load_evidence(root: Path, progress: Callable[[str], None] = lambda text: None) -> Evidence:
     """Read the evidence of a results root, without damaged records and runs of older code than the newest."""
     from harness.records.code import Made, of_one_code
     from harness.records.hosts import host_fingerprint
     from harness.records.record import Code
     from harness.results.store import load
 
-    evidence = Evidence(load(root), read_studies(root))
+    evidence = Evidence(load(root, progress), read_studies(root))
     made = []
     for record in evidence.records:
         host, code = host_fingerprint(record.get("environment") or {}), Code(**(record.get("code") or {}))

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ import pandas
 import harness
 from harness.compare.points import NotDrawn
 from harness.figures.draw import style
+from harness.progress import tracked
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 ROOT = Path(harness.__file__).parent.parent
 # Only these packages determine a drawing; systems and native code only make the records.
 PACKAGES = ("harness", "workloads")
+NOT_ASKED = "no figure was to be drawn (`--figures none`)"
 
 
 @dataclass(frozen=True)
@@ -57,15 +59,26 @@ class Rendered:
         return {**asdict(self), "claims": list(self.claims), "files": [file.name for file in self.files]}
 
 
-def render(figures: Sequence[Figure], evidence: Evidence, out: Path, *, again: bool = False) -> list[Rendered]:
+def render(
+    figures: Sequence[Figure],
+    evidence: Evidence,
+    out: Path,
+    *,
+    again: bool = False,
+    draw: bool = True,
+    progress: Callable[[str], None] = lambda text: None,
+) -> list[Rendered]:
     """Draw figures as PNG (200 dpi), SVG and CSV, tables as Markdown, CSV and LaTeX; missing runs raise nothing.
 
     Args:
         again: draw figures with unchanged inputs, too.
+        draw: whether to draw; if not, files of figures whose inputs have changed are removed.
+        progress: called with the figures' progress.
     """
     out.mkdir(parents=True, exist_ok=True)
     of_records = _digest_of(evidence)
-    return [_render(figure, evidence, out, of_records, again=again) for figure in figures]
+    drawn = tracked(progress, figures, "drawing", "figures", lambda figure: figure.id)
+    return [_render(figure, evidence, out, of_records, again=again, draw=draw) for figure in drawn]
 
 
 def read_rendered(out: Path, id_: str) -> Rendered | None:
@@ -80,11 +93,14 @@ def read_rendered(out: Path, id_: str) -> Rendered | None:
     return rendered if all(file.is_file() for file in rendered.files) else None
 
 
-def _render(figure: Figure, evidence: Evidence, out: Path, of_records: str, *, again: bool) -> Rendered:
+def _render(figure: Figure, evidence: Evidence, out: Path, of_records: str, *, again: bool, draw: bool) -> Rendered:
     inputs = hashlib.sha256(f"{of_records} {_source_of(figure)}".encode()).hexdigest()[:16]
     known = None if again else read_rendered(out, figure.id)
     if known is not None and known.inputs == inputs:
         return known
+    if not draw:
+        _remove(figure, out, "json")
+        return Rendered(figure.id, figure.paper, figure.title, "not drawn", NOT_ASKED, claims=figure.claims)
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
@@ -97,13 +113,17 @@ def _render(figure: Figure, evidence: Evidence, out: Path, of_records: str, *, a
         made |= {"caption": drawing.caption, "files": files, "runs": list(drawing.runs)}
         rendered = Rendered(**made, status="drawn", inputs=inputs, seconds=time.perf_counter() - begin)
     except (NotDrawn, OutcoreError) as reason:
-        for kind in ("png", "svg", "csv", "md", "tex"):
-            (out / f"{figure.id}.{kind}").unlink(missing_ok=True)
+        _remove(figure, out)
         rendered = Rendered(**made, status="not drawn", reason=str(reason), inputs=inputs)
     finally:
         plt.close("all")
     _put(out / f"{figure.id}.json", json.dumps(rendered.to_json(), indent=1) + "\n")
     return rendered
+
+
+def _remove(figure: Figure, out: Path, *more: str) -> None:
+    for kind in ("png", "svg", "csv", "md", "tex", *more):
+        (out / f"{figure.id}.{kind}").unlink(missing_ok=True)
 
 
 def _write(figure: Figure, drawing: Drawing | Sheet, out: Path) -> list[Path]:

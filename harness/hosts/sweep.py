@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.hosts.host import Order
+from harness.progress import Reading
 from harness.records.code import is_current
 from harness.records.environment import code
 from harness.records.hosts import host_fingerprint
@@ -95,6 +96,11 @@ class FleetSweep:
                 self._take(answer)
             self._look()
         return self._outcome
+
+    def reading(self) -> Reading:
+        """Return the progress of the runs of all labels that have begun."""
+        done, total = len(self._outcome.records), sum(map(len, self._configs.values())) - self._outcome.skipped
+        return Reading(f"{len(self._here)} hosts", done, total, "runs")
 
     def _look(self) -> None:
         """Note hosts that came or went, begin with their labels, and give labels up that were alone for too long."""

@@ -16,7 +16,7 @@ from systems.readings import DiskProfile, StageSpan, wall_seconds
 from workloads.accelerators.profile import profile_of
 
 STORAGE_BOUND = 2.0
-CACHED = 1.0
+FITS = 1.0
 
 
 def _device_memory(record: Record) -> int:
@@ -81,9 +81,9 @@ def least_device_seconds(record: Record, context: RunContext, epoch: int) -> flo
 
 
 def storage_class(ratio: float | None) -> StorageClass:
-    """Return `cached` if memory holds the working set, `storage-bound` from twice the memory, else `mixed` (rule 7)."""
-    if ratio is None or ratio <= CACHED:
-        return "cached"
+    """Return `fits memory` up to a ratio of 1, `storage-bound` from twice the memory on, else `mixed` (rule 7)."""
+    if ratio is None or ratio <= FITS:
+        return "fits memory"
     return "storage-bound" if ratio >= STORAGE_BOUND else "mixed"
 
 

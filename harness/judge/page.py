@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
+from collections.abc import Callable
 
 from harness.judge.metrics import METRICS
-from harness.judge.registry import rules
+from harness.judge.registry import Rule, rules
 
 _HEAD = """# The rules of the verdict
 
@@ -31,7 +33,7 @@ them alike is not detected. To verify a record, run its configuration again.
 
 `tests/harness/cheats/` holds systems and edits of records that break these rules on purpose; `make test` shows that
 each is caught. This page is made from the rules (`harness/judge/`):
-`python -m harness.judge.page > docs/methodology.md`.
+`python -m harness.judge.page > docs/methodology.md`. In a terminal `outcore rules 9` prints one.
 """
 
 _METRICS = """# The metrics of a run
@@ -47,8 +49,34 @@ Numbers that `outcore` derives from a run's readings: keys of `summary` in a rec
 
 def metrics_page() -> str:
     """Return the page of all metrics as Markdown."""
-    rows = ((f"`{m.name}`", m.label, m.unit, m.better, m.meaning) for m in METRICS)
+    rows = ((f"`{m.name}`", m.label, m.unit, m.better, linked(m.meaning, _link)) for m in METRICS)
     return _METRICS + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def reason_of(entry: Rule) -> str:
+    """Return why a rule is there and how it is judged, as Markdown paragraphs."""
+    return inspect.getdoc(entry.check) or ""
+
+
+def linked(text: str, link: Callable[[str, str], str]) -> str:
+    """Replace each mention of a rule's number (`rule 9`, `rules 7 and 11`) by a link to its entry.
+
+    Args:
+        text: any text.
+        link: function from the text of the link and the rule's number to the link.
+    """
+    known = {entry.number for entry in rules()}
+
+    def mention(found: re.Match[str]) -> str:
+        whole = re.sub(r"\d+", lambda one: link(one[0], one[0]) if one[0] in known else one[0], found[0])
+        one = re.fullmatch(r"[Rr]ule\s(\d+)", found[0])
+        return link(found[0], one[1]) if one and one[1] in known else whole
+
+    return re.sub(r"\b[Rr]ules?\s\d+(?:(?:,\s|\sand\s)\d+)*", mention, text)
+
+
+def _link(text: str, number: str) -> str:
+    return f"[{text}](methodology.md#rule-{number})"
 
 
 def page() -> str:
@@ -59,7 +87,8 @@ def page() -> str:
         if entry.number != number:
             number = entry.number
             parts.append(f"## Rule {number}\n")
-        parts.append(f"**`{entry.name}`** ({entry.severity})\n\n{inspect.getdoc(entry.check)}\n")
+        reason = linked(reason_of(entry), lambda text, number: f"[{text}](#rule-{number})")
+        parts.append(f"### `{entry.name}`\n\n{entry.severity}. {reason}\n")
     return "\n".join(parts)
 
 

@@ -18,12 +18,12 @@ from workloads.units import row_bytes
 if TYPE_CHECKING:
     from workloads.dataset import Dataset
 
-SCHEMA = 3
+SCHEMA = 4
 Status = Literal["ok", "oom", "timeout", "unsupported", "failed"]
 Verdict = Literal["VALID", "CAVEATS", "SPOILT", "INVALID"]
 #: Verdicts whose runs count in figures, claims, standings and predictions.
 COUNTED: frozenset[Verdict] = frozenset({"VALID", "CAVEATS"})
-StorageClass = Literal["storage-bound", "mixed", "cached"]
+StorageClass = Literal["storage-bound", "mixed", "fits memory"]
 
 # Settings outside a run's identity: its purpose and its repetition.
 LABELS = ("experiment", "axes", "figure_tags", "round")

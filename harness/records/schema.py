@@ -14,9 +14,11 @@ Plain = dict[str, Any]
 # Upgrade from schema n to n + 1, by n. A change that raises SCHEMA adds a step here, so that old records stay readable.
 # 1 -> 2 added fingerprints of the code, readings of gates, checked rows and the seal, absent in older records.
 # 2 -> 3 added facts, which older records have as text in their notes.
+# 3 -> 4 renamed the class `cached`, of runs that may read all the time.
 UPGRADES: dict[int, Callable[[Plain], Plain]] = {
     1: lambda content: content,
     2: lambda content: {**content, "facts": facts_of_notes(content.get("notes") or {})},
+    3: lambda content: {**content, "class": "fits memory"} if content.get("class") == "cached" else content,
 }
 # Facts of single systems that older records have as notes of the same name.
 _COUNTS = ("segment", "threshold", "disk_bytes", "pack_read_bytes")

@@ -7,7 +7,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,17 @@ class Scoreboard:
     claims: Sequence[Judged]
     missing: str = ""
 
+    @property
+    def judged(self) -> Scoreboard | None:
+        """The claims that these runs judge; None where there is none."""
+        found = [claim for claim in self.claims if claim.verdict != "not run"]
+        return Scoreboard(found) if found else None
+
+    @property
+    def unjudged(self) -> list[Judged]:
+        """The claims without runs."""
+        return [claim for claim in self.claims if claim.verdict == "not run"]
+
     def counts(self) -> list[tuple[str, int]]:
         """Count the claims for each verdict, best first; unknown verdicts come last."""
         found = Counter[str](claim.verdict for claim in self.claims)
@@ -49,10 +60,10 @@ class Scoreboard:
         return [claim for claim in self.claims if claim.id in ids or (claim.figure == figure and figure)]
 
 
-def judge(evidence: Evidence) -> Scoreboard:
+def judge(evidence: Evidence, progress: Callable[[str], None] = lambda text: None) -> Scoreboard:
     """Judge every published claim; where that fails, return the reason as `missing`."""
     try:
-        found = judge_all(evidence)
+        found = judge_all(evidence, progress=progress)
     except OutcoreError as error:
         return Scoreboard([], f"The claims could not be judged: {error}.")
     return Scoreboard(found, "" if found else "There is no published claim to judge.")

@@ -38,10 +38,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Told:
-    """One setting in words; `lead` ends the sentence that begins with the winner, `sure` gives the confidence."""
+    """One setting in words; `place` and `lead` go on from the winner's name, `sure` gives the confidence."""
 
     setting: str
     winner: str
+    place: str
     lead: str
     sure: str
     notes: list[str] = field(default_factory=list)
@@ -109,7 +110,7 @@ def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
     assert best.epoch_s is not None
     lead = f"takes {_seconds(best.epoch_s.median)} an epoch ({_interval(best)})"
     if len(measured) == 1:
-        sure = SPEC["alone"]
+        sure, place = SPEC["alone"], "alone" if len(setting.standings) == 1 else "only"
     else:
         second = measured[1]
         ratio = times_as_fast(best, second)
@@ -117,8 +118,13 @@ def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
         if len(measured) > 2:
             last = measured[-1]
             lead += f", and {_times(times_as_fast(best, last).median)} times as fast as {last.system}, the slowest"
-        sure = _sure(best, second, ratio)
-    return Told(_describe(setting.shared), best.system, lead + ".", sure, _notes(setting, settings), _rows(setting))
+        sure, place = _sure(best, second, ratio), "open" if _is_open(best, second, ratio) else "first"
+    told = (best.system, SPEC["place"][place], lead + ".", sure)
+    return Told(_describe(setting.shared), *told, _notes(setting, settings), _rows(setting))
+
+
+def _is_open(best: Standing, second: Standing, ratio: Spread) -> bool:
+    return ratio.interval[0] <= 1 or len(best.samples) == len(second.samples) == 1
 
 
 def _sure(best: Standing, second: Standing, ratio: Spread) -> str:

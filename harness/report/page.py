@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from harness.compare.plan import Plain
 from harness.figures.base import specs
 from harness.figures.draw import style
+from harness.judge import rules
+from harness.judge.page import linked, reason_of
 from harness.report.gallery import GalleryEntry, measured_text, published_text
 from harness.report.runs import compact
 
@@ -36,7 +39,7 @@ def page(
             headline), `sentences`, `unreadable` (folder and reason of unreadable records), `colophon`.
     """
     import jinja2
-    from markupsafe import Markup
+    from markupsafe import Markup, escape
 
     scripts = own_scripts()
     symbol = _SPEC["symbols"].get
@@ -52,6 +55,7 @@ def page(
         mark=lambda verdict: MARKS.get(verdict, "·"),
         published=published_text,
         measured=measured_text,
+        ruled=lambda text: Markup(_ruled(str(escape(text)))),
     )
     return environment.get_template("report.html").render(
         title=title,
@@ -61,10 +65,32 @@ def page(
         data=Markup(embedded(data)),
         packed=Markup(embedded({"details": details, "timelines": timelines})),
         papers=list(dict.fromkeys(entry.paper for entry in entries)),
-        drawn=sum(entry.drawn for entry in entries),
-        entries=entries,
+        drawn=[entry for entry in entries if entry.drawn],
+        undrawn=[entry for entry in entries if not entry.drawn],
+        rules=_rules(),
         **shown,
     )
+
+
+def _rules() -> list[Plain]:
+    """Return the rules of the verdict in their order; `place` numbers the groups of one number."""
+    places: dict[str, int] = {}
+    return [
+        {
+            "place": places.setdefault(entry.number, len(places)),
+            "number": entry.number,
+            "name": entry.name,
+            "severity": entry.severity,
+            "paragraphs": reason_of(entry).split("\n\n"),
+        }
+        for entry in rules()
+    ]
+
+
+def _ruled(html: str) -> str:
+    """Link the numbers of rules in escaped text to the page's own entries, and set text in backticks as code."""
+    code = re.sub(r"`([^`]+)`", r"<code>\1</code>", html)
+    return linked(code, lambda text, number: f'<a href="#rule-{number}">{text}</a>')
 
 
 def own_scripts() -> list[str]:

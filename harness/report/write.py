@@ -18,6 +18,7 @@ from harness.compare.plan import Plain, value_at
 from harness.figures.base import catalogue, specs
 from harness.figures.render import Rendered, render
 from harness.plan.experiment import PROFILES
+from harness.progress import tracked
 from harness.report.gallery import GalleryEntry, Scoreboard, gallery, judge
 from harness.report.headline import headline
 from harness.report.page import own_scripts, page
@@ -51,9 +52,11 @@ class Written:
 
 
 def write_report(
-    root: Path, out: Path | None = None, *, progress: Callable[[str], None] = lambda text: None
+    root: Path, out: Path | None = None, *, draw: bool = True, progress: Callable[[str], None] = lambda text: None
 ) -> Written:
-    """Write the report of a results root to `out` (default: `<root>/report.html`), drawing stale figures.
+    """Write the report of a results root to `out` (default: `<root>/report.html`).
+
+    Stale figures are drawn anew; without `draw` they are removed, so that none stands beside newer records.
 
     Raises:
         InputError: `out` is a folder.
@@ -62,15 +65,12 @@ def write_report(
     out = Path(out) if out is not None else Path(root) / NAME
     if out.is_dir():
         raise InputError(f"--out is {out}, a folder", f"name the file, like {out / NAME}")
-    progress("reading records")
-    evidence = load_evidence(root)
+    evidence = load_evidence(root, progress)
     records, folders = evidence.records, evidence.folders
     bad = list(evidence.frame.attrs.get("bad", []))
-    progress("drawing figures")
-    rendered = render(list(catalogue().values()), evidence, Path(root) / "figures")
-    progress("judging claims")
-    board = judge(evidence)
-    progress("writing")
+    rendered = render(list(catalogue().values()), evidence, Path(root) / "figures", draw=draw, progress=progress)
+    board = judge(evidence, progress)
+    progress("writing the report")
     # The results root relative to the report's folder, as an address.
     beside = quote(os.path.relpath(Path(root).resolve(), out.resolve().parent).replace(os.sep, "/"))
     entries = gallery(rendered, board, f"{beside}/figures")
@@ -80,7 +80,8 @@ def write_report(
     fixed += len(str(runs["rows"])) + sum(map(len, runs["texts"]))
     wanted = _wanted(rendered, settings)
     details, kept = _details(records, folders, beside, wanted, LIMIT - fixed)
-    timelines, crowded = _timelines(records, folders, wanted, min(TIMELINES, LIMIT - fixed - len(details)))
+    room = min(TIMELINES, LIMIT - fixed - len(details))
+    timelines, crowded = _timelines(records, folders, wanted, room, progress)
     text = page(
         headline=headline(settings, records),
         board=board,
@@ -124,12 +125,14 @@ def _details(
     return packs, 0
 
 
-def _timelines(records: Sequence[Plain], folders: Plain, wanted: Sequence[str], room: int) -> tuple[Plain, int]:
+def _timelines(
+    records: Sequence[Plain], folders: Plain, wanted: Sequence[str], room: int, progress: Callable[[str], None]
+) -> tuple[Plain, int]:
     """Pack timelines by run; return them with the number of runs that did not fit."""
     by_id = {record["run_id"]: record for record in records}
     found: Plain = {}
     known = [run for run in wanted if run in by_id]
-    for number, run in enumerate(known):
+    for number, run in enumerate(tracked(progress, known, "packing timelines", "runs")):
         lines = over_time(Path(folders[run]), by_id[run])
         if lines is None:
             continue
@@ -149,10 +152,12 @@ def _tiles(records: Sequence[Plain], board: Scoreboard, entries: Sequence[Galler
     tiles += [(f"{verdicts[key]:,}", word) for key, word in SPEC["verdicts"].items() if verdicts[key]]
     if failed:
         tiles.append((f"{failed:,}", "without a result"))
-    if board.claims:
-        good = sum(claim.verdict == "reproduced" for claim in board.claims)
-        tiles.append((f"{good} of {len(board.claims)}", "claims reproduced"))
-    tiles.append((f"{sum(entry.drawn for entry in entries)} of {len(entries)}", "figures and tables drawn"))
+    if board.judged:
+        claims = board.judged.claims
+        good = sum(claim.verdict == "reproduced" for claim in claims)
+        tiles.append((f"{good} of {len(claims)}", "judged claims reproduced"))
+    if drawn := sum(entry.drawn for entry in entries):
+        tiles.append((f"{drawn}", "figures and tables drawn" if drawn > 1 else "figure or table drawn"))
     return tiles
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
+from harness.progress import tracked
 from harness.records import seal
 from harness.records.record import Record
 from harness.records.schema import SchemaError, upgraded
@@ -122,9 +123,11 @@ def _folders(root: Path) -> list[Path]:
     return sorted(path for path in runs_folder(root).glob("[!.]*") if path.is_dir())
 
 
-def scan(root: Path, bad: list[BadRecord] | None = None) -> Iterator[tuple[Path, Record]]:
+def scan(
+    root: Path, bad: list[BadRecord] | None = None, progress: Callable[[str], None] = lambda text: None
+) -> Iterator[tuple[Path, Record]]:
     """Yield every readable run with its folder, oldest first; add unreadable ones to `bad`, never raise."""
-    for folder in _folders(root):
+    for folder in tracked(progress, _folders(root), "reading records", "records"):
         try:
             record = read_record(folder)
             if record.run_id != folder.name:
@@ -137,9 +140,11 @@ def scan(root: Path, bad: list[BadRecord] | None = None) -> Iterator[tuple[Path,
         yield folder, record
 
 
-def records(root: Path, bad: list[BadRecord] | None = None) -> Iterator[Record]:
+def records(
+    root: Path, bad: list[BadRecord] | None = None, progress: Callable[[str], None] = lambda text: None
+) -> Iterator[Record]:
     """Yield every readable record, oldest first; add unreadable ones to `bad`."""
-    for _, record in scan(root, bad):
+    for _, record in scan(root, bad, progress):
         yield record
 
 
@@ -156,7 +161,7 @@ def find(root: Path, run: str) -> Path:
     raise InputError(f"there is no run {run!r} under {runs_folder(root)}", "see `outcore results list`")
 
 
-def load(root: Path) -> pd.DataFrame:
+def load(root: Path, progress: Callable[[str], None] = lambda text: None) -> pd.DataFrame:
     """Return one row a run: the record flattened with dots, and columns `record` (dict) and `path`.
 
     Unreadable records (damaged, cut off, of another schema) are in `frame.attrs["bad"]`, a list of `BadRecord`.
@@ -164,7 +169,7 @@ def load(root: Path) -> pd.DataFrame:
     import pandas as pd
 
     bad: list[BadRecord] = []
-    runs = [(record.to_json(), str(folder)) for folder, record in scan(root, bad)]
+    runs = [(record.to_json(), str(folder)) for folder, record in scan(root, bad, progress)]
     frame = pd.DataFrame([{**_flatten(content), "record": content, "path": path} for content, path in runs])
     frame.attrs["bad"] = bad
     return frame

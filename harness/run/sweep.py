@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.judge import spoilt
 from harness.plan.datasets import Recipe, ensure, recipes_of
 from harness.plan.experiment import Experiment, PlannedRun, cells, resolve
-from harness.progress import Progress
+from harness.progress import Progress, TimeLeft
 from harness.records.code import is_current
 from harness.records.environment import this_host
 from harness.records.hosts import host_fingerprint
@@ -184,9 +184,9 @@ class Sweep:
 
     def estimate(self) -> Estimate:
         """Estimate runs, bytes of missing datasets and artefacts, and seconds, without running anything."""
-        model = CostModel(results.records(self._results_root))
+        known = self._earlier()
+        model, earlier = CostModel(known), self._done(known)
         seconds, measured, done, artefacts = 0.0, True, 0, 0
-        earlier = self._done()
         for cell in self.planned:
             # Which isolation backend a run gets is chosen only when a series begins.
             there = self._is_there(str(cell.settings.dataset))
@@ -222,7 +222,8 @@ class Sweep:
         self.make_datasets()
         configs = self.configs(series.isolation.name)
         datasets = {name: find_dataset(name, self._data_root) for name in self._names()}
-        outcome, done = Outcome(), self._done()
+        known = self._earlier()
+        outcome, done, model = Outcome(), self._done(known), CostModel(known)
         todo = []
         for number, (cell, config) in enumerate(zip(self.planned, configs, strict=True)):
             if only not in (None, number):
@@ -230,13 +231,17 @@ class Sweep:
             earlier = [one for one in done.get(_identity(config), ()) if one.config_hash == config.config_hash]
             outcome.records += earlier[-1:]
             if not earlier:
-                todo.append((config, datasets[str(cell.settings.dataset)]))
+                name = str(cell.settings.dataset)
+                todo.append((config, datasets[name], model.seconds(cell, self.recipes.get(name))))
         outcome.skipped = len(outcome.records)
         if todo:
-            self._progress.title(f"{len(todo)} runs, {outcome.skipped} done before")
-            series.prepare([config for config, _ in todo], todo[0][1])
-        for number, (config, dataset) in enumerate(todo, start=1):
-            self._progress.title(f"run {number}/{len(todo)} {config.system} {config.memory} round {config.round}")
+            self._progress.title(f"{len(todo)} runs, {outcome.skipped} done before", "preparing the series")
+            series.prepare([config for config, _, _ in todo], todo[0][1])
+        left = TimeLeft([seconds for _, _, seconds in todo])
+        for number, (config, dataset, _) in enumerate(todo):
+            place = f"run {number + 1}/{len(todo)}"
+            left.begin(number, place)
+            self._progress.title(f"{place} {config.system} {config.memory} round {config.round}", left)
             record = execute(series, config, dataset, self._progress)
             outcome.records.append(record)
             on_record(record)
@@ -245,13 +250,20 @@ class Sweep:
     def _is_there(self, name: str) -> bool:
         return any((folder / "dataset.json").is_file() for folder in (self._data_root / name, Path(name)))
 
-    def _done(self) -> dict[tuple[str, int], list[Record]]:
+    def _earlier(self) -> list[Record]:
+        """Return every readable record, oldest first, and tell how many are not."""
+        bad: list[results.BadRecord] = []
+        found = list(results.records(self._results_root, bad, self._progress))
+        if bad:
+            self._progress.keep(f"{len(bad)} records cannot be read and count as not run, like {bad[0].reason}")
+        return found
+
+    def _done(self, records: Sequence[Record]) -> dict[tuple[str, int], list[Record]]:
         """Return the records to keep by the identity of their configuration, oldest first: those of any status but
         `failed`, made on this host by the present code and, with `retry`, not spoilt by other programs."""
         found: dict[tuple[str, int], list[Record]] = {}
-        bad: list[results.BadRecord] = []
         here = ("", this_host(self._data_root))
-        for record in () if self._fresh else results.records(self._results_root, bad):
+        for record in () if self._fresh else records:
             if (
                 record.status != "failed"
                 and not (self._retry and spoilt(record))
@@ -259,8 +271,6 @@ class Sweep:
                 and host_fingerprint(record.environment) in here
             ):
                 found.setdefault(_identity(record.config), []).append(record)
-        if bad:
-            self._progress.title(f"{len(bad)} records cannot be read and count as not run, like {bad[0].reason}")
         return found
 
     def missing_bytes(self, more: Mapping[str, Recipe]) -> int:

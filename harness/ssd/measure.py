@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field
 from harness.atomic import whole_file
 from harness.isolation import select, sweep_all
 from harness.isolation.base import IoLimit, Isolation, Limits
+from harness.progress import tracked
 from harness.ssd.classes import DiskClass
 from harness.ssd.device import Identity, direct_block_bytes, identify
 from harness.ssd.drive import FOLDER, Condition, Drive, Mode, Point, drive_path, read_drive, save_drive, slug
@@ -145,11 +146,7 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
             todo = [job for job in left if not job.write_percent]
             todo += [steady_job(wanted.mode, file, wanted.point_s)] if part.steady is None else []
             todo += [job for job in left if job.write_percent]
-            done = len(jobs) - len(left)
-            for job in todo:
-                done += job.steady is None
-                said = "waiting until the rate is steady"
-                progress(said if job.steady else f"{done} of {len(jobs)}: {words(job)}")
+            for job in tracked(progress, todo, "measuring", "points", words):
                 began = time.monotonic()
                 result = run_fio([job], cap)[0]
                 part.seconds += time.monotonic() - began
@@ -283,6 +280,8 @@ def point_of(result: FioResult) -> Point:
 
 def words(job: FioJob) -> str:
     """Describe a point in words, for progress messages."""
+    if job.steady:
+        return "until the rate is steady"
     how = f"{job.threads} threads" if job.engine == "psync" else f"depth {job.depth}"
     mixed = f", {job.write_percent} % writes" if job.write_percent else ""
     size = f"{job.block_bytes} B" if job.block_bytes < KIB else f"{job.block_bytes // KIB} KiB"

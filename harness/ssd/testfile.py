@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harness.isolation.mounts import IN_MEMORY, mount_of
 from harness.isolation.processes import cap_name, is_left_over
+from harness.progress import stages
 from harness.ssd.device import BlockDevice, block_device, direct_block_bytes
 from workloads.errors import DataIOError, HostError, InputError
 from workloads.units import format_bytes
@@ -84,8 +85,7 @@ def own_file(
         raise HostError(said, f"free some space{less}")
     file = folder / f"{_PREFIX}{cap_name('file')}.bin"
     try:
-        progress(f"writing {format_bytes(size)} to read")
-        write_file(file, size)
+        write_file(file, size, progress=progress)
         if direct_block_bytes(file) is None:
             kind = mount_of(folder).kind
             raise HostError(f"{folder} on {kind} allows no direct I/O", "give a folder on ext4 or xfs")
@@ -106,7 +106,13 @@ def sweep(folder: Path) -> list[str]:
     return gone
 
 
-def write_file(file: Path, size: int, fix: str = "free some space, or give another folder") -> None:
+def write_file(
+    file: Path,
+    size: int,
+    fix: str = "free some space, or give another folder",
+    *,
+    progress: Callable[[str], None] = lambda text: None,
+) -> None:
     """Write a new file of `size` incompressible bytes, on the disk and out of the page cache. Raises DataIOError: the
     file cannot be written; the error carries `fix`."""
     import numpy as np
@@ -114,7 +120,9 @@ def write_file(file: Path, size: int, fix: str = "free some space, or give anoth
     rng = np.random.default_rng()
     try:
         with file.open("xb") as out:
+            told = stages(progress)
             for at in range(0, size, _CHUNK):
+                told(f"writing {format_bytes(size)} to read", at / size)
                 out.write(rng.bytes(min(_CHUNK, size - at)))
             out.flush()
             os.fsync(out.fileno())

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
+from harness.progress import tracked
 from harness.settings import Strict
 from harness.ssd.device import block_device, direct_block_bytes
 from harness.ssd.fio import FioJob, best_engine, run_fio
@@ -54,15 +55,13 @@ def run(params: FioGridParams, context: StudyContext) -> Plain:
         DataIOError: the file cannot be written.
     """
     file = context.scratch / "fio-grid.bin"
-    context.progress("writing the file to read")
-    write_file(file, params.file_bytes, "free some space under the data root")
+    write_file(file, params.file_bytes, "free some space under the data root", progress=context.progress)
     least = direct_block_bytes(file)
     if least is None:
         raise HostError(f"{context.scratch} allows no direct I/O", "put the data root on a disk's file system")
     jobs = _jobs(params, file, max(params.block_bytes, least))
     points = []
-    for index, job in enumerate(jobs):
-        context.progress(f"fio {index + 1} of {len(jobs)}: {words(job)}")
+    for job in tracked(context.progress, jobs, "measuring", "points", words):
         (result,) = run_fio([job])
         point = point_of(result).model_dump(include=_KEPT)
         points.append({**point, "p99_latency_s": result.latency_s.get(99.0), "cpu": result.cpu})

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.plan.datasets import Recipe, ensure
+from harness.progress import TimeLeft
 from harness.records.study import StudyRecord
 from harness.settings import strict
 from harness.studies.base import StudyNeed, find_record, make_study, resolve_study, union_of
@@ -84,9 +85,12 @@ class StudySweep:
         studied = Studied([record for record in known if record is not None])
         todo = [need for need, record in zip(self.needs, known, strict=True) if record is None]
         recipes = self.datasets()
-        for number, need in enumerate(todo, start=1):
-            study, params = resolve_study(need)
-            self.progress.title(f"study {number}/{len(todo)} {study.id}")
+        resolved = [resolve_study(need) for need in todo]
+        left = TimeLeft([study.seconds(params) for study, params in resolved])
+        for number, (need, (study, params)) in enumerate(zip(todo, resolved, strict=True)):
+            place = f"study {number + 1}/{len(todo)}"
+            left.begin(number, place)
+            self.progress.title(f"{place} {study.id}", left)
             try:
                 name = getattr(params, "dataset", None)
                 if name in recipes:
@@ -94,7 +98,7 @@ class StudySweep:
                 studied.records.append(make_study(need, self.data_root, self.results_root, self.progress))
             except OutcoreError as error:
                 studied.failed[study.id] = str(error)
-                self.progress.title(f"study {study.id}: {error}")
+                self.progress.keep(f"study {study.id}: {error}")
         return studied
 
     def _known(self, need: StudyNeed) -> StudyRecord | None:

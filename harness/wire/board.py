@@ -5,11 +5,11 @@ made and touched by the orchestrator, outside the cap. Foreign images have no bo
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from harness.progress import Reading
 from workloads.errors import HostError
 
 if TYPE_CHECKING:
@@ -17,23 +17,6 @@ if TYPE_CHECKING:
 
 # Trained and total mini-batches of the epoch (uint64), share of the stage (float64), its name (UTF-8, zero-padded).
 _COUNTS, _SHARE, _STAGE, _BYTES = slice(0, 16), slice(16, 24), slice(24, 128), 128
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Progress of the work called `text`: `done` of `total` units (a share where `total` is 1, unknown where it is 0),
-    with the name of the counted unit."""
-
-    text: str
-    done: float = 0.0
-    total: float = 0.0
-    unit: str = ""
-
-    @property
-    def share(self) -> float | None:
-        """Completed share of the work, from 0 to 1; None: unknown."""
-        known = self.total > 0 and self.done == self.done
-        return min(1.0, max(0.0, self.done / self.total)) if known else None
 
 
 class Board:

@@ -203,7 +203,7 @@ def test_wrong_input_is_one_sentence_with_exit_code_2(outcore: Outcore, argument
 
 def test_the_root_comes_from_the_environment_and_progress_goes_to_stderr(tmp_path: Path) -> None:
     code = "import sys; from harness.cli import main; main(sys.argv[1:])"
-    command = [sys.executable, "-c", code, "data", "make", "k", *SMALL]
+    command = [sys.executable, "-c", code, "data", "make", "k", *SMALL, "--verbose"]
     done = subprocess.run(
         command, env={"OUTCORE_DATA": str(tmp_path / "root")}, cwd=tmp_path, capture_output=True, text=True
     )

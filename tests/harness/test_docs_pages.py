@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 
+import pytest
+
 from harness import settings
+from harness.cli import main
+from harness.cli.rules import read_on
 from harness.judge import page, rules
+from harness.records.record import RuleOutcome
 from harness.settings import RunSettings
+from tests.harness.records import make_record
 from tests.harness.run_tools import REPOSITORY
 
 FOLDERS = "harness|outcore|systems|workloads|tests|benchmarks|scripts|docs|examples|containers"
@@ -16,6 +23,52 @@ def test_the_page_of_rules_is_made_from_the_rules() -> None:
     text = (REPOSITORY / "docs" / "methodology.md").read_text(encoding="utf-8")
     assert text == page.page(), "run `python -m harness.judge.page > docs/methodology.md`"
     assert all(f"`{rule.name}`" in text for rule in rules())
+
+
+def test_every_rule_that_the_docs_name_leads_to_its_entry() -> None:
+    text = (REPOSITORY / "docs" / "methodology.md").read_text(encoding="utf-8")
+    # An anchor is a heading's words, as the docs site and GitHub make it.
+    headings = (re.sub(r"[^\w -]", "", line).strip().lower() for line in re.findall("^##+(.*)", text, re.MULTILINE))
+    anchors = {heading.replace(" ", "-") for heading in headings}
+    assert anchors >= {rule.name for rule in rules()} | {f"rule-{rule.number}" for rule in rules()}
+    unlinked, lost = [], []
+    for page_ in [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]:
+        text = page_.read_text(encoding="utf-8")
+        place = "" if page_.name == "methodology.md" else r"(?:docs/)?methodology\.md"
+        links = re.findall(rf"\]\({place}#([\w-]+)\)", text)
+        lost += [f"{page_.name}: {link}" for link in links if link not in anchors]
+        outside = re.sub(r"(?m)\[[^]]*\]\([^)]*\)|`[^`]*`|^#.*$", "", text)
+        unlinked += [f"{page_.name}: {found}" for found in re.findall(r"[Rr]ules? \d+", outside)]
+    assert (unlinked, lost) == ([], [])
+
+
+def test_a_rule_is_printed_by_its_number_and_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(["rules", *arguments])
+        assert ended.value.code == (2 if arguments == ("77",) else 0)
+        return "".join(capsys.readouterr())
+
+    of_nine = [rule.name for rule in rules() if rule.number == "9"]
+    assert len(of_nine) > 1 and all(f"rule 9 {name} " in said("9") for name in of_nine)
+    assert said("started_cold").startswith("rule 2 started_cold (INVALID if broken)\n\nPages cached by another program")
+    assert [entry["name"] for entry in json.loads(said("--json"))["rules"]] == [rule.name for rule in rules()]
+    assert said("77") == "outcore: there is no rule '77'; `outcore rules` lists them\n"
+
+
+def test_a_run_with_broken_rules_says_where_they_are_explained() -> None:
+    record = make_record("gnndrive", [1.0])
+    broken = [RuleOutcome(rule=rule.number, name=rule.name, ok=rule.number != "9", detail="") for rule in rules()]
+    record.verdict_rules = [*broken, RuleOutcome(rule="?", name="of another version", ok=False, detail="")]
+    assert read_on(record) == ["  why, and how it is judged: outcore rules 9"]
+    record.verdict_rules = [one for one in broken if one.ok]
+    assert read_on(record) == []
+
+
+def test_the_glossary_has_the_words_of_the_tables() -> None:
+    text = (REPOSITORY / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = ("floor", "budget", "cap", "distance to the limit", "engine efficiency", "class (of a run)")
+    assert [word for word in words if f"\n| {word} |" not in text] == []
 
 
 def test_the_page_of_metrics_is_made_from_the_metrics() -> None:

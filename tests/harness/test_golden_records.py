@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from harness.compare.evidence import load_evidence
-from harness.records.schema import SCHEMA
+from harness.records.schema import SCHEMA, upgraded
 from harness.records.study import read_studies
 from harness.results import store
 from harness.results.incoming import merge
@@ -47,10 +47,10 @@ def holds(now: Any, then: Any, where: str = "") -> list[str]:
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_a_record_is_read_whole_and_judged_as_then(run: Path) -> None:
-    then, record = written(run), store.read_record(run)
+    then, record = upgraded(written(run), run.name), store.read_record(run)
     assert record.verdict == then["verdict"]
     assert outcomes([rule.model_dump() for rule in record.verdict_rules]) == outcomes(then["verdict_rules"])
-    assert holds(record.to_json() | {"verdict_rules": []}, then | {"verdict_rules": [], "schema": SCHEMA}) == []
+    assert holds(record.to_json() | {"verdict_rules": []}, then | {"verdict_rules": []}) == []
     assert record.config.config_hash == then["config_hash"]
     assert record.cell == record.config.cell and record.cell.experiment == then["config"]["experiment"]
 

@@ -1,43 +1,76 @@
-"""A run reports its progress at least every five seconds, with share, rate and time left, at no cost to its clock."""
+"""Long work shows itself: on a terminal in one live line with share, rate and time left, elsewhere in a line at most
+every ten seconds; at no cost to a run's clock."""
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
 import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.progress import Meter, Progress, during, stages
+from harness.progress import Meter, Progress, Reading, TimeLeft, during, stages, tracked
 from harness.results import store as results
-from harness.wire.board import Board, Reading
+from harness.wire.board import Board
+from tests.harness.report_tools import filled_root
 from tests.harness.run_tools import MISBEHAVING, REPOSITORY, command, environment, share_cache
 from tests.support import make_tiny
 
 PROMISED_S = 5.0
+PLAIN_S = 10.0
+# `[  12.3 s] ` before each line, and how rich renews one.
+CLOCK = r"\[ *([0-9.]+) s\] "
+RENEWED = r"\r(?:\x1b\[1A)?\x1b\[2K"
+
+
+def said(meter: Meter, reading: Reading, now: float) -> str:
+    """Both parts of a reading, as a line joins them."""
+    return ", ".join(filter(None, meter.parts(reading, now)))
 
 
 def test_a_reading_says_share_rate_and_time_left() -> None:
     meter = Meter()
-    assert meter.line(Reading("epoch 1", 0, 400, "mini-batches"), 10.0) == "epoch 1: 0 of 400 mini-batches, 0 %"
-    told = meter.line(Reading("epoch 1", 100, 400, "mini-batches"), 15.0)
+    assert said(meter, Reading("epoch 1", 0, 400, "mini-batches"), 10.0) == "epoch 1: 0 of 400 mini-batches, 0 %"
+    told = said(meter, Reading("epoch 1", 100, 400, "mini-batches"), 15.0)
     assert told == "epoch 1: 100 of 400 mini-batches, 25 %, 20/s, 15 s left"
-    # Other work starts anew, whatever came before.
-    assert meter.line(Reading("preparing: packing", 0.5, 1.0), 20.0) == "preparing: packing: 50 %"
-    assert meter.line(Reading("preparing: packing", 0.75, 1.0), 80.0) == "preparing: packing: 75 %, 60 s left"
-    assert meter.line(Reading("preparing: packing", 0.76, 1.0), 2680.0).endswith("76 %, 41 min left")
-    assert meter.line(Reading("evicting"), 90.0) == "evicting"
-    assert meter.line(Reading("evicting"), 97.0) == "evicting, 7 s"
-    assert meter.line(Reading("searching", math.nan, 1.0), 98.0) == "searching"
+    # Other work begins anew, whatever came before.
+    assert said(meter, Reading("preparing: packing", 0.5, 1.0), 20.0) == "preparing: packing, 50 %"
+    assert said(meter, Reading("preparing: packing", 0.75, 1.0), 80.0) == "preparing: packing, 75 %, 60 s left"
+    assert said(meter, Reading("preparing: packing", 0.76, 1.0), 2680.0).endswith("76 %, 41 min left")
+    assert said(meter, Reading("evicting"), 90.0) == "evicting"
+    assert said(meter, Reading("evicting"), 97.0) == "evicting, 7 s"
+    assert said(meter, Reading("searching", math.nan, 1.0), 98.0) == "searching"
+    # The unit at hand has a name and changes no rate.
+    assert said(meter, Reading("drawing", 1, 3, "figures", "fig9"), 99.0) == "drawing fig9: 1 of 3 figures, 33 %"
+    told = said(meter, Reading("drawing", 2, 3, "figures", "fig11"), 103.0)
+    assert told == "drawing fig11: 2 of 3 figures, 67 %, 0.25/s, 4 s left"
+
+
+def test_the_time_left_of_a_sweep_follows_the_pace_of_its_runs() -> None:
+    now = [100.0]
+    left = TimeLeft([10.0, 20.0, 30.0], lambda: now[0])
+    left.begin(0, "run 1/3")
+    assert left() == "run 1/3, about 60 s left"
+    now[0] += 20.0  # twice as long as expected, so the others will be, too
+    left.begin(1, "run 2/3")
+    assert left() == "run 2/3, about 100 s left"
+    now[0] += 30.0
+    assert left() == "run 2/3, about 70 s left"
+    now[0] += 300.0
+    assert left() == "run 2/3, about 60 s left", "a run that takes longer leaves those after it"
 
 
 @given(st.lists(st.tuples(st.floats(0, 3), st.floats(0, 100)), min_size=1, max_size=20))
@@ -46,7 +79,7 @@ def test_any_reading_can_be_told(steps: list[tuple[float, float]]) -> None:
     meter, now = Meter(), 0.0
     for done, seconds in steps:
         now += seconds
-        share = re.search(r"(\d+) %", meter.line(Reading("part", done, 1.0), now))
+        share = re.search(r"(\d+) %", said(meter, Reading("part", done, 1.0), now))
         assert share is not None and 0 <= int(share[1]) <= 100
 
 
@@ -125,10 +158,9 @@ def test_counting_a_mini_batch_is_no_system_call() -> None:
     assert (plain, number) == (0, 100_000) and more == -signal.SIGSYS
 
 
-SILENT = """
+SILENT = r"""
 import re, sys, time
-from harness.progress import Progress, during
-from harness.wire.board import Reading
+from harness.progress import Progress, Reading, during
 
 class Kept:
     text = ""
@@ -148,7 +180,7 @@ def wait_for(pattern):
 with Progress(every_s=0.6) as progress:
     progress.title("run 1/2")
     progress("profiling")
-    wait_for("profiling, [0-9] s")
+    wait_for(r"profiling[^\n]*?[0-9] s[^\]]")
     began = time.monotonic()
     with during(progress, lambda: Reading("epoch 0", 10 * (time.monotonic() - began), 40, "mini-batches")):
         wait_for("(mini-batches.*){3}")
@@ -157,29 +189,92 @@ with Progress(every_s=0.6) as progress:
 
 def test_a_step_that_takes_long_is_told_again_and_how_far_it_is() -> None:
     done = subprocess.run([sys.executable, "-c", SILENT], capture_output=True, text=True, check=True, cwd=REPOSITORY)
-    lines = [re.sub(r"^\[ *[0-9.]+ s\] ", "", line) for line in done.stderr.splitlines()]
-    assert lines[:2] == ["run 1/2", "run 1/2: profiling"] and done.stdout == ""
+    lines = [re.sub(CLOCK, "", line) for line in done.stderr.splitlines()]
+    assert lines[0] == "run 1/2" and done.stdout == ""
     assert any(re.fullmatch(r"run 1/2: profiling, \d s", line) for line in lines), lines
     how_far = r"run 1/2: epoch 0: \d+ of 40 mini-batches, \d+ %, 1?\d(\.\d+)?/s, \d s left"
     assert any(re.fullmatch(how_far, line) for line in lines), lines
 
 
-def test_a_terminal_has_one_line_that_is_renewed() -> None:
+def on_a_terminal(arguments: list[str], columns: int = 80, **options: Any) -> tuple[int, list[str], float]:
+    """Run a command whose stderr is a terminal. Return its exit code, what each renewal of a line shows, without
+    escape sequences, and the longest silence in seconds."""
     ours, theirs = pty.openpty()
-    child = subprocess.Popen([sys.executable, "-c", SILENT], stderr=theirs, cwd=REPOSITORY)
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    options["env"] = {name: text for name, text in options.get("env", os.environ).items() if name != "COLUMNS"}
+    child = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stderr=theirs, cwd=REPOSITORY, **options)
     os.close(theirs)
-    shown = b""
+    shown, heard = b"", []
     while True:
         try:
             shown += os.read(ours, 4096)
         except OSError:
             break
+        heard.append(time.monotonic())
     os.close(ours)
-    assert child.wait() == 0
-    lines = shown.decode().split("\r\x1b[2K")
-    assert sum(line.endswith("\n") for line in lines) == 1, "the title stays, all else is renewed"
-    assert sum("mini-batches" in line for line in lines) >= 3
-    assert lines[-1] == "", "the line is erased at the end"
+    lines = [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", line) for line in re.split(RENEWED, shown.decode())]
+    return child.wait(), lines, max(np.diff(heard), default=0.0)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_terminal_has_one_line_that_is_renewed(columns: int) -> None:
+    code, lines, _ = on_a_terminal([sys.executable, "-c", SILENT], columns)
+    assert code == 0
+    kept = [line for line in lines if re.fullmatch(f"{CLOCK}run 1/2\r?\n", line)]
+    assert len(kept) == 1, "the title stays, all else is renewed"
+    renewed = [line for line in lines if "of 40" in line]
+    assert len(renewed) >= 3 and all("\n" not in line and len(line) < columns for line in renewed[:-1])
+    assert re.search(r"\d+ %, 1?\d(\.\d+)?/s, \d s left$", renewed[-2].rstrip()), renewed
+    assert ("━" in renewed[-2]) == (columns >= 100)
+    assert lines[-1] == "", "nothing is left of it"
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines() -> None:
+    code, lines, _ = on_a_terminal([sys.executable, "-c", SILENT], env={**os.environ, "TERM": "dumb"})
+    assert code == 0 and len(lines) == 1, "no line was renewed"
+    assert "run 1/2: epoch 0: " in lines[0]
+
+
+def plain(lines: list[str]) -> list[float]:
+    """The times of lines in a pipe, which hold no control characters."""
+    assert all(line.isprintable() for line in lines), lines
+    return [float(found[1]) for line in lines if (found := re.match(CLOCK, line))]
+
+
+def slow_command(what: str, root: Path, factory: pytest.TempPathFactory) -> list[str]:
+    """A command that takes some seconds: it makes a dataset, or draws figures from records."""
+    if what == "figures":
+        return command("figures", "all", "--again", "--results-root", str(filled_root(factory)), "--out", str(root))
+    size = ("--nodes", "400k", "--edges", "6M", "--dim", "128")
+    return command("data", "make", "new", "--kind", "kronecker", *size, "--data-root", str(root))
+
+
+SLOW = pytest.mark.slow("harness/progress.py", "harness/figures/render.py", "harness/cli", "workloads/making")
+
+
+@SLOW
+@pytest.mark.parametrize(
+    ("what", "line"), [("dataset", r"writing features +\d+ %"), ("figures", r"drawing \S+: \d+ of")]
+)
+def test_making_a_dataset_and_drawing_figures_show_a_live_line(
+    what: str, line: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    code, lines, silence = on_a_terminal(slow_command(what, tmp_path, tmp_path_factory), stdout=subprocess.DEVNULL)
+    assert code == 0, lines
+    assert silence <= PROMISED_S, lines
+    assert any(re.match(CLOCK + line, shown) for shown in lines), lines
+
+
+@SLOW
+@pytest.mark.parametrize("what", ["dataset", "figures"])
+def test_making_a_dataset_and_drawing_figures_print_plain_lines_into_a_pipe(
+    what: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    arguments = slow_command(what, tmp_path, tmp_path_factory)
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    lines = [line for line in done.stderr.splitlines() if not re.match("outcore: |.*: not drawn: ", line)]
+    times = plain(lines)
+    assert times and min(np.diff(times), default=PLAIN_S) >= PLAIN_S - 0.1, lines
 
 
 def test_quiet_and_other_callables_are_told_nothing_more(capfd: pytest.CaptureFixture[str]) -> None:
@@ -189,12 +284,12 @@ def test_quiet_and_other_callables_are_told_nothing_more(capfd: pytest.CaptureFi
         with during(progress, "evicting"):
             time.sleep(0.7)
     assert capfd.readouterr() == ("", "")
-    said: list[str] = []
-    with during(said.append, "evicting"):
-        tell = stages(said.append)
+    told: list[str] = []
+    with during(told.append, "evicting"):
+        tell = stages(told.append)
         tell("edges", 0.0)
         tell("edges", 0.5)
-    assert said == ["edges"]
+    assert list(tracked(told.append, [1, 2], "counting", "numbers")) == [1, 2] and told == ["edges"]
 
 
 @pytest.mark.slow(
@@ -232,22 +327,12 @@ def test_a_slow_run_is_never_silent_for_five_seconds(tmp_path: Path, tmp_path_fa
         "-o",
         "extract_seconds=0.7",
     )
-    run = subprocess.Popen(
-        command(*arguments),
-        env=environment(tmp_path / "data", tmp_path / "results"),
-        text=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    assert run.stderr is not None
-    heard, lines = [], []
-    for line in run.stderr:
-        heard.append(time.monotonic())
-        lines.append(line)
-    assert run.wait() == 0, lines
-    assert max(np.diff(heard)) <= PROMISED_S, lines
-    assert any(re.search(r"preparing: sleeping: \d+ %, \d s left", line) for line in lines), lines
-    assert any(re.search(r"epoch 0: \d of 6 mini-batches, \d+ %, [0-9.]+/s, \d s left", line) for line in lines), lines
+    roots = environment(tmp_path / "data", tmp_path / "results")
+    code, lines, silence = on_a_terminal(command(*arguments), env=roots, stdout=subprocess.DEVNULL)
+    assert code == 0, lines
+    assert silence <= PROMISED_S, lines
+    assert any(re.search(r"preparing: sleeping +\d+ %, \d s left", line) for line in lines), lines
+    assert any(re.search(r"epoch 0: \d of 6 mini-batches +\d+ %, [0-9.]+/s, \d s left", line) for line in lines), lines
     (folder,) = results.runs_folder(tmp_path / "results").iterdir()
     table = results.table(folder, "telemetry")
     preparing, epoch = (table.loc[part, "progress"].dropna() for part in (table["t"] < 0, table["epoch"] == 0))

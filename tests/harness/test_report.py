@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ import pandas as pd
 import pytest
 
 from harness.claims import Judged
+from harness.figures.base import catalogue
+from harness.judge import rules
+from harness.progress import Progress
 from harness.records.record import Record
 from harness.report import write, write_report
 from harness.report.gallery import Scoreboard, gallery, measured_text, published_text, read_markdown
@@ -21,8 +26,10 @@ from harness.report.page import SCRIPTS, TEMPLATES
 from harness.report.runs import LOG_TAIL, POINTS, SPANS, log_tail, pipeline, timeline
 from harness.report.standings import settings_of, times_as_fast
 from harness.results import store as results
+from tests.harness.claim_records import profile
 from tests.harness.records import make_record
 from tests.harness.report_tools import EVIL, HOSTS, Page, changed, filled_root, full_telemetry, keep, stages_of
+from tests.harness.study_records import fio_grid, put_study
 from workloads.errors import DataIOError, InputError
 
 
@@ -61,7 +68,8 @@ def test_the_headline_names_the_fastest_by_how_much_and_how_sure() -> None:
     assert story is not None and story.winner == "gnndrive"
     assert "10 s an epoch (95 % interval" in story.lead and "2.00 times as fast as ginex, the next" in story.lead
     assert "5.00 times as fast as pyg+, the slowest" in story.lead
-    assert "With 95 % confidence the ratio to ginex lies between" in story.sure and "is settled" in story.sure
+    assert "With 95 % confidence the ratio to ginex lies between" in story.sure
+    assert story.sure.endswith("gnndrive is the faster of the two.") and story.place == "is fastest"
     assert [row.system for row in story.rows] == ["gnndrive", "ginex", "pyg+"]
     assert "EMULATED a10g" in story.setting and "storage" not in story.lead
 
@@ -81,9 +89,17 @@ def test_below_five_epochs_a_range_is_given_and_said_to_be_one() -> None:
 
 def test_an_order_that_the_epochs_do_not_decide_is_said_to_be_open() -> None:
     story = told(make_record("gnndrive", [10.0, 30.0]), make_record("ginex", [21.0, 20.0])).first
-    assert story is not None and "not settled" in story.sure
+    assert story is not None and "either of the two may be the faster" in story.sure
+    assert story.place == "is ahead, not surely"
     once = told(make_record("gnndrive", [10.0]), make_record("ginex", [20.0])).first
-    assert once is not None and "cannot be said" in once.sure
+    assert once is not None and "cannot be said" in once.sure and once.place == "is ahead, not surely"
+
+
+def test_a_system_that_alone_has_a_result_is_not_called_fastest() -> None:
+    alone = told(make_record("gnndrive", [10.0, 10.0])).first
+    only = told(make_record("gnndrive", [10.0, 10.0]), make_record("in-memory", [], status="oom")).first
+    assert alone is not None and alone.place == "was measured alone"
+    assert only is not None and only.place == "is the only one with a result"
 
 
 def test_the_interval_of_a_ratio_holds_the_true_one() -> None:
@@ -346,6 +362,104 @@ def test_every_published_claim_is_on_the_scoreboard(filled: Path) -> None:
     assert ids and ids <= set(text)
 
 
+@dataclass
+class Section:
+    """One section's HTML: what is open, and what is folded away."""
+
+    open: str
+    folded: str
+
+
+def sections(root: Path) -> dict[str, Section]:
+    """The sections of a report by id."""
+    found = {}
+    for text in re.split(r"(?=<section id=)", (root / "report.html").read_text().partition("</main>")[0])[1:]:
+        # The outermost folds; cards of the gallery have folds of their own.
+        at, depth, parts = 0, 0, ("", "")
+        for tag in re.finditer("<details|</details>", text):
+            opened, folded = parts
+            piece, at = text[at : tag.start()], tag.start()
+            parts = (opened, folded + piece) if depth else (opened + piece, folded)
+            depth += 1 if tag[0] == "<details" else -1
+        assert depth == 0
+        found[text.split('"')[1]] = Section(parts[0] + text[at:], parts[1])
+    return found
+
+
+def disk_study(root: Path) -> None:
+    """The study that a figure and two claims of GNNDrive need."""
+    for need in catalogue()["gnndrive-figB1"].studies(profile()):
+        put_study(root, need.study, fio_grid(), **need.params)
+
+
+def test_claims_and_figures_without_runs_are_folded_away_and_counted(tmp_path: Path) -> None:
+    """One run reproduces nothing: no score, no tile and no heading speaks of claims that it cannot judge."""
+    keep(tmp_path, make_record("gnndrive", [1.0, 2.0]))
+    write_report(tmp_path)
+    shown = sections(tmp_path)
+    assert "None of the 97 published claims can be judged by these runs" in shown["claims"].open
+    assert "97 claims have no runs here" in shown["claims"].folded and "claims" not in shown["headline"].open
+    assert "not run" not in shown["claims"].open and "<form" not in shown["claims"].open
+    assert "gnndrive-fig9" in shown["gallery"].folded and 'id="figure-gnndrive-fig9"' not in shown["gallery"].open
+
+
+def test_judged_claims_and_drawn_figures_are_open(tmp_path: Path) -> None:
+    disk_study(tmp_path)
+    write_report(tmp_path)
+    shown = sections(tmp_path)
+    assert 'id="figure-gnndrive-figB1"' in shown["gallery"].open
+    judged = re.findall(r'data-verdict="([a-z ]+)"', shown["claims"].open)
+    assert len(judged) == 2 and "not run" not in judged and ">gd-27<" in shown["claims"].open
+    assert set(re.findall(r'data-verdict="([a-z ]+)"', shown["claims"].folded)) == {"not run"}
+    assert f"<b>{judged.count('reproduced')} of 2</b>judged claims reproduced" in shown["headline"].open
+    assert "95 claims have no runs here" in shown["claims"].folded
+
+
+def test_every_rule_that_is_named_leads_to_its_entry(filled: Path) -> None:
+    """Rules in the headline's notes and in captions are links, and every link leads to an element of the page."""
+    page = written(filled)
+    ids = {str(attrs["id"]) for _, attrs in page.tags if "id" in attrs}
+    links = [str(attrs["href"]) for tag, attrs in page.tags if tag == "a"]
+    assert {f"rule-{rule.name}" for rule in rules()} | {f"rule-{rule.number}" for rule in rules()} <= ids
+    to_rules = [link.removeprefix("#") for link in links if link.startswith("#rule-")]
+    assert len(to_rules) > 3 and set(to_rules) <= ids
+    outside = re.sub(
+        r"<script.*?</script>|<a [^>]*>.*?</a>|<h3.*?</h3>|alt=\".*?\"", "", text_of(filled), flags=re.DOTALL
+    )
+    assert re.findall(r"[Rr]ules? \d+", outside) == []
+
+
+def text_of(root: Path) -> str:
+    return (root / "report.html").read_text().partition("<body>")[2]
+
+
+def test_a_report_without_figures_keeps_none_of_older_records(tmp_path: Path) -> None:
+    disk_study(tmp_path)
+    first = write_report(tmp_path)
+    folder = tmp_path / "figures"
+    made = {path.name for path in folder.iterdir()}
+    assert first.figures > 0 and any(name.endswith(".png") for name in made)
+    same = write_report(tmp_path, draw=False)
+    assert same.figures == first.figures, "these are of the records"
+    assert {path.name for path in folder.iterdir()} == made
+    keep(tmp_path, make_record("ginex", [30.0, 31.0], memory=f"+{64 * 2**20}", experiment="quick"))
+    later = write_report(tmp_path, draw=False)
+    assert later.figures == 0 and list(folder.iterdir()) == []
+    assert "data:image/webp" not in (tmp_path / "report.html").read_text()
+
+
+def test_a_bench_without_figures_removes_those_of_older_records(tmp_path: Path) -> None:
+    from harness.cli import bench
+
+    keep(tmp_path, *(make_record("gnndrive", [9.0, 9.1], memory=f"+{m * 2**20}", experiment="quick") for m in (32, 64)))
+    write_report(tmp_path)
+    bench._remove_stale(tmp_path, Progress(quiet=True))
+    assert (tmp_path / "report.html").is_file() and any((tmp_path / "figures").iterdir()), "these are of the records"
+    keep(tmp_path, make_record("pyg+", [30.0, 31.0], memory=f"+{64 * 2**20}", experiment="quick"))
+    bench._remove_stale(tmp_path, Progress(quiet=True))
+    assert not (tmp_path / "report.html").exists() and not any((tmp_path / "figures").iterdir())
+
+
 def test_a_table_of_the_catalogue_is_read_back_as_it_was_shown() -> None:
     from harness.figures.base import Sheet
     from harness.figures.render import markdown
@@ -385,3 +499,4 @@ def test_the_command_writes_it_and_says_where(filled: Path, capfd: pytest.Captur
     assert code == 0 and told_["report"] == str(filled / "report.html") and told_["bytes"] < 15e6
     assert told_["runs"] == len(results.run_folders(filled))
     assert run("--out", str(tmp_path), "--json")[0] == 2
+    assert run("--figures", "some")[0] == 2

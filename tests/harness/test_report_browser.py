@@ -140,19 +140,46 @@ def test_invalid_and_failed_runs_are_listed_and_never_drawn(page: Browser) -> No
 
 
 def test_claims_and_figures_can_be_filtered(page: Browser) -> None:
-    rows = "[...document.querySelectorAll('#claim-table tbody tr')].filter((row) => !row.hidden)"
+    rows = "[...document.querySelectorAll('#claims .claims tbody tr')].filter((row) => !row.hidden)"
     total = page.run(f"{rows}.length")
     choose(page, "paper", "pagraph", "claim-filters")
     assert 0 < page.run(f"{rows}.length") < total
     assert page.run(f"{rows}.every((row) => row.dataset.paper === 'pagraph')")
-    cards = "[...document.querySelectorAll('#gallery .card')].filter((card) => card.offsetParent)"
-    total = page.run(f"{cards}.length")
-    choose(page, "state", "drawn", "gallery-filters")
+    cards = "[...document.querySelectorAll('#gallery .card')].filter((card) => card.checkVisibility())"
     drawn = page.run(f"{cards}.length")
-    assert 0 < drawn < total
+    assert drawn > 0 and page.run(f"{cards}.every((card) => card.dataset.state === 'drawn')"), "the others are folded"
+    choose(page, "state", "not drawn", "gallery-filters")
+    assert page.run(f"{cards}.length") > drawn
+    assert page.run(f"{cards}.every((card) => card.dataset.state === 'not drawn')")
+    choose(page, "state", "drawn", "gallery-filters")
+    assert page.run(f"{cards}.length") == drawn
     assert page.run("document.querySelectorAll('#gallery .paper:not([hidden])').length") == page.run(
         f"new Set({cards}.map((card) => card.dataset.paper)).size"
     )
+
+
+def test_a_rule_leads_to_its_entry_from_the_headline_and_from_a_run(page: Browser) -> None:
+    link = "[...document.querySelectorAll('#headline a')].find((a) => a.hash.startsWith('#rule-'))"
+    number = page.run(f"{link}.hash.slice(1)")
+    entry = f"document.getElementById('{number}')"
+    assert not page.run(f"{entry}.checkVisibility()")
+    page.run(f"{link}.click()")
+    page.wait_for(f"{entry}.checkVisibility() && {entry}.getBoundingClientRect().top < innerHeight")
+    open_run(page, DRAWN)
+    page.wait_for("[...document.querySelectorAll('#run a')].some((a) => a.hash.startsWith('#rule-'))")
+    page.run("document.querySelectorAll('#rules details').forEach((fold) => { fold.open = false; })")
+    page.run("void [...document.querySelectorAll('#run a')].find((a) => /^#rule-[a-z]/.test(a.hash)).click()")
+    page.wait_for("document.getElementById('run').hidden")
+    reached = "document.getElementById(location.hash.slice(1))"
+    page.wait_for(f"{reached}.checkVisibility() && {reached}.getBoundingClientRect().top < innerHeight")
+
+
+def test_a_claim_leads_to_a_figure_that_is_folded_away(page: Browser) -> None:
+    page.run("document.getElementById('claims-without-runs').open = true")
+    link = "[...document.querySelectorAll('#claims-without-runs a')].find((a) => a.hash === '#figure-gnndrive-fig11')"
+    page.run(f"{link}.click()")
+    card = "document.getElementById('figure-gnndrive-fig11')"
+    page.wait_for(f"{card}.checkVisibility() && {card}.getBoundingClientRect().top < innerHeight")
 
 
 def test_the_page_of_a_run_shows_all_that_its_record_holds(page: Browser) -> None:

@@ -14,6 +14,8 @@ from harness.records.record import DatasetConfig, EpochRecord, Record, RunConfig
 from harness.results import store as results
 from workloads.errors import DataIOError, InputError
 
+NOW = schema.SCHEMA
+
 
 def record(run_id: str = "20260101-000000-000-s-00000000-r0") -> Record:
     dataset = DatasetConfig(name="d", fingerprint="f", num_nodes=9, num_edges=9, dim=4, dtype="float32")
@@ -85,7 +87,10 @@ def test_a_damaged_record_is_told_in_a_sentence(tmp_path: Path, damage: str) -> 
 def test_what_cannot_be_read_is_named_and_hides_no_other_run(tmp_path: Path) -> None:
     whole = results.write_run(tmp_path, record("2026-whole"), {})
     text = (whole / "record.json").read_text()
-    for name, content in (("2026-cut", text[:200]), ("2026-new", text.replace('"schema": 3', '"schema": 4'))):
+    for name, content in (
+        ("2026-cut", text[:200]),
+        ("2026-new", text.replace(f'"schema": {NOW}', f'"schema": {NOW + 1}')),
+    ):
         results.write_run(tmp_path, record(name), {})
         (results.runs_folder(tmp_path) / name / "record.json").write_text(content)
     (results.runs_folder(tmp_path) / "2026-empty").mkdir()
@@ -98,7 +103,7 @@ def test_what_cannot_be_read_is_named_and_hides_no_other_run(tmp_path: Path) -> 
     reasons = {Path(entry.path).name: entry.reason for entry in bad}
     assert set(reasons) == {"2026-cut", "2026-new", "2026-empty", "2026-copy"}
     assert "cut off" in reasons["2026-cut"] and "another name" in reasons["2026-copy"]
-    assert "schema 4" in reasons["2026-new"] and "reads schema 3" in reasons["2026-new"]
+    assert f"schema {NOW + 1}, this version reads schema {NOW}" in reasons["2026-new"]
     assert [entry.run_id for entry in results.records(tmp_path)] == ["2026-whole"]
 
 
@@ -116,7 +121,7 @@ def test_a_record_of_an_older_schema_is_brought_to_todays(tmp_path: Path, monkey
     old = json.loads((folder / "record.json").read_text())
     old |= {"schema": 0, "program": old.pop("system")}
     (folder / "record.json").write_text(json.dumps(old))
-    with pytest.raises(InputError, match=r"schema 0.* reads schema 3"):
+    with pytest.raises(InputError, match=rf"schema 0.* reads schema {NOW}"):
         results.read_record(folder)
     renamed = {"program": "system"}
     monkeypatch.setitem(schema.UPGRADES, 0, lambda content: {renamed.get(key, key): content[key] for key in content})

@@ -24,7 +24,10 @@ class Quiet:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def title(self, text: str) -> None:
+    def title(self, text: str, short: object) -> None:
+        self.lines.append(text)
+
+    def keep(self, text: str) -> None:
         self.lines.append(text)
 
     def __call__(self, text: str) -> None:

@@ -494,9 +494,9 @@ def test_a_limiter_counts_requests_and_bytes_each_by_itself(sound: Run, longer: 
 
 def test_the_class_follows_working_set_over_memory() -> None:
     assert [storage_class(ratio) for ratio in (None, 0.9, 1.0, 1.5, 2.0, 10.0)] == [
-        "cached",
-        "cached",
-        "cached",
+        "fits memory",
+        "fits memory",
+        "fits memory",
         "mixed",
         "storage-bound",
         "storage-bound",

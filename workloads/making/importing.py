@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -90,6 +91,7 @@ def import_dataset(
     """
     spec.check()
     require(source.exists(), f"there is nothing at {source}", "check the path", DatasetError)
+    progress("reading the source", math.nan)
     with DatasetWriter(target, recipe=spec.recipe(source), replace=replace) as writer:
         options = ImportOptions(writer.folder, max_memory, spec.classes, spec.labelled, progress)
         graph = importer(spec.format)(source, options)

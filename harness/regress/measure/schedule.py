@@ -9,7 +9,9 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from harness.progress import Reading, during
 from harness.regress.decision import Rules
 from harness.regress.judge import ratio_of_medians
 from harness.regress.samples import LEAST_PREPARE_S, RunSample, paired
@@ -101,11 +103,13 @@ def interleave(
             # A B, B A, A B, ...: drift that is linear in time hits both alike.
             order = ("base", "head") if (round_ + number) % 2 == 0 else ("head", "base")
             begin = budget.spent
-            progress(f"pair {round_ + 1}: {', '.join(cells[index] for index in part)}")
-            if together is None or round_ == 0:
-                found = {side: run(side, part) for side in order}
-            else:
-                found = together(part, round_, order)
+            what = f"pair {round_ + 1} of at most {most}, {', '.join(cells[index] for index in part)}"
+            progress(what)
+            with during(progress, partial(_spent, what, budget)):
+                if together is None or round_ == 0:
+                    found = {side: run(side, part) for side in order}
+                else:
+                    found = together(part, round_, order)
             for index, base, head in zip(part, found["base"], found["head"], strict=True):
                 pairs[index].base.append(base)
                 pairs[index].head.append(head)
@@ -115,6 +119,10 @@ def interleave(
         if not ran:
             break
     return pairs
+
+
+def _spent(what: str, budget: Budget) -> Reading:
+    return Reading(f"{what}: time budget", budget.spent, budget.seconds)
 
 
 def _chunks(open_: Sequence[int], cells: Sequence[str], size: int) -> list[list[int]]:

@@ -112,7 +112,12 @@ const Report = (() => {
       if (target) target.scrollIntoView(); else window.scrollTo(0, left);
       window.dispatchEvent(new Event("resize"));
     }
-    const section = hash.startsWith("run/") ? "runs" : hash.startsWith("figure-") ? "gallery" : hash;
+    const inside = page.hidden && hash && document.getElementById(hash);
+    const folds = [];
+    for (let fold = inside && inside.closest("details"); fold; fold = fold.parentElement.closest("details")) folds.push(fold);
+    for (const fold of folds) fold.open = true;
+    if (folds.length) inside.scrollIntoView();
+    const section = hash.startsWith("run/") ? "runs" : hash.startsWith("figure-") ? "gallery" : hash.startsWith("rule-") ? "rules" : hash;
     for (const link of document.querySelectorAll(".bar nav a:not(.brand)")) {
       if (link.getAttribute("href") === `#${section}`) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");

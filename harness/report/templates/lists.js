@@ -16,13 +16,15 @@
         shown += fits ? 1 : 0;
       }
       // A paper's heading goes with its last card.
-      for (const group of document.querySelectorAll(`#${formId} ~ .paper`)) group.hidden = !items.some((item) => !item.hidden && group.contains(item));
+      for (const group of form.parentElement.querySelectorAll(".paper")) group.hidden = !items.some((item) => !item.hidden && group.contains(item));
+      // What is folded away opens for a search that finds something in it.
+      for (const fold of form.parentElement.querySelectorAll(":scope > details")) fold.open = Boolean(state || text) && items.some((item) => !item.hidden && fold.contains(item));
       form.querySelector("output").textContent = `${shown} of ${items.length} ${one}`;
     };
     form.addEventListener("input", apply);
     form.addEventListener("submit", (event) => event.preventDefault());
     apply();
   }
-  filtered("claim-filters", [...document.querySelectorAll("#claim-table tbody tr")], "claims", "verdict", "verdict");
+  filtered("claim-filters", [...document.querySelectorAll("#claims .claims tbody tr")], "claims", "verdict", "verdict");
   filtered("gallery-filters", [...document.querySelectorAll("#gallery .card")], "figures and tables", "state", "state");
 })();

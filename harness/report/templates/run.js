@@ -22,6 +22,8 @@ Report.showRun = async (id, page) => {
   const flat = (value, prefix = "") => value !== null && typeof value === "object" && !Array.isArray(value)
     ? Object.entries(value).flatMap(([key, entry]) => flat(entry, prefix ? `${prefix}.${key}` : key))
     : [[prefix, Array.isArray(value) ? JSON.stringify(value) : value === null ? "–" : String(value)]];
+  // A rule of this version, by number or name, leads to its entry in the report.
+  const entry = (key, text) => document.getElementById(`rule-${key}`) ? el("a", { href: `#rule-${encodeURIComponent(key)}` }, text) : text;
   const num = (value, digits) => el("td", { class: "n" }, number(value, digits));
 
   const parts = [el("section", { class: "full" }, back,
@@ -67,7 +69,7 @@ Report.showRun = async (id, page) => {
       el("span", { class: "meter" }, el("i", { style: { width: `${100 * item.bytes / largest}%`, background: look(run.system).color } }))]), "Planned buffers") : el("p", {}, "The system planned no buffer.")));
 
   const rules = [...own.rules].sort((a, b) => a[1] - b[1]);
-  parts.push(section("Verdict rules", false, rules.length ? table(["", "rule", "says", "detail"], rules.map(([name, ok, detail]) => [badge(ok ? "kept" : "bent"), pool[name][0], pool[name][1].replaceAll("_", " "), detail]), "Verdict rules") : el("p", {}, "No rule was applied."),
+  parts.push(section("Verdict rules", false, rules.length ? table(["", "rule", "says", "detail"], rules.map(([name, ok, detail]) => [badge(ok ? "kept" : "bent"), entry(pool[name][0], pool[name][0]), entry(pool[name][1], pool[name][1].replaceAll("_", " ")), detail]), "Verdict rules") : el("p", {}, "No rule was applied."),
     own.caveats.length ? [el("h3", {}, "Caveats"), el("ul", { class: "notes" }, own.caveats.map((text) => el("li", {}, text)))] : null));
 
   if (own.epochs.length) {
