@@ -27,7 +27,7 @@ class NewSystem(outcore.System):
     def plan(self) -> outcore.Plan:
         """List every buffer before it is allocated; BudgetError names the first that does not fit."""
         dataset, bounds = self.workload.dataset, outcore.batch_bounds(self.workload)
-        table = bounds.max_nodes * dataset.dim * dataset.feature_dtype.itemsize
+        table = bounds.max_nodes * dataset.row_bytes
         items = [
             outcore.PlanItem("graph and labels", dataset.total_bytes - dataset.feature_bytes),
             outcore.PlanItem("sampling", bounds.scratch_bytes + 2 * bounds.sampled_bytes + bounds.seed_bytes),
