@@ -11,6 +11,7 @@ from harness.check.case import CheckedEpoch, Observation
 
 Finder = Callable[[Observation], Iterator[str]]
 CLOSE_LIMIT_S = 5.0
+RUNS = "runs"
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,10 @@ def judge(observations: Sequence[Observation], faithful: bool) -> list[CheckResu
             found = [f"{seen.case}: {fault}" for fault in entry.broken(seen)]
             faults += found
             names |= {entry.name} if found else set()
+        if entry.name == RUNS and faults:
+            # It may fail on a damaged file for the same reason.
+            for seen, names in zip(observations, blamed, strict=True):
+                names |= {RUNS} if seen.expected_failure else set()
         detail = "; ".join(faults[:4]) + (f"; and {len(faults) - 4} more" if len(faults) > 4 else "")
         counted = f"{judged} cases" if judged else "not judged: see what is broken"
         results.append(CheckResult(entry.name, not faults, detail or counted, entry.fix if faults else ""))
@@ -207,7 +212,7 @@ _SAMPLES = (
 _ROWS = "row i of `table[rows]` (without `rows`, of `table`) is the feature row of `sampled.nodes[i]`, in its dtype"
 #: In the order in which they are judged: each after those that it rests on.
 RULES = (
-    Promise("runs", _runs, "the log has the traceback"),
+    Promise(RUNS, _runs, "the log has the traceback"),
     Promise(
         _BATCHES,
         _each_epoch(_batches),
@@ -262,6 +267,7 @@ RULES = (
         _damaged,
         "raise `DataIOError(message, path=…, offset=…)` whose message names both, as `RowReader` does; before rows of "
         "a memory map are used call `DatasetFiles.check()`",
+        after=(RUNS,),
     ),
     Promise(
         "prepared artefacts are reused",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.check.case import Case, Observation, cases
-from harness.check.rules import CheckResult, judge
+from harness.check.rules import RUNS, CheckResult, judge
 from harness.check.stage import make_dataset
 from harness.isolation.docker.foreign import is_faithful
 from harness.plan.experiment import PlannedRun, resolve
@@ -33,7 +33,7 @@ from workloads.errors import HostError, InputError, OutcoreError
 
 CASE_LIMIT_S = 60.0
 TERM_LIMIT_S = 5.0
-RUNS, TERM, MEMORY = "runs", "SIGTERM ends it", "memory as planned (`outcore rules 4`)"
+TERM, MEMORY = "SIGTERM ends it", "memory as planned (`outcore rules 4`)"
 #: Logs of a check, in the folder for them: output and tracebacks of all cases; the worker of the capped run.
 CASES_LOG, CAPPED_LOG = "cases.log", "capped.log"
 _FIXES = {
@@ -227,6 +227,9 @@ def judge_record(record: Record, *, loads_everything: bool) -> CheckResult:
     if loads_everything:
         refused = record.status == "oom" and record.reason.startswith(PLAN_REFUSED)
         return CheckResult(MEMORY, refused, f"ended as {record.status}, a plan that refuses is its right answer")
+    if record.status == "oom" and record.reason.startswith(PLAN_REFUSED):
+        fix = "plan for less memory, or, where all rows are loaded by design, return True from `loads_everything`"
+        return CheckResult(MEMORY, False, record.reason, fix)
     if record.status != "ok":
         return CheckResult(MEMORY, False, f"ended as {record.status}: {record.reason}")
     found = (CheckResult(MEMORY, one.ok, one.detail) for one in record.verdict_rules if one.name == "memory_as_asked")

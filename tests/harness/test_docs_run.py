@@ -19,6 +19,8 @@ from harness.check.rules import judge
 from systems.registry import load
 from tests.harness.run_tools import REPOSITORY, share_cache
 
+pytestmark = pytest.mark.timeout(1200)
+
 #: The graph of engineer.md is used by other pages.
 PAGES = ["engineer.md", *sorted(page.name for page in (REPOSITORY / "docs").glob("*.md") if page.name != "engineer.md")]
 _BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -86,7 +88,7 @@ def run(script: str, clone: Path, cwd: Path) -> subprocess.CompletedProcess[str]
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=560,
         check=False,
     )
 

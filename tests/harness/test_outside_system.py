@@ -38,6 +38,10 @@ SOURCE = """
         )
         rows = 0
 
+        @classmethod
+        def loads_everything(cls, options):
+            return True
+
         def plan(self):
             dataset = self.workload.dataset
             items = (PlanItem("features", dataset.feature_bytes), PlanItem("graph", dataset.total_bytes))
