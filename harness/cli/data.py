@@ -92,7 +92,10 @@ def import_(
     drawn: Drawn,
     call: OnData,
     path: Annotated[Path, typer.Argument(help="the file or folder to import")],
-    format_: Annotated[str, typer.Option("--format", help="npz, snap, ogb or igb")],
+    format_: Annotated[
+        str,
+        typer.Option("--format", help="npz, snap, ogb, igb or pyg (a saved Data, or an .npz of edge_index, x, y, …)"),
+    ],
     symmetric: Annotated[
         bool | None,
         typer.Option("--symmetric/--directed", help="take every edge both ways (default: as the format says)"),
