@@ -82,6 +82,8 @@ def _digest(graph: GraphSource) -> str:
     for ends in graph.edges():
         for ids in ends:
             digest.update(np.ascontiguousarray(ids, dtype=np.int64).data)
+    for weights in graph.edge_weights() if graph.edge_weights else ():
+        digest.update(np.ascontiguousarray(weights, dtype=np.float32).data)
     assert graph.features is not None and graph.splits is not None
     digest.update(f"{graph.features.dim} {graph.features.dtype}".encode())
     for rows in graph.features.chunks():

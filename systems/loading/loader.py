@@ -22,6 +22,7 @@ from systems.loading.batches import Edges, Form, HandOut, handed_out_items, reso
 from systems.loading.epoch import Epoch
 from systems.loading.graphs import as_dataset
 from systems.loading.request import bounds_of, check_options, check_usable, memory_bytes, open_dataset
+from systems.loading.weights import EdgeWeights
 from systems.loading.words import check_words, fan_out, seed_nodes
 from systems.readings import DiskProfile, wall_seconds
 from systems.registry import load
@@ -70,6 +71,7 @@ class Loader:
         form: `pyg` (`torch_geometric.data.Data`), `plain` (`MiniBatch`, the same attributes), `dgl` (input nodes,
             output nodes, blocks), or `auto`: `pyg` if installed, else `plain`.
         edges: `hops` or `layers`, see `systems.loading.batches`; DGL's blocks are always layers.
+        edge_weight: hand out the weights of the sampled edges, as `edge_weight` (DGL: `edata`).
         copy: copy each mini-batch's rows. Otherwise `x` is the system's memory, valid until the next mini-batch.
         faithful: refuse a system whose mini-batches differ from the workload's; False accepts the system's own.
         keep_order: yield mini-batches in the seed plan's order, even if a system could yield them as they complete.
@@ -112,6 +114,7 @@ class Loader:
         drop_last: bool = False,
         form: Form = "auto",
         edges: Edges = "hops",
+        edge_weight: bool = False,
         copy: bool = False,
         faithful: bool = True,
         keep_order: bool = True,
@@ -156,13 +159,14 @@ class Loader:
             self.workload = Workload(opened, spec, model, seed, rank, world)
             self._batches = make_seed_plan(self.workload).num_batches
             host = memory_bytes(memory, opened.feature_bytes)
+            self._weights = EdgeWeights(opened) if edge_weight else None
             self._class.load_libraries()
             scratch, kept = self._make_folders(artefacts)
             bounds_of(self.workload, kept)
             self._bounds = batch_bounds(self.workload)
             reserve = () if host is None else (PlanItem("reserve", reserve_bytes(host)),)
             row_bytes = opened.dim * opened.feature_dtype.itemsize
-            own = Plan((*reserve, *handed_out_items(self._bounds, row_bytes, device != "cpu")))
+            own = Plan((*reserve, *handed_out_items(self._bounds, row_bytes, device != "cpu", edge_weight)))
             whole = MemoryBudget(host, _device_bytes(device, device_memory))
             own.require("the loader", whole, "raise memory, or lower batch_size or fanout")
             budget = MemoryBudget(
@@ -251,7 +255,7 @@ class Loader:
         number = self._next
         self._next += 1
         shadow, device = find(self.workload.sampler.name).one_subgraph, self._system.runtime.accelerator.torch_device
-        hand_out = HandOut(self._form, self._edges, shadow, device)
+        hand_out = HandOut(self._form, self._edges, shadow, device, self._weights)
         found = Epoch(self._system, number, self.began, hand_out, self._copy, self._bounds.max_nodes, len(self))
         self._running = weakref.ref(found)
         return found

@@ -10,7 +10,7 @@ from typing import Any
 from workloads.errors import InputError, require
 
 _THREADS = "leave it out: threads load, not processes; num_workers says how many"
-_DRAWS = "leave it out: every neighbour is drawn alike, with or without replace"
+_DRAWS = "leave it out: every neighbour is drawn alike; edge_weight=True hands weights out"
 _TIME = "leave it out: there is no sampling by time"
 _AFTER = "call it on each mini-batch in the loop"
 #: Argument -> its default in PyG or torch, which is accepted, and what to use instead.
@@ -58,7 +58,7 @@ def check_words(words: Mapping[str, Any], known: Collection[str]) -> None:
             raise InputError(f"the loader has no argument {word!r}", fix)
         default, instead = INSTEAD[word]
         if value is not default and not (type(value) is type(default) and value == default):
-            raise InputError(f"{word} is PyG's, and the loader has no such argument", instead)
+            raise InputError(f"the loader takes no {word}", instead)
 
 
 def fan_out(fanout: Any, num_neighbors: Any) -> tuple[int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,14 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData, InMemoryDataset
+from torch_geometric.nn import GCNConv
 
 import outcore
+from systems.registry import load, names
 from tests.support import make_tiny
 from workloads.dataset import Dataset
-from workloads.errors import InputError, OutcoreError
+from workloads.errors import DatasetError, InputError, OutcoreError
+from workloads.making.importing import ImportSpec, import_dataset
 
 NODES, EDGES = 300, 2400
 SETTINGS: dict[str, Any] = {"memory": "64MiB", "num_neighbors": [5, 4], "batch_size": 20, "form": "plain", "cores": 2}
@@ -175,6 +180,7 @@ FAULTS = [
     (broken(train_mask=torch.zeros(NODES, dtype=torch.bool)), "train_mask of .* chooses no node"),
     (broken(train_mask=torch.zeros(NODES, 5, dtype=torch.bool)), "choose one of its columns"),
     (broken(train_mask=torch.arange(5)), r"not bool \[300\]"),
+    (broken(edge_weight=torch.ones(5)), r"edge_weight of .* is float32 \[5\]; give a number for every edge, \[2400\]"),
     (broken(val_mask=torch.ones(NODES, dtype=torch.bool)), "shares nodes with another one"),
 ]
 
@@ -230,6 +236,81 @@ def test_a_hostile_or_damaged_file_is_refused_and_never_run(tmp_path: Path) -> N
             outcore.loader(tmp_path / name, **SETTINGS)
         assert "\n" not in str(caught.value)
     assert not (tmp_path / "ran").exists()
+
+
+def weighted() -> tuple[Data, dict[tuple[int, int], float]]:
+    """Repeated edges have several weights; whole numbers, so that sums are exact."""
+    data = a_graph(seed=5)
+    data.edge_weight = torch.arange(EDGES, dtype=torch.float32)
+    sums: dict[tuple[int, int], float] = {}
+    for (u, v), weight in zip(data.edge_index.T.tolist(), data.edge_weight.tolist(), strict=True):
+        sums[u, v] = sums.get((u, v), 0) + weight
+    assert len(sums) < EDGES
+    return data, sums
+
+
+@pytest.fixture(scope="module")
+def weighted_dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    folder = tmp_path_factory.mktemp("weighted")
+    torch.save(weighted()[0], folder / "g.pt")
+    return import_dataset(folder / "g.pt", folder / "data" / "g", ImportSpec("pyg"))
+
+
+@pytest.mark.parametrize("system", [name for name in names() if load(name).info.faithful])
+def test_sampled_edges_have_their_weights_from_every_system(weighted_dataset: Dataset, system: str) -> None:
+    _, sums = weighted()
+    settings = {**SETTINGS, "system": system, "edge_weight": True, "max_batches": 3}
+    with outcore.loader(weighted_dataset, **settings) as loader:
+        for batch in loader:
+            ends = batch.n_id[batch.edge_index].T.tolist()
+            assert batch.edge_weight.dtype == torch.float32
+            assert batch.edge_weight.tolist() == [sums[u, v] for u, v in ends]
+        assert "search for edge weights" in str(loader.plan)
+
+
+@pytest.mark.parametrize("form", ["plain", "pyg", "dgl"])
+def test_every_form_of_a_mini_batch_has_weights_by_layer(weighted_dataset: Dataset, form: str) -> None:
+    _, sums = weighted()
+    settings = {**SETTINGS, "form": form, "edges": "layers", "edge_weight": True, "max_batches": 2}
+    with outcore.loader(weighted_dataset, **settings) as loader:
+        for batch in loader:
+            if form == "dgl":
+                nodes, _, blocks = batch
+                layers = [(torch.stack(block.edges()), block.edata["edge_weight"]) for block in blocks]
+            else:
+                nodes, moved = batch.n_id, batch.to("cpu")
+                layers = [(layer.edge_index, w) for layer, w in zip(moved.layers, moved.edge_weight, strict=True)]
+            assert len(layers) == 2
+            for edge_index, weight in layers:
+                assert weight.tolist() == [sums[u, v] for u, v in nodes[edge_index].T.tolist()]
+
+
+def test_pygs_gcn_trains_with_the_weights(weighted_dataset: Dataset) -> None:
+    layer = GCNConv(7, 4)
+    with outcore.loader(weighted_dataset, **{**SETTINGS, "form": "pyg"}, edge_weight=True) as loader:
+        for batch in loader:
+            assert layer(batch.x, batch.edge_index, batch.edge_weight).isfinite().all()
+
+
+def test_weights_come_only_where_they_are_asked_for(weighted_dataset: Dataset, tmp_path: Path) -> None:
+    with outcore.loader(weighted_dataset, **SETTINGS, max_batches=1) as loader:
+        assert [batch.edge_weight for batch in loader] == [None]
+    with pytest.raises(InputError, match="has no edge weights; import it with edge_weight"):
+        outcore.loader(a_graph(), **SETTINGS, edge_weight=True)
+
+
+def test_a_dataset_with_weights_is_verified_whole(weighted_dataset: Dataset, tmp_path: Path) -> None:
+    assert weighted_dataset.verify() == []
+    copy = tmp_path / "copy"
+    shutil.copytree(weighted_dataset.path, copy)
+    with (copy / "edge_weight.npy").open("r+b") as file:
+        file.seek(-2, 2)
+        file.write(b"xx")
+    (fault,) = Dataset.open(copy).verify()
+    assert "edge_weight.npy is corrupted" in fault
+    os.truncate(copy / "edge_weight.npy", 5000)
+    with pytest.raises(DatasetError, match=r"edge_weight.npy is truncated"):
+        Dataset.open(copy)
 
 
 def test_a_dataset_gives_what_its_data_gives(tmp_path: Path) -> None:

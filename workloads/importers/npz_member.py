@@ -56,6 +56,10 @@ class NpzMember:
 
         return chunks
 
+    def chunks(self) -> Iterator[npt.NDArray[Any]]:
+        """Yield the elements of an array [E] in chunks as long as those of edges."""
+        yield from self.flat(EDGES_A_CHUNK, 0, int(np.prod(self.shape, dtype=np.int64)))
+
     def features(self) -> FeatureRows:
         """Stream the feature rows of an array [N, D]; raises InputError for another shape or no numbers."""
         check_table(self, self._name)

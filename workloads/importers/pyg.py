@@ -5,7 +5,8 @@ from __future__ import annotations
 import pickle
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from workloads.errors import HostError, InputError, require
 from workloads.importers.npz_member import NpzMember, member_names
 from workloads.importers.source import (
+    EDGES_A_CHUNK,
     GraphSource,
     ImportOptions,
     IntArray,
@@ -27,7 +29,7 @@ from workloads.importers.source import (
 Field = npt.NDArray[Any] | NpzMember
 #: A dataset's split -> PyG's name of its mask.
 MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
-_FIELDS = ("edge_index", "num_nodes", "x", "y", *MASKS.values())
+_FIELDS = ("edge_index", "edge_weight", "num_nodes", "x", "y", *MASKS.values())
 
 
 def open_pyg(path: Path, options: ImportOptions | None = None, *, supervised: bool = True) -> GraphSource:
@@ -67,8 +69,8 @@ def open_pyg(path: Path, options: ImportOptions | None = None, *, supervised: bo
 def data_source(data: Any, what: str = "data", *, supervised: bool = True) -> GraphSource:
     """Read a `torch_geometric.data.Data` (or a dictionary of its tensors); memory maps are streamed.
 
-    Reads `edge_index` [2, E] (source above destination), `x` [N, D], `y` [N] and `train_mask`, `val_mask`, `test_mask`
-    [N]. Repeated edges stay, as in PyG.
+    Reads `edge_index` [2, E] (source above destination), `edge_weight` [E] if there is one, `x` [N, D], `y` [N] and
+    `train_mask`, `val_mask`, `test_mask` [N]. Repeated edges stay, as in PyG; those with weights become one.
 
     Args:
         data: the graph.
@@ -124,7 +126,20 @@ def _graph(fields: Mapping[str, Field], what: str, supervised: bool) -> GraphSou
     if supervised and not len(splits["train"]):
         fault = "chooses no node" if "train_mask" in fields else "is missing"
         raise InputError(f"train_mask of {what} {fault}", "give bool [N] (transforms.RandomNodeSplit makes one)")
-    return GraphSource(num_nodes, edges, features, labels, num_classes, splits, keep_duplicates=True)
+    weights = _weights(fields["edge_weight"], edge_index.shape[1], what) if "edge_weight" in fields else None
+    found = GraphSource(num_nodes, edges, features, labels, num_classes, splits)
+    return replace(found, keep_duplicates=True, edge_weights=weights)
+
+
+def _weights(weight: Field, num_edges: int, what: str) -> Callable[[], Iterator[npt.NDArray[Any]]]:
+    """Stream the weights of edges, [E] or [E, 1]."""
+    sound = weight.shape in ((num_edges,), (num_edges, 1)) and weight.dtype.kind in "fiu"
+    fault = f"edge_weight of {what} is {weight.dtype} {list(weight.shape)}"
+    require(sound, fault, f"give a number for every edge, [{num_edges}]")
+    if isinstance(weight, NpzMember):
+        return weight.chunks
+    flat = weight.reshape(-1)
+    return lambda: (flat[start : start + EDGES_A_CHUNK] for start in range(0, num_edges, EDGES_A_CHUNK))
 
 
 def _whole(field: Field) -> npt.NDArray[Any]:

@@ -45,7 +45,9 @@ class GraphSource:
     splits: dict[str, IntArray] | None = None  # int64 node ids of `train`, `valid` and `test`; None: to be drawn
     symmetric: bool = False  # whether every edge stands for both directions in this format
     notes: list[str] = field(default_factory=list)  # for the manifest
-    keep_duplicates: bool = False  # whether repeated edges are edges of their own in this format
+    keep_duplicates: bool = False  # whether repeated edges are edges of their own in this format, without weights
+    # Weights of the edges, float, in chunks as long as those of `edges`; None: there are none.
+    edge_weights: Callable[[], Iterator[npt.NDArray[Any]]] | None = None
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,10 @@ def write_graph(
     and the errors are those of `import_dataset`."""
     with DatasetWriter(target, recipe=recipe, replace=replace) as writer:
         graph = opener(ImportOptions(writer.folder, max_memory, spec.classes, spec.labelled, progress))
-        keep_duplicates = spec.keep_duplicates or graph.keep_duplicates
+        weighted = graph.edge_weights is not None
+        fault = "--keep-duplicates is given, and of repeated edges the weights are summed"
+        require(not (weighted and spec.keep_duplicates), fault, "leave it out, or leave the weights out")
+        keep_duplicates = spec.keep_duplicates or (graph.keep_duplicates and not weighted)
         index_dtype = choose_index_dtype(spec.index_dtype, graph.num_nodes)
         symmetric = graph.symmetric if spec.symmetric is None else spec.symmetric
         result = build_csc(
@@ -125,10 +128,11 @@ def write_graph(
             max_memory=max_memory,
             symmetric=symmetric,
             keep_duplicates=keep_duplicates,
+            weights=graph.edge_weights,
             other_bytes=_node_bytes(graph, spec),
             progress=progress,
         )
-        writer.notes += [*graph.notes, *_edge_notes(result, symmetric, keep_duplicates)]
+        writer.notes += [*graph.notes, *_edge_notes(result, symmetric, keep_duplicates, weighted)]
         indptr, indices = writer.memmap("indptr"), writer.memmap("indices")
         labels, num_classes = graph.labels, graph.num_classes
         if labels is None:
@@ -160,12 +164,13 @@ def _node_bytes(graph: GraphSource, spec: ImportSpec) -> int:
     return graph.num_nodes * (row + 16)
 
 
-def _edge_notes(result: CscResult, symmetric: bool, kept: bool) -> list[str]:
+def _edge_notes(result: CscResult, symmetric: bool, kept: bool, weighted: bool) -> list[str]:
     notes = ["every edge taken in both directions"] if symmetric else []
     if kept:
         notes.append("duplicate edges kept")
     elif result.duplicates:
-        notes.append(f"{result.duplicates} duplicate edges removed")
+        added = ", their weights added" if weighted else ""
+        notes.append(f"{result.duplicates} duplicate edges removed{added}")
     if result.self_loops:
         notes.append(f"{result.self_loops} self-loops")
     return notes
