@@ -111,6 +111,14 @@ class Plan:
 
     items: tuple[PlanItem, ...] = ()
 
+    def __str__(self) -> str:
+        """Format the plan as a table: a line for each buffer, and for each tier its total."""
+        tiers = list(dict.fromkeys(item.tier for item in self.items))
+        lines = [(item.name, item.tier, format_bytes(item.bytes)) for item in self.items]
+        lines += [("total", tier, format_bytes(self.total(tier))) for tier in tiers]
+        wide = max((len(name) for name, _, _ in lines), default=0)
+        return "\n".join(f"{name:<{wide}}  {tier:<6}  {size:>10}" for name, tier, size in lines)
+
     def total(self, tier: Tier) -> int:
         """Sum the bytes planned on one tier."""
         return sum(item.bytes for item in self.items if item.tier == tier)

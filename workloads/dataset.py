@@ -63,7 +63,7 @@ class Dataset:
         if not folder.is_dir():
             raise DatasetError(f"there is no dataset at {folder}", "`outcore data list` shows what there is")
         dataset = cls(folder.resolve(), Manifest.read(folder))
-        for part in PARTS:
+        for part in dataset.manifest.parts:
             if fault := dataset._cheap_fault(part):
                 raise DatasetError(fault, _MAKE_AGAIN)
         return dataset
@@ -101,7 +101,7 @@ class Dataset:
         found: dict[Part, str] = {}
         faults: list[str] = []
         done = 0
-        for part in PARTS:
+        for part in self.manifest.parts:
             if progress:
                 progress(part, done / max(1, self.total_bytes))
             if fault := self._cheap_fault(part):
@@ -141,7 +141,7 @@ class Dataset:
 
     def _digest_fault(self, part: Part, found: str) -> str:
         expected = self.manifest.files[part].xxh3
-        for other in PARTS:
+        for other in self.manifest.parts:
             if other != part and self.manifest.files[other].xxh3 == found:
                 return f"{self.file(part)} is swapped: it holds what {other}.npy should"
         return f"{self.file(part)} is corrupted: XXH3 {found}, {expected} expected"

@@ -14,8 +14,10 @@ from pydantic import BaseModel, Field, ValidationError
 
 from workloads.errors import DatasetError
 
-Part = Literal["indptr", "indices", "features", "labels", "train", "valid", "test"]
-PARTS: tuple[Part, ...] = get_args(Part)
+Part = Literal["indptr", "indices", "features", "labels", "train", "valid", "test", "edge_weight"]
+OPTIONAL: tuple[Part, ...] = ("edge_weight",)
+"""Parts that a dataset may lack: `edge_weight`, [E] in the order of `indices`."""
+PARTS: tuple[Part, ...] = tuple(part for part in get_args(Part) if part not in OPTIONAL)
 MANIFEST_NAME = "dataset.json"
 FORMAT_VERSION = 1
 ALIGNMENT = 4096
@@ -26,6 +28,7 @@ ALLOWED_DTYPES: Mapping[Part, tuple[str, ...]] = {
     **dict.fromkeys(PARTS, ("int64",)),
     "indices": ("int32", "int64"),
     "features": ("float32", "float16"),
+    "edge_weight": ("float32",),
 }
 _MAKE_AGAIN = "make or import it again"
 
@@ -65,10 +68,15 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
     created: str = ""
 
     @property
+    def parts(self) -> tuple[Part, ...]:
+        """Parts that the dataset has, in a fixed order; those of `PARTS` first."""
+        return (*PARTS, *(part for part in OPTIONAL if part in self.files))
+
+    @property
     def fingerprint(self) -> str:
         """Digest of counts and files, 16 hexadecimal digits: equal for datasets of equal bytes."""
         parts = [f"{self.version}", f"{self.num_nodes}", f"{self.num_edges}", f"{self.dim}", f"{self.num_classes}"]
-        parts += [f"{part}:{self.files[part].dtype}:{self.files[part].xxh3}" for part in PARTS]
+        parts += [f"{part}:{self.files[part].dtype}:{self.files[part].xxh3}" for part in self.parts]
         return xxhash.xxh3_64_hexdigest("|".join(parts).encode())
 
     def write(self, folder: Path) -> None:
@@ -110,8 +118,9 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
             "indices": (self.num_edges,),
             "features": (self.num_nodes, self.dim),
             "labels": (self.num_nodes,),
+            "edge_weight": (self.num_edges,),
         }
-        for part in PARTS:
+        for part in self.parts:
             entry = self.files.get(part)
             if entry is None:
                 raise DatasetError(f"{path} lists no {part}", _MAKE_AGAIN)

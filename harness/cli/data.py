@@ -18,7 +18,7 @@ from harness.cli.common import OnData, Options, Verbs, print_table
 from harness.cli.data_trace import trace
 from workloads.dataset import PARTS, Dataset, find_dataset, list_datasets
 from workloads.errors import DatasetError, InputError
-from workloads.manifest import MANIFEST_NAME, Manifest
+from workloads.manifest import MANIFEST_NAME, OPTIONAL, Manifest
 from workloads.units import format_bytes, format_count, parse_bytes, parse_count
 
 app = Verbs(help="Make, import, list, describe, trace, verify and remove datasets.", no_args_is_help=True)
@@ -92,7 +92,10 @@ def import_(
     drawn: Drawn,
     call: OnData,
     path: Annotated[Path, typer.Argument(help="the file or folder to import")],
-    format_: Annotated[str, typer.Option("--format", help="npz, snap, ogb or igb")],
+    format_: Annotated[
+        str,
+        typer.Option("--format", help="npz, snap, ogb, igb or pyg (a saved Data, or an .npz of edge_index, x, y, …)"),
+    ],
     symmetric: Annotated[
         bool | None,
         typer.Option("--symmetric/--directed", help="take every edge both ways (default: as the format says)"),
@@ -250,7 +253,7 @@ def _removable(name: str, root: Path) -> Path:
         raise DatasetError(f"{folder} is not a dataset", "remove it by hand if it has to go")
     if folder.is_symlink():
         raise DatasetError(f"{folder} is a link to another folder", "remove the link by hand")
-    known = {MANIFEST_NAME, *(f"{part}.npy" for part in PARTS)}
+    known = {MANIFEST_NAME, *(f"{part}.npy" for part in (*PARTS, *OPTIONAL))}
     strange = sorted(path.name for path in folder.iterdir() if path.name not in known)
     if strange:
         raise DatasetError(f"{folder} holds other files too ({', '.join(strange[:3])})", "move them away first")
@@ -307,7 +310,7 @@ def _print_dataset(dataset: Dataset, verbose: bool = False) -> None:
     ]
     if verbose:
         rows += [("recipe", json.dumps(manifest.recipe)), ("created", manifest.created)]
-        rows += [(f"{part}.npy", manifest.files[part].xxh3) for part in PARTS]
+        rows += [(f"{part}.npy", manifest.files[part].xxh3) for part in manifest.parts]
     print_table(("", ""), rows, dataset.name, title_justify="left", box=None, show_header=False, pad_edge=False)
     names = [name for name in ("base", "result") if name in manifest.stats]
     if names:

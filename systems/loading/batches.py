@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from systems.interface import PlanItem
+from systems.loading.weights import LOOKUP_BYTES, EdgeWeights
 from workloads.errors import HostError, InputError, require
 from workloads.sampling.batch import Block, SampledBatch
 from workloads.sampling.bounds import Bounds
@@ -51,6 +52,8 @@ class MiniBatch:
         edge_index: int64 [2, num_edges], sources above destinations, hop by hop (`edges="hops"`).
         num_sampled_edges: edges of each hop (`edges="hops"`).
         layers: edges of each layer, input layer first (`edges="layers"`).
+        edge_weight: float32 [num_edges], weights of the edges of `edge_index`, or a list of those of each of `layers`;
+            None unless asked for.
     """
 
     y: torch.Tensor
@@ -62,6 +65,7 @@ class MiniBatch:
     edge_index: torch.Tensor | None = None
     num_sampled_edges: list[int] | None = None
     layers: list[LayerEdges] | None = None
+    edge_weight: torch.Tensor | list[torch.Tensor] | None = None
     rows: torch.Tensor | None = field(default=None, repr=False)
 
     @property
@@ -86,11 +90,9 @@ class MiniBatch:
         def moved(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
                 return value.to(device, non_blocking=non_blocking)
-            if isinstance(value, list):
-                return [
-                    LayerEdges(moved(one.edge_index), one.size) if isinstance(one, LayerEdges) else one for one in value
-                ]
-            return value
+            if isinstance(value, LayerEdges):
+                return LayerEdges(moved(value.edge_index), value.size)
+            return [moved(one) for one in value] if isinstance(value, list) else value
 
         return MiniBatch(**{one.name: moved(getattr(self, one.name)) for one in fields(self)})
 
@@ -118,14 +120,15 @@ def resolve_form(form: str, edges: str, sampler: str) -> Form:
     return form  # type: ignore[return-value]
 
 
-def handed_out_items(bounds: Bounds, row_bytes: int, on_device: bool) -> tuple[PlanItem, ...]:
+def handed_out_items(bounds: Bounds, row_bytes: int, on_device: bool, weighted: bool) -> tuple[PlanItem, ...]:
     """Plan the largest mini-batch that the loop holds, beside the system's own buffers.
 
     The structure counts twice: the loop still holds the previous mini-batch while the next is made.
     """
     rows = PlanItem("rows handed out", bounds.max_nodes * row_bytes, "device" if on_device else "host")
-    structure = 2 * (16 * bounds.max_edges + 16 * bounds.max_nodes)
-    found = (rows, PlanItem("edges handed out", structure))
+    structure = 2 * ((20 if weighted else 16) * bounds.max_edges + 16 * bounds.max_nodes)
+    search = (PlanItem("search for edge weights", LOOKUP_BYTES * bounds.max_edges),) if weighted else ()
+    found = (rows, PlanItem("edges handed out", structure), *search)
     return (*found, PlanItem("edges handed out", structure, "device")) if on_device else found
 
 
@@ -136,17 +139,19 @@ class HandOut:
     Attributes:
         shadow: whether the layers share one subgraph.
         device: place of rows and edges.
+        weights: weights of edges, to hand out; None: none.
     """
 
     form: Form
     edges: Edges
     shadow: bool
     device: torch.device
+    weights: EdgeWeights | None = None
 
     def convert(self, sampled: SampledBatch, x: torch.Tensor) -> Any:
         """Convert a mini-batch with rows `x` [num_nodes, dim] on the device; shares no memory with `sampled`."""
         if self.form == "dgl":
-            return _dgl(sampled, x, self.device)
+            return _dgl(sampled, x, self.device, self._of_layers(sampled))
         found = MiniBatch(
             torch.tensor(sampled.labels), torch.tensor(sampled.nodes), sampled.num_seeds, sampled.epoch, sampled.index
         )
@@ -155,12 +160,21 @@ class HandOut:
             found.num_sampled_nodes = [sampled.num_seeds, *new]
         if self.edges == "layers":
             found.layers = [layer_edges(block) for block in sampled.blocks]
+            found.edge_weight = self._of_layers(sampled)
         elif self.shadow:
             found.edge_index = layer_edges(sampled.blocks[0]).edge_index
         else:
             found.edge_index, found.num_sampled_edges = hop_edges(sampled)
+        if found.edge_index is not None and self.weights is not None:
+            found.edge_weight = _weights_of(self.weights, sampled, found.edge_index)
         found = replace(found if self.device.type == "cpu" else found.to(self.device, non_blocking=True), rows=x)
         return found if self.form == "plain" else _pyg(found)
+
+    def _of_layers(self, sampled: SampledBatch) -> list[torch.Tensor] | None:
+        """Return the weights of each layer's edges; None if there are none to hand out."""
+        if self.weights is None:
+            return None
+        return [_weights_of(self.weights, sampled, layer_edges(block).edge_index) for block in sampled.blocks]
 
 
 def forget_rows(handed: Any) -> None:
@@ -197,6 +211,12 @@ def hop_edges(sampled: SampledBatch) -> tuple[torch.Tensor, list[int]]:
     return torch.from_numpy(result), counts
 
 
+def _weights_of(weights: EdgeWeights, sampled: SampledBatch, edge_index: torch.Tensor) -> torch.Tensor:
+    """Return the weights of edges [2, num_edges] between positions of the mini-batch."""
+    sources, targets = sampled.nodes[edge_index.numpy()]
+    return torch.from_numpy(weights.of(sources, targets))
+
+
 def _pyg(found: MiniBatch) -> Any:
     from torch_geometric.data import Data
 
@@ -204,13 +224,17 @@ def _pyg(found: MiniBatch) -> Any:
     return Data(x=found.rows, **{name: value for name, value in content.items() if value is not None})
 
 
-def _dgl(sampled: SampledBatch, x: torch.Tensor, device: torch.device) -> tuple[Any, Any, list[Any]]:
-    """Return input nodes, output nodes and blocks with `feat` and `label`, like DGL's `DataLoader`."""
+def _dgl(
+    sampled: SampledBatch, x: torch.Tensor, device: torch.device, weights: list[torch.Tensor] | None
+) -> tuple[Any, Any, list[Any]]:
+    """Return input nodes, output nodes and blocks with `feat`, `label` and `edge_weight`, like DGL's `DataLoader`."""
     from systems.engine.dgl import import_dgl, to_dgl_blocks
 
     # Copied because the system reuses the arrays.
     own = replace(sampled, blocks=tuple(replace(block, indptr=block.indptr.copy()) for block in sampled.blocks))
     blocks = [block.to(device) for block in to_dgl_blocks(import_dgl(), own)]
+    for block, weight in zip(blocks, weights or (), strict=False):
+        block.edata["edge_weight"] = weight.to(device)
     nodes = torch.tensor(sampled.nodes).to(device)
     blocks[0].srcdata["feat"] = x
     labels = torch.tensor(sampled.labels).to(device)

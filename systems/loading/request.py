@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,34 +55,49 @@ class SeedNodes(Dataset):
         return self._nodes if part == "train" else super().memmap(part)
 
 
-def open_dataset(dataset: Dataset | Path | str, split: str, nodes: Sequence[int] | npt.ArrayLike | None) -> Dataset:
+def open_dataset(dataset: Dataset | Path | str, split: str, nodes: npt.ArrayLike | None) -> Dataset:
     """Open a dataset with the requested seed nodes as its training nodes.
 
     Args:
         dataset: opened dataset, a folder, or a name under `$OUTCORE_DATA` (`data` if unset).
-        split: `train`, `valid` or `test`.
-        nodes: int64 [n], instead of a split.
+        split: `train`, `valid` (or `val`) or `test`.
+        nodes: int64 [n] or bool [N] of N nodes, instead of a split.
 
     Raises:
         DatasetError: the dataset does not exist.
-        InputError: the split is unknown, or a node is not in the graph or repeated.
+        InputError: the split is unknown, there is no seed node, or a node is not in the graph or repeated.
     """
     if not isinstance(dataset, Dataset):
         dataset = find_dataset(str(dataset), os.environ.get("OUTCORE_DATA", "data"))
     if nodes is not None:
-        chosen = np.asarray(nodes)
-        whole = chosen.ndim == 1 and np.issubdtype(chosen.dtype, np.integer)
-        require(whole, f"nodes is {chosen.dtype} {list(chosen.shape)}", "give whole numbers [n]")
-        require(len(np.unique(chosen)) == len(chosen), "nodes names a node twice", "give each once")
-        if len(chosen) and not (chosen.min() >= 0 and chosen.max() < dataset.num_nodes):
-            raise InputError(
-                f"nodes run from {chosen.min()} to {chosen.max()}, the graph has {dataset.num_nodes}", "give ids of it"
-            )
-        return SeedNodes(dataset, chosen.astype(np.int64))
-    if split == "train":
-        return dataset
-    require(split in ("valid", "test"), f"split is {split!r}", "use train, valid or test, or give nodes")
-    return SeedNodes(dataset, dataset.load(split))  # type: ignore[arg-type]
+        return SeedNodes(dataset, _ids(nodes, dataset.num_nodes))
+    part = {"val": "valid"}.get(split, split)
+    require(part in ("train", "valid", "test"), f"split is {split!r}", "use train, valid or test, or give nodes")
+    found = dataset.load(part)  # type: ignore[arg-type]
+    require(len(found), f"the {split} split of {dataset.name} is empty", "use another, or give nodes")
+    return dataset if part == "train" else SeedNodes(dataset, found)
+
+
+def _ids(nodes: Any, num_nodes: int) -> Ids:
+    """Return the ids of seed nodes, given as ids (list, array, tensor) or as a mask."""
+    try:
+        chosen = nodes.cpu().numpy() if hasattr(nodes, "cpu") else np.asarray(nodes)
+    except ValueError:
+        raise InputError("nodes is a list of lists of unequal length", "give whole numbers [n]") from None
+    if chosen.dtype == np.bool_:
+        fault = f"nodes is a mask {list(chosen.shape)}, the graph has {num_nodes} nodes"
+        fix = "choose one of its columns (mask[:, 0])" if chosen.ndim == 2 else "give a boolean for every node"
+        require(chosen.shape == (num_nodes,), fault, fix)
+        chosen = np.flatnonzero(chosen)
+    require(chosen.size, "nodes names no node", "give at least one")
+    whole = chosen.ndim == 1 and np.issubdtype(chosen.dtype, np.integer)
+    require(whole, f"nodes is {chosen.dtype} {list(chosen.shape)}", "give whole numbers [n]")
+    require(len(np.unique(chosen)) == len(chosen), "nodes names a node twice", "give each once")
+    if not (chosen.min() >= 0 and chosen.max() < num_nodes):
+        raise InputError(
+            f"nodes run from {chosen.min()} to {chosen.max()}, the graph has {num_nodes}", "give ids of it"
+        )
+    return chosen.astype(np.int64)
 
 
 def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:

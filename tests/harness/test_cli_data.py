@@ -120,6 +120,19 @@ def test_import_says_what_it_generated_and_is_reused(outcore: Outcore, tmp_path:
     assert expanded.json["dataset"]["num_nodes"] == 12
 
 
+def test_a_graph_in_pygs_words_is_imported_whole_or_not_at_all(outcore: Outcore, tmp_path: Path) -> None:
+    names = {"x": np.ones((3, 2)), "y": np.array([0, 1, 1]), "train_mask": np.array([True, False, True])}
+    for edges, said in (([[0, 1], [1, 3]], "an edge names node 3, but there are 3 nodes"), (None, "has no edge_index")):
+        np.savez(tmp_path / "bad.npz", **names, **({} if edges is None else {"edge_index": edges}))
+        bad = outcore("import", "g", tmp_path / "bad.npz", "--format", "pyg")
+        assert bad.code == 2 and said in bad.err and bad.err.count("\n") == 1
+        assert list(outcore.root.iterdir()) == []
+    np.savez(tmp_path / "g.npz", **names, edge_index=[[0, 1, 0], [1, 2, 1]])
+    made = outcore("import", "g", tmp_path / "g.npz", "--format", "pyg", "--json")
+    assert made.code == 0 and made.json["dataset"]["num_edges"] == 3 and made.json["dataset"]["num_train"] == 2
+    assert outcore("import", "g", tmp_path / "g.npz", "--format", "pyg", "--json").json["reused"] is True
+
+
 def flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1

@@ -450,9 +450,9 @@ def test_igb_damage_is_named(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_and_a_missing_source_are_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--format is 'csv', which is none of npz, snap, ogb, igb"):
+    with pytest.raises(InputError, match="--format is 'csv', which is none of npz, snap, ogb, igb, pyg"):
         imported(write_npz(tmp_path / "g.npz"), tmp_path / "data" / "g", "csv")
-    for format_name in ("npz", "snap", "ogb", "igb"):
+    for format_name in ("npz", "snap", "ogb", "igb", "pyg"):
         with pytest.raises(DatasetError, match="there is nothing at"):
             imported(tmp_path / "nowhere", tmp_path / "data" / "g", format_name)
 

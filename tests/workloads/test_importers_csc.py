@@ -71,6 +71,38 @@ def test_lists_equal_a_sorted_reference(
         assert together[0].tolist() == indptr.tolist() and together[1].tolist() == indices.tolist()
 
 
+@given(
+    edges=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(-9, 9)), max_size=80),
+    chunk=st.integers(1, 30),
+    least=st.integers(1, 40),
+    symmetric=st.booleans(),
+)
+@settings(max_examples=80, deadline=None)
+def test_weights_of_repeated_edges_are_summed(
+    edges: list[tuple[int, int, int]], chunk: int, least: int, symmetric: bool
+) -> None:
+    wanted: dict[tuple[int, int], int] = {}
+    for u, v, weight in edges + [(v, u, weight) for u, v, weight in edges if symmetric]:
+        wanted[v, u] = wanted.get((v, u), 0) + weight
+    parts = [np.array(edges[at : at + chunk], dtype=np.int64).reshape(-1, 3) for at in range(0, len(edges), chunk)]
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csc, "_LEAST_RANGE", least)
+        writer = DatasetWriter(Path(folder) / "t")
+        with pytest.raises(StopIteration), writer:
+            result = build_csc(
+                lambda: ((part[:, 0], part[:, 1]) for part in parts),
+                10,
+                writer,
+                max_memory=1,
+                symmetric=symmetric,
+                weights=lambda: (part[:, 2].astype(np.float32) for part in parts),
+            )
+            assert writer.memmap("indices").tolist() == [u for _, u in sorted(wanted)]
+            assert writer.memmap("edge_weight").tolist() == [wanted[edge] for edge in sorted(wanted)]
+            assert result.duplicates == len(edges) * (1 + symmetric) - len(wanted)
+            raise StopIteration
+
+
 @pytest.mark.parametrize("bad", [-1, 3])
 def test_an_id_out_of_range_is_refused(tmp_path: Path, bad: int) -> None:
     chunk = (np.array([0, bad]), np.array([1, 1]))

@@ -1,22 +1,21 @@
 """OGB folders in three layouts: text (arxiv, products), binary (papers100M), and LSC (MAG240M).
 
-The arrays of papers100M's `.npz` file exceed memory, and a zip member cannot be mapped, so they are read as streams.
+The arrays of papers100M's `.npz` file exceed memory, so they are read as streams.
 """
 
 from __future__ import annotations
 
 import pickle
-import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from workloads.errors import DatasetError, InputError, require
+from workloads.importers.npz_member import NpzMember, member_names
 from workloads.importers.source import (
     EDGES_A_CHUNK,
     EdgeChunk,
@@ -31,12 +30,10 @@ from workloads.importers.source import (
     reading,
     table_source,
 )
-from workloads.npyfile import read_header
 
 # Datasets whose stored edges stand for both directions, from OGB's own list: the folder does not say so.
 _STORED_ONCE = ("products", "proteins")
 _CITES = "paper___cites___paper"
-_NO_FILE = "is no whole .npz file"
 
 
 def open_ogb(path: Path, options: ImportOptions) -> GraphSource:
@@ -84,24 +81,15 @@ def _text_layout(folder: Path, options: ImportOptions) -> GraphSource:
 def _binary_layout(folder: Path) -> GraphSource:
     data = folder / "raw" / "data.npz"
     names = member_names(data)
-    edge_index = NpzMember(data, "edge_index")
-    if len(edge_index.shape) != 2 or edge_index.shape[0] != 2:
-        raise InputError(f"{data}: edge_index has shape {edge_index.shape}, not [2, E]")
-    num_edges = edge_index.shape[1]
+    edges = NpzMember(data, "edge_index").edges()
     num_nodes = _only(NpzMember(data, "num_nodes_list").load(), data)
-
-    def edges() -> Iterator[EdgeChunk]:
-        # All sources stand before all destinations, so the member is read twice, side by side.
-        sources = edge_index.flat(EDGES_A_CHUNK, 0, num_edges)
-        targets = edge_index.flat(EDGES_A_CHUNK, num_edges, 2 * num_edges)
-        yield from zip(sources, targets, strict=True)
 
     features = None
     if "node_feat" in names:
         member = NpzMember(data, "node_feat")
         if len(member.shape) != 2 or member.shape[0] != num_nodes:
             raise InputError(f"node_feat has shape {member.shape} for {num_nodes} nodes")
-        features = feature_source(member.shape, member.dtype, member.rows)
+        features = member.features()
     label_file = folder / "raw" / "node-label.npz"
     labels, num_classes = clean_labels(NpzMember(label_file, "node_label").load(), num_nodes, str(label_file))
     splits, notes = _splits(folder)
@@ -185,60 +173,3 @@ def _load_splits(path: Path) -> dict[str, npt.NDArray[np.int64]]:
             raise DatasetError(f"{path} holds no {part} ids", "download it again")
         splits[part] = np.concatenate([np.asarray(content[name]).reshape(-1) for name in names]).astype(np.int64)
     return splits
-
-
-class NpzMember:
-    """Array of an `.npz` file, read in order; `dtype` and `shape` are those of the whole array.
-
-    Every call raises DatasetError where the file is missing, truncated or corrupted, and InputError where it holds no
-    such array, or one in Fortran order or of Python objects.
-    """
-
-    def __init__(self, path: Path, name: str) -> None:
-        self._path, self._name = path, f"{path}: {name}.npy"
-        self._member = f"{name}.npy"
-        self._open().close()
-
-    def rows(self, rows_a_chunk: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield all rows in chunks, as arrays [rows, ...]."""
-        width = int(np.prod(self.shape[1:], dtype=np.int64))
-        for part in self.flat(rows_a_chunk * width, 0, self.shape[0] * width):
-            yield part.reshape(-1, *self.shape[1:])
-
-    def load(self) -> npt.NDArray[Any]:
-        """Return the whole array."""
-        return next(self.rows(max(1, self.shape[0])), np.empty(self.shape, dtype=self.dtype))
-
-    def flat(self, elements_a_chunk: int, first: int, last: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield elements `first` to `last` of the array in C order, in chunks; earlier ones are read and dropped."""
-        with self._open() as file, reading(self._name, "is damaged"):
-            skip = first * self.dtype.itemsize  # read rather than seek, so that the checksum at the end is compared
-            while skip and (data := file.read(min(skip, 8 << 20))):
-                skip -= len(data)
-            for start in range(first, last, elements_a_chunk):
-                count = min(elements_a_chunk, last - start) * self.dtype.itemsize
-                data = file.read(count)
-                if len(data) < count:
-                    raise DatasetError(f"{self._name} is truncated", "download it again")
-                yield np.frombuffer(data, dtype=self.dtype)
-
-    def _open(self) -> IO[bytes]:
-        """Open the array behind its header."""
-        try:
-            # Closing the archive leaves the member's own handle open until the member is closed.
-            with reading(self._path, _NO_FILE), zipfile.ZipFile(self._path) as archive:
-                file = archive.open(self._member)
-        except KeyError:
-            raise InputError(f"{self._path} holds no {self._member[:-4]}", "is it another dataset?") from None
-        try:
-            with reading(self._name, "is damaged", (ValueError, EOFError, zipfile.BadZipFile, zlib.error)):
-                self.dtype, self.shape = read_header(file)
-        except TypeError:
-            raise InputError(f"{self._name} is not a plain array in C order") from None
-        return file
-
-
-def member_names(path: Path) -> list[str]:
-    """List the arrays in an `.npz` file; raises DatasetError where the file is missing or no zip file."""
-    with reading(path, _NO_FILE), zipfile.ZipFile(path) as archive:
-        return [name.removesuffix(".npy") for name in archive.namelist()]

@@ -45,6 +45,9 @@ class GraphSource:
     splits: dict[str, IntArray] | None = None  # int64 node ids of `train`, `valid` and `test`; None: to be drawn
     symmetric: bool = False  # whether every edge stands for both directions in this format
     notes: list[str] = field(default_factory=list)  # for the manifest
+    keep_duplicates: bool = False  # whether repeated edges are edges of their own in this format, without weights
+    # Weights of the edges, float, in chunks as long as those of `edges`; None: there are none.
+    edge_weights: Callable[[], Iterator[npt.NDArray[Any]]] | None = None
 
 
 @dataclass(frozen=True)
@@ -101,22 +104,32 @@ def feature_source(
     )
 
 
+def check_table(table: Any, what: str) -> None:
+    """Check shape and dtype of an array's header; raises InputError unless it holds rows [N, D] of numbers."""
+    if len(table.shape) != 2 or table.shape[1] == 0 or table.dtype.kind not in "fiu":
+        raise InputError(f"{what} has shape {table.shape} and dtype {table.dtype}, not rows of numbers")
+
+
 def table_source(table: npt.NDArray[Any], what: str) -> FeatureRows:
     """Stream the feature rows of an array or memory map [N, D]; raises InputError for another shape or no numbers."""
-    if table.ndim != 2 or table.shape[1] == 0 or table.dtype.kind not in "fiu":
-        raise InputError(f"{what} has shape {table.shape} and dtype {table.dtype}, not rows of numbers")
+    check_table(table, what)
     return feature_source(
         table.shape, table.dtype, lambda rows: (table[at : at + rows] for at in range(0, table.shape[0], rows))
     )
 
 
+def check_edges(array: Any, what: str, *, columns: bool = False) -> None:
+    """Check shape and dtype of an array's header; raises InputError unless it holds integers [2, E] ([E, 2] for
+    `columns`)."""
+    if len(array.shape) != 2 or array.shape[1 if columns else 0] != 2 or array.dtype.kind not in "iu":
+        expected = "[E, 2]" if columns else "[2, E]"
+        raise InputError(f"{what} has shape {array.shape} and dtype {array.dtype}, not {expected} of integers")
+
+
 def edge_array_source(array: npt.NDArray[Any], what: str, *, columns: bool) -> Callable[[], Iterator[EdgeChunk]]:
     """Stream the edges, sources and destinations, of an array [2, E] (`columns=False`) or [E, 2] (`columns=True`);
     raises InputError for another shape or no integers."""
-    axis = 1 if columns else 0
-    if array.ndim != 2 or array.shape[axis] != 2 or array.dtype.kind not in "iu":
-        expected = "[E, 2]" if columns else "[2, E]"
-        raise InputError(f"{what} has shape {array.shape} and dtype {array.dtype}, not {expected} of integers")
+    check_edges(array, what, columns=columns)
     pairs = array.T if columns else array
 
     def chunks() -> Iterator[EdgeChunk]:

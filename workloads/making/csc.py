@@ -1,11 +1,14 @@
-"""Neighbour lists (CSC by destination) of a stream of edges, built in bounded memory into a dataset's files."""
+"""Neighbour lists (CSC by destination) of a stream of edges, built in bounded memory into a dataset's files; with the
+edges' weights, if they have any."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +18,8 @@ from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, IntArray
 from workloads.making.writer import DatasetWriter
 from workloads.npyfile import write_all
 
-_BYTES_A_KEY = 8
+_KEY = np.dtype(np.int64)
+_WEIGHTED = np.dtype([("key", _KEY), ("weight", np.float32)])
 _MAX_BUCKETS = 500  # files open at once
 _LEAST_RANGE = 1 << 16  # edges; smaller ranges only cost time
 
@@ -38,10 +42,11 @@ def build_csc(
     max_memory: int = 1 << 30,
     symmetric: bool = False,
     keep_duplicates: bool = False,
+    weights: Callable[[], Iterator[npt.NDArray[Any]]] | None = None,
     other_bytes: int = 0,
     progress: Callable[[str, float], None] = lambda stage, fraction: None,
 ) -> CscResult:
-    """Write `indptr` and `indices`: for each node its in-neighbours, ascending.
+    """Write `indptr` and `indices`: for each node its in-neighbours, ascending; with weights `edge_weight` too.
 
     Two passes over the edges: the first counts in-degrees and cuts the destinations into ranges whose edges fit
     `max_memory`; the second appends each edge to the file of its range. Then each range is sorted by itself.
@@ -49,10 +54,12 @@ def build_csc(
     Args:
         edges: yields all edges in chunks; called twice, with equal results.
         num_nodes: N; at most 3 * 10**9, since a pair of ids in a range must fit 63 bits.
-        writer: writer of the dataset; its folder holds the temporary files (8 bytes an edge).
+        writer: writer of the dataset; its folder holds the temporary files (8 bytes an edge, 12 with weights).
         index_dtype: int32 or int64.
         max_memory: most bytes for edges in memory. Degrees and `indptr` (16 bytes a node) come on top.
         symmetric, keep_duplicates: whether to take each edge in both directions, and to keep repeated ones.
+        weights: yields the edges' weights, in chunks as long as those of `edges`; repeated edges become one, of the sum
+            of their weights.
         other_bytes: bytes of the dataset's other parts, so that a disk too small is rejected before any write.
         progress: called with the stage and its done fraction.
 
@@ -61,26 +68,40 @@ def build_csc(
     """
     degrees = np.zeros(num_nodes, dtype=np.int64)
     total = 0
-    for source, target in _directed(edges, symmetric):
+    for source, target, _ in _directed(edges, symmetric):
         _check_range(source, target, num_nodes)
         np.add.at(degrees, target, 1)
         total += target.shape[0]
     progress("counting edges", 1.0)
-    writer.require_space(total * (_BYTES_A_KEY + np.dtype(index_dtype).itemsize) + 8 * num_nodes + other_bytes)
-    bounds = _ranges(degrees, max(_LEAST_RANGE, max_memory // (_BYTES_A_KEY * 2)))
+    record: np.dtype[Any] = _KEY if weights is None else _WEIGHTED
+    lasting = np.dtype(index_dtype).itemsize + (0 if weights is None else 4)
+    writer.require_space(total * (record.itemsize + lasting) + 8 * num_nodes + other_bytes)
+    # Sorting takes as much again, with weights also the order and the sums.
+    bounds = _ranges(degrees, max(_LEAST_RANGE, max_memory // (16 if weights is None else 48)))
     del degrees
 
     duplicates = self_loops = written = 0
     indptr = np.zeros(num_nodes + 1, dtype=np.int64)
     path, offset = writer.begin("indices", index_dtype, total)
-    files = _spill(_directed(edges, symmetric), bounds, num_nodes, writer.folder, total, progress)
-    with path.open("r+b", buffering=0) as out:
+    files = _spill(_directed(edges, symmetric, weights), bounds, num_nodes, writer.folder, total, progress)
+    with ExitStack() as stack:
+        out = stack.enter_context(path.open("r+b", buffering=0))
         out.seek(offset)
+        if weights is not None:
+            path, offset = writer.begin("edge_weight", np.float32, total)
+            out_weights = stack.enter_context(path.open("r+b", buffering=0))
+            out_weights.seek(offset)
         for index, file in enumerate(files):
             first, last = int(bounds[index]), int(bounds[index + 1])
-            keys = np.fromfile(file, dtype=np.int64)
+            keys = np.fromfile(file, dtype=record)
             file.unlink()
-            keys.sort()
+            if weights is None:
+                keys.sort()
+            else:
+                repeated = keys.shape[0]
+                keys, sums = _summed(keys)
+                duplicates += repeated - keys.shape[0]
+                write_all(out_weights, sums)
             before = -1
             for start in range(0, keys.shape[0], EDGES_A_CHUNK):
                 part = keys[start : start + EDGES_A_CHUNK]
@@ -100,6 +121,8 @@ def build_csc(
             progress("sorting neighbour lists", (index + 1) / len(files))
     np.cumsum(indptr, out=indptr)
     writer.finish("indices", count=written)
+    if weights is not None:
+        writer.finish("edge_weight", count=written)
     writer.write("indptr", indptr)
     return CscResult(written, duplicates, self_loops)
 
@@ -117,11 +140,26 @@ def collect_csc(edges: Callable[[], Iterator[EdgeChunk]], num_nodes: int) -> tup
     return indptr, source.astype(np.int32 if num_nodes <= np.iinfo(np.int32).max else np.int64)
 
 
-def _directed(edges: Callable[[], Iterator[EdgeChunk]], symmetric: bool) -> Iterator[EdgeChunk]:
-    for source, target in edges():
-        yield source, target
+def _directed(
+    edges: Callable[[], Iterator[EdgeChunk]],
+    symmetric: bool,
+    weights: Callable[[], Iterator[npt.NDArray[Any]]] | None = None,
+) -> Iterator[tuple[npt.NDArray[np.integer], npt.NDArray[np.integer], npt.NDArray[Any] | None]]:
+    kept: Iterator[npt.NDArray[Any] | None] = repeat(None) if weights is None else weights()
+    for (source, target), weight in zip(edges(), kept, strict=weights is not None):
+        yield source, target, weight
         if symmetric:
-            yield target, source
+            yield target, source, weight
+
+
+def _summed(records: npt.NDArray[Any]) -> tuple[IntArray, npt.NDArray[np.float32]]:
+    """Return the ascending distinct keys of weighted edges, and the sum of the weights of each."""
+    order = np.argsort(records["key"], kind="stable")
+    keys = records["key"][order]
+    if not len(keys):
+        return keys, np.empty(0, dtype=np.float32)
+    first = np.flatnonzero(np.diff(keys, prepend=-1))
+    return keys[first], np.add.reduceat(records["weight"][order], first)
 
 
 def _check_range(source: npt.NDArray[np.integer], target: npt.NDArray[np.integer], num_nodes: int) -> None:
@@ -142,22 +180,26 @@ def _ranges(degrees: IntArray, edges_a_range: int) -> IntArray:
 
 
 def _spill(
-    edges: Iterator[EdgeChunk],
+    edges: Iterator[tuple[npt.NDArray[np.integer], npt.NDArray[np.integer], npt.NDArray[Any] | None]],
     bounds: IntArray,
     num_nodes: int,
     folder: Path,
     total: int,
     progress: Callable[[str, float], None],
 ) -> list[Path]:
-    """Append each edge, as one number (destination within its range, source), to the file of its range."""
+    """Append each edge, as one number (destination within its range, source) and its weight, to its range's file."""
     paths = [folder / f"range-{index}.tmp" for index in range(bounds.shape[0] - 1)]
     done = 0
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("wb", buffering=0)) for path in paths]
-        for source, target in edges:
+        for source, target, weight in edges:
             wide = target.astype(np.int64)
             owner = np.searchsorted(bounds, wide, side="right") - 1
-            keys = (wide - bounds[owner]) * num_nodes + source
+            keys: npt.NDArray[Any] = (wide - bounds[owner]) * num_nodes + source
+            if weight is not None:
+                pairs = np.empty(len(keys), dtype=_WEIGHTED)
+                pairs["key"], pairs["weight"] = keys, weight
+                keys = pairs
             if len(files) > 1:
                 keys = keys[np.argsort(owner.astype(np.uint16), kind="stable")]  # 16 bits: numpy's radix sort
             borders = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(files)))])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,9 @@ from workloads.npyfile import file_digest
 class ImportSpec:
     """Settings of an import; with the source's digest they are the manifest's recipe."""
 
-    format: str  # `npz`, `snap`, `ogb` or `igb`
+    format: str  # one of `workloads.importers.FORMATS`
     symmetric: bool | None = None  # whether to take every edge in both directions; None: as the format requires
-    keep_duplicates: bool = False  # whether to keep repeated edges; if not, one of each stays
+    keep_duplicates: bool = False  # whether to keep repeated edges; if not, one of each stays (`pyg` keeps all)
     index_dtype: str = "auto"  # `int32`, `int64`, or `auto` (int32 where ids fit)
     feature_dtype: str | None = None  # `float32` or `float16` to convert given features; None: no conversion
     node_data: NodeDataSpec = field(default_factory=NodeDataSpec)  # of features and labels, where the graph has none
@@ -61,10 +62,14 @@ class ImportSpec:
 
     def recipe(self, source: Path) -> dict[str, Any]:
         """Return the manifest's recipe; equal recipes give equal bytes."""
+        return self.recipe_of(source.name, _source_digest(source))
+
+    def recipe_of(self, source: str, digest: str) -> dict[str, Any]:
+        """Return the recipe of a source of that name and content."""
         settings = asdict(self) | {"fractions": list(self.fractions)}
         if self.format != "igb":
             del settings["labelled"]  # datasets imported before this option keep their recipe
-        return {"how": "import", "source": source.name, "source_digest": _source_digest(source), **settings}
+        return {"how": "import", "source": source, "source_digest": digest, **settings}
 
 
 def import_dataset(
@@ -91,10 +96,30 @@ def import_dataset(
     """
     spec.check()
     require(source.exists(), f"there is nothing at {source}", "check the path", DatasetError)
+    opener = partial(importer(spec.format), source)
+    recipe = spec.recipe(source)
+    return write_graph(opener, target, spec, recipe, max_memory=max_memory, replace=replace, progress=progress)
+
+
+def write_graph(
+    opener: Callable[[ImportOptions], GraphSource],
+    target: Path,
+    spec: ImportSpec,
+    recipe: dict[str, Any],
+    *,
+    max_memory: int = 1 << 30,
+    replace: bool = False,
+    progress: Progress = lambda stage, fraction: None,
+) -> Dataset:
+    """Write the graph that `opener` opens as the dataset `target`; `recipe` goes into its manifest. The other arguments
+    and the errors are those of `import_dataset`."""
     progress("reading the source", math.nan)
-    with DatasetWriter(target, recipe=spec.recipe(source), replace=replace) as writer:
-        options = ImportOptions(writer.folder, max_memory, spec.classes, spec.labelled, progress)
-        graph = importer(spec.format)(source, options)
+    with DatasetWriter(target, recipe=recipe, replace=replace) as writer:
+        graph = opener(ImportOptions(writer.folder, max_memory, spec.classes, spec.labelled, progress))
+        weighted = graph.edge_weights is not None
+        fault = "--keep-duplicates is given, and of repeated edges the weights are summed"
+        require(not (weighted and spec.keep_duplicates), fault, "leave it out, or leave the weights out")
+        keep_duplicates = spec.keep_duplicates or (graph.keep_duplicates and not weighted)
         index_dtype = choose_index_dtype(spec.index_dtype, graph.num_nodes)
         symmetric = graph.symmetric if spec.symmetric is None else spec.symmetric
         result = build_csc(
@@ -104,11 +129,12 @@ def import_dataset(
             index_dtype=index_dtype,
             max_memory=max_memory,
             symmetric=symmetric,
-            keep_duplicates=spec.keep_duplicates,
+            keep_duplicates=keep_duplicates,
+            weights=graph.edge_weights,
             other_bytes=_node_bytes(graph, spec),
             progress=progress,
         )
-        writer.notes += [*graph.notes, *_edge_notes(result, symmetric, spec.keep_duplicates)]
+        writer.notes += [*graph.notes, *_edge_notes(result, symmetric, keep_duplicates, weighted)]
         indptr, indices = writer.memmap("indptr"), writer.memmap("indices")
         labels, num_classes = graph.labels, graph.num_classes
         if labels is None:
@@ -140,12 +166,13 @@ def _node_bytes(graph: GraphSource, spec: ImportSpec) -> int:
     return graph.num_nodes * (row + 16)
 
 
-def _edge_notes(result: CscResult, symmetric: bool, kept: bool) -> list[str]:
+def _edge_notes(result: CscResult, symmetric: bool, kept: bool, weighted: bool) -> list[str]:
     notes = ["every edge taken in both directions"] if symmetric else []
     if kept:
         notes.append("duplicate edges kept")
     elif result.duplicates:
-        notes.append(f"{result.duplicates} duplicate edges removed")
+        added = ", their weights added" if weighted else ""
+        notes.append(f"{result.duplicates} duplicate edges removed{added}")
     if result.self_loops:
         notes.append(f"{result.self_loops} self-loops")
     return notes

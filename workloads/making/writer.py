@@ -293,7 +293,7 @@ class DatasetWriter:
         )
         manifest.check(self.path)
         for extra in self.folder.iterdir():
-            if extra.name not in {f"{part}.npy" for part in PARTS}:
+            if extra.name not in {f"{part}.npy" for part in manifest.parts}:
                 shutil.rmtree(extra) if extra.is_dir() else extra.unlink()
         manifest.write(self.folder)
         sync(self.folder / "dataset.json")

@@ -1,0 +1,156 @@
+"""Graphs in PyG's words: a `torch_geometric.data.Data`, in memory or saved, or an `.npz` file of the same names."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads.errors import HostError, InputError, require
+from workloads.importers.npz_member import NpzMember, member_names
+from workloads.importers.source import (
+    EDGES_A_CHUNK,
+    GraphSource,
+    ImportOptions,
+    IntArray,
+    clean_labels,
+    edge_array_source,
+    reading,
+    table_source,
+)
+
+Field = npt.NDArray[Any] | NpzMember
+#: A dataset's split -> PyG's name of its mask.
+MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
+_FIELDS = ("edge_index", "edge_weight", "num_nodes", "x", "y", *MASKS.values())
+
+
+def open_pyg(path: Path, options: ImportOptions | None = None, *, supervised: bool = True) -> GraphSource:
+    """Read a graph of a file: `.npz`, or what `torch.save` or an `InMemoryDataset` wrote.
+
+    An `.npz` file is read as a stream, any other is mapped, so both may exceed memory; no code of a file is run.
+    `supervised` and the errors are those of `data_source`; raises also DatasetError where the file is missing or
+    damaged, HostError where it needs torch_geometric and that is not installed.
+    """
+    if path.suffix == ".npz":
+        names = member_names(path)
+        fields: dict[str, Field] = {name: NpzMember(path, name) for name in _FIELDS if name in names}
+        return _graph(fields, path.name, supervised)
+    import torch
+
+    try:
+        from torch_geometric.data import data, storage
+    except ModuleNotFoundError:
+        raise HostError(f"{path} is read by torch_geometric", "pip install torch_geometric") from None
+    # torch_geometric declares `Data` itself as harmless, and not what it consists of.
+    harmless = [data.DataEdgeAttr, data.DataTensorAttr, storage.GlobalStorage]
+    damage = (RuntimeError, EOFError, OSError, ValueError)
+    try:
+        with reading(path, "is no graph that torch.save wrote", damage), torch.serialization.safe_globals(harmless):
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except pickle.UnpicklingError as error:
+        found = re.search(r"GLOBAL (\S+)", str(error))
+        fault = f"{path} holds {found[1] if found else 'objects'}, and no code of a file is run"
+        raise InputError(fault, "save its tensors alone: torch.save(data.to_dict(), PATH)") from None
+    if isinstance(content, tuple):  # (graphs, slices, class) of an InMemoryDataset
+        single = len(content) == 3 and content[1] is None
+        require(single, f"{path} holds several graphs", "save one of them: torch.save(dataset[0], PATH)")
+        content = content[0]
+    return data_source(content, path.name, supervised=supervised)
+
+
+def data_source(data: Any, what: str = "data", *, supervised: bool = True) -> GraphSource:
+    """Read a `torch_geometric.data.Data` (or a dictionary of its tensors); memory maps are streamed.
+
+    Reads `edge_index` [2, E] (source above destination), `edge_weight` [E] if there is one, `x` [N, D], `y` [N] and
+    `train_mask`, `val_mask`, `test_mask` [N]. Repeated edges stay, as in PyG; those with weights become one.
+
+    Args:
+        data: the graph.
+        what: its name in messages.
+        supervised: whether `y` and `train_mask` are required; without them there are no labels and no training nodes.
+
+    Raises:
+        InputError: a tensor is missing, or has another shape or dtype.
+    """
+    if not isinstance(data, Mapping):
+        known = getattr(sys.modules.get("torch_geometric.data"), "Data", ())
+        fix = "give a torch_geometric.data.Data, one graph with one type of nodes (of a dataset: dataset[0])"
+        require(isinstance(data, known), f"{what} is a {type(data).__name__}", fix)
+        data = data.to_dict()
+    fields = {name: _array(data[name], f"{name} of {what}") for name in _FIELDS if data.get(name) is not None}
+    return _graph(fields, what, supervised)
+
+
+def _array(value: Any, what: str) -> npt.NDArray[Any]:
+    """Return a tensor's memory as an array."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return np.asarray(value)
+    require(value.layout is torch.strided, f"{what} is sparse", "give it dense (.to_dense())")
+    require(value.dtype is not torch.bfloat16, f"{what} is bfloat16", "give it as float16 or float32 (.half())")
+    found: npt.NDArray[Any] = value.detach().cpu().numpy()
+    return found
+
+
+def _graph(fields: Mapping[str, Field], what: str, supervised: bool) -> GraphSource:
+    edge_index, x, y = (fields.get(name) for name in ("edge_index", "x", "y"))
+    fix = "give it as [2, E], sources above destinations (transforms.ToSparseTensor takes it away)"
+    if edge_index is None:
+        raise InputError(f"{what} has no edge_index", fix)
+    if x is None:
+        raise InputError(f"{what} has no x", "give a feature row for every node, [N, D]")
+    if isinstance(edge_index, NpzMember):
+        edges = edge_index.edges()
+    else:
+        edges = edge_array_source(edge_index, f"edge_index of {what}", columns=False)
+    features = x.features() if isinstance(x, NpzMember) else table_source(x, f"x of {what}")
+    num_nodes = int(_whole(fields["num_nodes"]).reshape(-1)[0]) if "num_nodes" in fields else features.num_rows
+    fault = f"x of {what} has {features.num_rows} rows for {num_nodes} nodes"
+    require(features.num_rows == num_nodes, fault, "give a row for every node")
+    require(num_nodes > 0, f"{what} has no node", "give a row of x for every node")
+    if y is None:
+        require(not supervised, f"{what} has no y", "give the class of every node, [N], -1 where it is unknown")
+        labels, num_classes = np.full(num_nodes, -1, dtype=np.int64), 0
+    else:
+        labels, num_classes = clean_labels(_whole(y), num_nodes, f"y of {what}")
+    splits = {part: _chosen(fields.get(mask), f"{mask} of {what}", num_nodes) for part, mask in MASKS.items()}
+    if supervised and not len(splits["train"]):
+        fault = "chooses no node" if "train_mask" in fields else "is missing"
+        raise InputError(f"train_mask of {what} {fault}", "give bool [N] (transforms.RandomNodeSplit makes one)")
+    weights = _weights(fields["edge_weight"], edge_index.shape[1], what) if "edge_weight" in fields else None
+    found = GraphSource(num_nodes, edges, features, labels, num_classes, splits)
+    return replace(found, keep_duplicates=True, edge_weights=weights)
+
+
+def _weights(weight: Field, num_edges: int, what: str) -> Callable[[], Iterator[npt.NDArray[Any]]]:
+    """Stream the weights of edges, [E] or [E, 1]."""
+    sound = weight.shape in ((num_edges,), (num_edges, 1)) and weight.dtype.kind in "fiu"
+    fault = f"edge_weight of {what} is {weight.dtype} {list(weight.shape)}"
+    require(sound, fault, f"give a number for every edge, [{num_edges}]")
+    if isinstance(weight, NpzMember):
+        return weight.chunks
+    flat = weight.reshape(-1)
+    return lambda: (flat[start : start + EDGES_A_CHUNK] for start in range(0, num_edges, EDGES_A_CHUNK))
+
+
+def _whole(field: Field) -> npt.NDArray[Any]:
+    return field.load() if isinstance(field, NpzMember) else field
+
+
+def _chosen(mask: Field | None, what: str, num_nodes: int) -> IntArray:
+    """Return the ids of a mask's nodes; none without a mask."""
+    if mask is None:
+        return np.empty(0, dtype=np.int64)
+    fix = "choose one of its columns (mask[:, 0])" if len(mask.shape) == 2 else "give a boolean for every node"
+    fault = f"{what} is {mask.dtype} {list(mask.shape)}, not bool [{num_nodes}]"
+    require(mask.dtype == np.bool_ and mask.shape == (num_nodes,), fault, fix)
+    return np.flatnonzero(_whole(mask))
