@@ -433,6 +433,7 @@ def text_of(root: Path) -> str:
     return (root / "report.html").read_text().partition("<body>")[2]
 
 
+@pytest.mark.slow("harness/report", "harness/figures/render.py", "harness/cli/bench.py")
 def test_a_report_without_figures_keeps_none_of_older_records(tmp_path: Path) -> None:
     disk_study(tmp_path)
     first = write_report(tmp_path)
@@ -448,6 +449,7 @@ def test_a_report_without_figures_keeps_none_of_older_records(tmp_path: Path) ->
     assert "data:image/webp" not in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.slow("harness/report", "harness/figures/render.py", "harness/cli/bench.py")
 def test_a_bench_without_figures_removes_those_of_older_records(tmp_path: Path) -> None:
     from harness.cli import bench
 
