@@ -11,7 +11,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from systems.interface import System
+from systems.interface import System, SystemInfo
 from workloads.errors import InputError
 
 _FOLDER = Path(__file__).resolve().parent
@@ -79,4 +79,7 @@ def _load_class(name: str) -> type[System]:
 def _checked(system: object, name: str) -> type[System]:
     if not (isinstance(system, type) and issubclass(system, System)):
         raise InputError(f"{name!r} is not a System class", "derive it from systems.interface.System")
+    if not isinstance(getattr(system, "info", None), SystemInfo):
+        fix = "give it `info = SystemInfo(name=..., summary=..., options=Options)`"
+        raise InputError(f"class {name!r} has no `info`", fix)
     return system

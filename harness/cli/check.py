@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import Call, OptionPairs, parse_options, print_table
+from harness.cli.common import Call, OptionPairs, parse_options
+from harness.cli.table import print_table
 from harness.progress import Progress
 from harness.settings import check_options
 
@@ -17,7 +18,12 @@ def check(
     quick: Annotated[bool, typer.Option(help="fewer cases, under 20 s")] = False,
     option: OptionPairs = None,
 ) -> None:
-    """Check a system on small generated graphs; exit code 1 if a promise does not hold."""
+    """Check a system on small generated graphs; exit code 1 if a promise does not hold.
+
+    Examples:
+        outcore check gnndrive --quick
+        outcore check mypkg.mod:MySystem -o threads=4
+    """
     from rich.text import Text
 
     from harness.check.runner import check_system
@@ -31,6 +37,6 @@ def check(
     marks = {True: Text("ok", "green"), False: Text("broken", "red")}
     rows = [(marks[one.ok], one.name, one.detail) for one in results]
     content = {"system": system, "ok": ok, "checks": [one.as_dict() for one in results]}
-    call.tell(content, lambda: print_table(("", "promise", "detail"), rows))
+    call.tell(content, lambda: print_table(("", "promise", "detail"), rows, prose=("promise", "detail")))
     if not ok:
         raise typer.Exit(1)

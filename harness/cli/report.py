@@ -15,7 +15,12 @@ def report(
     call: OnResults,
     out: Annotated[Path | None, typer.Option(help="the file to write (default: RESULTS/report.html)")] = None,
 ) -> None:
-    """Write the report from records alone: headline, claims, gallery, charts and a page for each run; no network."""
+    """Write the report from records alone: headline, claims, gallery, charts and a page for each run; no network.
+
+    Examples:
+        outcore report
+        outcore report --results-root results --out report.html
+    """
     from harness.report import write_report
 
     begin = time.perf_counter()
