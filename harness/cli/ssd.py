@@ -249,8 +249,8 @@ def _print_drive(drive: Drive, where: Path, *, wide: bool) -> None:
         f"{file}; 4 KiB reads {settled}",
         f"health by {health}" if health else f"health not known: {condition.health_missing}",
     )
-    heads = ("reads", "in flight", "by", "IOPS", "MB/s", "mean µs", "p50", "p99", "p99.9", "CPU µs/IO")
-    print_table(heads, map(_row, drive.points), hidden=() if wide else ("mean µs", "p99.9", "CPU µs/IO"))
+    heads = ("reads", "in flight", "by", "IOPS", "MB/s", "mean µs", "p50 µs", "p99 µs", "p99.9 µs", "CPU µs/IO")
+    print_table(heads, map(_row, drive.points), hidden=() if wide else ("mean µs", "p99.9 µs", "CPU µs/IO"))
     print_lines(f"{drive.mode} profile, {drive.seconds:.0f} s: {where}")
 
 
