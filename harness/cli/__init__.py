@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import json
 import os
 import pkgutil
+import signal
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -29,11 +32,10 @@ def build_app(only: str = "") -> typer.Typer:
         name="outcore",
         help="Measure how fast graph neural networks train when their graph does not fit in memory.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(lambda: None)  # a command of one verb would leave out the verb's name
+    app.callback()(_start)  # without a callback, a command of one verb would leave out the verb's name
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
     for name in [only] if only in names else names:
         module = importlib.import_module(f"{__name__}.{name}")
@@ -42,6 +44,26 @@ def build_app(only: str = "") -> typer.Typer:
         elif hasattr(module, name):
             app.verb(getattr(module, name))
     return app if app.registered_groups or app.registered_commands else build_app()
+
+
+def _tell_version(wanted: bool) -> None:
+    """Print the version, and the commit where it is known."""
+    if not wanted:
+        return
+    from harness.records.environment import code
+
+    found = code()
+    commit = f" (commit {found['commit']}{', with changes' if found['dirty'] else ''})" if found["commit"] else ""
+    print(f"outcore {importlib.metadata.version('outcore')}{commit}")
+    raise typer.Exit
+
+
+def _start(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="print version and commit")
+    ] = False,
+) -> None:
+    """Take the options of the command itself."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -74,10 +96,13 @@ def _run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print("outcore: stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # The reader closed the pipe (`| head`): discard the buffered output.
+    except (BrokenPipeError, SystemExit) as error:
+        # The libraries below turn a closed pipe into an exit.
+        if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        # The reader closed the pipe (`| head`): discard the buffered output, and end as a process does by the signal.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 128 + signal.SIGPIPE
 
 
 def _report(kind: str, message: str, fix: str, code: int, as_json: bool) -> int:

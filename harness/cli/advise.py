@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.common import OnBoth, print_lines, print_table, takes_settings, unwind_on_signals
+from harness.cli.common import OnBoth, takes_settings, unwind_on_signals
+from harness.cli.table import Wide, print_lines, print_table
 from harness.plan.experiment import PlannedRun, resolve
 from harness.progress import Progress
 from harness.settings import RunSettings, check_settings
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 def advise(
     dataset: Annotated[str, typer.Argument(help="name under the data root, or a path; with --published, of a graph")],
     settings: RunSettings,
+    table: Wide,
     call: OnBoth,
     epochs: Annotated[int, typer.Option(help="of the whole training")] = 20,
     batches: Annotated[int, typer.Option(help="mini-batches of an epoch to sample and simulate")] = 40,
@@ -48,6 +50,10 @@ def advise(
 
     A share of an epoch is sampled and every system's reads are simulated on the disk's profile. Nothing is trained, and
     what is printed is a prediction.
+
+    Examples:
+        outcore advise kron-2m --memory 8GiB
+        outcore advise papers100m --published --memory 0.1x --drive aws-nvme
     """
     from harness.advise.advice import advise as predicted
     from harness.advise.published import advise_published
@@ -94,7 +100,7 @@ def advise(
         "refused": {entry.system: entry.refused for entry in found.refused},
         "changes": {text: _forecast(entry, epochs) for text, entry in found.changes.items()},
     }
-    call.tell(content | more, lambda: _print(found, host, epochs, more))
+    call.tell(content | more, lambda: _print(found, host, epochs, more, wide=table.wide))
 
 
 def _measured(
@@ -133,7 +139,7 @@ def _forecast(entry: RankedSystem, epochs: int) -> dict[str, Any]:
     }
 
 
-def _print(found: Advice, host: int, epochs: int, more: dict[str, Any]) -> None:
+def _print(found: Advice, host: int, epochs: int, more: dict[str, Any], *, wide: bool) -> None:
     trace = found.trace
     counts = f"{epochs} epochs of {trace.num_batches} mini-batches ({trace.sampled} sampled)"
     title = f"{trace.workload.dataset.name}, {format_bytes(host)} for data, {counts}: predictions"
@@ -142,7 +148,8 @@ def _print(found: Advice, host: int, epochs: int, more: dict[str, Any]) -> None:
         system = " ".join([entry.system, *(f"-o {key}={value}" for key, value in entry.options.items())])
         times = (f"{entry.total_s(epochs):,.1f}", f"{entry.epoch_s:,.2f}", f"{entry.prepare_s:,.1f}")
         rows.append((system, *times, entry.bound, format_bytes(round(entry.bytes_read)), entry.why))
-    print_table(("system", "total s", "epoch s", "prepare s", "waits for", "reads", "why"), rows, title)
+    heads = ("system", "total s", "epoch s", "prepare s", "waits for", "reads", "why")
+    print_table(heads, rows, title, prose=("why",), hidden=() if wide else ("why",))
     print_lines(*(f"{entry.system}: {entry.refused}" for entry in found.refused))
     if not found.ranked:
         raise typer.Exit(3)

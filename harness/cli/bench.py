@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.common import OnBoth, console, print_lines, unwind_on_signals
-from harness.cli.table import headline_table
+from harness.cli.common import OnBoth, unwind_on_signals
+from harness.cli.run_tables import print_headline
+from harness.cli.table import Wide, print_lines
 from harness.compare.plan import keep
 from harness.figures.base import chosen
 from harness.plan.experiment import Experiment, load_experiment
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 
 def bench(
+    table: Wide,
     call: OnBoth,
     experiment: Annotated[Path | None, typer.Argument(help="an experiment in YAML; else a profile")] = None,
     profile: Annotated[str, typer.Option(help="smoke, quick, systems, standard or paper")] = "quick",
@@ -41,7 +43,12 @@ def bench(
     host_labels: Annotated[str | None, typer.Option(help="only hosts of these labels, separated by commas")] = None,
     wait_for_hosts: Annotated[str, typer.Option(help="how long a label without a host is waited for")] = "60s",
 ) -> None:
-    """Compare systems: every run of the experiment that has no record yet, then figures and the headline table."""
+    """Compare systems: every run of the experiment that has no record yet, then figures and the headline table.
+
+    Examples:
+        outcore bench --profile quick
+        outcore bench mine.yaml --figures gnndrive-fig9 --dry-run
+    """
     from harness.run.series import Series
     from harness.run.sweep import Sweep
 
@@ -96,7 +103,7 @@ def bench(
     }
 
     def shown() -> None:
-        _print_outcome(base, outcome, drawn, results_root)
+        _print_outcome(base, outcome, drawn, results_root, wide=table.wide)
         if report is not None:
             print(f"report: {report}")
         for name, reason in studied.failed.items():
@@ -107,13 +114,16 @@ def bench(
         raise typer.Exit(1)
 
 
-def _print_outcome(base: Experiment, outcome: Outcome, drawn: list[Rendered], results_root: Path) -> None:
+def _print_outcome(
+    base: Experiment, outcome: Outcome, drawn: list[Rendered], results_root: Path, *, wide: bool
+) -> None:
     """Print the headline table, the figures' files, and why other figures were not drawn."""
     from harness.judge.predict import inversions
     from harness.report.headline import who_is_ahead
 
     own = [record for record in outcome.records if record.config.experiment == base.name] or outcome.records
-    console().print(headline_table(own, f"{base.name}: {base.description}" if base.description else base.name))
+    title = f"{base.name}: {base.description}" if base.description else base.name
+    print_headline(own, title, wide=wide)
     lines = who_is_ahead([record.to_json() for record in own], base.name)
     lines += [f"order: {pair}" for pair in inversions(own)]
     for entry in drawn:

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import OnResults, OptionPairs, parse_options, print_lines, print_table
+from harness.cli.common import OnResults, OptionPairs, parse_options
+from harness.cli.table import print_lines, print_table
 from harness.settings import check_options
 
 
@@ -16,7 +17,12 @@ def check(
     quick: Annotated[bool, typer.Option(help="fewer cases, and a shorter capped run")] = False,
     option: OptionPairs = None,
 ) -> None:
-    """Check a system on small generated graphs; exit code 1 if a promise does not hold."""
+    """Check a system on small generated graphs; exit code 1 if a promise does not hold.
+
+    Examples:
+        outcore check gnndrive --quick
+        outcore check mypkg.mod:MySystem -o threads=4
+    """
     from rich.text import Text
 
     from harness.check.runner import check_system
@@ -33,7 +39,7 @@ def check(
     content = {"system": system, "ok": ok, "checks": [one.as_dict() for one in results]}
 
     def shown() -> None:
-        print_table(("", "promise", "detail"), rows)
+        print_table(("", "promise", "detail"), rows, prose=("promise", "detail"))
         for one in results:
             if not one.ok:
                 print_lines(f"{one.name}: {one.fix}")

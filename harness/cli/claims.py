@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.common import OnResults, print_lines, print_table
+from harness.cli.common import OnResults
 from harness.cli.results import say_bad
+from harness.cli.table import Wide, print_lines, print_table
 from harness.plan.experiment import load_experiment
 from harness.settings import unknown_name
 
@@ -17,13 +18,19 @@ if TYPE_CHECKING:
 
 
 def claims(
+    table: Wide,
     call: OnResults,
     explain: Annotated[str | None, typer.Option(help="one claim: its runs, stages, counters, what differs")] = None,
     paper: Annotated[str | None, typer.Option(help="only this paper's")] = None,
     verdict: Annotated[str | None, typer.Option(help="only those with this verdict")] = None,
     profile: Annotated[str, typer.Option(help="the profile whose runs the claims declare as their setting")] = "quick",
 ) -> None:
-    """Hold the papers' numbers against our records: reproduced, direction only, not reproduced, emulated, not run."""
+    """Hold the papers' numbers against our records: reproduced, direction only, not reproduced, emulated, not run.
+
+    Examples:
+        outcore claims --paper gnndrive
+        outcore claims --explain gd-01
+    """
     from harness.claims import judge_all, judge_one
     from harness.claims.judge import explain as lines_of
     from harness.claims.published import VERDICTS
@@ -47,10 +54,10 @@ def claims(
         for judged in judge_all(evidence, plain, progress)
         if paper in (None, judged.paper) and verdict in (None, judged.verdict)
     ]
-    call.tell({"claims": [judged.to_json() for judged in found]}, lambda: _print(found))
+    call.tell({"claims": [judged.to_json() for judged in found]}, lambda: _print(found, wide=table.wide))
 
 
-def _print(found: list[Judged]) -> None:
+def _print(found: list[Judged], *, wide: bool) -> None:
     from harness.claims.judge import measured_text
 
     rows = []
@@ -58,6 +65,7 @@ def _print(found: list[Judged]) -> None:
         paper = f"{judged.paper_value} {judged.unit}".strip()
         verdict = judged.verdict + ("" if judged.certain else " (not certain)")
         rows.append((judged.id, judged.claim, paper, measured_text(judged), verdict, judged.reason))
-    print_table(("id", "claim", "paper", "ours", "verdict", "why"), rows)
+    heads = ("id", "claim", "paper", "ours", "verdict", "why")
+    print_table(heads, rows, prose=("claim", "paper", "ours", "why"), hidden=() if wide else ("why",))
     counts = Counter(judged.verdict for judged in found)
     print_lines(", ".join(f"{count} {name}" for name, count in counts.most_common()))

@@ -1,25 +1,21 @@
-"""Parts shared by the verbs: groups of options, JSON output, tables, signal handlers."""
+"""Parts shared by the verbs: groups of options, examples, JSON output, signal handlers."""
 
 from __future__ import annotations
 
 import inspect
-import itertools
 import json
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from harness.progress import Progress as Progress
 from harness.settings import RunSettings, strict
 from workloads.errors import InputError
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,60 +183,14 @@ class Verbs(typer.Typer):
     """A group of verbs, whose parameters may be groups of options."""
 
     def verb(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Add a verb, called like its function without trailing underscores, with hyphens for others."""
-        return self.command(function.__name__.rstrip("_").replace("_", "-"))(expanded(function))
-
-
-def console() -> Console:
-    """Return a console on standard output, 160 columns wide if that is no terminal."""
-    from rich.console import Console
-
-    found = Console()
-    return found if found.is_terminal else Console(width=160)
-
-
-def printable(text: object) -> str:
-    """Return text from a record, with control characters replaced."""
-    return "".join(letter if letter.isprintable() else "�" for letter in str(text))
-
-
-def cell(text: object) -> str:
-    """Escape text from a record for a table: square brackets are no markup, control characters are replaced."""
-    from rich.markup import escape
-
-    return escape(printable(text))
-
-
-def print_table(
-    heads: Sequence[str],
-    rows: Iterable[Sequence[Any]],
-    title: str | None = None,
-    *,
-    styles: Sequence[str] = (),
-    **options: Any,
-) -> None:
-    """Print a table; its texts are no markup, so that only a Rich `Text` is coloured.
-
-    Args:
-        styles: style of each row.
-        options: further arguments of Rich's table.
-    """
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=None if title is None else cell(title), **options)
-    for head in heads:
-        table.add_column(cell(head), overflow="fold")
-    for row, style in itertools.zip_longest(rows, styles):
-        table.add_row(*(value if isinstance(value, Text) else cell(value) for value in row), style=style)
-    console().print(table)
-
-
-def print_lines(*lines: Any) -> None:
-    """Print lines of plain text, which are neither wrapped nor coloured."""
-    out = console()
-    for line in lines:
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+        """Add a verb, called like its function without trailing underscores, with hyphens for others; its docstring
+        ends with examples."""
+        text, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
+        lines = [line.strip() for line in examples.splitlines()]
+        # Help texts join lines, but not paragraphs.
+        epilog = "\n\n".join(["Examples:", *lines]) if lines else None
+        name = function.__name__.rstrip("_").replace("_", "-")
+        return self.command(name, help=text, epilog=epilog)(expanded(function))
 
 
 def unwind_on_signals() -> None:

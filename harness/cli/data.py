@@ -14,8 +14,9 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import OnData, Options, Verbs, print_table
+from harness.cli.common import OnData, Options, Verbs
 from harness.cli.data_trace import trace
+from harness.cli.table import print_lines, print_table
 from workloads.dataset import PARTS, Dataset, find_dataset, list_datasets
 from workloads.errors import DatasetError, InputError
 from workloads.manifest import MANIFEST_NAME, OPTIONAL, Manifest
@@ -61,7 +62,12 @@ def make(
     base: Annotated[str, typer.Option(help="base graph: a dataset, an .npz graph or a SNAP edge list")] = "",
     expand: Annotated[int, typer.Option(help="copies of the base's nodes (kronecker, fractal)")] = 0,
 ) -> None:
-    """Generate a dataset; one made by the same recipe is kept as it is."""
+    """Generate a dataset; one made by the same recipe is kept as it is.
+
+    Examples:
+        outcore data make mine --kind kronecker --nodes 2M --edges 40M
+        outcore data make wide --kind rmat --nodes 1e6 --edges 2e7 --dim 512
+    """
     from workloads.making.make import MakeSpec, make_dataset
 
     target = _target(name, call.data_root)
@@ -108,7 +114,12 @@ def import_(
         str, typer.Option(help="IGB full, 2983 classes: author (153,383,374 papers) or loader (157,675,969, padded)")
     ] = "author",
 ) -> None:
-    """Import a graph; generate features, labels and splits that it lacks."""
+    """Import a graph; generate features, labels and splits that it lacks.
+
+    Examples:
+        outcore data import mine edges.txt --format snap --directed
+        outcore data import products ogbn_products --format ogb
+    """
     from workloads.making.importing import ImportSpec, import_dataset
     from workloads.making.node_data import NodeDataSpec
 
@@ -136,7 +147,12 @@ def import_(
 
 @app.verb
 def list_(call: OnData) -> None:
-    """List the datasets under the data root."""
+    """List the datasets under the data root.
+
+    Examples:
+        outcore data list
+        outcore data list --data-root /mnt/nvme
+    """
     datasets = list_datasets(call.data_root)
     how = "outcore data make NAME --kind kronecker --nodes 2M --edges 40M"
     none = [f"no datasets under {call.data_root}; make one: {how}"]
@@ -146,7 +162,11 @@ def list_(call: OnData) -> None:
 
 @app.verb
 def info(name: Name, call: OnData) -> None:
-    """Describe a dataset: counts, bytes, how it was made, and its skew beside that of its base graph."""
+    """Describe a dataset: counts, bytes, how it was made, and its skew beside that of its base graph.
+
+    Examples:
+        outcore data info kron-2m
+    """
     dataset = find_dataset(name, call.data_root)
     content = {"dataset": _dataset_as_dict(dataset, full=True)}
     call.tell(content, lambda: _print_dataset(dataset, verbose=call.verbose))
@@ -156,7 +176,12 @@ def info(name: Name, call: OnData) -> None:
 def verify(
     call: OnData, names: Annotated[list[str] | None, typer.Argument(help="datasets (default: all)")] = None
 ) -> None:
-    """Read every byte and name each truncated, swapped or corrupted file; exit code 1 if there is one."""
+    """Read every byte and name each truncated, swapped or corrupted file; exit code 1 if there is one.
+
+    Examples:
+        outcore data verify
+        outcore data verify kron-2m
+    """
     root = call.data_root
     there = (file.parent.name for file in root.glob(f"[!.]*/{MANIFEST_NAME}") if file.is_file())
     results: list[dict[str, Any]] = []
@@ -193,7 +218,11 @@ def rm(
     call: OnData,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
 ) -> None:
-    """Remove datasets, whole or broken; a folder that is none, or holds other files too, is refused."""
+    """Remove datasets, whole or broken; a folder that is none, or holds other files too, is refused.
+
+    Examples:
+        outcore data rm kron-2m --yes
+    """
     folders = [_removable(name, call.data_root) for name in names]
     if not yes:
         if call.json or not sys.stdin.isatty():
@@ -287,7 +316,7 @@ def _print_list(datasets: list[Dataset]) -> None:
         counts = (format_count(dataset.num_nodes), format_count(dataset.num_edges))
         features = f"{dataset.dim} x {dataset.feature_dtype}"
         rows.append((dataset.name, *counts, features, format_bytes(dataset.total_bytes), by))
-    print_table(("name", "nodes", "edges", "features", "size", "made by"), rows, box=None, pad_edge=False)
+    print_table(("name", "nodes", "edges", "features", "size", "made by"), rows)
 
 
 def _print_dataset(dataset: Dataset, verbose: bool = False) -> None:
@@ -311,12 +340,12 @@ def _print_dataset(dataset: Dataset, verbose: bool = False) -> None:
     if verbose:
         rows += [("recipe", json.dumps(manifest.recipe)), ("created", manifest.created)]
         rows += [(f"{part}.npy", manifest.files[part].xxh3) for part in manifest.parts]
-    print_table(("", ""), rows, dataset.name, title_justify="left", box=None, show_header=False, pad_edge=False)
+    print_lines(dataset.name, *(f"{name:22}{text}" for name, text in rows))
     names = [name for name in ("base", "result") if name in manifest.stats]
     if names:
         kept = [manifest.stats[name] for name in names]
         stats = [(key.replace("_", " "), *(_number(one.get(key)) for one in kept)) for key in kept[-1]]
-        print_table(("", *names), stats, box=None, pad_edge=False)
+        print_table(("", *names), stats)
 
 
 def _number(value: float | int | None) -> str:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import OnData, print_table
+from harness.cli.common import OnData
+from harness.cli.table import Wide, print_table
 from harness.progress import tracked
 from workloads.dataset import find_dataset
 from workloads.errors import InputError
@@ -20,6 +21,7 @@ DEFAULT_SIZES = "0.1%,0.5%,1%,2%,5%,10%,20%,50%"
 
 def trace(
     name: Annotated[str, typer.Argument(help="the dataset's name, or the path of its folder")],
+    table: Wide,
     call: OnData,
     policies: Annotated[
         str, typer.Option(help="all, or of belady, lru, fifo, lfu, clock, sieve, s3-fifo, degree")
@@ -42,6 +44,10 @@ def trace(
 
     A mini-batch asks for each of its rows once. Every cache starts empty except a static one, whose rows are read
     beforehand; with those reads counted, all are measured alike. The trace is in memory: 12 bytes an access.
+
+    Examples:
+        outcore data trace kron-2m --policies belady,lru --sizes 1%,64MiB
+        outcore data trace kron-2m --fanout 5,5 --max-batches 100
     """
     from systems.engine.cache.policies import POLICIES, RowTrace, compare
 
@@ -96,7 +102,8 @@ def trace(
             texts.append((format_bytes(size * row_bytes), format_count(size), *ratios))
         if call.verbose:
             texts.append(("seconds", "", *(f"{took[entry.policy]:.2f}" for entry in found)))
-        print_table(("cache", "rows", *(entry.policy for entry in found)), texts, title)
+        heads = ("cache", "rows", *(entry.policy for entry in found))
+        print_table(heads, texts, title, hidden=() if table.wide else ("rows",))
 
     call.tell(content, shown)
 

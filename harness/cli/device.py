@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import Call, Verbs, print_table
+from harness.cli.common import Call, Verbs
+from harness.cli.table import print_table
 from workloads.errors import InputError
 
 app = Verbs(help="List accelerators and their coefficients, or measure a real one.", no_args_is_help=True)
@@ -18,7 +19,11 @@ _UNITS = {"step_s": "s", "kernel_s": "s", "copy_s": "s", "edge_s": "s/edge/float
 
 @app.verb
 def list_(call: Call) -> None:
-    """Every device: `cpu`, `cuda` where there is one, and each profile with its coefficients and their sources."""
+    """Every device: `cpu`, `cuda` where there is one, and each profile with its coefficients and their sources.
+
+    Examples:
+        outcore device list
+    """
     import torch
 
     from workloads.accelerators.profile import load_profile, profile_names
@@ -30,12 +35,12 @@ def list_(call: Call) -> None:
         print("cpu             trains for real, host memory is the device")
         print(f"cuda            {', '.join(cuda) if cuda else 'none on this host'}")
         for profile in profiles:
-            print(f"\nemulated:{profile.name}  {profile.summary}")
+            print(f"\nemulated:{profile.name}: {profile.summary}")
             rows = [
                 (name, f"{one.value:.4g}", _UNITS.get(name, "bytes/s"), "assumed" if one.assumed else "", one.source)
                 for name, one in profile.coefficients().items()
             ]
-            print_table(("coefficient", "value", "unit", "assumed", "source"), rows)
+            print_table(("coefficient", "value", "unit", "assumed", "source"), rows, prose=("source",))
 
     real = [{"name": name, "kind": name, "present": there} for name, there in (("cpu", True), ("cuda", bool(cuda)))]
     call.tell({"devices": [*real, *map(_emulated, profiles)]}, shown)
@@ -48,7 +53,11 @@ def calibrate(
     device: Annotated[str, typer.Option(help="cuda or cuda:1")] = "cuda",
     out: Annotated[Path | None, typer.Option(help="file to write; NAME.toml here without it")] = None,
 ) -> None:
-    """Measure every coefficient on a CUDA device and write them as a profile for `--device emulated:FILE.toml`."""
+    """Measure every coefficient on a CUDA device and write them as a profile for `--device emulated:FILE.toml`.
+
+    Examples:
+        outcore device calibrate mygpu --device cuda:1
+    """
     from workloads.accelerators.calibrate import calibrate as measure
     from workloads.accelerators.calibrate import to_toml
     from workloads.accelerators.make import make_accelerator

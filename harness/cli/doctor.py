@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import typer
 
-from harness.cli.common import OnData, print_table
+from harness.cli.common import OnData
+from harness.cli.table import print_table
 
 
 def doctor(call: OnData) -> None:
     """What this host can do: memory caps, direct I/O, io_uring, fio, GPU; each ok, degraded or missing with the fix.
 
     Exits with 3 where something is missing that no fallback replaces.
+
+    Examples:
+        outcore doctor
+        outcore doctor --data-root /mnt/nvme
     """
     from rich.text import Text
 
@@ -21,6 +26,7 @@ def doctor(call: OnData) -> None:
     report = as_dict(findings)
     colours = {"ok": "green", "degraded": "yellow", "missing": "red"}
     rows = [(found.name, Text(found.status, colours[found.status]), found.detail, found.fix) for found in findings]
-    call.tell(report, lambda: print_table(("check", "state", "what", "fix"), rows, box=None, pad_edge=False))
+    heads = ("check", "state", "what", "fix")
+    call.tell(report, lambda: print_table(heads, rows, prose=("what", "fix")))
     if report["status"] == "missing":
         raise typer.Exit(3)

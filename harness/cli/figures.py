@@ -11,6 +11,7 @@ import typer
 from harness.cli.bench import drawn_as_dict
 from harness.cli.common import OnResults
 from harness.cli.results import say_bad
+from harness.cli.table import print_table
 from harness.figures.base import chosen
 from harness.plan.experiment import load_experiment
 
@@ -23,7 +24,12 @@ def figures(
     again: Annotated[bool, typer.Option("--again", help="draw what has not changed, too")] = False,
     out: Annotated[Path | None, typer.Option(help="folder to draw into (default: RESULTS/figures)")] = None,
 ) -> None:
-    """Draw the papers' figures and ours as PNG, SVG and CSV; a figure without runs says which are missing."""
+    """Draw the papers' figures and ours as PNG, SVG and CSV; a figure without runs says which are missing.
+
+    Examples:
+        outcore figures gnndrive-fig9,outcore-roofline
+        outcore figures --list --profile quick
+    """
     from harness.compare.evidence import load_evidence
     from harness.figures.render import render
 
@@ -37,7 +43,7 @@ def figures(
         from harness.run.sweep import union
 
         plain = load_experiment(profile).model_dump()
-        listed, lines = [], []
+        listed, rows = [], []
         for figure in selected:
             one, planned = rendered[figure.id], union(figure.experiments(plain))
             present = sum(any(run["status"] != "failed" for run in evidence.index.of(cell)) for cell in planned)
@@ -45,9 +51,9 @@ def figures(
             counts = {"runs_needed": len(planned), "runs_present": present}
             counts["studies_needed"] = len(figure.studies(plain))
             listed.append({**about, **counts, "status": one.status, "reason": one.reason})
-            why = f" ({one.reason})" if one.reason else ""
-            lines.append(f"{figure.id:18} {one.status:10} {present:3}/{len(planned):<3} runs {figure.title}{why}")
-        call.tell({"figures": listed}, lines)
+            rows.append((figure.id, one.status, f"{present}/{len(planned)}", figure.title, one.reason))
+        heads = ("figure", "status", "runs", "title", "why not")
+        call.tell({"figures": listed}, lambda: print_table(heads, rows, prose=("title", "why not")))
         return
 
     def shown() -> None:

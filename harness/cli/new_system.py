@@ -21,7 +21,11 @@ def new_system(
     call: Call,
     folder: Annotated[Path | None, typer.Option(help="folder to write; default: ./NAME")] = None,
 ) -> None:
-    """Write a package with a system that reads rows from disk, its test and an experiment, to change as you like."""
+    """Write a package with a system that reads rows from disk, its test and an experiment, to change as you like.
+
+    Examples:
+        outcore new-system hot-rows
+    """
     from systems.registry import installed, module_name
 
     require(

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import Call, OnBoth, OnResults, Options, Verbs, print_lines, print_table, unwind_on_signals
+from harness.cli.common import Call, OnBoth, OnResults, Options, Verbs, unwind_on_signals
+from harness.cli.table import print_lines, print_table
 from harness.plan.experiment import Experiment, load_experiment
 from harness.regress.decision import Comparison, Rules
 from harness.regress.git import Repository, checkout
@@ -100,7 +101,12 @@ def check(
     cache: Annotated[Path | None, typer.Option(help="builds, kept; default build/regress in the checkout")] = None,
     allow_dirty: Annotated[bool, typer.Option("--allow-dirty", help="measure HEAD without the tree's changes")] = False,
 ) -> None:
-    """Build two commits, run the same experiment on both in turns, and decide each metric."""
+    """Build two commits, run the same experiment on both in turns, and decide each metric.
+
+    Examples:
+        outcore regress check --base origin/main
+        outcore regress check --base HEAD~1 --time-budget 20min -o markdown=a.md
+    """
     from harness.regress.check import check as run_check
 
     outputs = judging.outputs()
@@ -132,7 +138,12 @@ def compare(
     call: OnBaselines,
     base: Annotated[Path | None, typer.Option(help="results root to hold it against; else the baselines")] = None,
 ) -> None:
-    """Hold the runs of a results root against another root's, or against the baselines of this machine."""
+    """Hold the runs of a results root against another root's, or against the baselines of this machine.
+
+    Examples:
+        outcore regress compare --base other/results
+        outcore regress compare --branch outcore-baselines --gate exact
+    """
     outputs, rules = judging.outputs(), judging.rules()
     with call.working("comparing"):
         if base is not None:
@@ -144,7 +155,12 @@ def compare(
 
 @app.verb
 def record(call: OnBaselines) -> None:
-    """Keep the runs of a results root as the baseline of their commit on this machine."""
+    """Keep the runs of a results root as the baseline of their commit on this machine.
+
+    Examples:
+        outcore regress record
+        outcore regress record --branch outcore-baselines
+    """
     notes: list[str] = []
     with call.working("keeping the runs"):
         records = read_runs(call.results_root, notes)
@@ -158,7 +174,11 @@ def trend(
     host: Annotated[str, typer.Option(help="fingerprint of a machine; else the one with most entries")] = "",
     min_effect: Annotated[float, typer.Option(help="least relative change of a time", min=0.0, max=10.0)] = 0.03,
 ) -> None:
-    """Find steps in the baselines of one machine, name the commits they lie between, and draw `outcore-trend`."""
+    """Find steps in the baselines of one machine, name the commits they lie between, and draw `outcore-trend`.
+
+    Examples:
+        outcore regress trend
+    """
     from harness.compare.evidence import load_evidence
     from harness.figures.base import chosen
     from harness.figures.render import render
@@ -211,7 +231,7 @@ def print_comparison(found: Comparison) -> None:
 
     shown = shown_first(found.metrics)
     styles = [_STYLE[metric.decision] if metric.gates else "dim" for metric in shown]
-    print_table(HEADS, map(row, shown), f"{found.base} → {found.head}", styles=styles)
+    print_table(HEADS, map(row, shown), f"{found.base} → {found.head}", prose=("metric", "change", ""), styles=styles)
     hidden = len(found.metrics) - len(shown)
     print_lines(*([f"{hidden} exact facts and statuses are the same"] if hidden else []), *found.notes)
     print_lines(Text(f"decision: {found.decision}", _STYLE[found.decision]))
@@ -224,7 +244,9 @@ def print_trend(series: Sequence[Series], notes: Sequence[str]) -> None:
         values = (f"{step.before_value:,.4g}", f"{step.value:,.4g}")
         rows.append((f"{entry.cell} / {entry.name}", step.commits, *values, percent(step.ratio)))
     if rows:
-        print_table(("metric", "commits", "before", "after", "change"), rows, f"machine {series[0].host}")
+        print_table(
+            ("metric", "commits", "before", "after", "change"), rows, f"machine {series[0].host}", prose=("metric",)
+        )
     quiet = sum(not entry.steps for entry in series)
     longest = max(len(entry.points) for entry in series)
     print_lines(*notes, f"{quiet} of {len(series)} series have no step; the longest has {longest} entries")

@@ -17,7 +17,12 @@ def report(
     out: Annotated[Path | None, typer.Option(help="the file to write (default: RESULTS/report.html)")] = None,
     figures: Annotated[str, typer.Option(help="all; or none: draw none, and remove those of older records")] = "all",
 ) -> None:
-    """Write the report from records alone: headline, claims, gallery, charts and a page for each run; no network."""
+    """Write the report from records alone: headline, claims, gallery, charts and a page for each run; no network.
+
+    Examples:
+        outcore report
+        outcore report --results-root results --out report.html
+    """
     from harness.report import write_report
 
     if figures not in ("all", "none"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,16 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from harness.atomic import whole_file
-from harness.cli.common import OnBoth, OnResults, Options, Verbs, console, print_lines, print_table, printable
+from harness.cli.common import OnBoth, OnResults, Options, Verbs
 from harness.cli.rules import read_on
-from harness.cli.table import epoch_table, number, seconds, size, summary_lines
+from harness.cli.run_tables import number, print_epochs, print_runs, size, summary_lines
+from harness.cli.table import Wide, print_lines, print_table, printable
 from harness.records import record as records
 from harness.records.hosts import host_fingerprint, measured_on
 from harness.records.record import LABELS, Record
 from harness.records.study import STUDIES
 from harness.results.archive import STUDY_NAME, is_archive, pack
 from harness.results.incoming import merge
-from harness.results.store import BadRecord, find, load, read_record, scan
+from harness.results.store import BadRecord, find, load, read_record, scan, short_ids
 from harness.settings import unknown_name
 from workloads.errors import InputError
 from workloads.units import format_bytes, parse_bytes
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from harness.results.gc import ArtefactInfo
+
+#: Help of an argument that names a run.
+RUN = "a run id, short as in `outcore results list` or its beginning, or `latest`"
 
 app = Verbs(help="List, show, compare, export, import and tidy the run records.", no_args_is_help=True)
 
@@ -76,8 +79,15 @@ def say_bad(bad: Sequence[BadRecord]) -> None:
 
 
 @app.verb
-def list_(wanted: Wanted, call: OnResults) -> None:
-    """List the runs, oldest first; name unreadable ones on stderr."""
+def list_(wanted: Wanted, table: Wide, call: OnResults) -> None:
+    """List the runs, oldest first; name unreadable ones on stderr.
+
+    Every command that takes a run takes the short run ids of this list.
+
+    Examples:
+        outcore results list
+        outcore results list --system gnndrive --verdict VALID --wide
+    """
     bad: list[BadRecord] = []
     found = [record for _, record in wanted.runs(call, bad)]
     runs: list[dict[str, Any]] = []
@@ -90,11 +100,9 @@ def list_(wanted: Wanted, call: OnResults) -> None:
         runs.append({**run, "epoch_s": epoch_s.model_dump(mode="json") if epoch_s else None})
 
     def shown() -> None:
-        rows = []
-        for run, record in zip(runs, found, strict=True):
-            known = (run[key] for key in ("run_id", "dataset", "memory", "status", "verdict"))
-            rows.append((*known, record.class_label if record.class_ else "–", seconds(record.summary.epoch_s)))
-        print_table(("run", "dataset", "memory", "status", "verdict", "class", "epoch s"), rows)
+        short = short_ids(call.results_root)
+        names = [record.run_id if table.wide else short[record.run_id] for record in found]
+        print_runs([[record] for record in found], f"runs in {call.results_root}", names=names, wide=table.wide)
         say_bad(bad)
 
     call.tell({"runs": runs, "not_read": [entry._asdict() for entry in bad]}, shown)
@@ -102,7 +110,12 @@ def list_(wanted: Wanted, call: OnResults) -> None:
 
 @app.verb
 def compare(runs: Annotated[list[str], typer.Argument(help="two runs or more")], call: OnResults) -> None:
-    """Compare runs with the first of them, and name the settings in which they differ."""
+    """Compare runs with the first of them, and name the settings in which they differ.
+
+    Examples:
+        outcore results compare latest 20261125-051405
+        outcore results compare 41cecc0e-r0 56011e98-r0 d70efb5f-r0
+    """
     found = [read_record(find(call.results_root, run)) for run in runs]
     first = found[0]
     base = first.summary.epoch_s.median if first.summary.epoch_s else None
@@ -119,12 +132,14 @@ def compare(runs: Annotated[list[str], typer.Argument(help="two runs or more")],
         row |= {"epoch_s": median, "speedup": base / median if base and median else None}
         same = [epoch.digest for epoch in record.epochs] == [epoch.digest for epoch in first.epochs]
         rows.append({**row, "same_batches": same, "differs_in": differences(one, other)})
-    shown = []
+    shown, short = [], short_ids(call.results_root)
     for row in rows:
-        numbers = (number(row["epoch_s"], ".3g"), number(row["speedup"]), "yes" if row["same_batches"] else "no")
-        shown.append((row["run_id"], row["status"], row["verdict"], *numbers, ", ".join(row["differs_in"])))
-    heads = ("run", "status", "verdict", "epoch s", "times as fast", "same batches", "differs in")
-    call.tell({"runs": rows}, lambda: print_table(heads, shown))
+        epoch = row["status"] if row["epoch_s"] is None else number(row["epoch_s"], ".3g")
+        numbers = (epoch, number(row["speedup"]), "yes" if row["same_batches"] else "no")
+        told = (short[row["run_id"]], row["system"], row["verdict"])
+        shown.append((*told, *numbers, ", ".join(row["differs_in"])))
+    heads = ("run", "system", "verdict", "epoch s", "times as fast", "same batches", "differs in")
+    call.tell({"runs": rows}, lambda: print_table(heads, shown, prose=("differs in",)))
 
 
 def differences(one: dict[str, Any], other: dict[str, Any], prefix: str = "") -> list[str]:
@@ -142,18 +157,18 @@ def differences(one: dict[str, Any], other: dict[str, Any], prefix: str = "") ->
 
 
 @app.verb
-def show(
-    run: Annotated[str, typer.Argument(help="a run id, the beginning or end of one, or `latest`")], call: OnResults
-) -> None:
-    """Show one run: epochs, shares of stages, memory and its plan, verdict and broken rules."""
+def show(run: Annotated[str, typer.Argument(help=RUN)], table: Wide, call: OnResults) -> None:
+    """Show one run: epochs, shares of stages, memory and its plan, verdict and broken rules.
+
+    Examples:
+        outcore results show latest
+        outcore results show 41cecc0e-r0 --wide
+    """
     folder = find(call.results_root, run)
     record = read_record(folder)
 
     def shown() -> None:
-        if record.epochs:
-            console().print(epoch_table(record))
-        if record.measured:
-            _print_stages(record)
+        print_epochs(record, wide=table.wide)
         if record.memory.plan:
             _print_plan(record)
         lines = [*summary_lines(record), *read_on(record), *_host_lines(record)]
@@ -162,21 +177,6 @@ def show(
         print_lines(*map(printable, [*lines, f"folder {folder}"]))
 
     call.tell(record.to_json(), shown)
-
-
-def _print_stages(record: Record) -> None:
-    """Print the table of stages: median seconds per measured epoch in which a stage was open, and their share of it.
-
-    Stages of different mini-batches overlap, so shares may add up to more than the epoch.
-    """
-    whole = statistics.median(epoch.seconds for epoch in record.measured)
-    rows = []
-    for stage in dict.fromkeys(stage for epoch in record.measured for stage in epoch.stages_s):
-        spent = statistics.median(epoch.stages_s.get(stage, 0.0) for epoch in record.measured)
-        share = spent / whole if whole else 0.0
-        rows.append((stage, f"{spent:.3f}", f"{100 * share:5.1f} % {'█' * round(20 * min(1.0, share))}"))
-    title = "where a measured epoch went (stages overlap)"
-    print_table(("stage", "s an epoch", "share of the epoch"), rows, title)
 
 
 def _print_plan(record: Record) -> None:
@@ -190,6 +190,7 @@ def _print_plan(record: Record) -> None:
         planned = sum(buffer.bytes for buffer in record.memory.plan if buffer.tier == tier)
         if planned and limit:
             rows.append((f"all of {tier}", tier, f"{size(planned)} of {size(limit)}", _percent(planned, limit)))
+    print_lines("")
     print_table(("buffer", "tier", "planned", "share of the tier"), rows, "plan")
 
 
@@ -219,7 +220,12 @@ def export(
     ] = None,
     runs: Annotated[bool, typer.Option("--runs", help="whole run folders, for `results import` elsewhere")] = False,
 ) -> None:
-    """Write the records as one table, a row a run, or (--runs) whole run folders and studies as an archive."""
+    """Write the records as one table, a row a run, or (--runs) whole run folders and studies as an archive.
+
+    Examples:
+        outcore results export --out runs.csv
+        outcore results export --runs --out runs.tar.gz --experiment quick
+    """
     bad: list[BadRecord] = []
     if runs or (out is not None and is_archive(out)):
         if out is None:
@@ -282,7 +288,11 @@ def import_(
     sources: Annotated[list[Path], typer.Argument(help="results roots, run folders, or archives of `export --runs`")],
     call: OnResults,
 ) -> None:
-    """Merge runs and studies of other hosts into this results root: checked first, then all of them or none."""
+    """Merge runs and studies of other hosts into this results root: checked first, then all of them or none.
+
+    Examples:
+        outcore results import runs.tar.gz
+    """
     with call.working("checking and importing"):
         merged = merge(sources, call.results_root)
     took = f"imported {len(merged.runs)} runs and {len(merged.studies)} studies; "
@@ -303,7 +313,12 @@ def gc(
     unused_days: Annotated[float | None, typer.Option(help="with --artefacts: only those not used for as long")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list the files, remove none")] = False,
 ) -> None:
-    """Remove half-written and replaced runs and figure files of no figure; failed and damaged runs where asked."""
+    """Remove half-written and replaced runs and figure files of no figure; failed and damaged runs where asked.
+
+    Examples:
+        outcore results gc --dry-run
+        outcore results gc --artefacts --keep 4GiB
+    """
     from harness.figures.base import catalogue
     from harness.results.gc import doomed, remove
 

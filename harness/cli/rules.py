@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import Call, print_lines, print_table
+from harness.cli.common import Call
+from harness.cli.table import print_lines, print_table
 from harness.judge.page import reason_of
 from harness.judge.registry import rules as every_rule
 from harness.records.record import Record
@@ -17,7 +18,12 @@ def rules(
     call: Call,
     wanted: Annotated[list[str] | None, typer.Argument(metavar="[RULE]...", help="numbers or names; else all")] = None,
 ) -> None:
-    """List the rules of the verdict; of the named ones print why each is there and how it is judged."""
+    """List the rules of the verdict; of the named ones print why each is there and how it is judged.
+
+    Examples:
+        outcore rules
+        outcore rules 9 started_cold
+    """
     known = every_rule()
     for text in wanted or []:
         if not any(text in (entry.number, entry.name) for entry in known):
@@ -33,7 +39,7 @@ def rules(
                 print_lines(f"rule {entry.number} {entry.name} ({entry.severity} if broken)", "", reason_of(entry), "")
             return
         rows = [(entry.number, entry.name, entry.severity, reason_of(entry).partition("\n")[0]) for entry in found]
-        print_table(("rule", "name", "broken", "why"), rows)
+        print_table(("rule", "name", "broken", "why"), rows, prose=("name", "why"))
 
     call.tell({"rules": content}, shown)
 

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import OnBoth, console, print_lines, takes_settings, unwind_on_signals
+from harness.cli.common import OnBoth, takes_settings, unwind_on_signals
 from harness.cli.rules import read_on
-from harness.cli.table import epoch_table, summary_lines
+from harness.cli.run_tables import print_epochs, summary_lines
+from harness.cli.table import Wide, print_lines
 from harness.plan.experiment import PlannedRun, resolve
 from harness.settings import RunSettings, check_options, check_settings
 from workloads.dataset import find_dataset
@@ -24,9 +25,15 @@ from workloads.dataset import find_dataset
 def run(
     system: Annotated[str, typer.Argument(help="a system of `outcore systems`, or module:Class")],
     settings: RunSettings,
+    table: Wide,
     call: OnBoth,
 ) -> None:
-    """Run one system on one dataset under a memory cap; print its epochs, memory and verdict."""
+    """Run one system on one dataset under a memory cap; print its epochs, memory and verdict.
+
+    Examples:
+        outcore run gnndrive --dataset kron-2m --memory +64MiB
+        outcore run diskgnn --dataset kron-2m --memory 0.25x -o host_cache=16MiB
+    """
     from harness.run.orchestrator import execute
     from harness.run.series import Series
 
@@ -41,8 +48,7 @@ def run(
         record = execute(series, config, opened, progress, refuse=True)
 
     def shown() -> None:
-        if record.epochs:
-            console().print(epoch_table(record))
+        print_epochs(record, wide=table.wide)
         print_lines(*summary_lines(record), *read_on(record))
 
     call.tell(record.to_json(), shown)

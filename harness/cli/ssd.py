@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.common import OnResults, Verbs, print_lines, print_table, unwind_on_signals
-from harness.cli.table import number
+from harness.cli.common import OnResults, Verbs, unwind_on_signals
+from harness.cli.run_tables import number
+from harness.cli.table import Wide, print_lines, print_table
 from workloads.errors import HostError, InputError
 from workloads.units import format_bytes, parse_bytes
 
@@ -29,6 +30,7 @@ app = Verbs(help="Profile SSDs, emulate classes of them, compare drives, predict
 
 @app.verb
 def profile(
+    table: Wide,
     call: OnResults,
     path: Annotated[Path, typer.Argument(help="a folder on the drive; a file is made in it, read, removed")] = Path(),
     full: Annotated[bool, typer.Option("--full", help="the whole grid, up to 15 min, resumable")] = False,
@@ -41,7 +43,12 @@ def profile(
     serial: Annotated[bool, typer.Option("--serial", help="keep the serial number too")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="do not resume a stopped profile")] = False,
 ) -> None:
-    """Measure the drive under a folder with fio: 512 B to 64 KiB, depths, threads, buffered, sequential, mixed."""
+    """Measure the drive under a folder with fio: 512 B to 64 KiB, depths, threads, buffered, sequential, mixed.
+
+    Examples:
+        outcore ssd profile /mnt/nvme
+        outcore ssd profile /mnt/nvme --full --name mydrive
+    """
     from harness.ssd.classes import parse_disk_class
     from harness.ssd.measure import Wanted, measure
 
@@ -65,12 +72,16 @@ def profile(
     unwind_on_signals()
     with call.progress() as progress:
         drive, where = measure(wanted, call.results_root, progress)
-    call.tell(drive.to_json(), lambda: _print_drive(drive, where))
+    call.tell(drive.to_json(), lambda: _print_drive(drive, where, wide=table.wide))
 
 
 @app.verb
 def list_(call: OnResults) -> None:
-    """List the classes of SSD that can be emulated, and the saved profiles."""
+    """List the classes of SSD that can be emulated, and the saved profiles.
+
+    Examples:
+        outcore ssd list
+    """
     from harness.ssd.classes import load_classes
     from harness.ssd.drive import saved_drives
 
@@ -96,7 +107,12 @@ def emulate(
     verify: Annotated[bool, typer.Option("--verify", help="measure the limits by fio now, run nothing")] = False,
     check: Annotated[bool, typer.Option("--check/--no-check", help="hold the limits to fio before running")] = True,
 ) -> None:
-    """Run a command with the device's IOPS and bandwidth limited to a class: `emulate aws-nvme/16 -- COMMAND`."""
+    """Run a command with the device's IOPS and bandwidth limited to a class: `emulate aws-nvme/16 -- COMMAND`.
+
+    Examples:
+        outcore ssd emulate aws-nvme/16 -- fio job.fio
+        outcore ssd emulate aws-nvme/auto --verify
+    """
     from harness.ssd import emulate as emulation
     from harness.ssd.measure import limiting
     from harness.ssd.testfile import check_folder, one_at_a_time
@@ -135,6 +151,7 @@ def emulate(
 @app.verb
 def compare(
     drives: Annotated[list[str], typer.Argument(help="names of profiles, files of profiles, or classes NAME/k")],
+    table: Wide,
     call: OnResults,
     out: Annotated[Path | None, typer.Option(help="a folder for the page (HTML, PDF), its figures and tables")] = None,
     prices: Annotated[Path | None, typer.Option(help="YAML or CSV of prices; docs/ssd-prices.yaml is one")] = None,
@@ -142,7 +159,12 @@ def compare(
     memory: Annotated[str | None, typer.Option(help="only epochs under this memory setting")] = None,
     also: Also = None,
 ) -> None:
-    """Compare drives: fio's figures, epochs measured or predicted, use of the drive, latency, price."""
+    """Compare drives: fio's figures, epochs measured or predicted, use of the drive, latency, price.
+
+    Examples:
+        outcore ssd compare mydrive aws-nvme
+        outcore ssd compare mydrive aws-gp3 --prices docs/ssd-prices.yaml --out page
+    """
     from harness.drives import page
     from harness.drives.compare import as_dict
     from harness.drives.compare import compare as side_by_side
@@ -160,7 +182,9 @@ def compare(
         if found.workload:
             print_lines(f"workload: {found.workload}")
         for part in page.tables(found):
-            print_table(part.heads, part.rows, part.title)
+            print_table(
+                part.heads, part.rows, part.title, prose=("model", "how"), hidden=() if table.wide else part.more
+            )
         print_lines(*page.sentences(found), *(f"note: {note}" for note in found.notes))
         for path in written:
             if path.stem == "ssd-report" and path.suffix in (".html", ".pdf"):
@@ -177,7 +201,12 @@ def predict(
     dataset: OnDataset = None,
     also: Also = None,
 ) -> None:
-    """Predict epochs on a drive that is not here, from the counters of runs on other drives."""
+    """Predict epochs on a drive that is not here, from the counters of runs on other drives.
+
+    Examples:
+        outcore ssd predict aws-nvme
+        outcore ssd predict mydrive --system gnndrive --system ginex
+    """
     from harness.drives.whatif import behind, device_of, forecasts, left_out, read_records, usable
 
     with call.working("reading records"):
@@ -202,7 +231,7 @@ def predict(
     call.tell(content, lambda: _print_forecasts(device, found, left_out(records, device)))
 
 
-def _print_drive(drive: Drive, where: Path) -> None:
+def _print_drive(drive: Drive, where: Path, *, wide: bool) -> None:
     """Print a profile: identity of the drive, condition, points."""
     who, condition = drive.identity, drive.condition
     facts = [who.model or who.name, who.firmware and f"firmware {who.firmware}", format_bytes(who.capacity_bytes)]
@@ -222,8 +251,8 @@ def _print_drive(drive: Drive, where: Path) -> None:
         f"{file}; 4 KiB reads {settled}",
         f"health by {health}" if health else f"health not known: {condition.health_missing}",
     )
-    heads = ("reads", "in flight", "by", "IOPS", "MB/s", "mean µs", "p50", "p99", "p99.9", "CPU µs/IO")
-    print_table(heads, map(_row, drive.points))
+    heads = ("reads", "in flight", "by", "IOPS", "MB/s", "mean µs", "p50 µs", "p99 µs", "p99.9 µs", "CPU µs/IO")
+    print_table(heads, map(_row, drive.points), hidden=() if wide else ("mean µs", "p99.9 µs", "CPU µs/IO"))
     print_lines(f"{drive.mode} profile, {drive.seconds:.0f} s: {where}")
 
 
@@ -234,7 +263,7 @@ def _print_list(classes: Sequence[DiskClass], drives: Sequence[Drive]) -> None:
         reads = (number(entry.read_iops, ",.0f"), _scaled(entry.read_bytes_per_s, 1e-6))
         writes = (number(entry.write_iops, ",.0f"), _scaled(entry.write_bytes_per_s, 1e-6))
         rows.append((entry.name, *reads, *writes, entry.source + (" (assumed)" if entry.assumed else "")))
-    print_table(("class", "reads/s", "read MB/s", "writes/s", "write MB/s", "source"), rows)
+    print_table(("class", "reads/s", "read MB/s", "writes/s", "write MB/s", "source"), rows, prose=("source",))
     if not drives:
         print_lines("no profile is saved here: `outcore ssd profile PATH` makes one")
         return
@@ -245,7 +274,8 @@ def _print_list(classes: Sequence[DiskClass], drives: Sequence[Drive]) -> None:
         counts = [number(p.iops if p else None, ",.0f") for p in (smallest, drive.best(4096))]
         rate = _scaled(long.bytes_per_s if long else None, 1e-6)
         rows.append((drive.name, drive.identity.model, drive.mode, drive.measured_at[:16], *counts, rate))
-    print_table(("profile", "drive", "mode", "measured", "512 B reads/s", "4 KiB reads/s", "1 MiB MB/s"), rows)
+    heads = ("profile", "drive", "mode", "measured", "512 B reads/s", "4 KiB reads/s", "1 MiB MB/s")
+    print_table(heads, rows, prose=("drive", "measured"))
 
 
 def _row(point: Point) -> list[str]:
@@ -280,7 +310,7 @@ def _print_forecasts(device: Device, found: Sequence[EpochForecast], left_out: S
             off = number(None if entry.error is None else 100 * entry.error, "+.1f") + (" %" if entry.error else "")
             counted = ", ".join(entry.counted_on)
             rows.append((entry.system, *times, entry.bound, counted, number(entry.measured_s, ".3g"), off))
-        print_table(heads, rows, workload)
+        print_table(heads, rows, workload, prose=("counted on",))
     if left_out:
         why = "whose reads depend on the device; `outcore advise` simulates them on it"
         print_lines(f"left out: {', '.join(left_out)}, {why}")

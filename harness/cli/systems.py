@@ -6,13 +6,21 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import Call, print_table
+from harness.cli.common import Call
+from harness.cli.table import Wide, print_table
 
 
 def systems(
-    call: Call, name: Annotated[str | None, typer.Argument(help="one system, or module:Class; all without it")] = None
+    table: Wide,
+    call: Call,
+    name: Annotated[str | None, typer.Argument(help="one system, or module:Class; all without it")] = None,
 ) -> None:
-    """List the systems, or one with its options and their defaults."""
+    """List the systems, or one with its options and their defaults.
+
+    Examples:
+        outcore systems
+        outcore systems gnndrive
+    """
     from systems.registry import load, names
 
     described = [_describe(load(known)) for known in ([name] if name else names())]
@@ -22,13 +30,19 @@ def systems(
             (one["name"], one["paper"], ", ".join(one["devices"]), "yes" if one["faithful"] else "no", one["summary"])
             for one in described
         ]
-        print_table(("name", "paper", "devices", "faithful", "what it does"), rows)
+        heads = ("name", "paper", "devices", "faithful", "what it does")
+        print_table(heads, rows, prose=("what it does",), hidden=() if table.wide else ("devices", "faithful"))
 
     def one() -> None:
         entry = described[0]
         print(f"{entry['name']} ({entry['paper']}): {entry['summary']}")
-        options = [list(option.values()) for option in entry["options"]]
-        print_table(("option", "type", "default", "meaning"), options, f"-o key=value of {entry['name']}")
+        # Spaces, so that a long choice is folded between two values.
+        options = [
+            (option["name"], f"{option['default']} ({option['type'].replace('|', ' | ')})", option["description"])
+            for option in entry["options"]
+        ]
+        heads = ("option", "default (type)", "meaning")
+        print_table(heads, options, f"-o key=value of {entry['name']}", prose=heads[1:])
 
     call.tell({"systems": described}, one if name else listed)
 

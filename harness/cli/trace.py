@@ -8,17 +8,23 @@ from typing import Annotated
 import typer
 
 from harness.cli.common import OnResults
+from harness.cli.results import RUN
 from harness.results.store import find
 
 
 def trace(
-    run: Annotated[str, typer.Argument(help="a run id, the beginning or end of one, or `latest`")],
+    run: Annotated[str, typer.Argument(help=RUN)],
     call: OnResults,
     out: Annotated[
         Path | None, typer.Option(help="the file; compressed if it ends in .gz (default: RESULTS/traces/RUN.json.gz)")
     ] = None,
 ) -> None:
-    """Write one run as a trace for ui.perfetto.dev: stages by thread, each batch's path, device lanes, counters."""
+    """Write one run as a trace for ui.perfetto.dev: stages by thread, each batch's path, device lanes, counters.
+
+    Examples:
+        outcore trace latest
+        outcore trace 41cecc0e-r0 --out run.json.gz
+    """
     from harness.results.perfetto import write_trace
 
     folder = find(call.results_root, run)

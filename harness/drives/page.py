@@ -27,11 +27,12 @@ _LINES = 118
 
 @dataclass(frozen=True)
 class DriveTable:
-    """Table as text: title, column heads, rows."""
+    """Table as text: title, column heads, rows; `more`: heads that a narrow terminal leaves out."""
 
     title: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    more: tuple[str, ...] = ()
 
 
 def tables(comparison: DriveComparison) -> list[DriveTable]:
@@ -41,7 +42,12 @@ def tables(comparison: DriveComparison) -> list[DriveTable]:
         ("Systems on drives", _CELLS, comparison.cells),
     ]
     return [
-        DriveTable(title, tuple(columns), tuple(tuple(text(entry) for text in columns.values()) for entry in entries))
+        DriveTable(
+            title,
+            tuple(columns),
+            tuple(tuple(text(entry) for text in columns.values()) for entry in entries),
+            tuple(head for head in columns if head in _MORE),
+        )
         for title, columns, entries in parts
         if entries
     ]
@@ -157,6 +163,9 @@ _CELLS: dict[str, Callable[[DriveCell], str]] = {
     "ampl.": lambda cell: _scaled(cell.read_amplification, 1, ".2f"),
     "epochs/h per price": lambda cell: _scaled(cell.per_price, 1, ".3g"),
 }
+
+_MORE = {"64 KiB reads/s", "p50 µs", "p99.9 µs (64)", "CPU µs/read"}
+_MORE |= {"reads/s", "MB/s", "mean read", "ampl.", "epochs/h per price"}
 
 
 def _scaled(value: float | None, factor: float, form: str, unit: str = "") -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -25,6 +27,8 @@ RECORD = "record.json"
 WORKER_LOG = "worker.log"
 # Prefix of a run being written; the orchestrator's start removes remains of killed ones.
 PARTIAL = ".partial-"
+# Time of day, and configuration with round (`harness.run.orchestrator.new_run_id`).
+_RUN_ID = re.compile(r"\d{8}-(\d{6}-\d{3})-.+-([0-9a-f]{8}-r\d+)")
 
 STAGE_COLUMNS = ("epoch", "batch", "stage", "thread", "start", "end")
 BATCH_COLUMNS = ("epoch", "batch", "nodes", "edges", "seeds", "loss", "correct", "digest", "released_at")
@@ -148,16 +152,26 @@ def records(
         yield record
 
 
+def short_ids(root: Path) -> dict[str, str]:
+    """Return each run id with its shortest form: configuration and round, else the time of day, else all of it."""
+    runs = [path.name for path in run_folders(root)]
+    forms = {run: [*found.group(2, 1), run] if (found := _RUN_ID.fullmatch(run)) else [run] for run in runs}
+    count = Counter(form for found in forms.values() for form in found)
+    return {run: next(form for form in found if count[form] == 1) for run, found in forms.items()}
+
+
 def find(root: Path, run: str) -> Path:
-    """Return the folder of the run whose id is, or uniquely begins or ends with, `run`; `latest` is the newest. Raises
+    """Return the folder of the run whose id is, begins with, or has after a dash, `run`; `latest` is the newest. Raises
     InputError: no run or several runs match."""
     folders = run_folders(root)
     found = folders[-1:] if run == "latest" else [path for path in folders if path.name == run]
-    found = found or [path for path in folders if path.name.startswith(run) or path.name.endswith(run)]
+    found = found or [path for path in folders if path.name.startswith(run)]
+    found = found or [path for path in folders if f"-{run}" in path.name]
     if len(found) == 1:
         return found[0]
     if found:
-        raise InputError(f"{len(found)} runs match {run!r}", "give more of the run id")
+        named = ", ".join(path.name for path in found[:3]) + (", ..." if len(found) > 3 else "")
+        raise InputError(f"{len(found)} runs match {run!r}: {named}", "give more of the run id")
     raise InputError(f"there is no run {run!r} under {runs_folder(root)}", "see `outcore results list`")
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +14,9 @@ import pytest
 
 from harness import cli
 from harness.cli.common import parse_options
+from harness.records.environment import code
 from harness.records.record import SCHEMA
-from tests.harness.run_tools import MISBEHAVING, REPOSITORY, outcore, share_cache
+from tests.harness.run_tools import MISBEHAVING, REPOSITORY, command, environment, outcore, share_cache
 from tests.support import make_tiny
 from workloads.errors import InputError
 
@@ -41,6 +45,9 @@ WRONG = [
     (["bench", "--profile", "quik"], "'quick'"),
     (["bench", "--profile", "smoke", "--figures", "gnndrive-fig88"], "gnndrive-fig8"),
     (["bench", "nothing.yaml"], "cannot be read"),
+    (["run", "systems.interface:System", "--dataset", "tiny"], "has no `info`"),
+    (["check", "systems.interface:System"], "has no `info`"),
+    (["systems", "systems.interface:System"], "has no `info`"),
     (["results", "show", "zzz"], "no run 'zzz'"),
     (["systems", "pyg"], "did you mean 'pyg+'"),
     (["rnu"], "rnu"),
@@ -76,6 +83,50 @@ def test_a_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("systems.registry.names", broken)
     with pytest.raises(ZeroDivisionError):
         cli.main(["systems"])
+
+
+@pytest.mark.parametrize("arguments", ["results", "results list", "systems --json", "data --help"], ids=str)
+def test_a_closed_pipe_ends_the_command_quietly(arguments: str, roots: tuple[Path, Path]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        command(*arguments.split()),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(*roots),
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_the_version_names_the_commit(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--version"])
+    said = capsys.readouterr().out
+    commit = code()["commit"]
+    assert end.value.code == 0 and said.startswith(f"outcore {importlib.metadata.version('outcore')}")
+    assert commit is None or f"(commit {commit}" in said
+
+
+@pytest.mark.parametrize(("line", "found"), [("outcore res", "results"), ("outcore results sho", "show")])
+def test_a_shell_completes_verbs(line: str, found: str, roots: tuple[Path, Path]) -> None:
+    asked = {"_OUTCORE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    done = subprocess.run(
+        command(), env=environment(*roots) | asked, capture_output=True, text=True, cwd=REPOSITORY, check=False
+    )
+    assert done.stdout.split() == [found] and done.stderr == ""
+
+
+def test_completion_is_installed_for_a_shell(roots: tuple[Path, Path], tmp_path: Path) -> None:
+    around = environment(*roots) | {"HOME": str(tmp_path), "SHELL": "/bin/bash"}
+    done = subprocess.run(
+        command("--install-completion", "bash"), env=around, capture_output=True, text=True, cwd=REPOSITORY, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (script,) = (tmp_path / ".bash_completions").iterdir()
+    assert "_OUTCORE_COMPLETE=complete_bash" in script.read_text() and str(script) in (tmp_path / ".bashrc").read_text()
 
 
 def test_help_imports_nothing_heavy() -> None:

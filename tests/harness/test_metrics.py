@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from harness.cli.table import headline_table, summary_lines
+from harness.cli.run_tables import print_headline, summary_lines
 from harness.judge import page
 from harness.judge.metrics import METRICS, RunNumbers, metric, summarise
 from harness.judge.registry import context_of
@@ -34,15 +32,18 @@ def record() -> Iterator[Record]:
     METRICS.pop()
 
 
-def test_one_entry_is_in_records_tables_commands_docs_and_report(record: Record, tmp_path: Path) -> None:
+def test_one_entry_is_in_records_tables_commands_docs_and_report(
+    record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     save(tmp_path, record)
     read = store.read_record(tmp_path / "runs" / record.run_id)
     assert read.to_json()["summary"]["last_epoch_s"] == 1.25
     assert store.load(tmp_path)["summary.last_epoch_s"].tolist() == [1.25]
     assert any("last epoch s 1.25" in line for line in summary_lines(read))
-    text = io.StringIO()
-    Console(file=text, width=400).print(headline_table([read], "t"))
-    assert "last epoch s" in text.getvalue() and "1.25" in text.getvalue()
+    monkeypatch.setenv("COLUMNS", "400")
+    print_headline([read], "t", wide=True)
+    text = capsys.readouterr().out
+    assert "last epoch s" in text and "1.25" in text
     assert "| `last_epoch_s` | last epoch s | s | lower | Seconds of the last epoch. |" in page.metrics_page()
     table = table_of([read.to_json()])
     assert table["rows"][0][table["columns"].index("last")] == 1.25

@@ -107,7 +107,7 @@ def test_show_has_the_stages_shares_and_the_plan(tmp_path: Path, capsys: pytest.
     ]
     save(tmp_path, record)
     out = Said(tmp_path, capsys, "show", "latest").out
-    rows = {line.split("│")[1].strip(): line for line in out.splitlines() if line.startswith("│")}
+    rows = {line.split("  ")[0]: line for line in out.splitlines()}
     # The measured epochs' medians: 1.5 of 3 s sampling, 0.9 of each epoch extracting.
     assert "50.0 %" in rows["sample"] and "90.0 %" in rows["extract"] and "13.3 %" in rows["train"]
     assert "12.5 %" in rows["staging"] and "1.6 %" in rows["small"] and "50.0 %" in rows["feature buffer"]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
-from rich.console import Console
 
-from harness.cli.table import headline_table, summary_lines
+from harness.cli.run_tables import print_headline, summary_lines
 from harness.judge import rules
 from harness.judge.registry import context_of
 from harness.records.record import Record, class_of
@@ -44,15 +41,14 @@ def test_the_rule_names_the_graph_and_is_broken_only_where_its_size_is_unknown(
     assert rule.check(record, context_of(record)) is None
 
 
-def test_every_table_names_it_and_none_does_where_the_graph_fits() -> None:
+def test_every_table_names_it_and_none_does_where_the_graph_fits(capsys: pytest.CaptureFixture[str]) -> None:
     outside, inside = record_with(2.6), record_with(0.2, "gnndrive")
     assert outside.class_label == class_of(outside.to_json()) == LABEL
     assert inside.class_label == class_of(inside.to_json()) == "storage-bound"
     assert any(LABEL in line and "topology 2.60 x host budget" in line for line in summary_lines(outside))
     for record, times in ((outside, 1), (inside, 0)):
-        text = io.StringIO()
-        Console(file=text, width=400).print(headline_table([record], "t"))
-        assert text.getvalue().count(LABEL) == times
+        print_headline([record], "t", wide=True)
+        assert capsys.readouterr().out.count(LABEL) == times
         plain = [record.to_json()]
         told = headline(settings_of(plain), plain).first
         assert told is not None

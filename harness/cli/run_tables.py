@@ -1,0 +1,197 @@
+"""Tables of runs: of one run's epochs and stages, and of several runs, fastest first."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from harness.cli.table import print_lines, print_table
+from harness.compare.comparable import shared_setting
+from harness.records.record import COUNTED, Record, RunConfig, Spread, spread
+from workloads.units import format_bytes
+
+if TYPE_CHECKING:
+    from harness.judge.metrics import Metric
+# Number of columns of measurements that every table of runs has.
+_FIRST = 5
+
+
+def number(value: float | None, form: str = ".2f") -> str:
+    """Format a number; a dash if it is unknown."""
+    return "–" if value is None else format(value, form)
+
+
+def size(value: int | None) -> str:
+    """Format bytes with a unit; a dash if they are unknown."""
+    return "–" if value is None else format_bytes(value)
+
+
+def interval(value: Spread | None) -> str:
+    """Format the interval of a median, like `[3.10, 3.40]`; a dash if it is unknown."""
+    return "–" if value is None else "[{:.3g}, {:.3g}]".format(*value.interval)
+
+
+def metric_text(metric: Metric, value: float | None) -> str:
+    """Format a metric's number by its unit; a dash if it is unknown."""
+    if metric.unit == "bytes":
+        return size(None if value is None else int(value))
+    return number(value, ".3g" if metric.unit == "s" else ".2f")
+
+
+def _shown() -> list[Metric]:
+    from harness.judge.metrics import METRICS
+
+    return [metric for metric in METRICS if metric.shown]
+
+
+def print_epochs(record: Record, *, wide: bool) -> None:
+    """Print the table of a run's epochs (`wide`: with one column per stage), then that of its stages."""
+    if not record.epochs:
+        return
+    stages = list(dict.fromkeys(stage for epoch in record.epochs for stage in epoch.stages_s))
+    rows = []
+    for epoch in record.epochs:
+        name = f"{epoch.epoch}{' (warm-up)' if epoch.warmup else ''}"
+        times = (number(value, ".3f") for value in (epoch.seconds, *map(epoch.stages_s.get, stages)))
+        counts = (str(epoch.batches), size(epoch.device_bytes), number(epoch.device_requests, "d"))
+        rows.append((name, *times, *counts, number(epoch.loss, ".4f"), number(epoch.accuracy, ".4f")))
+    title = f"{record.system} on {record.config.dataset.name} ({record.run_id})"
+    heads = ("epoch", "s", *stages, "batches", "device read", "requests", "loss", "accuracy")
+    print_table(heads, rows, title, hidden=() if wide else stages)
+    if record.measured:
+        print_lines("")
+        _print_stages(record)
+
+
+def _print_stages(record: Record) -> None:
+    """Print the table of stages: median seconds per measured epoch in which a stage was open, and their share of it.
+
+    Stages of different mini-batches overlap, so shares may add up to more than the epoch.
+    """
+    whole = statistics.median(epoch.seconds for epoch in record.measured)
+    rows = []
+    for stage in dict.fromkeys(stage for epoch in record.measured for stage in epoch.stages_s):
+        spent = statistics.median(epoch.stages_s.get(stage, 0.0) for epoch in record.measured)
+        share = spent / whole if whole else 0.0
+        rows.append((stage, f"{spent:.3f}", f"{100 * share:5.1f} % {'█' * round(20 * min(1.0, share))}"))
+    title = "where a measured epoch went (stages overlap)"
+    print_table(("stage", "s an epoch", "share of the epoch"), rows, title)
+
+
+def summary_lines(record: Record) -> list[str]:
+    """Return the lines on a run's status, memory, metrics, verdict and broken rules."""
+    memory, summary = record.memory, record.summary
+    lines = [f"status {record.status}{f': {record.reason}' if record.reason else ''}"]
+    cap = "no cap"
+    if memory.cap_bytes is not None:
+        parts = f"floor {size(memory.floor_bytes)} + training {size(memory.training_bytes)}"
+        cap = f"cap {size(memory.cap_bytes)} = {parts} + budget {size(memory.budget_bytes)}"
+    lines.append(f"memory: {cap}; peak {size(memory.peak_bytes)}")
+    sizes = f"working set {number(summary.working_set_over_budget)} x memory"
+    sizes += f", topology {number(summary.topology_over_budget)} x host budget"
+    values = [f"{metric.label} {metric_text(metric, getattr(summary, metric.name, None))}" for metric in _shown()]
+    lines += [f"class {record.class_label} ({sizes}); {'; '.join(values)}", f"verdict {record.verdict}"]
+    lines += [f"  rule {rule.rule} {rule.name}: {rule.detail}" for rule in record.verdict_rules if not rule.ok]
+    return lines
+
+
+def print_headline(records: Sequence[Record], title: str, *, wide: bool) -> None:
+    """Print the table with one row per configuration, over all rounds: fastest first within each setting."""
+    rounds: dict[str, list[Record]] = {}
+    for record in records:
+        rounds.setdefault(record.config_hash, []).append(record)
+    settings: dict[str, list[list[Record]]] = {}
+    for group in sorted(rounds.values(), key=_epoch_s):
+        settings.setdefault(_setting(group), []).append(group)
+    ranked = sorted(settings.values(), key=len, reverse=True)
+    print_runs([group for groups in ranked for group in groups], title, wide=wide)
+
+
+def print_runs(groups: Sequence[Sequence[Record]], title: str, *, names: Sequence[str] = (), wide: bool) -> None:
+    """Print a table with one row per group of runs of one configuration: medians over their measured epochs.
+
+    Args:
+        names: run id of each group, which tells it from others; without it, a group's varied settings stand in its row.
+        wide: whether to print every column.
+    """
+    if not groups:
+        print_lines(f"{title}: no run")
+        return
+    settings = [_setting(group) for group in groups]
+    best: dict[str, float] = {}
+    for setting, group in zip(settings, groups, strict=True):
+        if _counts(group):
+            best[setting] = min(best.get(setting, float("inf")), _epoch_s(group))
+    rows = [_row(group, best.get(setting)) for setting, group in zip(settings, groups, strict=True)]
+    configs = [group[0].config for group in groups]
+    axes = [] if names and not wide else [axis for config in configs for axis in config.axes if "options." not in axis]
+    told = {axis: [str(config.axes.get(axis, "")) for config in configs] for axis in axes}
+    told["dataset"] = [config.dataset.name for config in configs]
+    told["memory"] = [config.memory for config in configs]
+    columns: dict[str, Sequence[str]] = {"run": names} if names else {}
+    columns["system"] = [config.system for config in configs] if names and not wide else _with_options(configs)
+    columns |= {head: values for head, values in told.items() if len(set(values)) > 1}
+    columns |= {head: [row[head] for row in rows] for head in rows[0]}
+    hidden = [] if wide else [*list(rows[0])[_FIRST:], *(["range"] if names else [])]
+    shared = [f"{head} {values[0]}" for head, values in told.items() if len(set(values)) == 1]
+    cells = zip(*columns.values(), strict=True)
+    print_table(list(columns), cells, ", ".join([title, *shared]), prose=("system",), hidden=hidden)
+
+
+def _row(group: Sequence[Record], best: float | None) -> dict[str, str]:
+    """Return the cells of a group of runs by head; `best` is the least seconds of an epoch in its setting."""
+    times = _times(group)
+    found = spread(times) if times else None
+    labels = ((one.status, one.verdict, one.class_label if one.class_ else "–") for one in group)
+    status, verdict, storage = ("/".join(dict.fromkeys(told)) for told in zip(*labels, strict=True))
+    medians: dict[str, float | None] = {}
+    for metric in _shown():
+        values = (getattr(record.summary, metric.name, None) for record in group)
+        known = [value for value in values if value is not None]
+        medians[metric.name] = statistics.median(known) if known else None
+    start_up = (medians["start_up_s"] or 0.0) / group[0].config.epochs
+    whole = found.median + start_up if found and medians["start_up_s"] is not None else None
+    return {
+        "epoch s": f"{found.median:.3g}" if found else status,
+        "range": interval(found),
+        "× fastest": number(found.median / best if found and best and _counts(group) else None),
+        "start-up": f"{100 * start_up / whole:.0f} %" if whole else "–",
+        "verdict": verdict,
+        "status": status,
+        "class": storage,
+        "with start-up s": number(whole, ".3g"),
+        **{metric.heading or metric.label: metric_text(metric, medians[metric.name]) for metric in _shown()},
+    }
+
+
+def _with_options(configs: Sequence[RunConfig]) -> list[str]:
+    """Return the system of each configuration, with those options in which configurations of one system differ."""
+    values: dict[tuple[str, str], set[str]] = {}
+    for config in configs:
+        for key, value in config.options.items():
+            values.setdefault((config.system, key), set()).add(str(value))
+    differ = {place for place, found in values.items() if len(found) > 1}
+    return [
+        " ".join([config.system, *(f"{k}={v}" for k, v in config.options.items() if (config.system, k) in differ)])
+        for config in configs
+    ]
+
+
+def _counts(group: Sequence[Record]) -> bool:
+    return any(record.verdict in COUNTED for record in group)
+
+
+def _setting(group: Sequence[Record]) -> str:
+    """Return a text that is equal for groups whose times may be compared."""
+    return json.dumps(shared_setting(group[0].to_json()), sort_keys=True, default=str)
+
+
+def _times(group: Sequence[Record]) -> list[float]:
+    return [epoch.seconds for record in group for epoch in record.measured if record.status == "ok"]
+
+
+def _epoch_s(group: Sequence[Record]) -> float:
+    times = _times(group)
+    return statistics.median(times) if times else float("inf")
