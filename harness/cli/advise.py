@@ -173,7 +173,8 @@ def _print(found: Advice, host: int, epochs: int, more: dict[str, Any]) -> None:
         system = " ".join([entry.system, *(f"-o {key}={value}" for key, value in entry.options.items())])
         times = (_total(entry, epochs), f"{entry.epoch_s:,.2f}", f"{entry.prepare_s:,.1f}")
         rows.append((str(rank), system, *times, entry.bound, format_bytes(round(entry.bytes_read)), entry.why))
-    print_table(("rank", "system", "total s", "epoch s", "prepare s", "waits for", "reads", "why"), rows, title)
+    if rows:
+        print_table(("rank", "system", "total s", "epoch s", "prepare s", "waits for", "reads", "why"), rows, title)
     if found.ranked and len(equal := found.groups[0]) > 1:
         names = ", ".join(entry.system for entry in equal)
         print_lines(f"equal within the spread, the simplest first: {names}")
