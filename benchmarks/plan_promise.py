@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +21,14 @@ import numpy as np
 
 from harness.plan.experiment import PlannedRun, resolve
 from harness.records.record import Record, RunConfig
-from harness.run import calibrate
 from harness.run.orchestrator import execute
+from harness.run.planning import planner_of
 from harness.run.series import Series
-from harness.run.spec import workload_of_run
 from harness.settings import RunSettings, strict
-from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, System, reserve_bytes
 from systems.registry import load, names
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
-from workloads.errors import BudgetError, OutcoreError
+from workloads.errors import OutcoreError
 from workloads.making.writer import DatasetWriter
 from workloads.units import format_bytes
 
@@ -145,51 +144,10 @@ def config_of(series: Series, name: str, dataset: Dataset, shape: Shape, memory:
     return resolve(PlannedRun(name, strict(RunSettings, settings, "")), series.data_root, series.isolation.name)
 
 
-def least_budget(series: Series, config: RunConfig, dataset: Dataset, most: int = 512 * MIB) -> int | None:
-    """Find the least host budget that the plan accepts, to 64 KiB; None if there is none up to `most`."""
-    from harness.wire.protocol import WorkerSpec
-    from harness.worker import build
-
-    workload = workload_of_run(series, config, dataset)
-    spec = WorkerSpec.model_construct(bounds=calibrate.batch_bounds(config, workload, series.cache))
-    build.hand_over_bounds(spec, workload)
-    system_class: type[System] = load(config.system)
-    device_bytes = config.device_memory_bytes
-    accelerator = make_accelerator(config.device, memory_bytes=device_bytes)
-
-    def fits(budget: int) -> bool:
-        import os
-
-        scratch = series.scratch_root / "plan-promise"
-        runtime = Runtime(
-            accelerator,
-            DiskProfile.from_plain(series.disk_record(config)["limited"] or {}),
-            series.artefacts(config.system),
-            scratch,
-            len(os.sched_getaffinity(0)),
-            epochs=config.epochs,
-        )
-        options = system_class.info.options.model_validate(config.options)
-        system = system_class(
-            workload, runtime, MemoryBudget(budget - reserve_bytes(budget), device_bytes), options, StageClock()
-        )
-        try:
-            return system.plan().total("host") <= budget - reserve_bytes(budget)
-        except BudgetError:
-            return False
-        finally:
-            system.close()
-
-    try:
-        if not fits(most):
-            return None
-        low, high = 0, most
-        while high - low > 64 << 10:
-            middle = (low + high) // 2
-            low, high = (low, middle) if fits(middle) else (middle, high)
-        return high
-    finally:
-        accelerator.close()
+def least_budget(series: Series, config: RunConfig, dataset: Dataset) -> int | None:
+    """The least host budget that the plan accepts, to 64 KiB; None where it takes none."""
+    with closing(make_accelerator(config.device, memory_bytes=config.device_memory_bytes)) as accelerator:
+        return planner_of(series, config, dataset, accelerator, None).least(config.device_memory_bytes, step=64 << 10)
 
 
 def judged(record: Record) -> str:

@@ -24,6 +24,8 @@ _PAGE_CACHE = "s3-fifo"
 Nodes = npt.NDArray[np.uint32]
 Reads = dict[int, float]
 """Request bytes -> number of requests."""
+Spread = tuple[float, float]
+EXACT: Spread = (1.0, 1.0)
 
 
 @dataclass
@@ -58,6 +60,9 @@ class Trace:
         train_s: seconds of each mini-batch's training step alone.
         edges, nbytes: edges of each mini-batch's blocks, and bytes of its arrays.
         sample_s: mean processor seconds of sampling a mini-batch.
+        train_spread, sample_spread: least and greatest measurement of both, as multiples of them.
+        rounds: measurements of the training step; 0: modelled.
+        others_cpu: share of all processors' time that others took meanwhile.
         graph_bytes: mean bytes of a sampled mini-batch.
         hot: function from a count to the ids of the most popular nodes, where popularity is known; else None.
     """
@@ -72,6 +77,10 @@ class Trace:
     edges: list[int] = field(default_factory=list)
     nbytes: list[int] = field(default_factory=list)
     sample_s: float = 0.0
+    train_spread: Spread = EXACT
+    sample_spread: Spread = EXACT
+    rounds: int = 0
+    others_cpu: float = 0.0
     graph_bytes: float = 0.0
     hot: Callable[[int], npt.NDArray[np.int64]] | None = None
 

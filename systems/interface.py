@@ -39,6 +39,7 @@ from workloads.units import format_bytes
 from workloads.workload import Workload
 
 _LEAST_RESERVE, _MOST_RESERVE, _RESERVE_SHARE = 4 << 20, 128 << 20, 16
+_NAMED = 5  # buffers that an error names, largest first
 Tier = Literal["host", "device", "disk"]
 Made = TypeVar("Made")
 StagesWanted = Literal["all", "sample", "sample+extract"]
@@ -74,18 +75,6 @@ class SystemInfo:
     reads_by_device: bool = False
 
 
-@dataclass(frozen=True)
-class MemoryBudget:
-    """Bytes that a system may hold beyond the floor and the training working set (methodology rule 4).
-
-    `host` bounds anonymous buffers and page cache together; a system sizes buffers from it. None: unlimited.
-    """
-
-    host: int | None
-    device: int | None = None
-    disk: int | None = None
-
-
 def reserve_bytes(host: int) -> int:
     """Return the bytes of a host budget that no buffer may take: the share of the process, its threads and the kernel.
 
@@ -103,6 +92,31 @@ class PlanItem:
     name: str
     bytes: int
     tier: Tier = "host"
+
+
+@dataclass(frozen=True)
+class MemoryBudget:
+    """Bytes that a system may hold beyond the floor and the training working set (methodology rule 4).
+
+    `host` bounds anonymous buffers and page cache together; a system sizes buffers from it. None: unlimited.
+
+    Attributes:
+        held: buffers of the caller in the same memory, already subtracted: the reserve, a loader's mini-batches.
+    """
+
+    host: int | None
+    device: int | None = None
+    disk: int | None = None
+    held: tuple[PlanItem, ...] = ()
+
+    @classmethod
+    def beside(cls, host: int | None, device: int | None = None, held: tuple[PlanItem, ...] = ()) -> MemoryBudget:
+        """Return the budget of a system in `host` and `device` bytes, beside the reserve and the buffers `held`."""
+        if host is not None:
+            held = (PlanItem("reserve", reserve_bytes(host)), *held)
+        plan = Plan(held)
+        left = None if host is None else host - plan.total("host")
+        return cls(left, None if device is None else device - plan.total("device"), held=held)
 
 
 @dataclass(frozen=True)
@@ -134,18 +148,34 @@ class Plan:
             BudgetError: names the first item that does not fit, the bytes left for it, and the items before it.
         """
         for tier, limit in (("host", budget.host), ("device", budget.device), ("disk", budget.disk)):
-            if limit is None:
-                continue
             left = limit
-            before: list[str] = []
-            for item in (item for item in self.items if item.tier == tier):
+            for number, item in enumerate(self.items):
+                if left is None or item.tier != tier:
+                    continue
                 if item.bytes > left:
-                    after = f" after {', '.join(before)}" if before else ""
-                    rest = f"{format_bytes(left)} is left of the {format_bytes(limit)} {tier} budget{after}"
-                    raise BudgetError(f"{system}: {item.name} needs {format_bytes(item.bytes)}, {rest}", fix)
+                    raise Plan(self.items[:number]).no_room(system, budget, item, fix)
                 left -= item.bytes
-                before.append(f"{item.name} ({format_bytes(item.bytes)})")
         return self
+
+    def no_room(self, system: str, budget: MemoryBudget, item: PlanItem, fix: str = "raise memory") -> BudgetError:
+        """Return the error that a buffer does not fit beside the plan's; names the largest that are on its tier.
+
+        Args:
+            system: name of the system.
+            budget: budget on the buffer's tier.
+            item: buffer that does not fit.
+            fix: remedy, as a command.
+        """
+        beside = [one for one in (*budget.held, *self.items) if one.tier == item.tier and one.bytes]
+        limit = getattr(budget, item.tier) or 0
+        limit += sum(one.bytes for one in budget.held if one.tier == item.tier)
+        left = max(0, limit - sum(one.bytes for one in beside))
+        beside.sort(key=lambda one: one.bytes, reverse=True)
+        if smaller := beside[_NAMED:]:
+            beside[_NAMED:] = [PlanItem(f"{len(smaller)} smaller", sum(one.bytes for one in smaller))]
+        after = f" after {', '.join(f'{one.name} ({format_bytes(one.bytes)})' for one in beside)}" if beside else ""
+        rest = f"{format_bytes(left)} is left of the {format_bytes(limit)} {item.tier} budget{after}"
+        return BudgetError(f"{system}: {item.name} needs {format_bytes(item.bytes)}, {rest}", fix)
 
 
 Progress = Callable[[str, float], None]
@@ -419,6 +449,12 @@ class System(ABC):
         `host_bytes` is all host memory for data, `budget.host` and the reserve together.
         """
         return None
+
+    def chosen(self) -> dict[str, int | str]:
+        """Return what options become in the plan where they are left at `auto`: numbers, bytes of sizes, words."""
+        self.plan()
+        automatic = type(self.options).automatic(self.runtime.cores)
+        return {name: getattr(self.options, name) or values[0] for name, values in automatic.items()}
 
     @final
     def unplanned_bytes(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,18 +12,15 @@ from typing import Any
 from harness.advise.implied import ImpliedGraph
 from harness.advise.trace import take_trace
 from harness.progress import tracked
-from harness.records.record import RunConfig
-from harness.run import calibrate
-from harness.run.series import Series
-from harness.run.spec import worker_spec
 from harness.settings import MemorySetting, parse_memory
-from systems.forecast import Reads, Trace
-from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, reserve_bytes
+from harness.ssd.quiet import slack
+from systems.forecast import EXACT, Reads, Spread, Trace
+from systems.interface import DiskProfile, Runtime
+from systems.planning import Planner
 from systems.registry import load, names
 from workloads.accelerator import Accelerator
 from workloads.accelerators.make import make_accelerator
-from workloads.dataset import Dataset
-from workloads.errors import InputError, OutcoreError
+from workloads.errors import BudgetError, InputError, OutcoreError
 from workloads.workload import Workload
 
 _UNFAITHFUL = "trains on other mini-batches than the rest, so its time does not compare"
@@ -38,6 +35,7 @@ class AdviceSetting:
         device, device_memory: `cpu`, `cuda` or `emulated:<profile>`, and its memory in bytes.
         host: host budget in bytes.
         options: options of single systems, by name.
+        rest: bytes of the user's memory setting beside `host`, as in `Planner`.
     """
 
     workload: Workload
@@ -47,6 +45,7 @@ class AdviceSetting:
     epochs: int
     cores: int
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rest: int | None = None
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,13 @@ class RankedSystem:
         reads: request bytes -> number of requests of an epoch.
         device_s, train_s, sample_s, bus_s: seconds of an epoch of the disk, of training steps, of sampling on all cores
             and of copies to the device; they overlap.
-        prepare_s: seconds before the first epoch.
+        train_spread, sample_spread: least and greatest measurement of both, as multiples of them.
+        disk_slack: how many times faster the disk may be than its profile, which was taken beside others' traffic.
+        prepare_s, prepare_device_s: seconds before the first epoch, and those of them that the disk takes.
         why: reason for the time, as text for a reader.
         options: options that the system lowers to fit the budget.
         refused: reason why the system cannot run or is not ranked; the other fields are empty then.
+        too_large: whether the reason is that its plan does not fit.
     """
 
     system: str
@@ -69,10 +71,15 @@ class RankedSystem:
     train_s: float = 0.0
     sample_s: float = 0.0
     bus_s: float = 0.0
+    train_spread: Spread = EXACT
+    sample_spread: Spread = EXACT
+    disk_slack: float = 1.0
     prepare_s: float = 0.0
+    prepare_device_s: float = 0.0
     why: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     refused: str = ""
+    too_large: bool = False
 
     @property
     def epoch_s(self) -> float:
@@ -89,6 +96,19 @@ class RankedSystem:
         """Return the seconds of preparation and `epochs` epochs."""
         return self.prepare_s + epochs * self.epoch_s
 
+    def interval_s(self, epochs: int, speed: float | None = None) -> tuple[float, float]:
+        """Return the seconds of preparation and `epochs` epochs at the least and the greatest measured times.
+
+        `speed`: of the disk, as a multiple of its profile; None: that too is at its fastest and its slowest.
+        """
+
+        def total(end: int, speed: float) -> float:
+            measured = self.train_s * self.train_spread[end], self.sample_s * self.sample_spread[end]
+            prepare_s = self.prepare_s - self.prepare_device_s * (1 - 1 / speed)
+            return prepare_s + epochs * max(self.device_s / speed, self.bus_s, *measured)
+
+        return total(0, speed or self.disk_slack), total(1, speed or 1.0)
+
     @property
     def bytes_read(self) -> float:
         """Bytes read in an epoch."""
@@ -100,16 +120,49 @@ class Advice:
     """The ranking of the systems and its evidence.
 
     Attributes:
-        ranked: systems that can run, least time first.
+        groups: systems that can run, fastest group first; systems of a group are equal within the spread of the
+            measured times, and the simplest is first.
         refused: systems that cannot run or do not compare, with the reason.
+        least: least host memory of the systems that do not fit, by name, ascending, as a setting; only if none fits.
         trace: sampled mini-batches.
         changes: change of memory or disk (twice as much, twice as fast) -> system ranked first then.
     """
 
-    ranked: list[RankedSystem]
+    groups: list[list[RankedSystem]]
     refused: list[RankedSystem]
     trace: Trace
     changes: dict[str, RankedSystem]
+    least: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ranked(self) -> list[RankedSystem]:
+        """Systems that can run, by rank."""
+        return [entry for group in self.groups for entry in group]
+
+
+def simplicity(system: str) -> int:
+    """Return the number of options of a system: the fewer, the simpler it is to run."""
+    return len(load(system).info.options.model_fields)
+
+
+def in_groups(entries: Sequence[RankedSystem], epochs: int) -> list[list[RankedSystem]]:
+    """Rank systems that can run: each group holds the fastest left and those whose intervals overlap with its own.
+
+    All systems share the disk: intervals are compared at one speed of it, its slowest and its fastest. Within a group
+    the simplest system is first.
+    """
+    left = sorted(entries, key=lambda entry: (entry.total_s(epochs), entry.system))
+    groups = []
+
+    def equal(one: RankedSystem, first: RankedSystem) -> bool:
+        speeds = (1.0, first.disk_slack)
+        return any(one.interval_s(epochs, speed)[0] <= first.interval_s(epochs, speed)[1] for speed in speeds)
+
+    while left:
+        group = [entry for entry in left if equal(entry, left[0])]
+        left = [entry for entry in left if entry not in group]
+        groups.append(sorted(group, key=lambda entry: (simplicity(entry.system), entry.total_s(epochs))))
+    return groups
 
 
 def advise(
@@ -133,42 +186,59 @@ def advise(
         trace = take_trace(setting.workload, accelerator, batches, progress, graph)
         chosen = list(names() if systems is None else systems)
 
-        def ranked(at: AdviceSetting, disk: DiskProfile) -> list[RankedSystem]:
+        def forecast(at: AdviceSetting, disk: DiskProfile) -> list[RankedSystem]:
             found = []
             for name in tracked(progress, chosen, "forecasting", "systems", str):
                 found.append(_one(name, at, disk, trace, accelerator))
-            return sorted(found, key=lambda entry: (entry.total_s(at.epochs), entry.system))
+            return found
 
-        now = ranked(setting, profile)
-        able = [entry for entry in now if not entry.refused]
+        def ranked(found: list[RankedSystem]) -> list[list[RankedSystem]]:
+            return in_groups([entry for entry in found if not entry.refused], setting.epochs)
+
+        now = forecast(setting, profile)
+        groups, refused = ranked(now), sorted((entry for entry in now if entry.refused), key=lambda one: one.system)
+        least: dict[str, str] = {}
+        if not groups:
+            progress("least memory of each system")
+            planners = {
+                one.system: _planner(one.system, setting, profile, trace, accelerator)
+                for one in refused
+                if one.too_large
+            }
+            sizes = {name: planner.least(setting.device_memory) for name, planner in planners.items()}
+            fitting = sorted((size, name) for name, size in sizes.items() if size is not None)
+            least = {name: planners[name].written(size) for size, name in fitting}
         faster = tuple(replace(p, iops=2 * p.iops, bytes_per_s=2 * p.bytes_per_s) for p in profile.points)
         others = {
-            "twice the memory": ranked(replace(setting, host=2 * setting.host), profile),
-            "a disk twice as fast": ranked(setting, replace(profile, points=faster)),
+            "twice the memory": ranked(forecast(replace(setting, host=2 * setting.host), profile)),
+            "a disk twice as fast": ranked(forecast(setting, replace(profile, points=faster))),
         }
-        firsts = {text: next((entry for entry in found if not entry.refused), None) for text, found in others.items()}
-        changes = {text: first for text, first in firsts.items() if first is not None}
-        return Advice(able, [entry for entry in now if entry.refused], trace, changes)
+        changes = {text: found[0][0] for text, found in others.items() if found}
+        return Advice(groups, refused, trace, changes, least)
+
+
+def _planner(name: str, setting: AdviceSetting, disk: DiskProfile, trace: Trace, accelerator: Accelerator) -> Planner:
+    """Return the planner of a system, whose folders are not there: nothing is written."""
+    kind, folder = load(name), Path(tempfile.gettempdir())
+    places = folder / "artefacts", folder / "scratch"
+    runtime = Runtime(accelerator, disk, *places, setting.cores, epochs=setting.epochs)
+    options = kind.info.options.model_validate(setting.options.get(name, {}))
+    return Planner(kind, trace.whole, runtime, options, setting.device, rest=setting.rest)
 
 
 def _one(name: str, setting: AdviceSetting, disk: DiskProfile, trace: Trace, accelerator: Accelerator) -> RankedSystem:
     """Predict one system's time by its plan and its own forecast; nothing is allocated and nothing written."""
-    found = load(name)
-    options = found.info.options.model_validate(setting.options.get(name, {}))
-    if not found.is_faithful(options):
+    planner = _planner(name, setting, disk, trace, accelerator)
+    if not planner.kind.is_faithful(planner.options):
         return RankedSystem(name, refused=_UNFAITHFUL)
-    if accelerator.kind not in found.info.devices:
+    if accelerator.kind not in planner.kind.info.devices:
         return RankedSystem(name, refused=f"does not run on {setting.device}")
-    folder = Path(tempfile.gettempdir())
-    places = folder / "artefacts", folder / "scratch"
-    runtime = Runtime(accelerator, disk, *places, setting.cores, epochs=setting.epochs)
     try:
-        budget = MemoryBudget(host=setting.host - reserve_bytes(setting.host), device=setting.device_memory)
-        system = found(trace.whole, runtime, budget, options, StageClock())
+        system = planner.make(setting.host, setting.device_memory)
         system.plan()
         expected = system.forecast(trace, setting.host)
     except OutcoreError as error:
-        return RankedSystem(name, refused=f"{error.message}; {error.fix}" if error.fix else error.message)
+        return RankedSystem(name, refused=str(error), too_large=isinstance(error, BudgetError))
     if expected is None:
         return RankedSystem(name, refused=_NO_FORECAST)
     bus = accelerator.bus_bytes_per_s
@@ -179,26 +249,17 @@ def _one(name: str, setting: AdviceSetting, disk: DiskProfile, trace: Trace, acc
         train_s=trace.epoch_s(),
         sample_s=trace.sample_s * trace.num_batches / max(1, setting.cores),
         bus_s=expected.rows_copied * trace.scale * trace.row_bytes / bus if bus else 0.0,
+        train_spread=trace.train_spread,
+        sample_spread=trace.sample_spread,
+        disk_slack=slack(disk),
         prepare_s=disk.seconds(expected.prepare_reads) + expected.prepare_s,
+        prepare_device_s=disk.seconds(expected.prepare_reads),
         why=expected.why,
         options={key: low for key, (low, _) in system.lowered.items()},
     )
 
 
-def limit_of(memory: str, dataset: Dataset) -> MemorySetting:
-    """Return a memory setting with a cap or a budget; raise InputError for `none` and for any other text."""
-    wanted = parse_memory(memory, dataset.feature_bytes)
-    if wanted.budget_bytes is None and wanted.cap_bytes is None:
+def check_limit(memory: str) -> None:
+    """Raise InputError for the memory setting `none`, or a text that is no memory setting."""
+    if parse_memory(memory, 1) == MemorySetting():
         raise InputError("advice needs a limit of memory", "give --memory, like 8GiB (all of it), +64MiB or 0.25x")
-    return wanted
-
-
-def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> int:
-    """Return the host budget in bytes under `config.memory`: a budget itself, or a cap less interpreter, torch, a step.
-    Raises InputError: the memory is `none`, or below that of an empty run; HostError: an empty run was not measured."""
-    budget = limit_of(config.memory, dataset).budget_bytes
-    if budget is None:
-        with series.scratch() as folder, worker_spec(series, config, dataset, folder, folder.name) as (spec, _):
-            budget = calibrate.memory_of(config, dataset, calibrate.calibrate(series, spec, folder))[1]
-    assert budget is not None
-    return budget

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,22 +12,23 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.advise.implied import ImpliedGraph
+from harness.advise.steps import Steps, spread_of
 from harness.progress import stages
 from systems.engine.cache.split_tuner import touched_pages
 from systems.engine.io.topology import mapped_sampler
 from systems.forecast import Trace
 from workloads.accelerator import Accelerator
 from workloads.errors import InputError
-from workloads.sampling.batch import SampledBatch
 from workloads.sampling.bounds import BatchBounds, keep_bounds
 from workloads.sampling.make import make_seed_plan
-from workloads.training import Trainer
 from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
 
 #: Most row and page accesses that are held in memory, 4 bytes each.
 MOST_ACCESSES = 1 << 27
+# Mini-batches whose training step is measured; parts of the sampled mini-batches whose sampling times are compared.
+_MEASURED, _PARTS = 3, 4
 # Assumed ratio of a sampler's working memory to its largest mini-batch, where no real sampler exists.
 _SCRATCH_OF_BATCH = 2
 
@@ -52,21 +54,22 @@ def take_trace(
     trace = Trace(cut, workload, num_batches)
     indptr: Any = workload.dataset.load("indptr") if graph is None else graph.indptr
     sampler = graph or mapped_sampler(cut, indptr=indptr)
-    plan, steps = make_seed_plan(cut), _Steps(cut, accelerator)
+    plan, steps = make_seed_plan(cut), Steps(cut, accelerator)
     count = cut.sampler.max_batches
     sizes: list[int] = []
-    held, spent, told = 0, 0.0, stages(progress)
+    spent: list[float] = []
+    held, busy, told = 0, _Others(), stages(progress)
     for epoch in range(2):
         for index, seeds in enumerate(plan.batches(epoch)):
             told("sampling mini-batches", (epoch * count + index) / (2 * count))
             started = time.thread_time()
             batch = sampler.sample(epoch, index, seeds)
-            spent += time.thread_time() - started
+            spent.append(time.thread_time() - started)
             hops = [touched_pages(cut, replace(batch, blocks=(block,)), indptr)[1] for block in batch.blocks]
             trace.nodes.append(batch.nodes.astype(np.uint32))
             trace.hop_pages.append([np.unique(pages).astype(np.uint32) for pages in hops])
             trace.pages.append(np.unique(np.concatenate(trace.hop_pages[-1])))
-            trace.train_s.append(steps.seconds(batch))
+            trace.train_s.append(steps.modelled(batch) or 0.0)
             sizes.append(sum(block.indptr.nbytes + block.indices.nbytes for block in batch.blocks) + batch.nodes.nbytes)
             trace.edges.append(batch.num_edges)
             trace.nbytes.append(batch.nbytes)
@@ -74,14 +77,45 @@ def take_trace(
         if epoch == 0 and held > MOST_ACCESSES // 2:
             said = f"{count} mini-batches make {held:,} accesses an epoch, more than are held"
             raise InputError(said, f"use --batches {max(1, count * MOST_ACCESSES // 2 // held)}")
-    trace.sample_s = spent / max(1, len(trace.nodes))
+    trace.sample_s = sum(spent) / max(1, len(trace.nodes))
+    if accelerator.kind != "emulated":
+        progress("measuring the training step")
+        chosen = sorted({round(at) for at in np.linspace(0, count - 1, min(_MEASURED, count))})
+        rates = steps.measured([sampler.sample(1, index, plan.batches(1)[index]) for index in chosen])
+        work = [len(nodes) + edges for nodes, edges in zip(trace.nodes, trace.edges, strict=True)]
+        trace.train_s = [float(np.median(rates)) * one for one in work]
+        trace.train_spread, trace.rounds = spread_of(rates), len(rates)
+    trace.others_cpu = busy.share()
     trace.graph_bytes = float(np.mean(sizes)) if sizes else 0.0
     if isinstance(sampler, ImpliedGraph):
         trace.sample_s, trace.hot = 0.0, sampler.hottest
         _keep_bounds(trace, _SCRATCH_OF_BATCH * max(trace.nbytes))
-    elif trace.sampled < num_batches:
-        _keep_bounds(trace, sampler.scratch_bytes)
+    else:
+        parts = zip(np.array_split(spent, _PARTS), np.array_split(trace.edges, _PARTS), strict=True)
+        rates = [float(seconds.sum() / max(1, edges.sum())) for seconds, edges in parts if len(seconds)]
+        trace.sample_spread = spread_of(rates)
+        if trace.sampled < num_batches:
+            _keep_bounds(trace, sampler.scratch_bytes)
     return trace
+
+
+class _Others:
+    """Share of all processors' time that other processes took since this object was made."""
+
+    def __init__(self) -> None:
+        self._before = self._read()
+
+    def share(self) -> float:
+        seconds, busy, own = (now - then for now, then in zip(self._read(), self._before, strict=True))
+        return max(0.0, busy - own) / max(1e-9, seconds * (os.cpu_count() or 1))
+
+    @staticmethod
+    def _read() -> tuple[float, float, float]:
+        import psutil
+
+        times = psutil.cpu_times()
+        idle = times.idle + getattr(times, "iowait", 0.0) + getattr(times, "guest", 0.0)
+        return time.monotonic(), sum(times) - idle, time.process_time()
 
 
 def _keep_bounds(trace: Trace, scratch_bytes: int) -> None:
@@ -94,36 +128,3 @@ def _keep_bounds(trace: Trace, scratch_bytes: int) -> None:
     largest = divmod(int(nodes.argmax()), trace.num_batches)
     bounds = BatchBounds(int(nodes.max()), int(edges.max()), max(trace.nbytes), largest, nodes, edges, scratch_bytes)
     keep_bounds(trace.whole, bounds)
-
-
-class _Steps:
-    """Seconds of training steps: modelled on an emulated device, measured on a few mini-batches on a real one."""
-
-    _MEASURED = 3
-
-    def __init__(self, workload: Workload, accelerator: Accelerator) -> None:
-        dataset = workload.dataset
-        self._accelerator = accelerator
-        self._trainer = Trainer(workload.model, dataset.dim, dataset.num_classes, accelerator, workload.seed)
-        self._dtype, self._dim = dataset.feature_dtype, dataset.dim
-        self._rates: list[float] = []
-
-    def seconds(self, batch: SampledBatch) -> float:
-        modelled = self._trainer.modelled_seconds(batch)
-        if modelled is not None:
-            return modelled
-        work = batch.num_nodes + sum(block.num_edges for block in batch.blocks)
-        if len(self._rates) <= self._MEASURED:
-            self._rates.append(self._measured(batch) / work)
-        # The first step includes one-off costs.
-        return work * float(np.median(self._rates[1:] or self._rates))
-
-    def _measured(self, batch: SampledBatch) -> float:
-        import torch
-
-        kind = getattr(torch, str(self._dtype))
-        table: Any = torch.zeros((batch.num_nodes, self._dim), dtype=kind, device=self._accelerator.torch_device)
-        start = time.perf_counter()
-        self._trainer.step(batch, table)
-        self._accelerator.synchronize()
-        return time.perf_counter() - start

@@ -23,6 +23,7 @@ from harness.check.oracle import make_trainer
 from harness.check.stage import Stage, make_workload, note_error, run_epoch
 from systems.engine.store.artefacts import finished, unfinished
 from systems.interface import Batch, MemoryBudget, System
+from systems.planning import least
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError
 
@@ -92,13 +93,10 @@ def _smallest(stage: Stage, seen: Observation) -> None:
                 return False
             return True
 
-    low, high = -1, 1 << 30
-    if not fits(high):
+    smallest = least(fits, step=4096) if fits(1 << 30) else None
+    if smallest is None:
         raise AssertionError("plan() raises BudgetError with a host budget of 1 GiB for a graph of a few MB")
-    while high - low > 4096:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    _run(stage, seen, MemoryBudget(high, stage.device_bytes), epochs=3)
+    _run(stage, seen, MemoryBudget(smallest, stage.device_bytes), epochs=3)
 
 
 def _sample_only(stage: Stage, seen: Observation) -> None:

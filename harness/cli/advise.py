@@ -19,6 +19,7 @@ from workloads.units import format_bytes
 
 if TYPE_CHECKING:
     from harness.advise.advice import Advice, AdviceSetting, RankedSystem
+    from systems.forecast import Trace
     from systems.interface import DiskProfile
 
 
@@ -96,24 +97,34 @@ def advise(
         "epochs": epochs,
         "batches_sampled": found.trace.sampled,
         "batches": found.trace.num_batches,
-        "ranked": [_forecast(entry, epochs) for entry in found.ranked],
+        "measured": {
+            **{name: getattr(found.trace, name) for name in "train_spread sample_spread rounds others_cpu".split()},
+            "disk_slack": max((entry.disk_slack for entry in found.ranked), default=1.0),
+        },
+        "ranked": [
+            {"rank": rank, **_forecast(entry, epochs)} for rank, group in enumerate(found.groups, 1) for entry in group
+        ],
         "refused": {entry.system: entry.refused for entry in found.refused},
+        "least_memory": found.least,
         "changes": {text: _forecast(entry, epochs) for text, entry in found.changes.items()},
     }
     call.tell(content | more, lambda: _print(found, host, epochs, more, wide=table.wide))
+    if not found.ranked:
+        raise typer.Exit(3)
 
 
 def _measured(
     settings: RunSettings, epochs: int, batches: int, drive: str | None, call: OnBoth, progress: Progress
 ) -> tuple[AdviceSetting, DiskProfile]:
     """Return the conditions for a stored dataset on this host, and the profile of its disk or of the drive named."""
-    from harness.advise.advice import AdviceSetting, budget_of, limit_of
+    from harness.advise.advice import AdviceSetting, check_limit
     from harness.drives.whatif import device_of
+    from harness.run.planning import budget_of
     from harness.run.series import Series
     from harness.run.spec import workload_of_run
 
     opened = find_dataset(str(settings.dataset), call.data_root)
-    limit_of(settings.memory, opened)
+    check_limit(settings.memory)
     with Series(call.results_root, call.data_root, isolation=settings.isolation, progress=progress) as series:
         config = resolve(PlannedRun("gnndrive", settings), call.data_root, series.isolation.name)
         workload = workload_of_run(series, config, opened)
@@ -124,8 +135,10 @@ def _measured(
         profile = series.profile(config) if drive is None else device_of(drive, call.results_root).profile
         if profile is None or not profile.points:
             raise HostError("the disk could not be profiled, so nothing can be predicted", "see `outcore doctor`")
-        host, cores = budget_of(series, config, opened), len(os.sched_getaffinity(0))
-    return AdviceSetting(workload, config.device, config.device_memory_bytes, host, epochs, cores), profile
+        host, rest = budget_of(series, config, opened)
+    assert host is not None
+    cores, device = len(os.sched_getaffinity(0)), config.device_memory_bytes
+    return AdviceSetting(workload, config.device, device, host, epochs, cores, rest=rest), profile
 
 
 def _forecast(entry: RankedSystem, epochs: int) -> dict[str, Any]:
@@ -133,10 +146,28 @@ def _forecast(entry: RankedSystem, epochs: int) -> dict[str, Any]:
         "system": entry.system,
         "options": entry.options,
         "total_s": entry.total_s(epochs),
+        "total_interval_s": entry.interval_s(epochs),
         **{name: getattr(entry, name) for name in ("epoch_s", "prepare_s", "bound", "bytes_read")},
         "requests_by_size": {str(size): round(count) for size, count in sorted(entry.reads.items())},
         "why": entry.why,
     }
+
+
+def _total(entry: RankedSystem, epochs: int) -> str:
+    low, high = entry.interval_s(epochs)
+    total = f"{entry.total_s(epochs):,.1f}"
+    return total if low == high else f"{total} [{low:,.1f}, {high:,.1f}]"
+
+
+def _measurement(trace: Trace, slack: float) -> list[str]:
+    """Return a line on the spread of the measured times and the load beside them; none if nothing was measured."""
+    from systems.forecast import EXACT
+
+    spreads = {f"training in {trace.rounds} rounds": trace.train_spread, "sampling": trace.sample_spread}
+    found = [f"{name} {low:.2f} to {high:.2f} x" for name, (low, high) in spreads.items() if (low, high) != EXACT]
+    load = f"others took {100 * trace.others_cpu:.0f} % of the processors"
+    told = [f"spread of the measurements: {', '.join(found)}; {load}"] if found else []
+    return told + ([f"the disk was profiled beside others, and may be {slack:.1f} x as fast"] if slack > 1 else [])
 
 
 def _print(found: Advice, host: int, epochs: int, more: dict[str, Any], *, wide: bool) -> None:
@@ -144,15 +175,20 @@ def _print(found: Advice, host: int, epochs: int, more: dict[str, Any], *, wide:
     counts = f"{epochs} epochs of {trace.num_batches} mini-batches ({trace.sampled} sampled)"
     title = f"{trace.workload.dataset.name}, {format_bytes(host)} for data, {counts}: predictions"
     rows = []
-    for entry in found.ranked:
+    for rank, entry in ((rank, entry) for rank, group in enumerate(found.groups, 1) for entry in group):
         system = " ".join([entry.system, *(f"-o {key}={value}" for key, value in entry.options.items())])
-        times = (f"{entry.total_s(epochs):,.1f}", f"{entry.epoch_s:,.2f}", f"{entry.prepare_s:,.1f}")
-        rows.append((system, *times, entry.bound, format_bytes(round(entry.bytes_read)), entry.why))
-    heads = ("system", "total s", "epoch s", "prepare s", "waits for", "reads", "why")
-    print_table(heads, rows, title, prose=("why",), hidden=() if wide else ("why",))
-    print_lines(*(f"{entry.system}: {entry.refused}" for entry in found.refused))
-    if not found.ranked:
-        raise typer.Exit(3)
+        times = (_total(entry, epochs), f"{entry.epoch_s:,.2f}", f"{entry.prepare_s:,.1f}")
+        rows.append((str(rank), system, *times, entry.bound, format_bytes(round(entry.bytes_read)), entry.why))
+    heads = ("rank", "system", "total s", "epoch s", "prepare s", "waits for", "reads", "why")
+    if rows:
+        print_table(heads, rows, title, prose=("why",), hidden=() if wide else ("prepare s", "why"))
+    if found.ranked and len(equal := found.groups[0]) > 1:
+        names = ", ".join(entry.system for entry in equal)
+        print_lines(f"equal within the spread, the simplest first: {names}")
+    print_lines(*_measurement(trace, max((entry.disk_slack for entry in found.ranked), default=1.0)))
+    print_lines(*(f"{one.system}: {one.refused}" for one in found.refused if one.system not in found.least))
+    if found.least:
+        print_lines(f"nothing fits; least memory: {', '.join(f'{name} {size}' for name, size in found.least.items())}")
     for text, entry in found.changes.items():
         print_lines(f"with {text}: {entry.system}, {entry.total_s(epochs):,.1f} s ({entry.epoch_s:,.2f} s an epoch)")
     if more:

@@ -14,14 +14,15 @@ from harness.plan.experiment import PlannedRun, resolve
 from harness.settings import RunSettings, check_options, check_settings
 from workloads.dataset import find_dataset
 
-
-@takes_settings(
+#: Settings that are options of `outcore run` and `outcore plan`, in the order of `--help`.
+SETTINGS = (
     *"dataset memory model layers hidden fanout sampler batch_size max_batches epochs warmup device".split(),
     *"device_memory isolation disk_class stages verify test_nodes keep_order timeout".split(),
     *"cores ranks partition seed".split(),
-    required=("dataset",),
-    pairs=True,
 )
+
+
+@takes_settings(*SETTINGS, required=("dataset",), pairs=True)
 def run(
     system: Annotated[str, typer.Argument(help="a system of `outcore systems`, or module:Class")],
     settings: RunSettings,

@@ -21,6 +21,7 @@ from typing import NoReturn
 
 import systems.engine  # noqa: F401 - every run's, as PyTorch is: not counted as a system's preparation
 from harness.records.record import PlannedBuffer
+from harness.settings import parse_memory
 from harness.wire.board import Board
 from harness.wire.pipes import die_with_parent
 from harness.wire.protocol import Channel, Done, Failed, Joint, Planned, Prepared, WorkerSpec
@@ -31,8 +32,9 @@ from harness.worker.calibrate import calibrate
 from harness.worker.epoch_report import EpochLog, EpochReport, events
 from systems.engine.io.memory import share_one_heap
 from systems.engine.store import artefacts
-from systems.interface import Batch, DiskProfile, MemoryBudget, Runtime, System, reserve_bytes
-from workloads.errors import OutcoreError
+from systems.interface import Batch, DiskProfile, MemoryBudget, Plan, Runtime, System
+from systems.planning import Planner
+from workloads.errors import BudgetError, OutcoreError
 from workloads.ranks import PeerLost, RankGroup
 from workloads.sampling.batch import SampledBatch
 
@@ -65,23 +67,24 @@ class Run:
         )
         # Each rank has its own device and an equal part of the host's budget.
         host = spec.budget_host if spec.budget_host is None else spec.budget_host // joint.world
-        self._reserve = 0 if host is None else reserve_bytes(host)
-        budget = MemoryBudget(None if host is None else host - self._reserve, spec.budget_device)
+        self._bytes = host, spec.budget_device
         options = parts.system_class.info.options.model_validate(spec.config.options)
+        cap = parse_memory(spec.config.memory, parts.workload.dataset.feature_bytes).cap_bytes
+        rest = None if cap is None or host is None else cap - host
+        self._planner = Planner(parts.system_class, parts.workload, runtime, options, spec.config.device, rest=rest)
         # Preparation counts from here on, constructor and plan included, plus the loading of the system's libraries.
         self._began = time.monotonic() - parts.libraries_s
         read, written = build.process_io()
         self._io_before = read - parts.libraries_io[0], written - parts.libraries_io[1]
-        self._system: System = parts.system_class(self._workload, runtime, budget, options, self._clock)
+        self._system: System = self._planner.make(*self._bytes, self._clock)
 
     def execute(self) -> None:
         """Plan, prepare and run all epochs; always close the system."""
         config, trainer, rank = self._spec.config, self._trainer, self._joint.rank
         try:
-            items = [PlannedBuffer.model_validate(item, from_attributes=True) for item in self._system.plan().items]
+            plan = [*self._plan().items, *MemoryBudget.beside(*self._bytes).held]
+            items = [PlannedBuffer.model_validate(item, from_attributes=True) for item in plan]
             planning_s = time.monotonic() - self._began
-            if self._reserve:
-                items.append(PlannedBuffer(name="reserve", bytes=self._reserve))
             self._joint.send(Planned.joined(self._joint.gather(items)))
             self._prepare(planning_s)
             models = Snapshots(Path(self._spec.scratch), trainer) if config.test_nodes and rank == 0 else None
@@ -98,6 +101,13 @@ class Run:
             notes["test_accuracy"] = f"{tests[-1]:.6f}"
         self._joint.gather(None)  # wait for all ranks before `done`
         self._joint.send(Done(notes=notes, facts=facts, test_accuracy=tests))
+
+    def _plan(self) -> Plan:
+        """Return the system's plan; raise BudgetError with the least memory that fits, unless ranks plan together."""
+        try:
+            return self._system.plan()
+        except BudgetError as error:
+            raise error if self._joint.world > 1 else self._planner.refusal(error, *self._bytes) from error
 
     def failed(self, event: Failed) -> Failed:
         """Add the system's notes and facts to a failure; nothing if it failed before it had any."""

@@ -18,8 +18,7 @@ from systems.engine.io.topology import indptr_item, map_item, sampling_items
 from systems.engine.loading.gather_loader import BETWEEN, plan_tables
 from systems.engine.loading.sized import SamplingOptions, Sizes
 from systems.interface import Plan, PlanItem, System, auto, size
-from workloads.errors import BudgetError
-from workloads.units import format_bytes, parse_bytes
+from workloads.units import parse_bytes
 from workloads.workload import Workload
 
 NAME = "ali+pg"
@@ -114,7 +113,7 @@ class AliPlusPgSizes(Sizes):
             self.extractors = 1
             items = topology + self._extracting()
         self.require(items, FIX)
-        self.cache_bytes = self._cache_bytes(self.left(items))
+        self.cache_bytes = self._cache_bytes(items)
         beyond = _scratch(self.workload) - self.cache_bytes - self.tables.host * self.tables.nbytes
         items.append(PlanItem("preparation", max(0, beyond)))
         self.require(items, FIX)
@@ -134,19 +133,20 @@ class AliPlusPgSizes(Sizes):
         reader = feature_reader_bytes(self.workload, options, rows) + working
         return [PlanItem("reader buffers", self.extractors * reader), *self.tables.items()]
 
-    def _cache_bytes(self, left: int | None) -> int:
-        dataset = self.workload.dataset
+    def _cache_bytes(self, items: list[PlanItem]) -> int:
+        dataset, left = self.workload.dataset, self.left(items)
         whole = dataset.topology_bytes + dataset.feature_bytes + 12 * dataset.num_nodes
         if self.options.cache == "auto":
             return min(whole, whole // _UNLIMITED_SHARE if left is None else left)
         wanted = parse_bytes(self.options.cache, "cache")
         if left is not None and wanted > left:
-            raise BudgetError(
-                f"{NAME}: caches of {self.options.cache} do not fit, {format_bytes(max(0, left))} is left of the "
-                "host budget",
-                "lower cache or raise memory",
-            )
+            item = PlanItem(f"caches of {self.options.cache}", wanted)
+            raise Plan(tuple(items)).no_room(NAME, self.budget, item, "lower cache or raise memory")
         return min(wanted, whole)
+
+    def chosen(self) -> dict[str, int | str]:
+        """Return the bytes of both caches, and the extractors; the split between the caches is tuned in preparation."""
+        return {"cache": self.cache_bytes, "extractors": self.extractors}
 
 
 def _scratch(workload: Workload) -> int:

@@ -6,7 +6,7 @@ caches. The plan is the larger of the two.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -19,11 +19,11 @@ from systems.engine.loading.sized import Sizes
 from systems.engine.store.batch_store import BatchWriter
 from systems.engine.store.packed_layout import slot_rows
 from systems.engine.store.packed_writer import PackedWriter
-from systems.interface import MemoryBudget, Options, Plan, PlanItem, System, auto, size
+from systems.interface import Options, Plan, PlanItem, System, auto, size
 from workloads.accelerator import NO_ROWS
 from workloads.direct_files import PAGE, padded
 from workloads.errors import BudgetError, InputError
-from workloads.units import format_bytes, parse_bytes
+from workloads.units import parse_bytes
 
 NAME = "diskgnn"
 _UNBOUNDED_PACKING = 256 << 20
@@ -156,6 +156,14 @@ class DiskGnnSizes(Sizes):
         self.host_cache_rows: int | None = 0
         self.plan = self._plan()
 
+    def chosen(self) -> dict[str, int | str]:
+        """Return the bytes of the tables that hold caches and mini-batches, and of packing."""
+        found: dict[str, int | str] = {"packing_memory": self.packing_bytes}
+        if not self.sampling_only:
+            host, device = (self.host_rows, self.table_rows) if self.on_device else (self.table_rows, 0)
+            found |= {"host_cache": host * self.row, "device_cache": device * self.row}
+        return found
+
     def key(self) -> dict[str, Any]:
         """Return the fields that decide the levels of an episode, for its artefact's identity."""
         names = "on_device table_rows direct_rows host_rows host_cache_rows buffers staging graphs ahead_rows"
@@ -208,24 +216,20 @@ class DiskGnnSizes(Sizes):
         """Return the rows of the device table, and the cached rows that the user asks for."""
         accelerator, asked, largest = self.runtime.accelerator, self.options.device_cache, self.bounds.max_nodes
         limit = device_bytes(self.runtime, self.budget)
+        budget = replace(self.budget, device=limit)
         fitting = limit // PAGE * PAGE // self.row
         if fitting < largest:
-            raise BudgetError(
-                f"{NAME}: device table needs {format_bytes(largest * self.row)} for the {largest} rows of the "
-                f"largest mini-batch, {format_bytes(limit)} is left of the device budget",
-                "raise device memory or lower the batch size or fan-out",
-            )
+            item = PlanItem(f"device table ({largest} rows of the largest mini-batch)", largest * self.row, "device")
+            raise Plan().no_room(NAME, budget, item, "raise device memory or lower the batch size or fan-out")
         if asked == "auto" and accelerator.keeps_rows:
             return min(fitting, self.num_nodes + buffers * largest), None
         wanted = 0 if asked in ("auto", "off") else parse_bytes(asked, "device_cache") // self.row
         if wanted and not accelerator.keeps_rows:
             raise BudgetError(f"{NAME}: no room for a device_cache of {asked}", NO_ROWS)
         if wanted + largest > fitting:
-            raise BudgetError(
-                f"{NAME}: device_cache of {asked} leaves no room for a mini-batch of {largest} "
-                f"rows in {format_bytes(limit)} of device memory",
-                "lower device_cache or raise device memory",
-            )
+            beside = Plan((PlanItem(f"device_cache of {asked}", wanted * self.row, "device"),))
+            item = PlanItem(f"a mini-batch of {largest} rows", largest * self.row, "device")
+            raise beside.no_room(NAME, budget, item, "lower device_cache or raise device memory")
         return min(fitting, wanted + buffers * largest), wanted
 
     def _host_rows(self, items: list[PlanItem], buffers: int) -> tuple[int, int | None]:
@@ -242,11 +246,9 @@ class DiskGnnSizes(Sizes):
         if asked != "auto":
             cached = wanted = 0 if asked == "off" else parse_bytes(asked, "host_cache") // row
             if left is not None and padded(wanted, align) + buffer > left:
-                raise BudgetError(
-                    f"{NAME}: host_cache of {asked} leaves no room for a mini-batch of {self.largest} rows in the "
-                    f"{format_bytes(left * row)} that is left of the host budget",
-                    "lower host_cache or raise memory",
-                )
+                beside = Plan((*items, PlanItem("buffer of the largest mini-batch", padded(buffer * row))))
+                item = PlanItem(f"host_cache of {asked}", wanted * row)
+                raise beside.no_room(NAME, self.budget, item, "lower host_cache or raise memory")
         rows = padded(cached, align) + buffers * buffer
         return (rows if left is None else min(left, rows)), wanted
 
@@ -283,7 +285,7 @@ class DiskGnnSizes(Sizes):
             ),
         }
         for phase, items in phases.items():
-            Plan(items).require(f"{NAME}, {phase} beforehand", MemoryBudget(host), FIX)
+            Plan(items).require(f"{NAME}, {phase} beforehand", self.budget, FIX)
         return max(Plan(items).total("host") for items in phases.values()), memory
 
 

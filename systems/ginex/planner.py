@@ -19,7 +19,7 @@ from systems.engine.io.topology import indptr_item, list_threads_bytes, map_item
 from systems.engine.loading.gather_loader import Tables, plan_tables
 from systems.engine.loading.sized import Sizes
 from systems.engine.store.batch_store import BatchWriter
-from systems.interface import PlanItem, System, size
+from systems.interface import Plan, PlanItem, System, size
 from workloads.direct_files import padded
 from workloads.errors import BudgetError
 from workloads.sampling.bounds import Bounds, largest_batch
@@ -190,6 +190,12 @@ class GinexSizes(Sizes):
         plans = [self.require([*held, *stage, *on_disk], _FIX) for stage in (sample, loop)]
         self.plan = max(plans, key=lambda found: found.total("host"))
 
+    def chosen(self) -> dict[str, int | str]:
+        """Return the superbatch, bytes of both caches, and threads."""
+        found: dict[str, int | str] = {"superbatch": self.superbatch, "neighbour_cache": self.neighbours.nbytes}
+        found |= {"feature_cache": self.capacity * self.row, "samplers": self.samplers}
+        return {**found, "list_threads": self.list_threads}
+
     def _runtime_files(self) -> tuple[int, int]:
         """Return the bytes for the runtime files, and of a mini-batch in all superbatches on disk at once."""
         wanted = parse_bytes(self.options.runtime_files, "runtime_files")
@@ -294,11 +300,15 @@ class GinexSizes(Sizes):
             wanted = parse_bytes(self.options.feature_cache, "feature_cache") // row
         wanted = min(wanted, self.num_nodes)
         if wanted > fitting or wanted < 1:
-            raise BudgetError(
-                f"{self.name}: feature cache needs {format_bytes(max(1, wanted) * row)} for {max(1, wanted)} rows, "
-                f"{format_bytes(max(0, fitting * row))} is left of the host budget",
-                "raise memory, or lower feature_cache, readers, io_depth, batch size or fan-out",
-            )
+            name, rows = f"feature cache ({max(1, wanted)} rows)", max(1, wanted)
+            beside, item = [*held, *loop], PlanItem(name, rows * (row + _KEPT_ROW_BYTES))
+            if static:
+                beside.append(PlanItem("feature cache map", 4 * self.num_nodes))
+            elif left is None or item.bytes <= left:
+                beside = [*held, *sample, PlanItem("changesets", self._changeset_bytes(1, 0))]
+                item = PlanItem(f"planning of the {name}", 12 * rows)
+            fix = "raise memory, or lower feature_cache, readers, io_depth, batch size or fan-out"
+            raise Plan(tuple(beside)).no_room(self.name, self.budget, item, fix)
         return wanted
 
     def _changeset_bytes(self, superbatch: int, capacity: int) -> int:
@@ -338,10 +348,11 @@ class GinexSizes(Sizes):
             return plan_neighbour_cache(self.workload, max(0, room)) if can_make else _NO_NEIGHBOURS
         wanted = parse_bytes(choice, "neighbour_cache")
         if wanted > room or not can_make:
-            making = f" and making it takes {format_bytes(building_bytes(self.workload))}"
-            raise BudgetError(
-                f"{self.name}: neighbour cache of {choice} does not fit, {format_bytes(max(0, room))} is left"
-                + ("" if can_make else making),
-                "lower neighbour_cache or raise memory or the disk-space limit",
-            )
+            if can_make and (left is None or wanted <= left):
+                said = f"{self.name}: neighbour cache of {choice} is more than the {format_bytes(max(0, room))} that"
+                said += " the whole graph or a quarter of the disk-space limit is"
+                raise BudgetError(said, "lower neighbour_cache")
+            making = "" if can_make else f", which takes {format_bytes(building_bytes(self.workload))} to make,"
+            item = PlanItem(f"neighbour cache of {choice}{making}", wanted)
+            raise Plan((*held, *sample)).no_room(self.name, self.budget, item, "lower neighbour_cache or raise memory")
         return plan_neighbour_cache(self.workload, wanted)

@@ -19,9 +19,8 @@ from systems.gnndrive.extractor import StagedExtractor
 from systems.interface import Plan, PlanItem, Runtime, System, Tier, auto, size
 from workloads.accelerator import NO_ROWS
 from workloads.direct_files import padded
-from workloads.errors import BudgetError
 from workloads.sampling.bounds import Bounds
-from workloads.units import format_bytes, parse_bytes
+from workloads.units import parse_bytes
 
 NAME = "gnndrive"
 _STAGING = 2 << 20
@@ -123,14 +122,14 @@ class GnnDriveSizes(Sizes):
         if self.on_device:
             limits = (self.budget.device, runtime.accelerator.memory_bytes)
             left = min((limit for limit in limits if limit is not None), default=None)
-        self.slots = self._slots(left, tier)
+        self.slots = self._slots(Plan(tuple(items)), left, tier)
         items.append(_part(PlanItem("mapping table", FeatureBuffer.plan_bytes(self.slots)), self.sharing))
         items.append(_part(PlanItem("feature buffer", padded(self.slots * row), tier), self.sharing))
         fix = "raise memory, or lower extractors, list_threads, io_depth, batch size or fan-out"
         return self.require(items, fix)
 
-    def _slots(self, left: int | None, tier: Tier) -> int:
-        """Return the slots of the feature buffer: as wanted, or as `left` bytes of its tier hold.
+    def _slots(self, beside: Plan, left: int | None, tier: Tier) -> int:
+        """Return the slots of the feature buffer: as wanted, or as `left` bytes of its tier, `beside` others, hold.
 
         Beside a host table, `left` also holds the mapping table. Where the tier keeps no rows, at most the rows of the
         mini-batches under way.
@@ -140,8 +139,9 @@ class GnnDriveSizes(Sizes):
         least = self.sharing * options.extractors * self.max_nodes
         under_way = least + self.sharing * options.training_queue * self.max_nodes
         most = fitting  # more slots than nodes are never used; with one for each node, every mini-batch finds its slots
+        table = FeatureBuffer.plan_bytes if tier == "host" else lambda slots: 0
+        budget = replace(self.budget, device=left) if tier == "device" else self.budget
         if left is not None:
-            table = FeatureBuffer.plan_bytes if tier == "host" else lambda slots: 0
             every = range(max(0, left) // row + 1)
             fitting = max(0, bisect_right(every, left, key=lambda slots: padded(slots * row) + table(slots)) - 1)
         if not keeps_rows:
@@ -153,20 +153,22 @@ class GnnDriveSizes(Sizes):
         else:
             wanted = parse_bytes(options.feature_buffer, "feature_buffer") // row
             if wanted > fitting and left is not None:
-                raise BudgetError(
-                    f"{NAME}: feature buffer of {options.feature_buffer} does not fit, {format_bytes(max(0, left))} is "
-                    f"left of the {tier} budget",
-                    "lower feature_buffer or raise memory" if keeps_rows else NO_ROWS,
-                )
+                item = _part(PlanItem(f"feature buffer of {options.feature_buffer}", wanted * row, tier), self.sharing)
+                fix = "lower feature_buffer or raise memory" if keeps_rows else NO_ROWS
+                raise beside.no_room(NAME, budget, item, fix)
         slots = min(wanted, fitting, most)
         if slots < min(least, most):
-            raise BudgetError(
-                f"{NAME}: feature buffer needs {format_bytes(least * row)} for {options.extractors} extractors x "
-                f"{self.max_nodes} rows of the largest mini-batch, {format_bytes(max(0, left or 0))} is left of the "
-                f"{tier} budget",
-                "raise memory, or lower extractors, batch size or fan-out",
+            name = (
+                f"feature buffer for {options.extractors} extractors x {self.max_nodes} rows of the largest mini-batch"
             )
+            item = _part(PlanItem(name, padded(least * row) + table(least), tier), self.sharing)
+            memory = "device memory" if tier == "device" else "memory"
+            raise beside.no_room(NAME, budget, item, f"raise {memory}, or lower extractors, batch size or fan-out")
         return slots
+
+    def chosen(self) -> dict[str, int | str]:
+        """Return the bytes of the feature buffer."""
+        return {"feature_buffer": self.slots * self.row}
 
 
 def _part(item: PlanItem, sharing: int) -> PlanItem:

@@ -17,18 +17,19 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from systems.engine.store.artefacts import in_use
-from systems.interface import MemoryBudget, Plan, PlanItem, Runtime, StageClock, reserve_bytes
+from systems.interface import MemoryBudget, Plan, Runtime, StageClock
 from systems.loading.batches import Edges, Form, HandOut, handed_out_items, resolve_form
 from systems.loading.epoch import Epoch
 from systems.loading.graphs import as_dataset
 from systems.loading.request import bounds_of, check_options, check_usable, memory_bytes, open_dataset
 from systems.loading.weights import EdgeWeights
 from systems.loading.words import check_words, fan_out, seed_nodes
+from systems.planning import Planner
 from systems.readings import DiskProfile, wall_seconds
 from systems.registry import load
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
-from workloads.errors import InputError, require
+from workloads.errors import BudgetError, InputError, require
 from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.listing import find
 from workloads.sampling.make import make_seed_plan
@@ -57,7 +58,7 @@ class Loader:
         batch_size: seed nodes of a mini-batch.
         device: `cpu` or `cuda`, the place of `x` and the structure.
         device_memory: device memory that the loader may hold; None on `cuda`: half of the memory free now.
-        options: the system's own options (`outcore systems NAME` lists them).
+        options: the system's own options (`outcore systems NAME` lists them); `auto` as in runs, see `chosen`.
         split: seed nodes: `train`, `valid` (`val`) or `test`.
         nodes: seed nodes, instead of a split: ids, int64 [n], or a mask, bool [N], as list, array or tensor.
         input_nodes: PyG's name of both: a split's name, ids or a mask.
@@ -85,7 +86,7 @@ class Loader:
 
     Raises:
         InputError, DatasetError: an argument is wrong; the message names it.
-        BudgetError: the plan does not fit `memory` or `device_memory`; names the item that does not fit.
+        BudgetError: the plan does not fit `memory` or `device_memory`; names the item, and the least memory that does.
         HostError: a library or a device is missing.
     """
 
@@ -164,14 +165,9 @@ class Loader:
             scratch, kept = self._make_folders(artefacts)
             bounds_of(self.workload, kept)
             self._bounds = batch_bounds(self.workload)
-            reserve = () if host is None else (PlanItem("reserve", reserve_bytes(host)),)
-            own = Plan((*reserve, *handed_out_items(self._bounds, opened.row_bytes, device != "cpu", edge_weight)))
-            whole = MemoryBudget(host, _device_bytes(device, device_memory))
-            own.require("the loader", whole, "raise memory, or lower batch_size or fanout")
-            budget = MemoryBudget(
-                None if whole.host is None else whole.host - own.total("host"),
-                None if whole.device is None else whole.device - own.total("device"),
-            )
+            handed_out = handed_out_items(self._bounds, opened.row_bytes, device != "cpu", edge_weight)
+            whole = host, _device_bytes(device, device_memory)
+            budget = MemoryBudget.beside(*whole, handed_out)
             self._clock = StageClock()
             accelerator = make_accelerator(device, memory_bytes=budget.device)
             self._resources.callback(accelerator.close)
@@ -184,10 +180,18 @@ class Loader:
                 keep_order=keep_order,
                 epochs=epochs,
             )
-            self._system = self._class(self.workload, runtime, budget, chosen, self._clock)
-            self._resources.callback(self._system.close)
-            #: Every buffer that the loader and its system hold.
-            self.plan = Plan((*own.items, *self._system.plan().items))
+            planner = Planner(self._class, self.workload, runtime, chosen, device, handed_out, rest=0)
+            try:
+                fix = "raise memory, or lower batch_size or fanout"
+                own = Plan(budget.held).require("the loader", MemoryBudget(*whole), fix)
+                self._system = planner.make(*whole, self._clock)
+                self._resources.callback(self._system.close)
+                #: Every buffer that the loader and its system hold.
+                self.plan = Plan((*own.items, *self._system.plan().items))
+            except BudgetError as error:
+                raise planner.refusal(error, *whole) from error
+            #: Values of the system's options that were left at `auto`: numbers, bytes of sizes, words.
+            self.chosen = planner.chosen(self._system)
         except BaseException:
             self.close()
             raise

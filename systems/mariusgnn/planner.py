@@ -20,7 +20,6 @@ from systems.mariusgnn.partitioned import Layout
 from workloads.errors import BudgetError
 from workloads.sampling.bounds import Bounds, batch_bounds
 from workloads.sampling.seeds import SeedPlan
-from workloads.units import format_bytes
 from workloads.workload import Workload
 
 NAME = "mariusgnn"
@@ -132,7 +131,7 @@ def plan_sizes(
         workers: threads that sample.
 
     Raises:
-        BudgetError: it does not fit; names the buffer, and the least memory that would suffice.
+        BudgetError: it does not fit; names the buffer.
     """
     parts = layout.parts
     least = min(parts.count, parts.pinned + 1)
@@ -182,10 +181,8 @@ def plan_sizes(
     else:
         fewer = range(least, parts.count)
         capacity = max(least, least + bisect_right(fewer, budget.host, key=host) - 1)
-    chosen, enough = sized(capacity), host(least)
-    fix = f"raise memory: {format_bytes(enough)} of host memory is the least that would do, for {least} partitions"
-    if options.buffer and budget.host is not None and enough <= budget.host:
-        fix = "lower buffer, or leave it to the budget (0)"
+    chosen = sized(capacity)
+    fix = "lower buffer, or leave it to the budget (0)" if options.buffer else "raise memory"
     chosen.plan.require(NAME, budget, fix)
     return chosen
 

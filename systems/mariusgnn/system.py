@@ -33,6 +33,8 @@ from workloads.errors import BudgetError
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import advise_random, make_sampler
 
+#: Edges by bucket, int64 [p, p], of the layouts that this process has counted, by key.
+_COUNTED: dict[str, npt.NDArray[np.int64]] = {}
 _COUNT_BYTES = 64 << 20  # most bytes of edges in memory while they are counted
 _WRITE_BYTES = 256 << 20  # most bytes of rows or edges in memory while they are written
 
@@ -70,9 +72,11 @@ class MariusGnn(GatherSystem):
         found = artefacts.find(self.runtime.artefacts, NAME, self._key)
         if found is not None:
             return Layout(self._parts, np.load(found.path / COUNTS))
-        memory = min(_COUNT_BYTES, max(1 << 20, (self.budget.host or 1 << 62) // 4))
-        counts = count_buckets(self.workload, self._parts, self._assign(), memory_bytes=memory)
-        return Layout(self._parts, counts)
+        key = repr(self._key)
+        if key not in _COUNTED:  # plans within other budgets of the same process ask again
+            memory = min(_COUNT_BYTES, max(1 << 20, (self.budget.host or 1 << 62) // 4))
+            _COUNTED[key] = count_buckets(self.workload, self._parts, self._assign(), memory_bytes=memory)
+        return Layout(self._parts, _COUNTED[key])
 
     def _assign(self) -> npt.NDArray[np.uint8]:
         return self._parts.assign(self.workload.dataset.load("train"), self.workload.seed)
@@ -83,6 +87,10 @@ class MariusGnn(GatherSystem):
         return self.fit(
             lambda: plan_sizes(self.workload, self.runtime, self.budget, self.options, layout, self._workers)
         )
+
+    def chosen(self) -> dict[str, int | str]:
+        """Return the base's values, and the numbers of partitions on disk and in memory."""
+        return {**super().chosen(), "partitions": self._parts.count, "buffer": self._sizes.capacity}
 
     def prepare(self) -> None:
         """Write partitions and edge buckets or find them; allocate the buffer, which the epochs fill."""

@@ -6,6 +6,7 @@ sizes grow with mini-batches and the budget: nothing is held for each node or ed
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from systems.engine.io.topology import device_bytes, indptr_item
 from systems.engine.loading.sized import Sizes
 from systems.engine.store.batch_store import BatchWriter
 from systems.engine.store.packed_layout import slot_rows
-from systems.interface import Options, PlanItem, System, size
+from systems.interface import Options, Plan, PlanItem, System, size
 from systems.outcore.cost import predict
 from systems.outcore.distribute import good_bytes, least_bytes
 from systems.outcore.sampling import ExternalSampler, in_flight
@@ -25,7 +26,7 @@ from workloads.accelerator import NO_ROWS
 from workloads.direct_files import PAGE
 from workloads.errors import BudgetError
 from workloads.sampling.bounds import largest_batch
-from workloads.units import format_bytes, parse_bytes
+from workloads.units import parse_bytes
 
 NAME = "outcore"
 FIX = "raise memory, or lower batch size, fan-out, group or window"
@@ -187,6 +188,13 @@ class OutcoreSizes(Sizes):
         hops = len(self.workload.sampler.fanout)
         self.room_bytes = (self.threads + 1) * BatchWriter.bound_bytes(self.bounds.sampled_bytes, hops)
 
+    def chosen(self) -> dict[str, int | str]:
+        """Return the way of sampling, mini-batches of a group, bytes of slots by tier, and threads."""
+        host = (self.slots - self.device_slots) * self.row
+        slots: dict[str, int | str] = {"slots": host, "device_slots": self.device_slots * self.row}
+        found = {"external_sampling": "on" if self.external else "off", "group": self.group, "samplers": self.threads}
+        return found | ({} if self.sampling_only else slots)
+
     def uses(self, count: int) -> int:
         """Return the most rows that `count` successive mini-batches use; far fewer than `count` times the largest."""
         found = self.sizes_of_batches
@@ -215,10 +223,9 @@ class OutcoreSizes(Sizes):
         if options.device_slots != "auto":
             wanted = parse_bytes(options.device_slots, "device_slots") // self.row
             if wanted > fitting:
-                raise BudgetError(
-                    f"{NAME}: device_slots of {options.device_slots} do not fit the device's {format_bytes(limit)}",
-                    "lower device_slots or raise device memory",
-                )
+                item = PlanItem(f"device_slots of {options.device_slots}", wanted * self.row, "device")
+                budget = replace(self.budget, device=limit)
+                raise Plan().no_room(NAME, budget, item, "lower device_slots or raise device memory")
         if options.slots != "auto":
             wanted = min(wanted, parse_bytes(options.slots, "slots") // self.row - 1)
         return max(0, min(wanted, self.num_nodes - 1))
@@ -278,10 +285,10 @@ class OutcoreSizes(Sizes):
         while wanted > 1 and self._preparing(wanted, self._packing_floor(wanted)) > limit:
             wanted -= 1
         if self.options.group and wanted < min(self.options.group, batches):
-            raise BudgetError(
-                f"{NAME}: groups of {self.options.group} mini-batches do not fit the host budget, {wanted} do",
-                "lower group or raise memory",
-            )
+            group = min(self.options.group, batches)
+            item = PlanItem(f"a group of {group} mini-batches", self._preparing(group, self._packing_floor(group)))
+            beside = Plan((*held, PlanItem("slots for rows", self._slots_bytes(least))))
+            raise beside.no_room(NAME, self.budget, item, f"lower group to {wanted} or raise memory")
         # Split the epoch as evenly as possible.
         return -(-batches // -(-batches // wanted)) if not self.options.group else wanted
 
@@ -366,12 +373,14 @@ class OutcoreSizes(Sizes):
         wanted = least + nodes // _UNBOUNDED_SHARE if left is None else left // each
         if self.options.slots != "auto":
             wanted = parse_bytes(self.options.slots, "slots") // self.row
-            if wanted < least or (left is not None and wanted * each > left):
-                raise BudgetError(
-                    f"{NAME}: slots of {self.options.slots} are {wanted} rows; {least} are needed for the mini-batches "
-                    f"under way, and {'any number' if left is None else max(0, left) // each} fit the host budget",
-                    "change slots, or raise memory",
+            if wanted < least:
+                said = (
+                    f"{NAME}: slots of {self.options.slots} are {wanted} rows, the mini-batches under way need {least}"
                 )
+                raise BudgetError(said, f"raise slots to {least * self.row}")
+            if left is not None and wanted * each > left:
+                item = PlanItem(f"slots of {self.options.slots}", wanted * each)
+                raise Plan(tuple(items)).no_room(NAME, self.budget, item, "lower slots or raise memory")
         if wanted < least:
             self.require([*items, PlanItem("slots for rows", self._slots_bytes(least))], FIX)
             wanted = least  # fits within the page that was left for rounding up

@@ -185,7 +185,7 @@ def test_a_disk_measured_anew_is_the_same_disk() -> None:
 def test_parts_that_do_not_fit_are_named(dataset: Dataset) -> None:
     workload = workload_of(dataset)
     assert_refused(r"ali\+pg: indptr needs", "ali+pg", workload, budget=MemoryBudget(1000))
-    assert_refused(r"caches of 1GiB do not fit", "ali+pg", workload, budget=MemoryBudget(64 << 20), cache="1GiB")
+    assert_refused(r"caches of 1GiB needs 1\.0 GiB", "ali+pg", workload, budget=MemoryBudget(64 << 20), cache="1GiB")
     small = MemoryBudget(1 << 20)
     assert_refused(r"reader buffers|feature tables", "ali+pg", workload, budget=small, extractors=8, list_threads=1)
     assert_refused(r"threads that share.*list_threads", "ali+pg", workload, budget=small, list_threads=8)

@@ -284,6 +284,13 @@ class CachedSystem(SamplingSystem):
             fix = "raise memory, or set host_store=mapped, which leaves graph and features to the page cache"
         return Plan(items).require(self.info.name, self.budget, fix)
 
+    def chosen(self) -> dict[str, int | str]:
+        """Return the base's values, and of a system with a cache those of its most bytes and the reserve."""
+        found, limits = super().chosen(), self._sizes if self.runtime.stages != "sample" and self._caches else None
+        if limits is None:
+            return found
+        return {**found, "cache": limits.most_rows * self._rows.row_bytes, "reserve": limits.reserve_bytes}
+
     def _check_workload(self) -> None:
         """Refuse a workload that the system does not support."""
 

@@ -77,6 +77,10 @@ class Sizes:
         """
         return Plan(tuple(items)).require(self.name, self.budget, fix)
 
+    def chosen(self) -> dict[str, int | str]:
+        """Return the values of options that these sizes decide where they are left at `auto`."""
+        return {}
+
 
 class SizedSystem(System):
     """System whose planner sizes every buffer: `_sizes`, with the `plan`."""
@@ -87,6 +91,11 @@ class SizedSystem(System):
         """Return all buffers, as the system's planner sizes them."""
         plan: Plan = self._sizes.plan
         return plan
+
+    def chosen(self) -> dict[str, int | str]:
+        """Return the base's values, and those of the system's sizes."""
+        found, sizes = super().chosen(), vars(self).get("_sizes")
+        return {**found, **sizes.chosen()} if isinstance(sizes, Sizes) else found
 
     def _close(self, *names: str) -> None:
         """Close the objects that these attributes hold, in order, and set the attributes to None; skip None."""
