@@ -106,5 +106,5 @@ def _checked(system: object, name: str) -> type[System]:
     if not (isinstance(system, type) and issubclass(system, System)):
         raise InputError(f"{name!r} is not a System class", "derive it from outcore.System")
     if not isinstance(getattr(system, "info", None), SystemInfo):
-        raise InputError(f"{name!r} has no description", "give it `info = outcore.SystemInfo(…)`")
+        raise InputError(f"class {name!r} has no `info`", "give it `info = outcore.SystemInfo(…)`")
     return system

@@ -125,7 +125,7 @@ def test_a_graph_in_pygs_words_is_imported_whole_or_not_at_all(outcore: Outcore,
     for edges, said in (([[0, 1], [1, 3]], "an edge names node 3, but there are 3 nodes"), (None, "has no edge_index")):
         np.savez(tmp_path / "bad.npz", **names, **({} if edges is None else {"edge_index": edges}))
         bad = outcore("import", "g", tmp_path / "bad.npz", "--format", "pyg")
-        assert bad.code == 2 and said in bad.err and bad.err.count("\n") == 1
+        assert bad.code == 2 and said in bad.err.splitlines()[-1] and "Traceback" not in bad.err
         assert list(outcore.root.iterdir()) == []
     np.savez(tmp_path / "g.npz", **names, edge_index=[[0, 1, 0], [1, 2, 1]])
     made = outcore("import", "g", tmp_path / "g.npz", "--format", "pyg", "--json")

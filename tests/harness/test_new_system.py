@@ -102,5 +102,5 @@ def test_a_name_or_folder_that_cannot_be_is_one_sentence(
 
 
 def test_a_class_without_a_description_is_refused() -> None:
-    with pytest.raises(InputError, match=r"has no description; give it `info = outcore.SystemInfo"):
+    with pytest.raises(InputError, match=r"has no `info`; give it `info = outcore.SystemInfo"):
         registry.load("systems.interface:System")

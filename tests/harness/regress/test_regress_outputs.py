@@ -120,7 +120,10 @@ def test_an_unknown_output_is_told(found, tmp_path: Path):
         write("html", tmp_path / "x", found)
 
 
-def test_the_terminal_shows_what_changed_and_the_decision(found, capsys: pytest.CaptureFixture[str]):
+def test_the_terminal_shows_what_changed_and_the_decision(
+    found, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "200")  # narrower, the reason is folded
     print_comparison(found)
     text = capsys.readouterr().out
     assert "most of it in extract" in text and text.rstrip().endswith("decision: regressed")
