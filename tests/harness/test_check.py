@@ -49,7 +49,8 @@ def test_a_system_deaf_to_sigterm_is_found() -> None:
 
 def outcore(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from harness.cli import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=140, check=False)
+    wide = {**os.environ, "COLUMNS": "300"}  # details stand on one line
+    return subprocess.run(command, capture_output=True, text=True, timeout=140, check=False, env=wide)
 
 
 @pytest.mark.slow("harness/check", "harness/cli/check.py")
