@@ -27,6 +27,10 @@ _BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _REASON = re.compile(r"<!-- not run: (.+?) -->\s*\Z")
 
 
+# Some thirty commands, each of which starts Python and most of them a run; five minutes on a machine at work.
+pytestmark = pytest.mark.timeout(1800)
+
+
 class Block(NamedTuple):
     """A fenced block of a page; `reason`: why a console block is not run."""
 
@@ -88,7 +92,7 @@ def run(script: str, clone: Path, cwd: Path) -> subprocess.CompletedProcess[str]
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=560,
+        timeout=1500,
         check=False,
     )
 
