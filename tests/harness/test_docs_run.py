@@ -19,8 +19,6 @@ from harness.check.rules import judge
 from systems.registry import load
 from tests.harness.run_tools import REPOSITORY, share_cache
 
-pytestmark = pytest.mark.timeout(1200)
-
 #: The graph of engineer.md is used by other pages.
 PAGES = ["engineer.md", *sorted(page.name for page in (REPOSITORY / "docs").glob("*.md") if page.name != "engineer.md")]
 _BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
