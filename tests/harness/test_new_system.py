@@ -67,7 +67,7 @@ def test_the_systems_own_test_passes(package: Path) -> None:
         cwd=package,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=550,
         check=False,
     )
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr

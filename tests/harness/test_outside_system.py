@@ -108,7 +108,7 @@ def outcore(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=home,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=550,
         check=False,
     )
 

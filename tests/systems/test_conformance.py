@@ -17,7 +17,7 @@ from systems.registry import load, names
 from tests.systems import broken_systems as broken
 from workloads.errors import InputError
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 BASE = Case("base")
 #: Systems that are checked in every run of the tests: of each kind one.
