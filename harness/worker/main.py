@@ -7,7 +7,7 @@ from __future__ import annotations
 import gc
 
 if __name__ == "__main__":
-    gc.disable()  # during the imports: a million objects, none of them garbage, a quarter of a second
+    gc.disable()  # during the imports: 190,000 objects, none of them garbage, a quarter of a second
 
 import math
 import os
