@@ -160,6 +160,24 @@ class Trace:
         pages = self.workload.dataset.topology_bytes // PAGE + 2
         return misses(_PAGE_CACHE, self.pages, pages, cache_bytes // PAGE)
 
+    def pieces_by_hop(self, group: int, piece_bytes: int = PAGE) -> list[float]:
+        """Estimate the pieces of `indices` that a pass for each hop of a group of mini-batches reads, by hop."""
+        whole, most = self.hop_pages[self.sampled :], self.workload.dataset.topology_bytes / piece_bytes + 1
+        hops = range(len(self.hop_pages[0]))
+        return [self._touched([pages[hop] // (piece_bytes // PAGE) for pages in whole], most, group) for hop in hops]
+
+    def row_pieces(self, group: int, piece_bytes: int) -> float:
+        """Estimate the pieces of the feature table that hold rows of a group of mini-batches."""
+        rows = max(1, piece_bytes // self.row_bytes)
+        return self._touched(
+            [nodes // rows for nodes in self.counted], self.workload.dataset.num_nodes / rows + 1, group
+        )
+
+    def _touched(self, pieces: list[Nodes], most: float, group: int) -> float:
+        seen = len(np.unique(np.concatenate(pieces))) / most
+        # A mini-batch leaves a share of the pieces untouched; n mini-batches leave the n-th power of that share.
+        return most * float(1.0 - max(0.0, 1.0 - seen) ** (min(group, self.num_batches) / self.sampled))
+
     def mapped_pages(self, cache_bytes: int) -> float:
         """Count the pages read where graph and features are memory-mapped and share the page cache."""
         begin = self.workload.dataset.topology_bytes // PAGE + 2

@@ -13,30 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from systems import _native
+from systems.engine.passes.preparer import Uses
 
 Ids = npt.NDArray[np.int64]
 Nodes = npt.NDArray[np.uint32]
 # Shares of pinned rows that are tried, in the slots that the mini-batches under way leave free.
 _SHARES = (0.0, 0.5, 0.75, 0.9, 1.0)
-
-
-@dataclass(frozen=True)
-class Uses:
-    """Feature rows that successive mini-batches use.
-
-    Attributes:
-        nodes: uint32, node ids of all mini-batches, one mini-batch after the other.
-        offsets: int64 [n + 1], begin of each mini-batch in `nodes`.
-        seeds: int64 [n], seed nodes at the front of each mini-batch, in any order.
-    """
-
-    nodes: Nodes
-    offsets: Ids
-    seeds: Ids
-
-    def batch(self, i: int) -> Nodes:
-        """Return the node ids of mini-batch `i`."""
-        return self.nodes[int(self.offsets[i]) : int(self.offsets[i + 1])]
 
 
 @dataclass(frozen=True, eq=False)

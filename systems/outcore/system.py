@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import threading
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from itertools import count, islice
-
-import numpy as np
+from itertools import islice
 
 from systems.engine.io.reader import RowReader
 from systems.engine.io.row_reads import RowTable
 from systems.engine.io.tally import Tally
-from systems.engine.io.topology import DatasetFiles
-from systems.engine.loading.sized import SizedSystem
+from systems.engine.passes.loader import GroupLoader
+from systems.engine.passes.sampling import Job
+from systems.engine.passes.system import GroupSystem
 from systems.forecast import PAGE, sequential
-from systems.interface import Batch, Counters, Facts, Forecast, Options, SystemInfo, Trace
+from systems.interface import Batch, Counters, Forecast, Options, SystemInfo, Trace
 from systems.outcore.cost import predict
 from systems.outcore.group import Group, Preparer
 from systems.outcore.planner import NAME, OutcoreOptions, OutcoreSizes
-from systems.outcore.sampling import Job
-from systems.outcore.trainer import GroupLoader
-from workloads.sampling.make import make_seed_plan
-
-_NICENESS = 10
 
 
-class Outcore(SizedSystem):
+class Outcore(GroupSystem[Group]):
     """Outcore on the processor, where training reads the slots in host memory, and on devices with their own memory.
 
     Groups are prepared within the epochs and written around the page cache, so `files` has nothing to evict.
@@ -45,15 +36,6 @@ class Outcore(SizedSystem):
     )
     options: OutcoreOptions
 
-    _num_batches = 0
-    _trainer: GroupLoader | None = None
-    _preparer: Preparer | None = None
-    _pool: ThreadPoolExecutor | None = None
-    _next: Future[Group] | None = None
-    _follows: int | None = None  # the epoch that the prepared groups and the slots are for
-    _tally: Tally | None = None
-    _singles: RowReader | None = None
-    _last: Group | None = None  # the group prepared last
     _kept: list[Group]  # those of a replay
 
     @classmethod
@@ -69,75 +51,38 @@ class Outcore(SizedSystem):
     def prepare(self) -> None:
         """Open the files and allocate the slots; mini-batches are prepared within the epochs."""
         options = self.options
-        self._files = DatasetFiles(self.workload, ["indices", "labels", "features"])
-        self._files.check()
-        self._last, self._kept, self._strategies = None, [], Counter[str]()
-        self._num_batches = make_seed_plan(self.workload).num_batches
+        self._kept, self._strategies = [], Counter[str]()
         if self.runtime.stages != "sample" and options.packing != "on":
             table = RowTable.of(self.workload.dataset)
             self._singles = RowReader(
                 table.path, **table.place, depth=options.io_depth, granularity=options.io_granularity
             )
-        if not options.replay:  # a replay's slots take over preparation's memory
-            self._trainer = GroupLoader(self._sizes, self.clock, self._singles)
+        super().prepare()
 
-    def epoch(self, k: int) -> Iterator[Batch]:
-        """Return the mini-batches of epoch `k` in the seed plan's order; later groups are prepared meanwhile."""
-        if not self._num_batches:
-            raise RuntimeError("prepare() comes before epoch()")
-        return self._run(k)
+    def _make_trainer(self) -> GroupLoader | None:
+        # A replay's slots take over preparation's memory.
+        return None if self.options.replay else super()._make_trainer()
 
-    def _jobs(self, k: int) -> list[Job]:
-        size = self._sizes.group
-        return [Job(k, i, min(size, self._num_batches - i)) for i in range(0, self._num_batches, size)]
+    def _make_preparer(self) -> Preparer:
+        return Preparer(self._sizes, self.clock)
 
     def _later(self, job: Job) -> Iterator[Job]:
         """Return the groups after `job`, over the ends of epochs; a replay samples epoch 0 only."""
-        epochs: Iterable[int] = [job.epoch] if self.options.replay else count(job.epoch)
-        return (one for epoch in epochs for one in self._jobs(epoch) if one > job)
+        if self.options.replay:
+            return (one for one in self._jobs(job.epoch) if one > job)
+        return super()._later(job)
 
-    def _run(self, k: int) -> Iterator[Batch]:
-        self._files.check()
-        self._tally = tally = Tally()
-        try:
-            if self.options.replay:
-                yield from self._replay(k, tally)
-            else:
-                assert self._trainer is not None
-                yield from self._fresh(k, self._trainer, tally)
-        except BaseException:
-            self._leave()
-            raise
-
-    def _fresh(self, k: int, trainer: GroupLoader, tally: Tally) -> Iterator[Batch]:
-        if self._follows != k:
-            self._leave()
-        ready = self._next is not None
-        for number, job in enumerate(self._jobs(k)):
-            if self._next is None:
-                self._ask(job)
-            group = self._prepared()
-            if number or not ready:  # else the epoch before counted it
-                _count(group, tally)
-            if self.options.look_ahead:
-                self._ask(next(self._later(job)))
-            yield from trainer.run(group, tally)
-            if self._preparer is not None:
-                self._preparer.release(group)
-        if self._next is not None:
-            # Preparation that began in this epoch counts for it.
-            with self.clock.stage("wait"):
-                _count(self._next.result(), tally)
-        self._follows = k + 1
+    def _batches(self, k: int, tally: Tally) -> Iterator[Batch]:
+        return self._replay(k, tally) if self.options.replay else super()._batches(k, tally)
 
     def _replay(self, k: int, tally: Tally) -> Iterator[Batch]:
         """Yield the mini-batches of epoch 0's groups; a plan from empty slots makes their chunks serve every epoch."""
         for job in self._jobs(0)[len(self._kept) :]:
             self._ask(job)
             self._kept.append(self._prepared())
-            _count(self._kept[-1], tally)
+            self._count(self._kept[-1], tally)
         if self._trainer is None:
-            assert self._preparer is not None
+            assert isinstance(self._preparer, Preparer)
             self._preparer.rest()
             self._trainer = GroupLoader(self._sizes, self.clock, self._singles)
         self._trainer.restart()
@@ -146,45 +91,29 @@ class Outcore(SizedSystem):
                 batch.sampled = replace(batch.sampled, epoch=k)
                 yield batch
 
-    def _ask(self, job: Job) -> None:
-        """Submit a group to the preparation thread, which has low priority."""
-        if self._preparer is None:
-            self._preparer = Preparer(self._sizes, self.clock)
-            self._pool = ThreadPoolExecutor(1, f"{NAME}-prepare", initializer=_behind)
-        assert self._pool is not None
+    @property
+    def _looks_ahead(self) -> bool:
+        return self.options.look_ahead and not self.options.replay
+
+    def _prepare(self, preparer: Preparer, job: Job) -> Group:
         jobs = [job, *islice(self._later(job), len(self.workload.sampler.fanout))]
-        ahead = self.options.look_ahead and not self.options.replay
-        self._next = self._pool.submit(self._preparer.prepare, jobs, ahead)
+        return preparer.prepare(jobs, self._looks_ahead)
 
     def _prepared(self) -> Group:
-        assert self._next is not None
-        with self.clock.stage("wait"):
-            group = self._last = self._next.result()
-        self._next = None
+        group = super()._prepared()
         self._strategies[group.strategy] += 1
         return group
 
+    def _count(self, group: Group, tally: Tally) -> None:
+        tally.add(group.reads, groups=1, written=group.bytes_written, **group.observed())
+        tally.add(group.pack.reads)
+
     def _leave(self) -> None:
-        """Drop prepared groups and the slots' contents: the next epoch begins anew."""
-        self._follows = None
-        preparer, self._preparer = self._preparer, None
-        if preparer is not None:
-            preparer.stop()
-        asked, self._next = self._next, None
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown(wait=True, cancel_futures=True)
-        if asked is not None:
-            with suppress(BaseException):
-                asked.result()
-        if preparer is not None:
-            preparer.close()
+        super()._leave()
         self._kept = []
         if self.options.replay:
             # Preparing anew needs the slots' memory.
             self._close("_trainer")
-        elif self._trainer is not None:
-            self._trainer.restart()
 
     def counters(self) -> Counters:
         """Return the last epoch's hits, misses and reads, with the reads that prepared later groups meanwhile."""
@@ -203,12 +132,6 @@ class Outcore(SizedSystem):
             observed=tally.observed("groups", *(self._last.observed() if groups and self._last is not None else ())),
         )
 
-    def facts(self) -> Facts:
-        """Return the read mode and the reading stages."""
-        if self._trainer is None:
-            return Facts()
-        return Facts(io=self._trainer.mode, reads_in=("sample", "pack", "load_graph", "extract"))
-
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast Belady's misses over an epoch and the passes over graph and features, by the cost model."""
         sizes, disk = self._sizes, self.runtime.disk
@@ -217,7 +140,9 @@ class Outcore(SizedSystem):
         missed = trace.row_misses("belady", sizes.slots)
         groups = -(-trace.num_batches // max(1, sizes.group))
         passes_each = 1 if shared else len(trace.workload.sampler.fanout)
-        scanned = _pages_of_groups(trace, sizes.group, once=shared) * PAGE + passes_each * 8.0 * dataset.num_nodes
+        pages, most = trace.pieces_by_hop(sizes.group), dataset.topology_bytes / PAGE + 1
+        touched = most * (1.0 - math.prod(1.0 - hop / most for hop in pages)) if shared else sum(pages)
+        scanned = touched * PAGE + passes_each * 8.0 * dataset.num_nodes
         passes = 2 * trace.graph_bytes * trace.num_batches + groups * scanned
         # Each group has a pass of its own over the table.
         found = predict(
@@ -271,36 +196,3 @@ class Outcore(SizedSystem):
             found["predicted_s"] = ", ".join(f"{name} {value:.3f}" for name, value in seconds.items())
             found["gap"] = f"{group.gap_bytes} bytes"
         return found
-
-    def close(self) -> None:
-        """End the threads, close the files, free the slots and remove the prepared groups."""
-        self._leave()
-        self._close("_trainer", "_singles")
-
-
-def _count(group: Group, tally: Tally) -> None:
-    """Count the reads and writes of a group that was prepared in this epoch."""
-    written = group.pack.bytes_written + group.graph_written
-    if group.chunks is not None:
-        written += int(group.chunks.lists[:, 1].sum())
-    tally.add(group.reads, groups=1, written=written, **group.observed())
-    tally.add(group.pack.reads)
-
-
-def _behind() -> None:
-    """Lower the thread's priority, so that preparation yields to training; threads that it starts inherit this."""
-    with suppress(OSError, AttributeError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-
-
-def _pages_of_groups(trace: Trace, group: int, *, once: bool) -> float:
-    """Estimate the pages of `indices` that one group's passes read; `once`: one pass serves hops of several groups."""
-    total, left, sampled = 0.0, 1.0, trace.sampled
-    most = trace.workload.dataset.topology_bytes / PAGE + 1
-    for hop in range(len(trace.hop_pages[0])):
-        seen = len(np.unique(np.concatenate([pages[hop] for pages in trace.hop_pages[sampled:]]))) / most
-        # A mini-batch leaves a share of the pages untouched; n mini-batches leave the n-th power of that share.
-        untouched = max(0.0, 1.0 - seen) ** (min(group, trace.num_batches) / sampled)
-        total += most * (1.0 - untouched)
-        left *= untouched
-    return most * (1.0 - left) if once else total

@@ -19,6 +19,7 @@ struct PieceFileOptions {
     u64 gap_bytes;    // longest run of unwanted bytes that is read to save a request
     IoChoice choice;
     u32 unit_bytes = 4096;  // granularity of reads; 0: the device's block, within [512, page]
+    u64 whole_bytes = 0;    // of a piece with a wanted unit, read wanted or not, from its beginning on
 };
 
 class PieceFile {
@@ -57,17 +58,20 @@ public:
         const u64 one = options_.piece_bytes;
         const u64 count = std::min<u64>(one / unit_, (options_.end - base + unit_ - 1) / unit_);
         const u64 gap = options_.gap_bytes / unit_;
+        const bool any = std::ranges::any_of(units, [](u64 word) { return word != 0; });
+        const u64 whole = any ? std::min(count, options_.whole_bytes / unit_) : 0;
+        const auto asked = [&](u64 unit) { return unit < whole || marked(units, unit); };
         u64 behind = 0;  // end of the last request, in units
         for (u64 unit = 0; unit < count;) {
-            if (!marked(units, unit)) {
+            if (!asked(unit)) {
                 ++unit;
                 continue;
             }
-            u64 stop = unit + 1, wanted = 1;
+            u64 stop = unit + 1, wanted = marked(units, unit) ? 1 : 0;
             for (u64 next = stop; next < count && next - stop <= gap; ++next) {
-                if (!marked(units, next)) continue;
+                if (!asked(next)) continue;
                 stop = next + 1;
-                ++wanted;
+                wanted += marked(units, next) ? 1 : 0;
             }
             const u64 page = unit * unit_ / page_bytes * (page_bytes / unit_);
             if ((stop - unit) * unit_ >= long_bytes && page >= behind) unit = page;

@@ -13,6 +13,7 @@ namespace {
 constexpr u32 most_piece_bytes = 1U << 29;
 constexpr u64 most_file_bytes = u64{1} << 61;
 constexpr size_t most_wants = 8192;  // wanted edges of one piece before it is read
+constexpr size_t want_share = 16;    // of a piece that is read once, one wanted edge for so many of its bytes
 // Below this number of nodes, waking another thread takes longer than its work.
 constexpr u64 least_shared = 512;
 
@@ -29,7 +30,11 @@ void wait_for(PieceFile& file, const PieceFile::Read& read, bool in_indices) {
 }  // namespace
 
 ExternalSampler::ExternalSampler(const GraphFile& indptr, const GraphFile& indices, ExternalOptions options)
-    : indptr_(indptr), indices_(indices), options_(std::move(options)), num_nodes_(indptr.items - 1) {
+    : indptr_(indptr),
+      indices_(indices),
+      options_(std::move(options)),
+      num_nodes_(indptr.items - 1),
+      most_wants_(options_.whole ? std::max<size_t>(most_wants, options_.piece_bytes / want_share) : most_wants) {
     if (num_nodes_ >= no_node)
         throw std::invalid_argument("graphs of 2^32 - 1 nodes or more are not sampled out of core");
     if (options_.piece_bytes > most_piece_bytes) throw std::invalid_argument("pieces have at most 512 MiB");
@@ -47,9 +52,11 @@ ExternalSampler::ExternalSampler(const GraphFile& indptr, const GraphFile& indic
 }
 
 void ExternalSampler::open_files() {
+    const u64 whole = options_.whole ? options_.piece_bytes : 0;
     const auto open = [&](const GraphFile& file, u32 piece_bytes, u32 pieces) {
-        return std::make_unique<PieceFile>(file.path, PieceFileOptions{piece_bytes, pieces, options_.depth, file.end(),
-                                                                       options_.gap_bytes, options_.choice});
+        return std::make_unique<PieceFile>(
+            file.path, PieceFileOptions{piece_bytes, pieces, options_.depth, file.end(), options_.gap_bytes,
+                                        options_.choice, static_cast<u32>(page_bytes), whole});
     };
     // One page more than a piece of index pointers: the end of the last node's list may lie in it.
     pointer_file_ = open(indptr_, options_.piece_bytes + page_bytes, std::max(2U, options_.pieces / 4));
@@ -102,6 +109,7 @@ std::optional<ExternalFailure> ExternalSampler::pass() {
         buckets_.clear();
         spare_.clear();
         flights_.clear();
+        kept_.clear();
     };
     const auto abandon = [&] {
         clear();
@@ -269,8 +277,8 @@ void ExternalSampler::draw_range(u64 last, u64 held, u64 base, const std::byte* 
         team_->share(drawings_.size(), draw);
     }
     for (size_t b = 0; b < buckets_.size(); ++b)
-        if (buckets_[b].size() >= most_wants)
-            send(std::exchange(buckets_[b], empty_bucket()), (front_ + b) * options_.piece_bytes);
+        if (buckets_[b].size() >= most_wants_)
+            send(std::exchange(buckets_[b], empty_bucket()), (front_ + b) * options_.piece_bytes, false);
 }
 
 void ExternalSampler::draw_part(size_t d, u32 p, u64 last, u64 base, const std::byte* pointers) {
@@ -351,8 +359,8 @@ void ExternalSampler::want(size_t d, u64 edge, u32 part, u32 place) {
     PieceFile::mark(share.pages, inside / page_bytes);
     share.wants.push_back({inside, part, place});
     // Where many mini-batches want the same few nodes, reading the piece more than once bounds the wants held.
-    if (alone_ && ++bucket.alone >= most_wants)
-        send(std::exchange(bucket, empty_bucket()), piece * options_.piece_bytes);
+    if (alone_ && ++bucket.alone >= most_wants_)
+        send(std::exchange(bucket, empty_bucket()), piece * options_.piece_bytes, false);
 }
 
 // Sends the buckets of the pieces that end at or before byte `below`.
@@ -366,31 +374,68 @@ void ExternalSampler::submit_front() {
     Bucket bucket = std::move(buckets_.front());
     buckets_.pop_front();
     const u64 base = front_++ * options_.piece_bytes;
-    if (bucket.size() == 0) {
-        if (spare_.size() < options_.pieces) spare_.push_back(std::move(bucket));
+    if (bucket.size() > 0) {
+        send(std::move(bucket), base, true);
         return;
     }
-    send(std::move(bucket), base);
+    recycle(std::move(bucket));
+    while (options_.whole && in_memory(base) && !kept_.contains(base)) complete();
+    drop_kept(base);
 }
 
-void ExternalSampler::send(Bucket bucket, u64 base) {
-    while (!index_file_->has_room()) complete();
+bool ExternalSampler::in_memory(u64 base) const {
+    return kept_.contains(base) ||
+           std::ranges::any_of(flights_, [&](const Flight& one) { return one.read.base == base; });
+}
+
+void ExternalSampler::drop_kept(u64 base) {
+    const auto found = kept_.find(base);
+    if (found == kept_.end()) return;
+    index_file_->give_back(found->second);
+    kept_.erase(found);
+}
+
+void ExternalSampler::recycle(Bucket bucket) {
+    if (spare_.size() < options_.pieces) spare_.push_back(std::move(bucket));
+}
+
+void ExternalSampler::send(Bucket bucket, u64 base, bool last) {
+    if (options_.whole && in_memory(base)) {
+        while (!kept_.contains(base)) complete();
+        hand_out(bucket, kept_.at(base));
+        recycle(std::move(bucket));
+        if (last) drop_kept(base);
+        return;
+    }
+    while (!index_file_->has_room()) {
+        if (flights_.empty()) drop_kept(kept_.begin()->first);  // read again if more of its edges are wanted
+        else complete();
+    }
     auto& pages = bucket.shares.front().pages;
     for (size_t d = 1; d < bucket.shares.size(); ++d)
         for (size_t i = 0; i < pages.size(); ++i) pages[i] |= bucket.shares[d].pages[i];
     auto read = index_file_->begin(base, pages, reads_);
-    flights_.push_back({std::move(bucket), std::move(read)});
+    flights_.push_back({std::move(bucket), std::move(read), options_.whole && !last});
 }
 
-// Waits for the oldest piece and copies its neighbours to their mini-batches.
+// Waits for the oldest piece and gives out its edges.
 void ExternalSampler::complete() {
     Flight flight = std::move(flights_.front());
     flights_.pop_front();
     wait_for(*index_file_, flight.read, true);
-    const std::byte* memory = flight.read.memory;
+    hand_out(flight.bucket, flight.read);
+    if (flight.keep) kept_.emplace(flight.read.base, std::move(flight.read));
+    else index_file_->give_back(flight.read);
+    recycle(std::move(flight.bucket));
+    check_stop();
+}
+
+// Copies the neighbours that a bucket wants of its piece to their mini-batches.
+void ExternalSampler::hand_out(const Bucket& bucket, const PieceFile::Read& read) {
+    const std::byte* memory = read.memory;
     const bool wide = indices_.item_bytes == 8;
-    const auto hand_out = [&](size_t d) {
-        for (const Want& wanted : flight.bucket.shares[d].wants) {
+    const auto copy = [&](size_t d) {
+        for (const Want& wanted : bucket.shares[d].wants) {
             u64 id = 0;
             if (wide) {
                 std::memcpy(&id, memory + wanted.at, 8);
@@ -400,18 +445,15 @@ void ExternalSampler::complete() {
                 id = narrow;
             }
             if (id >= num_nodes_)
-                refuse_source((flight.read.base + wanted.at - indices_.offset) / indices_.item_bytes, id, num_nodes_);
+                refuse_source((read.base + wanted.at - indices_.offset) / indices_.item_bytes, id, num_nodes_);
             parts_[wanted.part].arrived[wanted.place] = static_cast<u32>(id);
         }
     };
-    if (flight.bucket.size() >= 4 * least_shared) {
-        team_->share(flight.bucket.shares.size(), hand_out);
+    if (bucket.size() >= 4 * least_shared) {
+        team_->share(bucket.shares.size(), copy);
     } else {
-        for (size_t d = 0; d < flight.bucket.shares.size(); ++d) hand_out(d);
+        for (size_t d = 0; d < bucket.shares.size(); ++d) copy(d);
     }
-    index_file_->give_back(flight.read);
-    if (spare_.size() < options_.pieces) spare_.push_back(std::move(flight.bucket));
-    check_stop();
 }
 
 }  // namespace outcore

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +39,7 @@ struct ExternalOptions {
     u32 group_nodes = 8192;     // destinations drawn for before their edges are read, roughly
     u32 threads = 1;            // for drawing and relabelling, the caller included
     IoChoice choice;
+    bool whole = false;  // read each piece with a wanted page as a whole, and once a pass as far as `pieces` suffice
 };
 
 // Failed read: errno (0: the file ended early), file and offset.
@@ -173,6 +175,7 @@ private:
     struct Flight {
         Bucket bucket;
         PieceFile::Read read;
+        bool keep;  // more edges of the piece may be wanted in this pass
     };
     // Group of `parts` consecutive mini-batches begun together, and the number of hops they have drawn.
     struct Begun {
@@ -192,8 +195,13 @@ private:
     i64 list_end(u64 node, u64 indptr_base, const std::byte* pointers, i64& start) const;
     void submit(u64 below);
     void submit_front();
-    void send(Bucket bucket, u64 base);
+    // Reads the bucket's piece of `indices` and gives out its edges; `last`: no more of them are wanted in this pass.
+    void send(Bucket bucket, u64 base, bool last);
     void complete();
+    void hand_out(const Bucket& bucket, const PieceFile::Read& read);
+    void recycle(Bucket bucket);
+    bool in_memory(u64 base) const;  // whether the piece is kept, or being read
+    void drop_kept(u64 base);
     void relabel(Part& part, Labels& labels);
     static void put(const Part& part, Ids labels, std::byte* to, u64 bytes);
     void check_stop() const;
@@ -211,9 +219,11 @@ private:
     u64 front_ = 0;  // piece number of the first bucket
     u64 reach_ = 0;  // byte of `indices` below which no more edges will be wanted
     std::deque<Flight> flights_;
+    std::map<u64, PieceFile::Read> kept_;  // with `whole`: pieces in memory, by their first byte
     std::vector<Drawing> drawings_;
     bool whole_lists_ = false;  // some mini-batch takes all neighbours in this pass
     bool alone_ = false;        // one thread draws for all mini-batches
+    size_t most_wants_;         // wanted edges of one piece before it is read
     std::unique_ptr<Team> team_;
     std::vector<Labels> labels_;  // by member of the team
     RequestCounts reads_;

@@ -1,4 +1,5 @@
-// Bindings of packing and row distribution; `systems/engine/store/` and `systems/outcore/` add the types.
+// Bindings of packing and row distribution; `systems/engine/store/` and `systems/engine/passes/` add the types.
+#include <nanobind/stl/function.h>
 #include <nanobind/stl/vector.h>
 
 #include "read/bind_counts.hpp"
@@ -55,12 +56,14 @@ Packed pack(const std::string& path, u64 data_offset, u64 num_rows, u64 row_byte
 DistributeResult distribute_rows(const std::string& path, u64 data_offset, u64 num_rows, u64 row_bytes,
                                  const std::string& file, Chunks chunks, std::span<const u32> ids, u32 region_bytes,
                                  u32 regions, u32 depth, u64 gap_bytes, u32 buffer_bytes, u32 writers,
-                                 const std::string& mode, const StopFlag& stop) {
+                                 const std::string& mode, const StopFlag& stop, bool whole, std::span<const u32> kept,
+                                 RowsOf<std::byte> room, const std::function<void(u64, u64)>& give) {
     const auto list = chunks_of(chunks, false);
-    const DistributeOptions options{region_bytes,         regions, depth, gap_bytes, buffer_bytes, writers,
-                                    IoChoice::named(mode)};
-    return with_path(
-        path, [&] { return distribute({path, data_offset, num_rows, row_bytes}, file, list, ids, options, stop); });
+    const DistributeOptions options{region_bytes,          regions, depth, gap_bytes, buffer_bytes, writers,
+                                    IoChoice::named(mode), whole};
+    return with_path(path, [&] {
+        return distribute({path, data_offset, num_rows, row_bytes}, file, list, ids, options, stop, {kept, room, give});
+    });
 }
 
 }  // namespace
@@ -76,7 +79,8 @@ void bind_store(nb::module_& m) {
     nb::class_<StopFlag>(m, "StopFlag").def(nb::init<>()).def("set", [](StopFlag& self) { self = true; });
     m.def("distribute", &distribute_rows, nb::kw_only(), "path"_a, "data_offset"_a, "num_rows"_a, "row_bytes"_a,
           "file"_a, "chunks"_a, "ids"_a, "region_bytes"_a, "regions"_a, "depth"_a, "gap_bytes"_a, "buffer_bytes"_a,
-          "writers"_a, "mode"_a, "stop"_a, released(), "Returns (reads, writes, bytes written, digests, failure).");
+          "writers"_a, "mode"_a, "stop"_a, "whole"_a, "kept"_a, "room"_a, "give"_a, released(),
+          "Returns (reads, writes, bytes written, digests, failure); `give` takes kept rows out of `room`.");
     m.def(
         "distribute_bytes",
         [](u64 row_bytes, u64 chunks, u32 region_bytes, u32 regions, u32 buffer_bytes, u32 writers) {

@@ -34,7 +34,8 @@ u64 distribute_bytes(const DistributeOptions& options, u64 row_bytes, u64 chunks
 }
 
 DistributeResult distribute(const PackSource& table, const std::string& file, std::span<const PackChunk> chunks,
-                            std::span<const u32> ids, const DistributeOptions& options, const std::atomic<bool>& stop) {
+                            std::span<const u32> ids, const DistributeOptions& options, const std::atomic<bool>& stop,
+                            const KeptRows& kept) {
     if (options.buffer_bytes == 0 || options.buffer_bytes % page_bytes != 0 || options.writers == 0 ||
         options.regions == 0 || table.row_bytes == 0)
         throw std::invalid_argument("buffers are whole pages; there are writers, regions and bytes in a row");
@@ -54,6 +55,18 @@ DistributeResult distribute(const PackSource& table, const std::string& file, st
         cursors.push_back({chunk.begin, chunk.begin});
         bounds.push_back({chunk.offset, chunk.offset + padded((chunk.end - chunk.begin) * table.row_bytes)});
     }
+    for (size_t i = 0; i < kept.ids.size(); ++i) {
+        checked_row(kept.ids[i], table.num_rows);
+        if (i > 0 && kept.ids[i] <= kept.ids[i - 1]) throw std::invalid_argument("the kept ids do not ascend");
+    }
+    if (!kept.ids.empty() && (kept.room.num_rows == 0 || kept.room.row_bytes != table.row_bytes))
+        throw std::invalid_argument("kept rows need room for one row");
+    Cursor keep{0, 0};
+    u64 given = 0;  // kept rows that were taken away
+    const auto give = [&] {
+        if (keep.copied > given) kept.give(given, keep.copied - given);
+        given = keep.copied;
+    };
     const u64 rows = region_rows(options, table.row_bytes), memory = region_memory(options, table.row_bytes);
     PieceFile source(table.path, {static_cast<u32>(memory), options.regions, options.depth,
                                   table.row_offset(table.num_rows), options.gap_bytes, options.choice, 0});
@@ -72,6 +85,7 @@ DistributeResult distribute(const PackSource& table, const std::string& file, st
             u64 first = table.num_rows;
             for (size_t c = 0; c < chunks.size(); ++c)
                 if (cursors[c].marked < chunks[c].end) first = std::min<u64>(first, ids[cursors[c].marked]);
+            if (keep.marked < kept.ids.size()) first = std::min<u64>(first, kept.ids[keep.marked]);
             if (first == table.num_rows) {
                 next = first;
                 break;
@@ -80,12 +94,16 @@ DistributeResult distribute(const PackSource& table, const std::string& file, st
             const u64 last = std::min(table.num_rows, next + rows),
                       base = table.row_offset(next) / page_bytes * page_bytes;
             std::fill(units.begin(), units.end(), 0);
-            for (size_t c = 0; c < chunks.size(); ++c) {
-                for (u64& marked = cursors[c].marked; marked < chunks[c].end && ids[marked] < last; ++marked) {
-                    const u64 at = table.row_offset(ids[marked]) - base;
-                    for (u64 u = at / unit; u <= (at + table.row_bytes - 1) / unit; ++u) PieceFile::mark(units, u);
-                }
-            }
+            const auto mark = [&](u64 row, u64 count) {
+                const u64 at = table.row_offset(row) - base;
+                for (u64 u = at / unit; u <= (at + count * table.row_bytes - 1) / unit; ++u) PieceFile::mark(units, u);
+            };
+            for (size_t c = 0; c < chunks.size(); ++c)
+                for (u64& marked = cursors[c].marked; marked < chunks[c].end && ids[marked] < last; ++marked)
+                    mark(ids[marked], 1);
+            for (; keep.marked < kept.ids.size() && kept.ids[keep.marked] < last; ++keep.marked)
+                mark(kept.ids[keep.marked], 1);
+            if (options.whole) mark(next, last - next);
             asked.push_back({last, source.begin(base, units, result.reads)});
             next = last;
         }
@@ -99,15 +117,20 @@ DistributeResult distribute(const PackSource& table, const std::string& file, st
         }
         if (stop) throw std::runtime_error("distributing was stopped");
         if (spread.failure()) break;
+        const auto row_at = [&](u32 id) { return region.read.memory + (table.row_offset(id) - region.read.base); };
         for (size_t c = 0; c < chunks.size(); ++c) {
             for (u64& copied = cursors[c].copied; copied < chunks[c].end && ids[copied] < region.last; ++copied) {
-                const std::byte* row = region.read.memory + (table.row_offset(ids[copied]) - region.read.base);
-                spread.append(c, {row, table.row_bytes});
+                spread.append(c, {row_at(ids[copied]), table.row_bytes});
                 if (copied + 1 == chunks[c].end) spread.close(c);
             }
         }
+        while (keep.copied < kept.ids.size() && kept.ids[keep.copied] < region.last) {
+            std::memcpy(kept.room.row(keep.copied - given), row_at(kept.ids[keep.copied]), table.row_bytes);
+            if (++keep.copied - given == kept.room.num_rows) give();
+        }
         source.give_back(region.read);
     }
+    if (!result.failure && !spread.failure()) give();
     const auto failure = spread.drain();
     result.writes = spread.writes();
     result.bytes_written = spread.bytes_written();

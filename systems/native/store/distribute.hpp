@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,14 @@ struct DistributeOptions {
     u32 buffer_bytes = 1 << 17;  // write buffer of each chunk: the longest write
     u32 writers = 4;             // writes in flight; adds two buffers each
     IoChoice choice;
+    bool whole = false;  // read each region with a wanted row as a whole
+};
+
+// Rows that go to memory instead of a chunk, through `room`: `give` takes `count` rows, of ids[first] and after, away.
+struct KeptRows {
+    std::span<const u32> ids;  // ascending
+    RowsOf<std::byte> room;
+    std::function<void(u64 first, u64 count)> give;
 };
 
 struct DistributeFailure {
@@ -42,6 +51,7 @@ u64 distribute_bytes(const DistributeOptions& options, u64 row_bytes, u64 chunks
 // Runs the pass. `file`, that of every chunk, exists and may be longer; the ids of a chunk have no repeats. Throws
 // std::out_of_range, std::invalid_argument, std::system_error, and std::runtime_error once `stop` is true.
 DistributeResult distribute(const PackSource& table, const std::string& file, std::span<const PackChunk> chunks,
-                            std::span<const u32> ids, const DistributeOptions& options, const std::atomic<bool>& stop);
+                            std::span<const u32> ids, const DistributeOptions& options, const std::atomic<bool>& stop,
+                            const KeptRows& kept = {});
 
 }  // namespace outcore

@@ -18,8 +18,8 @@ import xxhash
 from systems import _native
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.reader import ReadStats, arrived, range_queue
+from systems.engine.passes.distribute import ChunkIndex
 from systems.engine.store.packed_layout import parse, slot_rows
-from systems.outcore.distribute import ChunkIndex
 from workloads.direct_files import padded
 from workloads.errors import DataIOError
 

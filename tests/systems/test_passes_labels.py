@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from systems.outcore.sampling import LabelReader
+from systems.engine.passes.sampling import LabelReader
 from workloads.errors import DataIOError
 
 pytestmark = pytest.mark.timeout(60)

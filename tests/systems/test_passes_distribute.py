@@ -12,8 +12,16 @@ import pytest
 from systems import _native
 from systems.engine.io.memory import aligned_empty
 from systems.engine.io.row_reads import RowTable
-from systems.outcore.chunks import Chunks, Rows
-from systems.outcore.distribute import ChunkIndex, ChunkWriter, PassStats, least_bytes, plan_pass
+from systems.engine.passes.chunks import Chunks, Rows
+from systems.engine.passes.distribute import (
+    ChunkIndex,
+    ChunkWriter,
+    KeptRows,
+    PassPlan,
+    PassStats,
+    least_bytes,
+    plan_pass,
+)
 from tests.support import make_tiny
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError, DataIOError
@@ -89,7 +97,7 @@ def test_little_memory_takes_more_passes_and_reads_the_table_as_often(tmp_path: 
 def test_a_plan_is_written_as_its_mini_batches_one_by_one(
     tmp_path: Path, tiny_dataset: Dataset, buffer: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("systems.outcore.distribute._LIST_BUFFER", buffer)
+    monkeypatch.setattr("systems.engine.passes.distribute._LIST_BUFFER", buffer)
     ids = [np.sort(np.random.default_rng(i).choice(2000, 700 - 40 * i, replace=False)) for i in range(15)]
     planner = _native.SlotPlanner(1000, 1, True)
     offsets = np.cumsum([0, *map(len, ids)])
@@ -125,6 +133,34 @@ def test_sparse_regions_are_read_by_ranges(tmp_path: Path, tiny_dataset: Dataset
     (_, near), (_, far) = (distribute(tmp_path, tiny_dataset, ids, 16 << 20, gap) for gap in (4096, 1 << 20))
     assert near.reads.requests == 2 and near.reads.bytes_read < tiny_dataset.feature_bytes // 4
     assert far.reads.requests == 1 and far.reads.bytes_read >= tiny_dataset.feature_bytes
+
+
+@pytest.mark.parametrize("room", [1, 7, 4096])
+@pytest.mark.parametrize("chunks", [0, CHUNKS])
+def test_kept_rows_go_to_memory_in_the_pass_that_reads_each_region_once(
+    tmp_path: Path, tiny_dataset: Dataset, room: int, chunks: int
+) -> None:
+    ids, features = wanted()[:chunks], tiny_dataset.load("features")
+    kept = np.array([0, 1, 5, 700, 1998, 1999], dtype=np.uint32)
+    found, plan = (
+        np.zeros((len(kept), ROW), dtype=np.uint8),
+        PassPlan(16 << 10, 2, 16 << 10, max(1, chunks), whole=True),
+    )
+
+    def give(rows: Rows, at: int) -> None:
+        found[at : at + len(rows)] = rows
+
+    writer = ChunkWriter(
+        tmp_path / "chunks", RowTable.of(tiny_dataset), misses=sum(map(len, ids)), stop=_native.StopFlag(), plan=plan
+    )
+    for rows in ids:
+        writer.append(rows, {"to": np.arange(len(rows), dtype=np.int32), "slots": np.arange(0, dtype=np.int32)})
+    index, stats = writer.distribute(KeptRows(kept, np.empty((room, ROW), dtype=np.uint8), give))
+    assert np.array_equal(found.view(np.float32), features[kept])
+    read_back(index, ids, features, 1 << 16)
+    regions = np.unique(np.concatenate([kept, *ids]) // 256)
+    assert stats.passes == 1 and stats.reads.requests == len(regions)
+    assert stats.reads.bytes_read == sum(min(256, 2000 - 256 * region) * ROW for region in regions.tolist())
 
 
 def test_files_are_written_again_in_place(tmp_path: Path, tiny_dataset: Dataset) -> None:

@@ -8,7 +8,7 @@ overwritten from group to group, since a file system has less work for blocks th
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -81,16 +81,40 @@ class PassPlan:
         regions: regions in flight.
         buffer_bytes: bytes of a chunk's write buffer.
         chunks: chunks of one pass.
+        whole: whether each region that holds a wanted row is read as a whole.
     """
 
     region_bytes: int
     regions: int
     buffer_bytes: int
     chunks: int
+    whole: bool = False
 
     def memory_bytes(self, row_bytes: int, chunks: int) -> int:
         """Return the bytes of host memory for a pass that writes `chunks` chunks, beside their ids."""
-        return _native.distribute_bytes(row_bytes=row_bytes, writers=WRITERS, **{**vars(self), "chunks": chunks})
+        return _native.distribute_bytes(
+            row_bytes=row_bytes,
+            chunks=chunks,
+            region_bytes=self.region_bytes,
+            regions=self.regions,
+            buffer_bytes=self.buffer_bytes,
+            writers=WRITERS,
+        )
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Rows that a pass brings to memory instead of a chunk.
+
+    Attributes:
+        ids: uint32 [n], ascending.
+        room: uint8 [m, row_bytes], rows on their way.
+        give: function that takes rows (uint8 [k, row_bytes], overwritten after the call) of `ids` from a position on.
+    """
+
+    ids: npt.NDArray[np.uint32]
+    room: npt.NDArray[np.uint8]
+    give: Callable[[npt.NDArray[np.uint8], int], None]
 
 
 def plan_pass(row_bytes: int, chunks: int, memory_bytes: int) -> PassPlan:
@@ -135,14 +159,24 @@ class ChunkWriter:
         memory_bytes: bytes of memory for distributing.
         gap_bytes: longest run of unwanted bytes of the table that is read to save a request.
         stop: flag that ends `distribute`.
+        plan: the one pass of `distribute`, for at least as many chunks; None: as few passes as the memory allows.
 
     Raises:
         DataIOError: the file cannot be opened.
     """
 
     def __init__(
-        self, path: Path, table: RowTable, *, misses: int, memory_bytes: int, gap_bytes: int, stop: _native.StopFlag
+        self,
+        path: Path,
+        table: RowTable,
+        *,
+        misses: int,
+        memory_bytes: int = 0,
+        gap_bytes: int = 0,
+        stop: _native.StopFlag,
+        plan: PassPlan | None = None,
     ) -> None:
+        self._plan = plan
         self._path, self._table = path, table
         self._memory, self._gap, self._stop = memory_bytes, gap_bytes, stop
         self._handle = open_direct(path, os.O_RDWR | os.O_CREAT)
@@ -208,8 +242,8 @@ class ChunkWriter:
             self._end += self._fill
             self._fill = 0
 
-    def distribute(self) -> tuple[ChunkIndex, PassStats]:
-        """Copy all rows to their chunks, then close the writer.
+    def distribute(self, kept: KeptRows | None = None) -> tuple[ChunkIndex, PassStats]:
+        """Copy all rows to their chunks, and the kept ones to memory, then close the writer.
 
         Raises:
             DataIOError: a read or write failed, the disk is full; names file and offset.
@@ -223,11 +257,12 @@ class ChunkWriter:
         offsets = self._end + np.concatenate([[0], np.cumsum(padded(sizes))])
         self._reserve(int(offsets[-1]))
         digests, stats, wanted = np.zeros(len(counts), dtype=np.uint64), PassStats(), np.flatnonzero(counts)
-        if len(wanted):
-            plan = plan_pass(self._table.row_bytes, len(wanted), self._memory - 4 * int(counts.sum()))
-            for first in range(0, len(wanted), plan.chunks):
+        if len(wanted) or kept is not None:
+            free = self._memory - 4 * int(counts.sum())
+            plan = self._plan or plan_pass(self._table.row_bytes, max(1, len(wanted)), free)
+            for first in range(0, max(1, len(wanted)), plan.chunks):
                 part = wanted[first : first + plan.chunks]
-                digests[part] = self._pass(part, offsets, plan, stats)
+                digests[part] = self._pass(part, offsets, plan, stats, kept if first == 0 else None)
         self.close()
         index = ChunkIndex(
             self._path,
@@ -239,8 +274,12 @@ class ChunkWriter:
         )
         return index, stats
 
-    def _pass(self, part: Ids, offsets: Ids, plan: PassPlan, stats: PassStats) -> npt.NDArray[np.uint64]:
+    def _pass(
+        self, part: Ids, offsets: Ids, plan: PassPlan, stats: PassStats, kept: KeptRows | None
+    ) -> npt.NDArray[np.uint64]:
         table, ends = self._table, np.array(self._ends, dtype=np.int64)
+        kept = kept or KeptRows(np.empty(0, np.uint32), np.empty((0, table.row_bytes), np.uint8), lambda *_: None)
+        room, give = kept.room, kept.give
         chunks = np.stack([offsets[part], ends[part], ends[part + 1]], axis=1)
         try:
             reads, _, written, digests, failure = _native.distribute(
@@ -257,6 +296,10 @@ class ChunkWriter:
                 writers=WRITERS,
                 mode="auto",
                 stop=self._stop,
+                whole=plan.whole,
+                kept=kept.ids,
+                room=room,
+                give=lambda first, count: give(room[:count], first),
             )
         except OSError as error:
             raise io_failed(table.path, 0, error.errno or 0) from error

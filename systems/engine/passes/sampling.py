@@ -143,6 +143,8 @@ class ExternalSampler:
         piece_bytes, pieces: bytes of a read of the graph's files, in whole pages, and such pieces of `indices` held.
         group_nodes: approximate number of destination nodes drawn before their edges are read.
         threads: threads that draw and relabel.
+        whole: read each piece that holds a wanted page as a whole, and once for each hop, as far as `pieces` suffice
+            for the neighbour lists that are drawn from together.
 
     Raises:
         InputError: a sampler other than neighbour sampling, or a graph too large for 4-byte ids.
@@ -159,6 +161,7 @@ class ExternalSampler:
         group_nodes: int = 8192,
         threads: int = 1,
         mode: Mode = "auto",
+        whole: bool = False,
     ) -> None:
         if not self.can_sample(workload):
             raise InputError("out-of-core sampling draws neighbours of graphs below 2^32 - 1 nodes", "sample online")
@@ -183,6 +186,7 @@ class ExternalSampler:
                 group_nodes=group_nodes,
                 threads=threads,
                 mode=mode,
+                whole=whole,
             )
         except OSError as error:
             raise io_failed(self._files["indptr"], 0, error.errno or 0) from error
@@ -206,10 +210,10 @@ class ExternalSampler:
         return min(_PIECES, max(_LEAST_PIECES, in_flight(disk) // piece_bytes))
 
     @staticmethod
-    def fixed_bytes(piece_bytes: int, pieces: int, group_nodes: int, fanout: int) -> int:
+    def fixed_bytes(piece_bytes: int, pieces: int, group_nodes: int, fanout: int, whole: bool = False) -> int:
         """Return the bytes of host memory beside the mini-batches: pieces of both files, noted edges, label reader."""
         noted = 3 * 12 * max(fanout, 32) * group_nodes
-        held = pieces * piece_bytes + max(2, pieces // 4) * (piece_bytes + PAGE)
+        held = (1 + whole) * pieces * piece_bytes + max(2, pieces // 4) * (piece_bytes + PAGE)
         return held + noted + LabelReader.memory_bytes()
 
     @staticmethod

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from systems.engine.passes.sampling import ExternalSampler, Ids, Job, Nodes
 from systems.engine.store.batch_store import BatchReader, BatchWriter
-from systems.outcore.sampling import ExternalSampler, Ids, Job, Nodes
 from tests.support import make_tiny
 from tests.systems.support_systems import workload_of
 from workloads.dataset import Dataset
@@ -76,6 +76,8 @@ def test_mini_batches_are_the_in_memory_sampler_s(
         {"gap_bytes": 1 << 20, "group_nodes": 7},
         {"threads": 3},
         {"threads": 3, "piece_bytes": 4096},
+        {"whole": True, "piece_bytes": 4096, "pieces": 2},
+        {"whole": True, "threads": 3},
     ],
 )
 @pytest.mark.parametrize("fanout", [(10, 10), (10, -1)])

@@ -24,11 +24,11 @@ from systems.engine.io.reader import ReadStats, RowReader
 from systems.engine.io.tally import Tally
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.engine.loading.pipeline import Channel, Pipeline, Stopped
+from systems.engine.passes.chunks import Addresses, Chunks, Rows
+from systems.engine.passes.preparer import Group
+from systems.engine.passes.sizes import BOUNCE, LISTS_AHEAD, PassSizes
 from systems.engine.store.batch_store import BatchReader
 from systems.interface import Batch, StageClock
-from systems.outcore.chunks import Addresses, Chunks, Rows
-from systems.outcore.group import Group
-from systems.outcore.planner import BOUNCE, LISTS_AHEAD, NAME, OutcoreSizes
 from workloads.accelerator import Event
 from workloads.feature_table import SplitTable, Table
 from workloads.sampling.batch import SampledBatch
@@ -47,7 +47,7 @@ class Slots:
 
     table: Table
 
-    def __init__(self, sizes: OutcoreSizes, clock: StageClock) -> None:
+    def __init__(self, sizes: PassSizes, clock: StageClock) -> None:
         self.first, self._row, self._threads = sizes.device_slots, sizes.row, sizes.options.copy_threads
         accelerator, dataset, self._clock = sizes.runtime.accelerator, sizes.workload.dataset, clock
         self._accelerator, dim, dtype = accelerator, dataset.dim, torch_dtype(dataset.feature_dtype)
@@ -155,11 +155,11 @@ class _Window:
                 self._below += 1
             self._changed.notify_all()
 
-    def wait(self, number: int, pipe: Pipeline) -> None:
+    def wait(self, number: int, pipe: Pipeline | None = None) -> None:
         """Wait until all mini-batches up to `number` are released. Raises Stopped: the pipeline ends."""
         with self._changed:
-            self._changed.wait_for(lambda: self._below > number or pipe.stopping)
-            if pipe.stopping:
+            self._changed.wait_for(lambda: self._below > number or (pipe is not None and pipe.stopping))
+            if pipe is not None and pipe.stopping:
                 raise Stopped
 
     def wake(self) -> None:
@@ -173,9 +173,10 @@ class GroupLoader:
 
     Attributes:
         singles: reader of single rows; None where no group needs it.
+        slots: slots of the rows; None where runs only sample.
     """
 
-    sizes: OutcoreSizes
+    sizes: PassSizes
     clock: StageClock
     singles: RowReader | None
     mode: str = "not yet"
@@ -185,16 +186,20 @@ class GroupLoader:
         self.restart()
         self._pinned = False  # whether pinned rows are in their slots
         self._pieces = aligned_empty(sizes.piece_bytes * sizes.pieces if sizes.slots else 0)
-        self._slots = Slots(sizes, self.clock) if sizes.slots else None
+        self.slots = Slots(sizes, self.clock) if sizes.slots else None
 
     def restart(self) -> None:
         """Forget the mini-batches yielded before an epoch was left."""
         self._window, self._number = _Window(), 0
 
+    def wait_until_released(self) -> None:
+        """Wait until all mini-batches yielded so far are released."""
+        self._window.wait(self._number - 1)
+
     def run(self, group: Group, tally: Tally) -> Iterator[Batch]:
         """Yield the group's mini-batches in order; an exception of any thread is raised here."""
         self._number += group.job.count
-        reader, slots = BatchReader(group.samples, group.index), self._slots
+        reader, slots = BatchReader(group.samples, group.index), self.slots
 
         def load(i: int, _: int) -> SampledBatch:
             with self.clock.stage("load_graph", i):
@@ -211,7 +216,7 @@ class GroupLoader:
                 chunks = Chunks(group.chunks, self._pieces, self.sizes.piece_bytes, LISTS_AHEAD, held)
                 opened.enter_context(closing(chunks))
                 self.mode = chunks.mode
-            pipe = opened.enter_context(Pipeline(NAME))
+            pipe = opened.enter_context(Pipeline(self.sizes.name))
             pipe.on_stop(self._window.wake)
             graphs: Channel[SampledBatch] = pipe.channel(self.sizes.options.queue, ordered=True)
             pipe.stage("graphs", 1, load, range(len(reader)), graphs)
@@ -263,6 +268,6 @@ class GroupLoader:
 
     def close(self) -> None:
         """Free the slots."""
-        slots, self._slots = self._slots, None
+        slots, self.slots = self.slots, None
         if slots is not None:
             slots.close()

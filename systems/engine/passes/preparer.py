@@ -1,0 +1,234 @@
+"""Sampling of successive groups of mini-batches: drawn together, written to a file, their uses of rows kept."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from systems import _native
+from systems.engine.io.memory import give_back_free_memory
+from systems.engine.io.reader import ReadStats
+from systems.engine.io.regions import RegionIndex
+from systems.engine.io.topology import mapped_sampler
+from systems.engine.loading.pipeline import Channel, Pipeline
+from systems.engine.passes.distribute import ChunkIndex, PassStats
+from systems.engine.passes.sampling import ExternalSampler, Ids, Job, Nodes
+from systems.engine.passes.sizes import PassSizes
+from systems.engine.store.batch_store import BatchWriter
+from systems.interface import StageClock
+from workloads.sampling.batch import SampledBatch
+from workloads.sampling.make import make_seed_plan
+
+
+@dataclass(frozen=True)
+class Uses:
+    """Feature rows that successive mini-batches use.
+
+    Attributes:
+        nodes: uint32, node ids of all mini-batches, one mini-batch after the other.
+        offsets: int64 [n + 1], begin of each mini-batch in `nodes`.
+        seeds: int64 [n], seed nodes at the front of each mini-batch, in any order.
+    """
+
+    nodes: Nodes
+    offsets: Ids
+    seeds: Ids
+
+    def batch(self, i: int) -> Nodes:
+        """Return the node ids of mini-batch `i`."""
+        return self.nodes[int(self.offsets[i]) : int(self.offsets[i + 1])]
+
+
+_NO_IDS = np.empty(0, dtype=np.int64)
+NO_USES = Uses(np.empty(0, dtype=np.uint32), _NO_IDS, _NO_IDS)
+
+
+@dataclass
+class Group:
+    """A sampled group of mini-batches, then prepared for training.
+
+    Attributes:
+        samples, index: file of its mini-batches, and the index of that file.
+        used: rows that its mini-batches use; none once their places are planned.
+        uses: number of these uses.
+        reads: reads for sampling it.
+        written_s: seconds of writing `samples`.
+        rows, chunks: file of its chunks, and the index of that file; None where no rows are extracted.
+        strategy: whether the rows that miss are distributed to chunks or read one by one.
+        pinned: rows that stay in their slots; they form a chunk before those of the mini-batches.
+        graph_written: bytes of graphs written during its preparation.
+        pack: counts of distributing.
+    """
+
+    job: Job
+    samples: Path
+    index: RegionIndex
+    used: Uses
+    uses: int
+    reads: ReadStats
+    written_s: float
+    rows: Path | None = None
+    chunks: ChunkIndex | None = None
+    strategy: Literal["distribute", "single"] = "distribute"
+    pinned: int = 0
+    graph_written: int = 0
+    pack: PassStats = field(default_factory=PassStats)
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of graphs, address lists and rows that its preparation wrote."""
+        lists = 0 if self.chunks is None else int(self.chunks.lists[:, 1].sum())
+        return self.graph_written + lists + self.pack.bytes_written
+
+
+G = TypeVar("G", bound=Group)
+
+
+@dataclass(eq=False)
+class Preparer(Generic[G]):
+    """Preparer of successive groups; the class of each system places their rows.
+
+    Args:
+        make: class of its groups.
+        gap_bytes: longest run of unwanted bytes of the graph that is read to save a request.
+
+    Raises:
+        DataIOError: a file of the dataset cannot be opened.
+    """
+
+    sizes: PassSizes
+    clock: StageClock
+    make: type[G]
+    gap_bytes: int
+
+    def __post_init__(self) -> None:
+        sizes, workload = self.sizes, self.sizes.workload
+        self._seeds = make_seed_plan(workload)
+        self._sampler: ExternalSampler | None = None
+        if sizes.external:
+            self._sampler = ExternalSampler(
+                workload,
+                gap_bytes=self.gap_bytes,
+                piece_bytes=sizes.graph_piece_bytes,
+                pieces=sizes.graph_pieces,
+                group_nodes=sizes.graph_nodes,
+                threads=sizes.threads,
+                whole=sizes.graph_whole,
+            )
+        else:
+            self._online = mapped_sampler(workload)
+        self._fix = f"make room on the disk of the results folder, or lower {sizes.group_option}"
+        self._pipe: Pipeline | None = None
+        self._folder: Path | None = None
+        self._made = Counter[str]()
+        self._free: dict[str, list[Path]] = {"samples": [], "rows": []}
+        self._stop = _native.StopFlag()
+        self._stopped = False
+
+    def _path(self, kind: str) -> Path:
+        """Return a file that no group needs any more, or a new one."""
+        if self._folder is None:
+            self._folder = self.sizes.runtime.scratch / f"{self.sizes.name}-{self.sizes.runtime.rank}"
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.mkdir(parents=True)
+        if self._free[kind]:
+            return self._free[kind].pop()
+        self._made[kind] += 1
+        return self._folder / f"{kind}-{self._made[kind]}"
+
+    def release(self, group: Group) -> None:
+        """Free a group's files, so that a later group overwrites them."""
+        self._free["samples"].append(group.samples)
+        if group.rows is not None:
+            self._free["rows"].append(group.rows)
+
+    def _reads(self) -> ReadStats:
+        return self._sampler.reads() if self._sampler is not None else ReadStats()
+
+    def sample(self, jobs: Sequence[Job]) -> G:
+        """Sample and write the first of these groups; later ones share its passes over the graph.
+
+        Raises:
+            DataIOError: a disk is full or fails; `close` removes what was written.
+            InterruptedError: `stop` was called.
+        """
+        job, before, path = jobs[0], self._reads(), self._path("samples")
+        seeds = self._seeds_of(job)
+        nodes = None if self.sizes.sampling_only else np.empty(self.sizes.group_uses, dtype=np.uint32)
+        graphs, written_s = BatchWriter(path, fix=self._fix, reuse=True), 0.0
+        try:
+            if self._sampler is None:
+                offsets, nodes = self._write_online(job, seeds, graphs, nodes)
+            else:
+                with self.clock.stage("sample", job.first):
+                    self._sampler.sample(jobs, lambda one: seeds if one is job else self._seeds_of(one))
+                    start = time.monotonic()
+                    offsets, nodes = self._sampler.write(graphs, self.sizes.room_bytes, nodes)
+                    written_s = time.monotonic() - start
+            index = graphs.close(sync=False)
+        except BaseException:
+            graphs.abandon()
+            raise
+        del graphs
+        give_back_free_memory()
+        count, counts = int(offsets[-1]), np.array([len(part) for part in seeds], dtype=np.int64)
+        used = NO_USES if nodes is None else Uses(nodes[:count], offsets, counts)
+        return self.make(job, path, index, used, count, _difference(self._reads(), before), written_s)
+
+    def _write_online(
+        self, job: Job, seeds: list[Ids], graphs: BatchWriter, nodes: Nodes | None
+    ) -> tuple[Ids, Nodes | None]:
+        """Write mini-batches that are sampled one by one; returns as `ExternalSampler.write`."""
+        offsets, threads = np.zeros(job.count + 1, dtype=np.int64), self.sizes.threads
+
+        def sample(number: int, part: Ids) -> SampledBatch:
+            with self.clock.stage("sample", job.first + number):
+                return self._online.sample(job.epoch, job.first + number, part)
+
+        with Pipeline(f"{self.sizes.name}-sampling") as pipe:
+            self._pipe = pipe
+            done: Channel[SampledBatch] = pipe.channel(threads, ordered=True)
+            pipe.stage("sample", threads, sample, seeds, done)
+            for i, batch in enumerate(pipe.results(done)):
+                offsets[i + 1] = offsets[i] + batch.num_nodes
+                if nodes is not None:
+                    if offsets[i + 1] > len(nodes):  # an epoch larger than all that the bounds come from
+                        nodes = np.concatenate([nodes, np.empty(batch.num_nodes, dtype=np.uint32)])
+                    nodes[offsets[i] : offsets[i + 1]] = batch.nodes
+                graphs.append(batch)
+        return offsets, nodes
+
+    def _seeds_of(self, job: Job) -> list[npt.NDArray[np.int64]]:
+        return self._seeds.batches(job.epoch)[job.first : job.first + job.count]
+
+    def stop(self) -> None:
+        """End the preparation of another thread with InterruptedError."""
+        self._stopped = True
+        self._stop.set()
+        if self._sampler is not None:
+            self._sampler.stop()
+        if self._pipe is not None:
+            self._pipe.stop()
+
+    def close(self) -> None:
+        """Close the files and remove the prepared groups."""
+        if self._sampler is not None:
+            self._sampler.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _difference(after: ReadStats, before: ReadStats) -> ReadStats:
+    names = ("requests", "bytes_read", "bytes_useful", "rows", "unique_rows", "seconds")
+    sizes = Counter(after.requests_by_size) - Counter(before.requests_by_size)
+    return ReadStats(
+        requests_by_size=dict(sizes), **{name: getattr(after, name) - getattr(before, name) for name in names}
+    )
