@@ -56,6 +56,7 @@ SPACE: dict[str, dict[str, list[Any]]] = {
         "queue": [1, 2, 4],
         "resample_every": [1],
     },
+    "agnes": {"block_bytes": [1 << 20, 1 << 21, 1 << 22], "tiers": ["fill", "average"], "samplers": [1, 2]},
     "dgl-ondisk": {"sampling_workers": [1, 2, 4, 8], "io_depth": [32, 64, 128, 256]},
     "mariusgnn": {"partitions": [0, 32, 64, 128, 256], "sampling_workers": [1, 2, 4], "prefetch": [1, 2]},
 }

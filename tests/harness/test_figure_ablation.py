@@ -1,4 +1,4 @@
-"""outcore-ablation draws each variant's measured time beside the whole system's, and needs runs that are valid."""
+"""An ablation draws each variant's measured time beside the whole system's, and needs runs that are valid."""
 
 from __future__ import annotations
 
@@ -12,20 +12,25 @@ import yaml
 from harness.compare.evidence import load_evidence
 from harness.compare.points import NotDrawn
 from harness.figures.base import catalogue
-from harness.figures.outcore.runs import VARIANTS, ablation
+from harness.figures.outcore.runs import SPEC
 from harness.plan.experiment import PROFILES
 from harness.run.sweep import union
 from harness.settings import check_options
 from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
 
+ABLATIONS = SPEC["ablations"]
+VARIANTS = ABLATIONS["outcore-ablation"]["variants"]
 
-def keep(root: Path, seconds: dict[str, float]) -> pd.DataFrame:
+
+def keep(root: Path, seconds: dict[str, float], figure: str = "outcore-ablation") -> pd.DataFrame:
     keep_profile(root)
+    own = ABLATIONS[figure]
     for name, value in seconds.items():
-        save(root, make_record("outcore", [value], options=check_options("outcore", dict(VARIANTS[name]))))
+        options = check_options(own["system"], dict(own["variants"][name]))
+        save(root, make_record(own["system"], [value], options=options))
     try:
-        return ablation(load_evidence(root)).data.set_index("group")
+        return catalogue()[figure].draw(load_evidence(root)).data.set_index("group")
     finally:
         plt.close("all")
 
@@ -35,6 +40,11 @@ def test_each_variant_has_its_own_time_and_what_was_not_run_is_said(tmp_path: Pa
     assert data["value"].dropna().to_dict() == {"whole": 2.0, "no Belady": 3.0, "single reads": 12.0}
     assert data["times"]["single reads"] == 6.0
     assert data["status"]["replayed"] == "not run"
+
+
+def test_agnes_without_hyperbatches_or_tiers_is_drawn_beside_the_whole(tmp_path: Path) -> None:
+    data = keep(tmp_path, {"whole": 2.0, "no hyperbatch": 40.0, "no tiers": 3.0}, "agnes-ablation")
+    assert data["times"].dropna().to_dict() == {"whole": 1.0, "no hyperbatch": 20.0, "no tiers": 1.5}
 
 
 def test_without_the_whole_nothing_is_drawn(tmp_path: Path) -> None:
@@ -49,9 +59,11 @@ def test_two_parts_off_are_no_variant(tmp_path: Path) -> None:
     assert 1.0 not in data["value"].tolist()
 
 
-def test_its_runs_differ_in_one_part_each() -> None:
+@pytest.mark.parametrize("figure", ABLATIONS)
+def test_its_runs_differ_in_one_part_each(figure: str) -> None:
     profile = yaml.safe_load((PROFILES / "quick.yaml").read_text())
-    (experiment,) = catalogue()["outcore-ablation"].experiments(profile)
-    assert len(union([experiment])) == len(VARIANTS)
-    for options in VARIANTS.values():
-        assert len(options) <= 1 and check_options("outcore", options)
+    (experiment,) = catalogue()[figure].experiments(profile)
+    variants = ABLATIONS[figure]["variants"]
+    assert len(union([experiment])) == len(variants)
+    for options in variants.values():
+        assert len(options) <= 1 and check_options(ABLATIONS[figure]["system"], options)

@@ -1,4 +1,4 @@
-"""Figures of Outcore's runs: outcore-ablation (parts), -ssd (classes), -frontier (memory), -roofline (the device)."""
+"""Figures of Outcore's runs: outcore-ssd (classes), -frontier (memory), -roofline (the device), and the ablations."""
 
 from __future__ import annotations
 
@@ -20,33 +20,32 @@ from workloads.units import parse_bytes
 SPEC = specs(__file__)
 MIB = 2**20
 WHOLE = "whole"
-VARIANTS: dict[str, Plain] = SPEC["variants"]
-_SYSTEM = "outcore"
 
 
-@figure_of_runs(
-    "outcore-ablation",
-    lambda profile: grid(gallery(profile), [_SYSTEM], {name: {"options": own} for name, own in VARIANTS.items()}),
-    least=1,
-)
-def ablation(group: Group) -> Drawing:
-    """Draw one bar per variant, beside the whole; raise NotDrawn without a measured whole, or without any variant."""
-    found = [group.at(_SYSTEM, name) for name in VARIANTS]
-    whole = found[0].value
-    if whole is None or len(group.points) < 2:
-        raise NotDrawn("outcore was not measured whole and with a part switched off, in one setting (outcore-ablation)")
-    data = pd.DataFrame({"group": point.x, "series": _SYSTEM, **point.cells} for point in found)
-    data["times"] = data["value"] / whole
-    data["misses"] = [point.epochs[-1]["counters"].get("misses") if point.epochs else None for point in found]
-    data["run"] = ids(found)
-    canvas, _ = draw_bars(data, **SPEC["ablation"])
-    others = data[(data["group"] != WHOLE) & data["times"].notna()].to_dict("records")
-    said = ", ".join(f"{row['group']} {row['times']:.2f}x" for row in others)
-    replayed = "replayed: not faithful, nothing is prepared"
-    return drawn(canvas, data, group, f"epoch time over the whole's: {said}", replayed)
+def _ablation(id_: str, system: str, variants: dict[str, Plain], note: str, run: Mapping[str, Any] = {}) -> None:
+    """Add the figure of a system without one of its parts each, with a bar per variant beside the whole."""
+    over = {name: {"options": own, **run} for name, own in variants.items()}
+
+    @figure_of_runs(id_, lambda profile: grid(gallery(profile), [system], over), least=1)
+    def draw(group: Group) -> Drawing:
+        found = [group.at(system, name) for name in variants]
+        whole = found[0].value
+        if whole is None or len(group.points) < 2:
+            raise NotDrawn(f"{system} was not measured whole and with a part switched off, in one setting ({id_})")
+        data = pd.DataFrame({"group": point.x, "series": system, **point.cells} for point in found)
+        data["times"] = data["value"] / whole
+        data["misses"] = [point.epochs[-1]["counters"].get("misses") if point.epochs else None for point in found]
+        data["run"] = ids(found)
+        canvas, _ = draw_bars(data, **SPEC["ablation"])
+        others = data[(data["group"] != WHOLE) & data["times"].notna()].to_dict("records")
+        said = ", ".join(f"{row['group']} {row['times']:.2f}x" for row in others)
+        return drawn(canvas, data, group, f"epoch time over the whole's: {said}", note)
 
 
-SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn", "outcore"]
+for _id, _own in SPEC["ablations"].items():
+    _ablation(_id, **_own)
+
+SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn", "agnes", "outcore"]
 # A cloud SSD with few requests a second: unscaled, still fewer than the scaled class of the profiles.
 SLOW = "aws-gp3"
 BARE = "none"
@@ -216,7 +215,7 @@ def _draw(data: pd.DataFrame) -> Any:
 
 
 # Systems that keep their features on disk: the device limits no others.
-ON_DISK = ["pyg+", "dgl-ondisk", "ali+pg", "ginex", "ginex-pg", "gnndrive", "diskgnn", "outcore"]
+ON_DISK = ["pyg+", "dgl-ondisk", "ali+pg", "ginex", "ginex-pg", "gnndrive", "diskgnn", "agnes", "outcore"]
 
 
 def planned(profile: Plain) -> Plan:

@@ -1,0 +1,230 @@
+"""AGNES: mini-batches of a hyperbatch sampled and gathered block by block (Jang et al., KDD 2026, arXiv 2601.01473).
+
+From the paper's description: graph and features lie in blocks of 1 MiB or more. Each block that any mini-batch of the
+hyperbatch needs in a hop is read once and serves all of them; so does each block of features when rows are gathered.
+Rows used at least as often as the hyperbatch's average go to device memory, then to host memory; the others are
+appended to a file for each mini-batch, which is read back when it trains. The next hyperbatch is sampled while this one
+is gathered.
+
+Ours, where the description leaves it open or the engine does it better: draws are those of all systems, so mini-batches
+are equal; where the rows used often do not fit, the most used ones come first, and where room is left others fill it
+(as in the authors' public code; `tiers=average` leaves it empty); blocks are read with several in flight, past the page
+cache; the write buffers of files and the hyperbatch shrink to the budget; `indptr` is read in blocks, too; sampling may
+go on while the hyperbatch before trains. Memory takes four bytes a node of the graph, for its uses and its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from systems.agnes.planner import NAME, AgnesOptions, AgnesSizes
+from systems.agnes.tiers import place
+from systems.engine.io.memory import aligned_empty, give_back_free_memory
+from systems.engine.io.row_reads import RowTable
+from systems.engine.io.tally import Tally
+from systems.engine.passes import preparer
+from systems.engine.passes.distribute import ChunkWriter, KeptRows
+from systems.engine.passes.loader import GroupLoader
+from systems.engine.passes.preparer import NO_USES
+from systems.engine.passes.sampling import Job
+from systems.engine.passes.sizes import BOUNCE
+from systems.engine.passes.system import GroupSystem
+from systems.forecast import sequential
+from systems.interface import Counters, Forecast, StageClock, SystemInfo, Trace
+from workloads.errors import BudgetError
+
+
+@dataclass
+class Hyperbatch(preparer.Group):
+    """A hyperbatch: a sampled group of mini-batches, then gathered.
+
+    Attributes:
+        kept, on_device: rows that its gathering brings to memory, and those of them in device memory.
+        in_files: rows that it appends to files.
+    """
+
+    kept: int = 0
+    on_device: int = 0
+    in_files: int = 0
+
+
+class Preparer(preparer.Preparer[Hyperbatch]):
+    """Preparer of successive hyperbatches: a thread samples one while another gathers the one before.
+
+    Raises:
+        DataIOError: a file of the dataset cannot be opened.
+    """
+
+    sizes: AgnesSizes
+
+    def __init__(self, sizes: AgnesSizes, clock: StageClock) -> None:
+        super().__init__(sizes, clock, Hyperbatch, gap_bytes=sizes.graph_piece_bytes)
+
+    def gather(self, group: Hyperbatch, trainer: GroupLoader) -> None:
+        """Bring a hyperbatch's rows to memory and to files; all mini-batches before it are released.
+
+        Raises:
+            BudgetError: the mini-batches are larger than planned.
+            DataIOError: a disk is full or fails.
+            InterruptedError: `stop` was called.
+        """
+        sizes, used, slots = self.sizes, group.used, trainer.slots
+        assert slots is not None
+        first, nodes, row = group.job.first, sizes.num_nodes, sizes.row
+        with self.clock.stage("inspect", first):
+            try:
+                tiers = place(
+                    used,
+                    num_nodes=nodes,
+                    slots=sizes.slots,
+                    device_slots=sizes.device_slots,
+                    window=sizes.window,
+                    least={"fill": 1, "average": 0, "off": group.job.count + 1}[sizes.options.tiers],
+                )
+            except ValueError as error:
+                raise BudgetError(f"{NAME}: {error}", "raise memory or lower window") from None
+            group.kept, group.on_device, group.in_files = len(tiers.kept), tiers.on_device, int(tiers.missing.sum())
+        group.rows = self._path("rows")
+        table = RowTable.of(sizes.workload.dataset)
+        writer = ChunkWriter(group.rows, table, misses=group.in_files, stop=self._stop, plan=sizes.pass_plan)
+        try:
+            with self.clock.stage("inspect", first):
+                for ids, to, places in tiers.lists(used):
+                    writer.append(ids, {"slots": places, "to": to})
+                    if self._stopped:
+                        raise InterruptedError("gathering was stopped")
+            kept, to_slots = tiers.kept, tiers.places[tiers.kept]
+            group.used, used = NO_USES, NO_USES
+            del tiers
+            give_back_free_memory()
+            room = aligned_empty(max(1, BOUNCE // row) * row).reshape(-1, row)
+
+            def give(rows: npt.NDArray[np.uint8], at: int) -> None:
+                slots.put(rows, to_slots[at : at + len(rows)], first)
+
+            with self.clock.stage("pack", first):
+                group.chunks, group.pack = writer.distribute(KeptRows(kept, room, give))
+                slots.wait_for_copies(first)
+        finally:
+            writer.close()
+
+
+class Agnes(GroupSystem[Hyperbatch]):
+    """AGNES on the processor, and on devices, which hold the most used rows and read the others in host memory."""
+
+    info = SystemInfo(
+        name=NAME,
+        paper="agnes",
+        summary="hyperbatches sampled and gathered block by block, often used rows in memory, others in files",
+        options=AgnesOptions,
+        reads_by_device=True,
+    )
+    options: AgnesOptions
+
+    @cached_property
+    def _sizes(self) -> AgnesSizes:
+        return AgnesSizes(self)
+
+    def _make_preparer(self) -> Preparer:
+        return Preparer(self._sizes, self.clock)
+
+    @property
+    def _looks_ahead(self) -> bool:
+        return self.options.look_ahead
+
+    def _prepare(self, preparer: Preparer, job: Job) -> Hyperbatch:
+        group = preparer.sample([job])
+        group.graph_written = group.index.nbytes
+        return group
+
+    def _count(self, group: Hyperbatch, tally: Tally) -> None:
+        tally.add(
+            group.reads,
+            groups=1,
+            written=group.graph_written,
+            graph_bytes_read=group.reads.bytes_read,
+            graph_bytes_written=group.graph_written,
+        )
+
+    def _bring(self, preparer: Preparer, group: Hyperbatch, tally: Tally) -> None:
+        assert self._trainer is not None
+        if self._sizes.sampling_only:
+            return
+        self._trainer.wait_until_released()
+        preparer.gather(group, self._trainer)
+        tally.add(
+            group.pack.reads,
+            written=group.bytes_written - group.graph_written,
+            kept=group.kept,
+            kept_on_device=group.on_device,
+            table_bytes_read=group.pack.reads.bytes_read,
+            packed_bytes_written=group.pack.bytes_written,
+        )
+
+    def counters(self) -> Counters:
+        """Return the last epoch's hits by tier, misses and reads, with the reads that sampled the next hyperbatch.
+
+        A row in memory misses once in a hyperbatch, when it is gathered; a row in a file misses for each mini-batch.
+        """
+        tally, dataset = self._tally, self.workload.dataset
+        if tally is None:
+            return Counters()
+        rows, in_files, kept, on_device = (tally[name] for name in ("rows", "misses", "kept", "on_device"))
+        misses, on_device = in_files + kept, on_device - tally["kept_on_device"]
+        index_bytes = dataset.topology_bytes // max(1, dataset.num_edges)
+        observed = ("graph_bytes_read", "table_bytes_read", "packed_bytes_written", "graph_bytes_written")
+        return tally.counters(
+            self._sizes.pieces,
+            rows=rows,
+            hits={"device": on_device, "host": rows - misses - on_device},
+            misses=misses,
+            bytes_useful=misses * self._sizes.row + tally["edges"] * index_bytes,
+            bytes_written=tally["written"],
+            observed={"file_rows": float(in_files), **tally.observed("groups", *observed)},
+        )
+
+    def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
+        """Forecast the blocks of graph and features that each hyperbatch reads, and the rows of files."""
+        sizes, row, scale = self._sizes, trace.row_bytes, trace.scale
+        block, rows, device_rows = self.options.block_bytes, sizes.slots, sizes.device_slots
+        groups = -(-trace.num_batches // max(1, sizes.group))
+        if self.options.tiers == "off":
+            rows = device_rows = 0
+        in_files = trace.missed(trace.hottest(rows)) if rows else trace.accesses
+        blocks = sum(trace.pieces_by_hop(sizes.group, block)) + trace.row_pieces(sizes.group, block)
+        blocks += len(trace.workload.sampler.fanout) * 8.0 * trace.workload.dataset.num_nodes / block
+        # Sampled mini-batches, address lists and files are written and read back.
+        moved = 2 * trace.graph_bytes * trace.num_batches + scale * (8.0 * trace.accesses + 2.0 * in_files * row)
+        reads = sequential(moved)
+        reads[block] = reads.get(block, 0.0) + groups * blocks
+        copied = float(trace.accesses)
+        if device_rows:
+            copied = min(copied, groups * device_rows / scale + trace.missed(trace.hottest(device_rows)))
+        return Forecast(
+            {size: count / scale for size, count in reads.items()},
+            f"{groups} hyperbatches, each by blocks of graph and features; {trace.hit_rate(in_files)} of the accesses "
+            "in memory",
+            rows_copied=copied,
+        )
+
+    def notes(self) -> dict[str, str]:
+        """Return the read mode, the chosen sizes, and the places of the last hyperbatch's rows."""
+        if self._trainer is None:
+            return {}
+        sizes, group = self._sizes, self._last
+        wanted = min(self.options.hyperbatch or sizes.default_group, self._num_batches)
+        fewer = f" instead of {wanted}: memory for the structure of no more" if sizes.group < wanted else ""
+        found = {
+            **super().notes(),
+            "hyperbatch": f"{sizes.group}{fewer}",
+            "sampling": "block by block" if sizes.external else "online",
+            "slots": str(sizes.slots),
+        }
+        if group is not None and group.chunks is not None:
+            rows = f"{group.on_device} on the device, {group.kept - group.on_device} in host memory"
+            found["last_hyperbatch"] = f"{group.uses} uses; rows: {rows}, {group.in_files} in files"
+        return found
