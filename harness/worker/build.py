@@ -37,6 +37,7 @@ class Parts:
 
 def parts(spec: WorkerSpec, joint: Joint) -> Parts:
     """Build the parts of a run from its worker's spec; an emulated device attaches to the orchestrator's memory."""
+    from systems.engine.loading.gather_loader import torch_dtype
     from systems.registry import load
     from workloads.accelerators.make import make_accelerator
     from workloads.accelerators.pool import DevicePool
@@ -52,7 +53,11 @@ def parts(spec: WorkerSpec, joint: Joint) -> Parts:
     workload = workload_of(config, dataset, rank, None if spec.partition is None else Path(spec.partition))
     device = f"cuda:{rank}" if config.device == "cuda" and config.ranks > 1 else config.device
     pool = DevicePool.attach(spec.pools[rank]) if spec.pools else None
-    accelerator = make_accelerator(device, memory_bytes=config.device_memory_bytes, pool=pool)
+    given = config.device_memory_bytes
+    if spec.mode == "calibrate" and device.startswith("cuda"):
+        given = None  # what training takes is measured in all the memory that is free
+    accelerator = make_accelerator(device, memory_bytes=given, training_bytes=spec.training_device_bytes, pool=pool)
+    accelerator.warm_up(dataset.dim, torch_dtype(dataset.feature_dtype))
     trainer = Trainer(workload.model, dataset.dim, dataset.num_classes, accelerator, config.seed, joint.group)
     libraries_io = (io_after[0] - read, io_after[1] - written)
     return Parts(system_class, workload, accelerator, trainer, cores, libraries_s, libraries_io)

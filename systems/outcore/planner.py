@@ -14,7 +14,7 @@ from pydantic import Field
 
 from systems import _native
 from systems.engine.io.reader import RowReader
-from systems.engine.io.topology import device_bytes, indptr_item
+from systems.engine.io.topology import device_limit, indptr_item
 from systems.engine.loading.sized import Sizes
 from systems.engine.store.batch_store import BatchWriter
 from systems.engine.store.packed_layout import slot_rows
@@ -216,7 +216,7 @@ class OutcoreSizes(Sizes):
             if options.device_slots != "auto":
                 raise BudgetError(f"{NAME}: no room for device_slots of {options.device_slots}", NO_ROWS)
             return 0
-        limit = device_bytes(self.runtime, self.budget)
+        limit = device_limit(self.runtime, self.budget) or 0
         wanted = fitting = limit // PAGE * PAGE // self.row
         if self.budget.host is not None:
             wanted = min(wanted, self.budget.host // 8 // self._slot_bytes())  # the planner's host memory
