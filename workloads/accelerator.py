@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -138,6 +138,14 @@ class Accelerator(ABC):
     def span(self, lane: str, batch: int = -1) -> AbstractContextManager[None]:
         """Time the device's work that is started inside the `with` block, for `lanes`, where the device can."""
         return nullcontext()
+
+    def seconds(self, action: Callable[[], object]) -> float:
+        """Return the seconds of an action and of all work that it starts, the device idle before it."""
+        self.synchronize()
+        start = time.perf_counter()
+        action()
+        self.synchronize()
+        return time.perf_counter() - start
 
     def warm_up(self, dim: int, dtype: torch.dtype) -> None:  # noqa: B027 - only some devices compile
         """Compile the kernels for rows of `dim` elements before any clock runs."""

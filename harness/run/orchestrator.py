@@ -127,7 +127,7 @@ class _Execution:
             remove_unfinished(Path(spec.artefacts))
             began = time.monotonic()
             held = self._calibration = calibrate.calibrate(series, spec, folder, self._progress)
-            asked = self._asked = Memory(**held.memory)
+            asked = self._asked = Memory.model_validate(held.memory)
             asked.cap_bytes, asked.budget_bytes = calibrate.memory_of(config, self._dataset, held)
             self._seen.calibrate_s = time.monotonic() - began
             device = {"budget_device": calibrate.device_budget(config, held)}

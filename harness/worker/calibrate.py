@@ -34,6 +34,9 @@ def calibrate(spec: WorkerSpec, joint: Joint) -> None:
     Imports, device, model and optimiser are those of a run, and so are digest and training of the largest mini-batch.
     Its features are in memory before the step, since they belong to the system's plan, not to training. All device
     memory but their table's is training's."""
+    if joint.rank == 0:
+        build.compile_kernels(spec)
+    joint.gather(None)
     parts = build.parts(spec, joint)
     workload, accelerator, trainer = parts.workload, parts.accelerator, parts.trainer
     joint.gate("floor")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from workloads.accelerator import Event
@@ -44,6 +44,8 @@ class PinnedMemory:
         self._driver, self._idle = driver, idle
         self._lock = threading.Lock()
         self._held: dict[int, Tensor] = {}
+        # Memory that is freed while it is pinned could not be pinned again by its next owner.
+        weakref.finalize(self, _unpin, driver, self._held)
 
     @property
     def nbytes(self) -> int:
@@ -77,6 +79,12 @@ class PinnedMemory:
             self.remove(buffer)
 
 
+def _unpin(driver: Driver, held: dict[int, Tensor]) -> None:
+    """Unpin the buffers of a registry that nothing refers to any more."""
+    while held:
+        driver.cudaHostUnregister(held.popitem()[0])
+
+
 class HostRing:
     """Ring of host memory for small arrays on their way to a device; bytes are reused once their copy is complete.
 
@@ -106,7 +114,7 @@ class HostRing:
             while any(first < end and begin < last for first, last, _ in self._under_way):
                 self._under_way.popleft()[2].wait()
             place = self._memory[begin : begin + array.nbytes]
-            place.copy_(torch.from_numpy(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+            place.numpy()[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             event = start(place)
             self._under_way.append((begin, end, event))
             self._next = end

@@ -28,7 +28,7 @@ class _Anchor:
 
     def moment(self, event: torch.cuda.Event) -> float:
         """Return the monotonic second of a completed event."""
-        return self._at + self._event.elapsed_time(event) / 1e3  # type: ignore[no-untyped-call]
+        return self._at + float(self._event.elapsed_time(event)) / 1e3
 
 
 class OpenSpan:
