@@ -17,6 +17,7 @@ from pathlib import Path
 
 from harness.isolation import IoLimit, Limits, select
 from harness.ssd.device import block_device
+from harness.telemetry.gpu import cuda_uuids
 from harness.telemetry.recorder import Recorder
 
 LIMIT_PERCENT = 1.0
@@ -64,9 +65,9 @@ def main() -> int:
         limits = Limits(64 << 20, (IoLimit(disk),) if disk else ())
         with backend.create("telemetry-cost", limits) as cap:
             reader = subprocess.Popen(cap.command([sys.executable, "-S", "-E", "-c", READER, str(file)]))
-            parts = parts_us(Recorder(cap, disk or None, gpu=0))
+            parts = parts_us(Recorder(cap, disk or None, gpus=cuda_uuids()[:1]))
             before = resource.getrusage(resource.RUSAGE_SELF)
-            recorder = Recorder(cap, disk or None, gpu=0).start()
+            recorder = Recorder(cap, disk or None, gpus=cuda_uuids()[:1]).start()
             begin = time.monotonic()
             time.sleep(options.seconds)
             frame = recorder.stop()

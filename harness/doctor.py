@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +30,7 @@ from workloads.units import format_bytes
 Status = Literal["ok", "degraded", "missing"]
 # Status, detail and, where something is wrong, the fix.
 Found = tuple[Status, str] | tuple[Status, str, str]
+_TRIAL_S = 300.0  # a driver's first start and a first compilation
 _QUICK_BENCH_BYTES = 6 << 30
 _REGISTERED_BUFFERS = 64 << 20
 # The system call has this number on every architecture.
@@ -160,7 +163,27 @@ def _fio(_: Path) -> Found:
 def _gpu(_: Path) -> Found:
     if not (gpus := environment.gpus()):
         return "degraded", "none: use --device cpu or emulated:NAME", "install the NVIDIA driver, if there is a GPU"
-    return "ok", ", ".join(f"{gpu['model']} ({format_bytes(gpu['memory_bytes'])})" for gpu in gpus)
+    detail = ", ".join(f"{gpu['model']} ({format_bytes(gpu['memory_bytes'])})" for gpu in gpus)
+    told = tried_out("cuda")
+    if told["failed"]:
+        fix = "install torch for this driver's CUDA (README), or raise the memlock limit"
+        return "missing", f"{detail}; {told['failed']}", fix
+    if told["notes"]:
+        fix = "install a C compiler and Python's headers (python3-dev)"
+        return "degraded", f"{detail}; {'; '.join(told['notes'].values())}", fix
+    return "ok", f"{detail}: allocates, pins, copies, reads host memory and compiles"
+
+
+def tried_out(device: str) -> dict[str, Any]:
+    """Try a device in a process of its own, since a fault of a driver may end it; return the trial's JSON object."""
+    command = [sys.executable, "-m", "workloads.accelerators.trial", device, "128", "float32"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TRIAL_S, check=False)
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return {"failed": f"the trial of {device} ended early: {last}", "notes": {}}
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found
 
 
 def _docker(_: Path) -> Found:

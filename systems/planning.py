@@ -119,7 +119,7 @@ class Planner:
             if host is not None and (found := self.least(device)) is not None:
                 said = self.written(found)
             elif device is not None and (found := self.least_device()) is not None and found > device:
-                said = f"{found // MIB}MiB of device memory"
+                said = f"{(found + self.runtime.accelerator.training_bytes) // MIB}MiB of device memory"
             else:
                 return error
         except Exception:  # a system of the user's own: its fault must not hide the refusal

@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -23,7 +26,8 @@ NO_ROWS = "this device holds mini-batches only: use cpu, emulated:a10g or cuda"
 
 @dataclass(frozen=True)
 class LaneSpan:
-    """Busy span of a lane (`copy`, `compute`), in seconds on the monotonic clock; `batch` is -1 where unknown."""
+    """Busy span of a lane (`copy`, `compute`; on CUDA also `zero-copy`), in seconds on the monotonic clock; `batch` is
+    -1 where unknown."""
 
     lane: str
     batch: int
@@ -52,11 +56,28 @@ class Accelerator(ABC):
     name: str  # as a user writes it: `cpu`, `cuda`, `emulated:a10g`
     kind: Kind
     torch_device: torch.device  # of the tables; the processor for an emulated accelerator
-    memory_bytes: int | None  # capacity of the device tier; None where host memory is the device
+    memory_bytes: int | None  # capacity for tables, beside what training takes; None where host memory is the device
+    training_bytes: int = 0  # device memory of model, optimiser and the largest step, not part of `memory_bytes`
+    gathers_ahead: bool = False  # whether zero-copy reads run beside training (`gather_ahead`)
     # Whether feature rows may stay in device memory after their mini-batch; if not, device memory is lost between
     # epochs and systems cache no rows on the device.
     keeps_rows: bool = True
     bus_bytes_per_s: float = 0.0  # modelled bytes a second of copies to the device; 0: no bus, or it is not modelled
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the tables allocated now; 0 where host memory is the device."""
+        return 0
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """Most bytes of device memory held so far, those of training included; None where host memory is the device."""
+        return None
+
+    @property
+    def peak_beside_tables(self) -> int:
+        """Most device memory held beside the tables allocated now: what training takes, where nothing else ran."""
+        return max(0, (self.peak_bytes or 0) - self.used_bytes)
 
     @abstractmethod
     def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> Tensor:
@@ -72,6 +93,10 @@ class Accelerator(ABC):
 
     def pin(self, buffer: Tensor) -> None:  # noqa: B027 - only some devices gain by it
         """Pin existing page-aligned host memory as `host_buffer` would; does nothing where pinning gains nothing."""
+
+    def free_host(self, buffer: Tensor) -> None:  # noqa: B027 - elsewhere the last reference frees it
+        """Unpin memory of `host_buffer` or `pin` (or any view that starts at the same byte) once no copy and no kernel
+        reads it any more. Its last reference frees it; does nothing for other memory."""
 
     def map_host(self, buffer: Tensor) -> Tensor:
         """Return `host_buffer` memory (any view) as the device sees it, without a copy."""
@@ -95,11 +120,45 @@ class Accelerator(ABC):
         For a split table, `rows` lies on the host and the device reads the host part's rows by zero-copy.
         """
 
+    def gather_ahead(self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1) -> Event:
+        """Start to gather `table[rows]` into the first rows of `out` beside training, where `gathers_ahead`; return an
+        event. `out`: [m, dim] on the device; `rows`: int64 [n] on the host; `batch`: as for `copy`."""
+        out[: rows.shape[0]].copy_(self.gather(table, rows))
+        return Event(time.monotonic())
+
+    def upload(self, arrays: Sequence[npt.NDArray[Any]]) -> list[Tensor]:
+        """Return arrays of a mini-batch's structure as tensors on the training device, valid until the next call."""
+        return [torch.from_numpy(array) for array in arrays]
+
+    def fetch(self, values: Tensor) -> list[float]:
+        """Return the numbers of a one-dimensional tensor on the training device, once all work before it is done."""
+        found: list[float] = values.tolist()
+        return found
+
+    def span(self, lane: str, batch: int = -1) -> AbstractContextManager[None]:
+        """Time the device's work that is started inside the `with` block, for `lanes`, where the device can."""
+        return nullcontext()
+
+    def seconds(self, action: Callable[[], object]) -> float:
+        """Return the seconds of an action and of all work that it starts, the device idle before it."""
+        self.synchronize()
+        start = time.perf_counter()
+        action()
+        self.synchronize()
+        return time.perf_counter() - start
+
+    def warm_up(self, dim: int, dtype: torch.dtype) -> None:  # noqa: B027 - only some devices compile
+        """Compile the kernels for rows of `dim` elements before any clock runs."""
+
+    def notes(self) -> dict[str, str]:
+        """Return remarks for the record, such as a kernel that could not be compiled."""
+        return {}
+
     def synchronize(self) -> None:  # noqa: B027 - a processor copies synchronously
         """Wait until all lanes are idle."""
 
     def lanes(self) -> list[LaneSpan]:
-        """Return the busy spans since the last call, oldest first; empty where only NVML knows the utilisation."""
+        """Return the busy spans since the last call, oldest first; empty on the processor."""
         return []
 
     def close(self) -> None:  # noqa: B027 - only some devices hold resources

@@ -28,8 +28,10 @@ class Layer(nn.Module):
 
     `forward(x, block, rows)` takes `x` float32 [num_src, in_dim], or a table with source i in row `rows[i]` (int64
     [num_src]), and returns [num_dst, out_dim]. `from_aggregated(x)`, where the layer has it, computes nodes' new rows
-    from aggregates made beforehand, float32 [n, width of `aggregated_width`].
+    from aggregates made beforehand, float32 [n, width of `aggregated_width`]. `self_loops`: as for `Graph.arrays`.
     """
+
+    self_loops = False
 
     def __init__(self, in_dim: int, out_dim: int) -> None:
         super().__init__()
@@ -46,15 +48,15 @@ class SageLayer(Layer):
         self.root_weight = _uniform((out_dim, in_dim), bound, generator)
         self.bias = _uniform((out_dim,), bound, generator)
 
-    def forward(self, x: Tensor, block: Block, rows: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, block: Block | Graph, rows: Tensor | None = None) -> Tensor:
         """Compute the destinations' new rows."""
         graph = Graph.from_block(block, x.device)
         scale = 1.0 / graph.degrees.clamp(min=1).to(torch.float32)
-        if _aggregate_first(block, self.in_dim, self.out_dim):
+        if _aggregate_first(graph, self.in_dim, self.out_dim):
             return self._products(*neighbourhood(x, graph, rows, scale=scale))
         x = x if rows is None else torch.index_select(x, 0, rows)
         mean, _ = neighbourhood(x @ self.neighbour_weight.t(), graph, scale=scale)
-        return torch.addmm(mean + self.bias, x[: block.num_dst], self.root_weight.t())
+        return torch.addmm(mean + self.bias, x[: graph.num_dst], self.root_weight.t())
 
     def from_aggregated(self, x: Tensor) -> Tensor:
         """Compute nodes' new rows from [own row, mean over the neighbours]."""
@@ -72,19 +74,21 @@ class GcnLayer(Layer):
     `1 / sqrt(degree of source x degree of destination)`. Where the block is the whole graph this is `GCNConv`.
     """
 
+    self_loops = True
+
     def __init__(self, in_dim: int, out_dim: int, generator: torch.Generator) -> None:
         super().__init__(in_dim, out_dim)
         self.weight = _glorot((out_dim, in_dim), generator)
         self.bias = nn.Parameter(torch.zeros(out_dim))
 
-    def forward(self, x: Tensor, block: Block, rows: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, block: Block | Graph, rows: Tensor | None = None) -> Tensor:
         """Compute the destinations' new rows."""
-        graph = Graph.from_block(block, x.device, self_loops=True)
-        inverse_root = torch.ones(block.num_src, device=x.device)
-        inverse_root[: block.num_dst] = graph.degrees.to(torch.float32).rsqrt()
+        graph = Graph.from_block(block, x.device, self_loops=self.self_loops)
+        inverse_root = torch.ones(graph.num_src, device=x.device)
+        inverse_root[: graph.num_dst] = graph.degrees.to(torch.float32).rsqrt()
         weights = torch.index_select(inverse_root, 0, graph.indices)
-        scale = inverse_root[: block.num_dst]
-        if _aggregate_first(block, self.in_dim, self.out_dim):
+        scale = inverse_root[: graph.num_dst]
+        if _aggregate_first(graph, self.in_dim, self.out_dim):
             total, _ = neighbourhood(x, graph, rows, weights=weights, scale=scale)
             return self.from_aggregated(total)
         x = x if rows is None else torch.index_select(x, 0, rows)
@@ -102,6 +106,8 @@ class GatLayer(Layer):
     `out_dim` is the output width: `heads x width` for concatenated heads, `width` for averaged heads.
     """
 
+    self_loops = True
+
     def __init__(self, in_dim: int, out_dim: int, heads: int, concat: bool, generator: torch.Generator) -> None:
         super().__init__(in_dim, out_dim)
         if concat and out_dim % heads:
@@ -113,19 +119,19 @@ class GatLayer(Layer):
         self.destination_attention = _glorot((heads, self.width), generator)
         self.bias = nn.Parameter(torch.zeros(out_dim))
 
-    def forward(self, x: Tensor, block: Block, rows: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, block: Block | Graph, rows: Tensor | None = None) -> Tensor:
         """Compute the destinations' new rows."""
-        graph = Graph.from_block(block, x.device, self_loops=True)
+        graph = Graph.from_block(block, x.device, self_loops=self.self_loops)
         x = x if rows is None else torch.index_select(x, 0, rows)
-        h = (x @ self.weight.t()).view(block.num_src, self.heads, self.width)
+        h = (x @ self.weight.t()).view(graph.num_src, self.heads, self.width)
         # a . (W x) = (W' a) . x: the scores come from one narrow product, not from a pass over every head's rows.
         by_head = self.weight.view(self.heads, self.width, self.in_dim)
         source = x @ (by_head * self.source_attention[:, :, None]).sum(1).t()
-        destination = x[: block.num_dst] @ (by_head * self.destination_attention[:, :, None]).sum(1).t()
+        destination = x[: graph.num_dst] @ (by_head * self.destination_attention[:, :, None]).sum(1).t()
         scores = torch.index_select(source, 0, graph.indices) + torch.index_select(destination, 0, graph.destinations)
         alpha = edge_softmax(functional.leaky_relu(scores, 0.2), graph)
         out = attend(h, alpha, graph)
-        out = out.reshape(block.num_dst, -1) if self.concat else out.mean(1)
+        out = out.reshape(graph.num_dst, -1) if self.concat else out.mean(1)
         return out + self.bias
 
 
@@ -140,7 +146,7 @@ class Model(nn.Module):
     def forward(
         self,
         table: Tensor,
-        blocks: Sequence[Block],
+        blocks: Sequence[Block | Graph],
         rows: Tensor | None = None,
         generator: torch.Generator | None = None,
         first_layer_aggregated: bool = False,
@@ -149,7 +155,8 @@ class Model(nn.Module):
 
         Args:
             table, rows, first_layer_aggregated: as for `Trainer.step`; float16 rows are converted to float32 first.
-            blocks: one block a layer, input layer first; from the second layer on where the first is aggregated.
+            blocks: one block a layer, or its graph, input layer first; from the second layer on where the first is
+                aggregated.
             generator: generator of the dropout; None: no dropout (evaluation).
 
         Raises:
@@ -173,6 +180,11 @@ class Model(nn.Module):
             rows = None
         return x
 
+    def looping(self, first_layer_aggregated: bool = False) -> list[bool]:
+        """Return whether each layer that reads a block adds self-loops to it, input layer first."""
+        layers = list(self.layers)[int(first_layer_aggregated) :]
+        return [bool(layer.self_loops) for layer in layers]
+
     def _activate(self, x: Tensor, generator: torch.Generator | None) -> Tensor:
         x = functional.elu_(x) if self.elu else relu_(x)
         if self.dropout and generator is not None:
@@ -181,7 +193,7 @@ class Model(nn.Module):
         return x
 
 
-def check_hops(layers: int, blocks: Sequence[Block], first_layer_aggregated: bool) -> None:
+def check_hops(layers: int, blocks: Sequence[Block | Graph], first_layer_aggregated: bool) -> None:
     """Check that a batch has a hop for every layer but an aggregated one; raises InputError where it has not."""
     beside = " beside the aggregated one" if first_layer_aggregated else ""
     fault = f"the model has {layers} layers and the batch {len(blocks)} hops{beside}"
@@ -273,10 +285,10 @@ def make_model(spec: ModelSpec, in_dim: int, num_classes: int, seed: int = 0) ->
     return Model(layers, elu=spec.name == "gat", dropout=spec.dropout)
 
 
-def _aggregate_first(block: Block, in_dim: int, out_dim: int) -> bool:
+def _aggregate_first(graph: Graph, in_dim: int, out_dim: int) -> bool:
     """Return whether to sum rows before the product: less work than the product of every source."""
-    sums_first = block.num_dst * in_dim * out_dim + block.num_edges * in_dim
-    products_first = block.num_src * in_dim * out_dim + block.num_edges * out_dim
+    sums_first = graph.num_dst * in_dim * out_dim + graph.drawn_edges * in_dim
+    products_first = graph.num_src * in_dim * out_dim + graph.drawn_edges * out_dim
     return sums_first <= products_first
 
 

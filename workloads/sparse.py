@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -20,26 +21,34 @@ from workloads.sampling.batch import Block
 _SUM = 0
 # Edges whose two rows are gathered at once for a dot product: 4,096 x 256 floats are 4 MiB, which stay in the L2/L3.
 CHUNK_EDGES = 4096
+# Bytes of rows gathered at once on a device, where each chunk takes three launches.
+_DEVICE_CHUNK_BYTES = 64 << 20
 
 
 class Graph:
     """A block as tensors on one device: CSR by destination (int32 `indptr` [num_dst + 1], `indices` [num_edges] among
-    the sources), and by source once a gradient needs it."""
+    the sources), and by source once a gradient needs it. `drawn_edges`: edges of the block, without added self-loops.
+    """
 
-    def __init__(self, indptr: Tensor, indices: Tensor, num_src: int, num_dst: int) -> None:
+    def __init__(self, block: Block, indptr: Tensor, indices: Tensor) -> None:
         self.indptr, self.indices = indptr, indices
-        self.num_src, self.num_dst, self.num_edges = num_src, num_dst, int(indices.shape[0])
+        self.num_src, self.num_dst, self.num_edges = block.num_src, block.num_dst, int(indices.shape[0])
+        self.drawn_edges = block.num_edges
+
+    @staticmethod
+    def arrays(block: Block, *, self_loops: bool = False) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Return `indptr` and `indices` of a block's graph on the host; with `self_loops`, each destination's last edge
+        is its only one from itself."""
+        indptr, indices = _with_self_loops(block) if self_loops else (block.indptr, block.indices)
+        return indptr.astype(np.int32), np.ascontiguousarray(indices)
 
     @classmethod
-    def from_block(cls, block: Block, device: torch.device, *, self_loops: bool = False) -> Graph:
-        """Copy a block to `device`; with `self_loops`, each destination's last edge is its only one from itself."""
-        indptr, indices = _with_self_loops(block) if self_loops else (block.indptr, block.indices)
-        return cls(
-            torch.from_numpy(indptr.astype(np.int32)).to(device, non_blocking=True),
-            torch.from_numpy(np.ascontiguousarray(indices)).to(device, non_blocking=True),
-            block.num_src,
-            block.num_dst,
-        )
+    def from_block(cls, block: Block | Graph, device: torch.device, *, self_loops: bool = False) -> Graph:
+        """Copy a block to `device`, as `arrays`; a graph is returned as it is."""
+        if isinstance(block, Graph):
+            return block
+        indptr, indices = cls.arrays(block, self_loops=self_loops)
+        return cls(block, torch.from_numpy(indptr).to(device), torch.from_numpy(indices).to(device))
 
     @property
     def degrees(self) -> Tensor:
@@ -55,14 +64,13 @@ class Graph:
     @cached_property
     def by_source(self) -> tuple[Tensor, Tensor, Tensor]:
         """Transpose: int32 (indptr [num_src + 1], destinations [num_edges]), and the int64 edge of each entry."""
-        order = torch.argsort(self.indices, stable=True)
-        counts = torch.bincount(self.indices, minlength=self.num_src)
-        indptr = torch.zeros(self.num_src + 1, dtype=torch.int32, device=self.indices.device)
-        torch.cumsum(counts, 0, out=indptr[1:])
+        sources, order = torch.sort(self.indices, stable=True)
+        # Of sorted numbers, without waiting for the device: `bincount` asks it for the largest.
+        indptr = torch._convert_indices_from_coo_to_csr(sources, self.num_src, out_int32=True)
         return indptr, self.destinations[order], order
 
 
-def _with_self_loops(block: Block) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _with_self_loops(block: Block) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     numbers = np.arange(block.num_dst, dtype=np.int32)
     destinations = np.repeat(numbers, np.diff(block.indptr))
     kept = block.indices != destinations
@@ -199,8 +207,11 @@ attend: Callable[[Tensor, Tensor, Graph], Tensor] = _Attention.apply
 def edge_dots(dst_rows: Tensor, src_rows: Tensor, graph: Graph) -> Tensor:
     """Compute the dot product of both ends' rows for each edge and head: [num_edges, heads], in chunks of edges."""
     out = dst_rows.new_empty(graph.num_edges, dst_rows.shape[1])
-    for first in range(0, graph.num_edges, CHUNK_EDGES):
-        chunk = slice(first, first + CHUNK_EDGES)
+    step = CHUNK_EDGES
+    if dst_rows.device.type != "cpu":
+        step = max(step, _DEVICE_CHUNK_BYTES // max(1, dst_rows.shape[1:].numel() * dst_rows.element_size()))
+    for first in range(0, graph.num_edges, step):
+        chunk = slice(first, first + step)
         left = torch.index_select(dst_rows, 0, graph.destinations[chunk])
         right = torch.index_select(src_rows, 0, graph.indices[chunk])
         torch.sum(left.mul_(right), -1, out=out[chunk])

@@ -18,6 +18,7 @@ from workloads.feature_table import SplitTable, Table
 from workloads.models import Model, aggregated_width, check_hops, layer_widths, make_model
 from workloads.ranks import RankGroup
 from workloads.sampling.batch import SampledBatch
+from workloads.sparse import Graph
 from workloads.workload import ModelSpec
 
 
@@ -111,15 +112,17 @@ class Trainer:
                 self._group.barrier()
             return StepResult(float("nan"), 0, batch.num_seeds)
         generator = self._dropout(batch) if self.spec.dropout else None
-        scores, labels = self._scores(batch, table, rows, generator, first_layer_aggregated)
-        loss = functional.cross_entropy(scores, labels)
-        gradients: Sequence[Tensor] = torch.autograd.grad(loss, self._parameters)
-        if self._group is not None:
-            gradients = self._group.average(gradients, batch.num_seeds)
-        self._adam.step(gradients)
-        correct = (scores.detach().argmax(1) == labels).sum()
+        with self.accelerator.span("compute", batch.index):
+            scores, labels = self._scores(batch, table, rows, generator, first_layer_aggregated)
+            loss = functional.cross_entropy(scores, labels)
+            gradients: Sequence[Tensor] = torch.autograd.grad(loss, self._parameters)
+            if self._group is not None:
+                gradients = self._group.average(gradients, batch.num_seeds)
+            self._adam.step(gradients)
+            correct = (scores.detach().argmax(1) == labels).sum()
+            both = torch.stack([loss.detach().double(), correct.double()])
         # One fetch for both; it waits for the compute stream, so the table's slots may be reused afterwards.
-        values = torch.stack([loss.detach().double(), correct.double()]).tolist()
+        values = self.accelerator.fetch(both)
         return StepResult(values[0], int(values[1]), batch.num_seeds)
 
     @torch.no_grad()
@@ -195,20 +198,25 @@ class Trainer:
     ) -> tuple[Tensor, Tensor]:
         if table is None or self.model is None:
             raise InputError("a batch without features cannot be trained on", "run with --stages all")
-        device = self.accelerator.torch_device
+        check_hops(self.spec.layers, batch.blocks, first_layer_aggregated)
         if isinstance(table, SplitTable):
             chosen = torch.arange(batch.num_nodes) if rows is None else rows
             table, rows = self.accelerator.gather(table, chosen), None
-        if rows is not None:
-            rows = rows.to(device, non_blocking=True)
         if first_layer_aggregated:
             width = aggregated_width(self.spec, self._widths[0])
             fault = f"aggregated rows are {table.shape[1]} wide, and {self.spec.name} needs {width}"
             require(table.shape[1] == width, fault, "make them as `first_layer_rows` does")
             if rows is None:
                 table = table[: batch.num_nodes]
-        labels = torch.from_numpy(batch.labels).to(device, non_blocking=True)
-        scores = self.model(table, batch.blocks, rows, generator, first_layer_aggregated)
+        loops = self.model.looping(first_layer_aggregated)
+        pairs = [Graph.arrays(block, self_loops=more) for block, more in zip(batch.blocks, loops, strict=True)]
+        alias = [] if rows is None else [rows.numpy()]
+        # The whole structure in one copy.
+        labels, *there = self.accelerator.upload([batch.labels, *alias, *itertools.chain(*pairs)])
+        if rows is not None:
+            rows = there.pop(0)
+        graphs = [Graph(block, *there[2 * hop : 2 * hop + 2]) for hop, block in enumerate(batch.blocks)]
+        scores = self.model(table, graphs, rows, generator, first_layer_aggregated)
         return scores[: batch.num_seeds], labels
 
     def _dropout(self, batch: SampledBatch) -> torch.Generator:

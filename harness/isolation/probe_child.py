@@ -37,9 +37,9 @@ def allocate(total: int) -> None:
         say(f"escaped {total}")
 
 
-def pin(total: int, managed: bool) -> None:
-    """Pin `total` bytes in pieces, or with `managed` allocate them as CUDA managed memory and touch them from the host.
-    Raises SystemExit: no CUDA device or context."""
+def pin(total: int, kind: str) -> None:
+    """Take `total` bytes in pieces of one kind and touch them from the host. Raises SystemExit: no CUDA device or
+    context. Kinds: `registered` pins own pages, as runs do; `pinned` and `managed` are allocated by CUDA."""
     cuda = ctypes.CDLL("libcuda.so.1")
     context, device = ctypes.c_void_p(), ctypes.c_int()
     for code in (cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0)):
@@ -50,13 +50,17 @@ def pin(total: int, managed: bool) -> None:
     cuda.cuCtxSetCurrent(context)
     say("ready")
     os.read(0, 1)
-    piece, done = 64 * _STEP, 0
+    piece, done, held = 64 * _STEP, 0, []
     while done < total:
         pointer = ctypes.c_void_p()
-        if managed:
+        if kind == "managed":
             code = cuda.cuMemAllocManaged(ctypes.byref(pointer), ctypes.c_size_t(piece), 1)
-        else:
+        elif kind == "pinned":
             code = cuda.cuMemHostAlloc(ctypes.byref(pointer), ctypes.c_size_t(piece), 0)
+        else:
+            held.append(mmap.mmap(-1, piece))
+            pointer.value = ctypes.addressof(ctypes.c_char.from_buffer(held[-1]))
+            code = cuda.cuMemHostRegister_v2(pointer, ctypes.c_size_t(piece), 0)
         if code or pointer.value is None:
             say(f"refused {done}")
             return
@@ -72,4 +76,4 @@ if __name__ == "__main__":
     elif sys.argv[1] == "allocate":
         allocate(int(sys.argv[2]))
     else:
-        pin(int(sys.argv[2]), managed=sys.argv[1] == "managed")
+        pin(int(sys.argv[2]), sys.argv[1])

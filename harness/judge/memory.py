@@ -11,6 +11,7 @@ RESIDENT_SHARE = 0.01
 WARM_SHARE, WARM_BYTES = 0.005, 1 << 20
 SLACK_SHARE = 0.10
 SLACK_BYTES = 16 * 2**20
+CUDA_SLACK_BYTES = 32 << 20
 # cgroup v1 allows this much swap, so that the kernel meets the memory limit first.
 SWAP_BYTES = 2 << 20
 
@@ -100,6 +101,26 @@ def memory_as_asked(record: Record, context: RunContext) -> Finding | None:
     if memory.demand_peak_bytes == 0:
         return unknown("no memory was read")
     held, allowed = memory.demand_peak_bytes, sum(asked_and_slack(memory))
+    return Finding(held <= allowed, f"held {format_bytes(held)}, {format_bytes(allowed)} asked for (slack included)")
+
+
+@rule("4", of=["ok"])
+def device_memory_as_asked(record: Record, context: RunContext) -> Finding | None:
+    """A system that holds more device memory than it was given or planned has a cache that others lack.
+
+    Compares the most device memory that the worker held with the device memory of the run, and its sum over all ranks
+    with plan + training working set (device buffers), with slack of a tenth, on CUDA at least 32 MiB for the segments
+    in which torch reserves memory. On an emulated device tables count, on CUDA all bytes that torch reserves.
+    """
+    memory, given = record.memory, record.config.device_memory_bytes
+    if not memory.device_peak_bytes:
+        return None
+    most, held = max(memory.device_peak_bytes), sum(memory.device_peak_bytes)
+    asked = memory.planned_device_bytes + len(memory.device_peak_bytes) * memory.training_device_bytes
+    least = CUDA_SLACK_BYTES * len(memory.device_peak_bytes) if record.config.device.startswith("cuda") else 0
+    allowed = asked + max(int(asked * SLACK_SHARE), least)
+    if given is not None and most > given:
+        return Finding(False, f"held {format_bytes(most)} of {format_bytes(given)} of device memory")
     return Finding(held <= allowed, f"held {format_bytes(held)}, {format_bytes(allowed)} asked for (slack included)")
 
 

@@ -117,6 +117,8 @@ class Memory(_Part):
 
     `resident_before_bytes`: cached bytes of the run's files after the last eviction; `evictable_bytes`: sizes of these
     files. `page_cache_at_peak_bytes` and `anon_at_peak_bytes` are from the telemetry sample nearest to the peak.
+    `training_device_bytes`: device memory that training takes beside the tables. `device_peak_bytes`: most device
+    memory that the worker held, by rank; empty where host memory is the device.
     """
 
     cap_bytes: int | None = None
@@ -132,6 +134,13 @@ class Memory(_Part):
     oom_kills: int = 0
     reclaims: int = 0
     plan: list[PlannedBuffer] = Field(default_factory=list)
+    training_device_bytes: int = 0
+    device_peak_bytes: list[int] = Field(default_factory=list)
+
+    @property
+    def planned_device_bytes(self) -> int:
+        """Bytes of the plan's buffers on the devices of all ranks."""
+        return sum(item.bytes for item in self.plan if item.tier == "device")
 
     @property
     def planned_bytes(self) -> int:

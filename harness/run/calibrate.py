@@ -79,6 +79,7 @@ def calibrate(
         # A run that only samples reads no rows and trains nothing: memory left for that would serve as page cache.
         training = max(0, reading.after - reading.before) if config.stages != "sample" else 0
         memory = {"floor_bytes": reading.floor, "training_bytes": training}
+        memory["training_device_bytes"] = max(ending.device_peak_bytes, default=0)
         cache.put("held", key, memory)
         if times is None:
             times = reading.times.model_dump(exclude={"event"}) if reading.times else {}
@@ -125,6 +126,20 @@ class GateMemory:
         elif event.at == "after step":
             # The first step has read its code pages, so the page cache was as large at the second step's peak as now.
             self.after = max(memory.peak - memory.page_cache, held)
+
+
+def device_budget(config: RunConfig, calibration: Calibration) -> int | None:
+    """Return the device memory for tables of a run whose device memory is given: what training takes is subtracted, for
+    every system alike. Raises InputError: training takes all of it."""
+    given, training = config.device_memory_bytes, calibration.training_device_bytes
+    if given is None or not training:
+        return given
+    if training >= given:
+        raise InputError(
+            f"device memory is {format_bytes(given)}, and training takes {format_bytes(training)} of it already",
+            "raise device_memory, or lower batch size or fan-out",
+        )
+    return given - training
 
 
 def memory_of(config: RunConfig, dataset: Dataset, calibration: Calibration) -> tuple[int | None, int | None]:

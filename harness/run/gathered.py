@@ -15,7 +15,7 @@ import pandas as pd
 import psutil
 
 from harness.isolation.base import Cap, IoStats, MemoryStats
-from harness.records.record import EvictionReading, GateReading, PlannedBuffer
+from harness.records.record import EvictionReading, GateReading, PlannedBuffer, RunConfig
 from harness.results.store import BATCH_COLUMNS, STAGE_COLUMNS
 from harness.run import cold
 from harness.run.guard import Guard
@@ -163,10 +163,10 @@ class Gathered:
         reading.opened_s = time.monotonic()
         return behind
 
-    def tables(self, telemetry: pd.DataFrame | None, zero: float, device_bytes: int | None) -> dict[str, pd.DataFrame]:
+    def tables(self, telemetry: pd.DataFrame | None, zero: float, config: RunConfig) -> dict[str, pd.DataFrame]:
         """Return the run's tables `stages`, `batches` and, if recorded, `telemetry`, with one zero for all times.
-        `telemetry`: table of the recorder. `zero`: monotonic seconds of the tables' time 0. `device_bytes`: memory of
-        an emulated device, whose busy lanes are stages `lane:copy`, …."""
+        `telemetry`: table of the recorder. `zero`: monotonic seconds of the tables' time 0. `config`: of the run. The
+        busy lanes of an emulated or a CUDA device are stages `lane:copy`, …."""
         batches = pd.DataFrame(self.batches, columns=list(BATCH_COLUMNS))
         batches["released_at"] = batches["released_at"].astype(float) - zero
         batches["loss"] = batches["loss"].astype(float)
@@ -177,7 +177,9 @@ class Gathered:
         if telemetry is not None and len(telemetry):
             table = align(telemetry, zero, [(epoch.epoch, epoch.start, epoch.end) for epoch in self.epochs])
             if self.lanes:
-                table = with_busy_lanes(table, [(span.start, span.end) for _, span in self.lanes], device_bytes)
+                # A GPU's memory is NVML's reading.
+                held = config.device_memory_bytes if config.device.startswith("emulated:") else None
+                table = with_busy_lanes(table, [(span.start, span.end) for _, span in self.lanes], held)
             tables["telemetry"] = table
         return tables
 

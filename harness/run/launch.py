@@ -37,7 +37,8 @@ _ERRORS: dict[str, type[OutcoreError]] = {
 
 @dataclass
 class Ending:
-    """End of a worker. `error` is set if a user can fix the cause; `test_accuracy` is by epoch."""
+    """End of a worker. `error` is set if a user can fix the cause; `test_accuracy` is by epoch, `device_peak_bytes` by
+    rank."""
 
     status: Status
     reason: str = ""
@@ -45,6 +46,7 @@ class Ending:
     notes: dict[str, str] = field(default_factory=dict)
     facts: Facts = field(default_factory=Facts)
     test_accuracy: list[float] = field(default_factory=list)
+    device_peak_bytes: list[int] = field(default_factory=list)
 
 
 class Worker:
@@ -139,7 +141,8 @@ class Worker:
         if self._cap.memory().oom_kills > 0:
             return Ending("oom", "the kernel ended it: out of memory under the cap")
         if isinstance(last, Done):
-            return Ending("ok", notes=last.notes, facts=last.facts, test_accuracy=last.test_accuracy)
+            told = last.model_dump(include={"notes", "test_accuracy", "device_peak_bytes"})
+            return Ending("ok", facts=last.facts, **told)
         if isinstance(last, Failed):
             return _failure(last)
         if reason := self._cap.ending():

@@ -28,6 +28,7 @@ from harness.run.series import Progress, Series
 from harness.run.spec import MadePartition, partition, worker_spec, workload_of_run
 from harness.run.turns import Turn
 from harness.telemetry.frame import at_peak
+from harness.telemetry.gpu import cuda_uuids
 from harness.telemetry.recorder import Recorder
 from harness.wire.board import Board
 from harness.wire.protocol import EpochDone, Event, Gate, Planned, Prepared, WorkerSpec
@@ -119,17 +120,19 @@ class _Execution:
         self._seen.given += [self._partition.path] if self._partition else []
         with worker_spec(series, config, self._dataset, folder, self._run_id, self._progress) as (spec, pools):
             self._seen.challenge, self._test_clock = spec.challenge, spec.test_clock
-            device = profile_of(config.device)
-            if device is not None and not device.keeps_rows:
+            profile = profile_of(config.device)
+            if profile is not None and not profile.keeps_rows:
                 self._seen.forgetful = pools
             self._seen.folders.append(Path(spec.scratch))
             remove_unfinished(Path(spec.artefacts))
             began = time.monotonic()
             held = self._calibration = calibrate.calibrate(series, spec, folder, self._progress)
-            asked = self._asked = Memory(floor_bytes=held.floor_bytes, training_bytes=held.training_bytes)
+            asked = self._asked = Memory.model_validate(held.memory)
             asked.cap_bytes, asked.budget_bytes = calibrate.memory_of(config, self._dataset, held)
             self._seen.calibrate_s = time.monotonic() - began
-            spec = spec.model_copy(update={"budget_host": asked.budget_bytes})
+            device = {"budget_device": calibrate.device_budget(config, held)}
+            device |= {"training_device_bytes": held.training_device_bytes}
+            spec = spec.model_copy(update={"budget_host": asked.budget_bytes, **device})
             with during(self._progress, "evicting the dataset"):
                 self._seen.evict("before", [])
             self._progress("running")
@@ -140,11 +143,10 @@ class _Execution:
     def _watch(self, cap: Cap, spec: WorkerSpec, folder: Path) -> Ending:
         guard = self._seen.guard = Guard(cap)
         guard.begin()
-        kind, _, index = self._config.device.partition(":")
-        disks, gpu = self._series.disks, int(index or 0) if kind == "cuda" else None
+        disks, gpus = self._series.disks, _gpus(self._config)
         with Board.create(f"{self._run_id}-board") as board:
             recorder = Recorder(
-                cap, disks, gpu=gpu, look=lambda memory: guard.look(memory.limit), share=lambda: board.read("").share
+                cap, disks, gpus=gpus, look=lambda memory: guard.look(memory.limit), share=lambda: board.read("").share
             )
             phase, log = during(self._progress, lambda: board.read(self._phase)), folder / results.WORKER_LOG
             try:
@@ -180,7 +182,7 @@ class _Execution:
         """Make tables, record, metrics and verdict; write the run folder, whole or not at all."""
         began, seen, made = time.monotonic(), self._seen, self._partition
         zero = seen.epochs[0].start if seen.epochs else (seen.zero or self._begin)
-        tables = seen.tables(self._telemetry, zero, self._config.device_memory_bytes)
+        tables = seen.tables(self._telemetry, zero, self._config)
         trace = TraceFacts(workload_of_run(self._series, self._config, self._dataset), self._config, self._series.cache)
         # Notes and facts of the harness replace what the worker says under the same names.
         notes = dict(ending.notes)
@@ -197,7 +199,7 @@ class _Execution:
             duration_s=time.monotonic() - self._begin,
             config=self._config,
             environment=self._series.environment,
-            memory=self._memory(tables.get("telemetry")),
+            memory=self._memory(tables.get("telemetry"), ending),
             preprocess=_preprocess(seen, made),
             epochs=[self._epoch(epoch, zero) for epoch in seen.epochs],
             code=code_of(self._config.system, self._config.sampler),
@@ -291,9 +293,10 @@ class _Execution:
         except (OutcoreError, MemoryError) as error:
             evidence.unknown = str(error)
 
-    def _memory(self, telemetry: Any) -> Memory:
+    def _memory(self, telemetry: Any, ending: Ending) -> Memory:
         """Return the memory of the run; values at the peak are from the nearest telemetry sample."""
         seen, memory = self._seen, self._asked
+        memory.device_peak_bytes = ending.device_peak_bytes
         most = seen.demand()
         memory.demand_peak_bytes = most.anon + most.shmem + most.kernel
         if telemetry is not None:
@@ -336,6 +339,16 @@ class _Execution:
             gate_s=end.reached_s - start.opened_s if start and end else None,
             checking_s=checking_s,
         )
+
+
+def _gpus(config: RunConfig) -> list[str]:
+    """Return the UUIDs of the GPUs that the ranks of a run train on; empty on other devices."""
+    kind, _, number = config.device.partition(":")
+    if kind != "cuda":
+        return []
+    wanted = [int(number)] if number else range(config.ranks)
+    found = cuda_uuids()
+    return [found[index] for index in wanted if index < len(found)]
 
 
 def _ending_of(error: OutcoreError) -> Ending:

@@ -12,12 +12,13 @@ import numpy as np
 import pandas as pd
 
 from harness.isolation.base import MemoryStats
+from harness.telemetry.gpu import GpuSample
 
 COLUMNS = tuple(
     """
     t epoch monotonic cpu_percent iowait_percent ctx_switches major_faults mem_usage mem_anon mem_page_cache
     mem_shmem psi_io psi_memory disk_read_bytes disk_read_requests disk_queue disk_latency_s gpu_percent
-    gpu_memory_bytes progress
+    gpu_memory_bytes gpu_kernel_percent gpu_sm_percent gpu_energy_j gpu_pcie_in_bytes_s gpu_pcie_out_bytes_s progress
     """.split()
 )
 _MEMORY = ("usage", "anon", "page_cache", "shmem")
@@ -46,8 +47,7 @@ class Sample:
     psi_io: int | None
     psi_memory: int | None
     disk: DiskSample | None
-    gpu_percent: float | None
-    gpu_memory: int | None
+    gpu: GpuSample | None
     progress: float | None = None
 
 
@@ -60,6 +60,7 @@ def to_frame(samples: Sequence[Sample]) -> pd.DataFrame:
     when = np.array([sample.monotonic for sample in samples])
     disk = {name: _step(_column([s.disk for s in samples], name)) for name in _DISK}
     memory = {name: _column([s.memory for s in samples], name) for name in (*_MEMORY, "major_faults")}
+    gpu = [sample.gpu for sample in samples]
     seconds = _step(when)
     cpu = np.stack([sample.cpu for sample in samples]).astype(np.float64)
     busy, waiting, total = (_step(cpu[:, :, field]) for field in range(3))
@@ -80,8 +81,13 @@ def to_frame(samples: Sequence[Sample]) -> pd.DataFrame:
             "disk_read_requests": disk["reads"],
             "disk_queue": disk["queue_ms"] / 1e3 / seconds,
             "disk_latency_s": np.where(disk["reads"] > 0, disk["read_ms"] / 1e3 / disk["reads"], np.nan),
-            "gpu_percent": _column(samples, "gpu_percent"),
-            "gpu_memory_bytes": _column(samples, "gpu_memory"),
+            "gpu_percent": np.full(len(samples), np.nan),
+            "gpu_memory_bytes": _column(gpu, "memory_bytes"),
+            "gpu_kernel_percent": _column(gpu, "kernel_percent"),
+            "gpu_sm_percent": _column(gpu, "sm_percent"),
+            "gpu_energy_j": _step(_column(gpu, "energy_j")),
+            "gpu_pcie_in_bytes_s": _column(gpu, "pcie_in"),
+            "gpu_pcie_out_bytes_s": _column(gpu, "pcie_out"),
             "progress": _column(samples, "progress"),
         }
     for core in range(1, cpu.shape[1]):
@@ -102,8 +108,8 @@ def with_busy_lanes(
     frame: pd.DataFrame, spans: Sequence[tuple[float, float]], memory_bytes: int | None = None
 ) -> pd.DataFrame:
     """Return the frame with `gpu_percent` as the share of each interval in which at least one of the `spans` (start,
-    end) of any lane was open, and the device memory in use where known. For emulated accelerators, whose lanes are
-    known only afterwards (methodology rule 20); seconds are monotonic."""
+    end) of any lane was open, and the device memory in use where known. The lanes of emulated accelerators
+    (methodology rule 20) and CUDA events are known only afterwards; seconds are monotonic."""
     ends = frame["monotonic"].to_numpy(dtype=np.float64)
     filled = frame.assign(gpu_percent=100 * _step(_covered(spans, ends)) / _step(ends))
     return filled if memory_bytes is None else filled.assign(gpu_memory_bytes=float(memory_bytes))

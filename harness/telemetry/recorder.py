@@ -3,11 +3,9 @@ of the kernel that are parsed with as little work as possible."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +14,7 @@ import pandas as pd
 from harness.isolation.base import Cap, MemoryStats
 from harness.isolation.files import KernelFile, psi_some_total
 from harness.telemetry.frame import DiskSample, Sample, to_frame
+from harness.telemetry.gpu import GpuSource
 
 # Fields of a cpu line in /proc/stat. Guest time is already in user; steal belongs to other machines.
 _BUSY = (0, 1, 2, 5, 6)
@@ -82,41 +81,6 @@ class PressureSource(_Files):
         return io, memory
 
 
-class GpuSource:
-    """One GPU through NVML; `present` is False where there is no driver, no library or no GPU."""
-
-    def __init__(self, index: int = 0) -> None:
-        self.present = False
-        # NVML fails differently on every host without a GPU; all failures mean the same.
-        with suppress(Exception):
-            import pynvml
-
-            pynvml.nvmlInit()
-            self._nvml = pynvml
-            # The numbers in CUDA_VISIBLE_DEVICES are physical indices.
-            visible = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip().isdigit()]
-            physical = int(visible[index]) if index < len(visible) else index
-            self._handle = pynvml.nvmlDeviceGetHandleByIndex(physical)
-            self.present = True
-
-    def read(self) -> tuple[float | None, int | None]:
-        """Read utilisation in percent and memory in use in bytes; None for a value that the GPU hides (MIG slices)."""
-        percent: float | None = None
-        used: int | None = None
-        if self.present:
-            with suppress(self._nvml.NVMLError):
-                percent = float(self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu)
-            with suppress(self._nvml.NVMLError):
-                used = int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used)
-        return percent, used
-
-    def close(self) -> None:
-        """Shut down NVML."""
-        if self.present:
-            self.present = False
-            self._nvml.nvmlShutdown()
-
-
 class Recorder:
     """Sampler in its own thread until stopped. Costs under 1 % of one core (`benchmarks/telemetry_cost.py`). Survives
     the end of the cap, whose last memory reading is then repeated.
@@ -125,7 +89,7 @@ class Recorder:
         cap: cap of the run, None for the host alone.
         device: disk under the dataset, `major:minor` or kernel name; several for an array; None for none.
         hz: samples per second.
-        gpu: index of the GPU to watch through NVML, None for none.
+        gpus: UUIDs of the GPUs to watch through NVML.
         look: function called with each sample's memory of the cap.
         share: function that returns the completed share of the run's phase (0 to 1), None where unknown.
     """
@@ -135,14 +99,14 @@ class Recorder:
         cap: Cap | None,
         device: str | Sequence[str] | None,
         hz: float = 10.0,
-        gpu: int | None = None,
+        gpus: Sequence[str] = (),
         look: Callable[[MemoryStats], object] | None = None,
         share: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._cap, self._look, self._share = cap, look, share
         devices = [device] if isinstance(device, str) else list(device or [])
         self._cpu, self._disk, self._pressure = CpuSource(), DiskSource(devices), PressureSource()
-        self._gpu = GpuSource(gpu) if gpu is not None else None
+        self._gpu = GpuSource(gpus) if gpus else None
         self._period = 1.0 / hz
         self._samples: list[Sample] = []
         self._stopping = threading.Event()
@@ -186,9 +150,9 @@ class Recorder:
         psi_io, psi_memory = self._cap.pressure() if self._cap else (None, None)
         if psi_io is None:
             psi_io, psi_memory = self._pressure.read()
-        gpu_percent, gpu_memory = self._gpu.read() if self._gpu else (None, None)
+        gpu = self._gpu.read() if self._gpu else None
         memory = self._cap.memory() if self._cap else None
         if self._look and memory:
             self._look(memory)
         now, disk = time.monotonic(), self._disk.read()
-        return Sample(now, cpu, switches, memory, psi_io, psi_memory, disk, gpu_percent, gpu_memory, self._share())
+        return Sample(now, cpu, switches, memory, psi_io, psi_memory, disk, gpu, self._share())

@@ -145,12 +145,14 @@ class Calibrated(_Event):
 
 
 class Done(_Event):
-    """The run completed. `notes`, `facts`: the system's. `test_accuracy`: by epoch, where requested."""
+    """The run completed. `notes`, `facts`: the system's. `test_accuracy`: by epoch, where requested.
+    `device_peak_bytes`: most device memory held, by rank; of a calibration, beside the tables."""
 
     event: Literal["done"] = "done"
     notes: dict[str, str]
     facts: SerializeAsAny[Facts] = Field(default_factory=Facts)
     test_accuracy: list[float] = Field(default_factory=list)
+    device_peak_bytes: list[int] = Field(default_factory=list, max_length=1024)
 
 
 class Failed(_Event):
@@ -177,9 +179,10 @@ class WorkerSpec(Strict):
     artefacts: str
     scratch: str
     budget_host: int | None
-    budget_device: int | None
+    budget_device: int | None  # device memory for tables, where the run's is given
     pools: list[str]  # names of the shared memory of each rank's emulated device
     disk: dict[str, Any]
+    training_device_bytes: int | None = None  # device memory of training; None: not measured yet
     partition: str | None = None  # partition file of the training nodes, as `Workload.partition`
     bounds: list[dict[str, Any]] | None = None  # bounds over the mini-batches of each rank, found outside the cap
     time_training: bool = True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +39,7 @@ class Parts:
 
 def parts(spec: WorkerSpec, joint: Joint) -> Parts:
     """Build the parts of a run from its worker's spec; an emulated device attaches to the orchestrator's memory."""
+    from systems.engine.loading.gather_loader import torch_dtype
     from systems.registry import load
     from workloads.accelerators.make import make_accelerator
     from workloads.accelerators.pool import DevicePool
@@ -52,10 +55,32 @@ def parts(spec: WorkerSpec, joint: Joint) -> Parts:
     workload = workload_of(config, dataset, rank, None if spec.partition is None else Path(spec.partition))
     device = f"cuda:{rank}" if config.device == "cuda" and config.ranks > 1 else config.device
     pool = DevicePool.attach(spec.pools[rank]) if spec.pools else None
-    accelerator = make_accelerator(device, memory_bytes=config.device_memory_bytes, pool=pool)
+    _keep_kernels(spec)
+    given = config.device_memory_bytes
+    if spec.mode == "calibrate" and device.startswith("cuda"):
+        given = None  # what training takes is measured in all the memory that is free
+    accelerator = make_accelerator(device, memory_bytes=given, training_bytes=spec.training_device_bytes, pool=pool)
+    accelerator.warm_up(dataset.dim, torch_dtype(dataset.feature_dtype))
     trainer = Trainer(workload.model, dataset.dim, dataset.num_classes, accelerator, config.seed, joint.group)
     libraries_io = (io_after[0] - read, io_after[1] - written)
     return Parts(system_class, workload, accelerator, trainer, cores, libraries_s, libraries_io)
+
+
+def compile_kernels(spec: WorkerSpec) -> None:
+    """Compile the kernels of a CUDA device in a process of its own. Compilers leave memory behind, which would count in
+    the floor, and runs load the result from Triton's cache."""
+    dataset = Dataset.open(Path(spec.dataset))
+    row = [str(dataset.dim), dataset.feature_dtype.name]
+    if spec.config.device.startswith("cuda"):
+        _keep_kernels(spec)
+        command = [sys.executable, "-m", "workloads.accelerators.trial", spec.config.device, *row]
+        subprocess.run(command, stdout=sys.stderr, check=False)  # a run without the kernel says so in its notes
+
+
+def _keep_kernels(spec: WorkerSpec) -> None:
+    """Keep compiled kernels in the artefacts' folder, which a container keeps too."""
+    if spec.config.device.startswith("cuda"):
+        os.environ.setdefault("TRITON_CACHE_DIR", str(Path(spec.artefacts) / "triton"))
 
 
 def process_io() -> tuple[int, int]:

@@ -17,6 +17,7 @@ from harness.worker.epoch_report import EpochLog
 from systems.interface import Batch
 from workloads.accelerator import Accelerator
 from workloads.accelerators.emulated import EmulatedAccelerator
+from workloads.feature_table import SplitTable, Table
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.sampling.seeds import PartitionPlan, SeedPlan
@@ -31,7 +32,11 @@ MODELLED_SECONDS = 4.0
 def calibrate(spec: WorkerSpec, joint: Joint) -> None:
     """Wait at gates `floor`, `before step`, `step again`, `after step` for readings of the cap, then time mini-batches.
     Imports, device, model and optimiser are those of a run, and so are digest and training of the largest mini-batch.
-    Its features are in memory before the step, since they belong to the system's plan, not to training."""
+    Its features are in memory before the step, since they belong to the system's plan, not to training. All device
+    memory but their table's is training's."""
+    if joint.rank == 0:
+        build.compile_kernels(spec)
+    joint.gather(None)
     parts = build.parts(spec, joint)
     workload, accelerator, trainer = parts.workload, parts.accelerator, parts.trainer
     joint.gate("floor")
@@ -44,6 +49,12 @@ def calibrate(spec: WorkerSpec, joint: Joint) -> None:
         if accelerator.kind != "emulated":
             table.normal_()  # random values cost as much as real ones
         rows = torch.arange(largest.num_nodes)
+        tables: list[Table] = [table]
+        if accelerator.kind == "cuda":
+            # Systems train on split tables too, whose rows are gathered first, and copy rows through device buffers.
+            host = accelerator.host_buffer(table[:1].nbytes).view(dtype).view(1, -1)
+            accelerator.copy(table, host, rows[:1]).wait()
+            tables.append(SplitTable(table[:-1], host))
         # Freed heap goes back to the kernel, so that the step's own memory is visible as growth.
         with suppress(AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
@@ -51,13 +62,14 @@ def calibrate(spec: WorkerSpec, joint: Joint) -> None:
             joint.gate(at)
             EpochLog(with_features=spec.config.stages != "sample").digest(Batch(largest, table, rows))
             if spec.config.stages == "all":
-                trainer.step(largest, table, rows)
+                for one in tables:
+                    trainer.step(largest, one, rows)
                 accelerator.synchronize()
         joint.gate("after step")
+        training = 0 if accelerator.peak_bytes is None else accelerator.peak_beside_tables
         if spec.time_training:
             joint.send(slowest(joint.gather(training_times(spec.config.epochs, sampler, plan, trainer, table))))
-        joint.gather(None)
-        joint.send(Done(notes={}))
+        joint.send(Done(notes={}, device_peak_bytes=joint.gather(training)))
     finally:
         accelerator.close()
 
@@ -136,12 +148,13 @@ def _copy_model(accelerator: Accelerator, table: torch.Tensor) -> Callable[[int]
         return accelerator.profile.copy_seconds
     if accelerator.kind == "cpu":
         return lambda nbytes: 0.0
-    staging = accelerator.host_buffer(table.numel() * table.element_size())
+    staging = accelerator.host_buffer(table.nbytes)
     source = staging.view(table.dtype).view(table.shape)
     seconds = []
     for _ in range(5):
         start = time.monotonic()
         accelerator.copy(table, source).wait()
         seconds.append(time.monotonic() - start)
+    accelerator.free_host(staging)
     rate = sorted(seconds)[len(seconds) // 2] / max(1, staging.numel())
     return lambda nbytes: rate * nbytes

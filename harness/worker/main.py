@@ -67,7 +67,7 @@ class Run:
         )
         # Each rank has its own device and an equal part of the host's budget.
         host = spec.budget_host if spec.budget_host is None else spec.budget_host // joint.world
-        self._bytes = host, spec.budget_device
+        self._bytes = host, self._accelerator.memory_bytes
         options = parts.system_class.info.options.model_validate(spec.config.options)
         cap = parse_memory(spec.config.memory, parts.workload.dataset.feature_bytes).cap_bytes
         rest = None if cap is None or host is None else cap - host
@@ -93,14 +93,15 @@ class Run:
                 if models is not None:
                     models.keep()
             notes, facts = self._notes(), self._system.facts()
+            peak = self._accelerator.peak_bytes
         finally:
             self._system.close()
             self._accelerator.close()
         tests = [] if models is None else models.accuracies(self._workload, config.test_nodes)
         if tests:
             notes["test_accuracy"] = f"{tests[-1]:.6f}"
-        self._joint.gather(None)  # wait for all ranks before `done`
-        self._joint.send(Done(notes=notes, facts=facts, test_accuracy=tests))
+        peaks = [one for one in self._joint.gather(peak) if one is not None]
+        self._joint.send(Done(notes=notes, facts=facts, test_accuracy=tests, device_peak_bytes=peaks))
 
     def _plan(self) -> Plan:
         """Return the system's plan; raise BudgetError with the least memory that fits, unless ranks plan together."""
@@ -119,7 +120,8 @@ class Run:
     def _notes(self) -> dict[str, str]:
         """Return the system's notes, and one of automatic options below the paper's values, which exceed the budget."""
         lowered = [f"{name} {value} instead of {wanted}" for name, (value, wanted) in self._system.lowered.items()]
-        return {**self._system.notes(), **({"lowered_to_fit": ", ".join(lowered)} if lowered else {})}
+        told = {**self._system.notes(), **self._accelerator.notes()}
+        return {**told, **({"lowered_to_fit": ", ".join(lowered)} if lowered else {})}
 
     def _prepare(self, planning_s: float) -> None:
         """Prepare; the report includes time and I/O of libraries, constructor and plan (`planning_s`)."""

@@ -141,7 +141,7 @@ class HostMemory:
         self._buffers.give_back(assembled.first, assembled.count)
 
     def close(self) -> None:
-        """Free the table; other host memory is freed with its last reference."""
+        """Free the table."""
         self._accelerator.free(self._memory)
 
 
@@ -211,3 +211,8 @@ class DeviceMemory(HostMemory):
     def copied(self, staging: Staging) -> None:
         """Free the staging buffer's pages."""
         self._staging.give_back(staging.first, staging.count)
+
+    def close(self) -> None:
+        """Free the device's table, and unpin the host's memory."""
+        super().close()
+        self._accelerator.free_host(self._host)

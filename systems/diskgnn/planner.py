@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 from systems.diskgnn.layout import Levels, segment_bytes
 from systems.diskgnn.ranking import AccessCounts, MissCurve
 from systems.engine.io.reader import RowReader
-from systems.engine.io.topology import device_bytes, indptr_item, map_item
+from systems.engine.io.topology import device_limit, indptr_item, map_item
 from systems.engine.loading.sized import Sizes
 from systems.engine.store.batch_store import BatchWriter
 from systems.engine.store.packed_layout import slot_rows
@@ -215,7 +215,7 @@ class DiskGnnSizes(Sizes):
     def _device_rows(self, buffers: int) -> tuple[int, int | None]:
         """Return the rows of the device table, and the cached rows that the user asks for."""
         accelerator, asked, largest = self.runtime.accelerator, self.options.device_cache, self.bounds.max_nodes
-        limit = device_bytes(self.runtime, self.budget)
+        limit = device_limit(self.runtime, self.budget) or 0
         budget = replace(self.budget, device=limit)
         fitting = limit // PAGE * PAGE // self.row
         if fitting < largest:

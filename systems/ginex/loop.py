@@ -167,4 +167,5 @@ class MainLoop:
         for table in self._device:
             self.accelerator.free(table)
         self._device.clear()
+        self.accelerator.free_host(self._inputs)
         self._inputs = torch.empty(0, 1)

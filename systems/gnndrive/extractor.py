@@ -114,6 +114,11 @@ class StagedExtractor(HostExtractor):
         event.wait()
         group.release()
 
+    def close(self) -> None:
+        """Close the file, and unpin the staging buffer."""
+        super().close()
+        self._accelerator.free_host(self._staging)
+
 
 @dataclass(eq=False)
 class CachedExtractor(Extractor):
@@ -146,6 +151,11 @@ class CachedExtractor(Extractor):
                 self.accelerator.copy(self.table, rows[: len(part)], target, batch=batch).wait()
             begin += len(part)
         return ReadStats(rows=len(nodes), unique_rows=len(nodes)), time.monotonic()
+
+    def close(self) -> None:
+        """Unpin its own staging buffer."""
+        if isinstance(self.staging, torch.Tensor):
+            self.accelerator.free_host(self.staging)
 
 
 class SharedStagedExtractor(HostExtractor):

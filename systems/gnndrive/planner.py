@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from pydantic import Field
 
 from systems.engine.io.row_reads import RowReadOptions, feature_reader_bytes
-from systems.engine.io.topology import indptr_item, map_item, sampling_items
+from systems.engine.io.topology import device_limit, indptr_item, map_item, sampling_items
 from systems.engine.loading.sized import Sizes
 from systems.gnndrive.buffers import FeatureBuffer, SharedStaging
 from systems.gnndrive.extractor import StagedExtractor
@@ -120,8 +120,7 @@ class GnnDriveSizes(Sizes):
         tier: Tier = "device" if self.on_device else "host"
         left = None if host is None else (host - used) * self.sharing
         if self.on_device:
-            limits = (self.budget.device, runtime.accelerator.memory_bytes)
-            left = min((limit for limit in limits if limit is not None), default=None)
+            left = device_limit(runtime, self.budget)
         self.slots = self._slots(Plan(tuple(items)), left, tier)
         items.append(_part(PlanItem("mapping table", FeatureBuffer.plan_bytes(self.slots)), self.sharing))
         items.append(_part(PlanItem("feature buffer", padded(self.slots * row), tier), self.sharing))

@@ -281,7 +281,10 @@ class GnnDrive(SizedSystem):
 
     def close(self) -> None:
         """End the threads, close the files and free the feature buffer."""
+        staging = self._staging
         self._close("_pipeline", "_buffer", "_staging", "_extractors")
+        if staging is not None:
+            self.runtime.accelerator.free_host(staging.rows)
         if self._table is not None:
             self.runtime.accelerator.free(self._table)
             self._table = None

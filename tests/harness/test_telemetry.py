@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -18,7 +19,8 @@ from harness.isolation import Limits
 from harness.isolation.base import MemoryStats
 from harness.ssd.device import block_device
 from harness.telemetry.frame import COLUMNS, DiskSample, Sample, align, at_peak, to_frame, with_busy_lanes
-from harness.telemetry.recorder import CpuSource, DiskSource, GpuSource, Recorder, parse_cpu
+from harness.telemetry.gpu import GpuSample, GpuSource, cuda_uuids
+from harness.telemetry.recorder import CpuSource, DiskSource, Recorder, parse_cpu
 from tests.harness.cap_tools import CAPPING, MIB, cold_file, needs_cap, on_disk, python, run_in
 
 STAT = (
@@ -36,8 +38,7 @@ def sample(at: float, **changed: object) -> Sample:
         "psi_io": None,
         "psi_memory": None,
         "disk": None,
-        "gpu_percent": None,
-        "gpu_memory": None,
+        "gpu": None,
     }
     return Sample(**{**plain, **changed})  # type: ignore[arg-type]
 
@@ -189,14 +190,22 @@ def test_stopping_ends_the_thread_and_closes_every_file() -> None:
 
 
 def test_a_gpu_that_is_not_there_is_unknown_and_not_idle() -> None:
-    gpu = GpuSource(0)
-    if gpu.present:
-        percent, used = gpu.read()
-        assert used is None or used > 0
-        assert percent is None or 0 <= percent <= 100
-    else:
-        assert gpu.read() == (None, None)
+    gpu = GpuSource(["00000000-0000-0000-0000-000000000000"])
+    assert not gpu.present and gpu.read() is None
     gpu.close()
+    row = to_frame([sample(1.0), sample(2.0)]).iloc[-1]
+    assert row[[name for name in COLUMNS if name.startswith("gpu")]].isna().all()
+    assert cuda_uuids("libnone.so.1") == []
+
+
+def test_gpu_readings_are_columns_beside_the_busy_share_of_events() -> None:
+    readings = GpuSample(kernel_percent=100.0, memory_bytes=5.0, energy_j=7.0, sm_percent=30.0, pcie_in=2.0)
+    later = dataclasses.replace(readings, energy_j=9.5)
+    frame = to_frame([sample(1.0, gpu=readings), sample(2.0, gpu=later)])
+    row = with_busy_lanes(frame, [(1.0, 1.25)]).iloc[-1]
+    assert (row.gpu_percent, row.gpu_kernel_percent, row.gpu_sm_percent) == (25.0, 100.0, 30.0)
+    assert (row.gpu_energy_j, row.gpu_pcie_in_bytes_s, row.gpu_memory_bytes) == (2.5, 2.0, 5.0)
+    assert np.isnan(row.gpu_pcie_out_bytes_s)
 
 
 def test_the_processors_of_this_host_are_found() -> None:

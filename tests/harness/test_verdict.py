@@ -135,7 +135,8 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
             budget_bytes=100_000,
             peak_bytes=290 * MIB,
             demand_peak_bytes=220 * MIB,
-            plan=[PlannedBuffer(name="x", bytes=MIB)],
+            plan=[PlannedBuffer(name="x", bytes=MIB), PlannedBuffer(name="y", bytes=60_000, tier="device")],
+            device_peak_bytes=[60_000],
         ),
         facts=RunFacts(io="io_uring registered"),
         preprocess=Preprocess(seconds=1.0, gate_s=1.1),
@@ -260,6 +261,7 @@ BREAKS: dict[str, tuple[str, Change]] = {
     "started_cold": ("INVALID", warm),
     "files_stayed_cold": ("INVALID", {"evidence.gates.3.resident_bytes": 40 * MIB}),
     "memory_as_asked": ("INVALID", {"memory.demand_peak_bytes": 280 * MIB}),
+    "device_memory_as_asked": ("INVALID", {"memory.device_peak_bytes": [80_000]}),
     "plan_was_kept": ("INVALID", {"status": "oom", "memory.budget_bytes": 2 * MIB}),
     "cap_was_proven": ("CAVEATS", {"environment.probe.escapes": ["managed memory"]}),
     "class_is_known": ("CAVEATS", {"class_": None}),
@@ -424,6 +426,30 @@ def test_a_run_is_held_to_what_others_left_of_the_device(sound: Run, ratio: floa
     context.limits = ()
     record.summary.engine_efficiency = ratio
     assert judge(record, context)[0] == verdict
+
+
+@pytest.mark.parametrize(
+    ("device", "given", "training", "held", "ok"),
+    [
+        ("emulated:a10g", 100_000, 0, [60_000], True),
+        ("emulated:a10g", 100_000, 0, [60_000, 60_000], False),  # the plan is of both ranks
+        ("emulated:a10g", 100_000, 0, [100_001], False),
+        ("cuda", 200 * MIB, 80 * MIB, [110 * MIB], True),  # segments of torch's allocator
+        ("cuda", 200 * MIB, 80 * MIB, [113 * MIB], False),
+        ("cuda", 100 * MIB, 90 * MIB, [101 * MIB], False),
+        ("cuda", None, 80 * MIB, [113 * MIB], False),
+        ("cpu", None, 0, [], None),
+    ],
+)
+def test_device_memory_is_held_to_what_was_given_and_planned(
+    device: str, given: int | None, training: int, held: list[int], ok: bool | None, sound: Run
+) -> None:
+    record, context = sound
+    changed(sound, {"config.device": device, "config.device_memory_bytes": given})
+    changed(sound, {"memory.training_device_bytes": training, "memory.device_peak_bytes": held})
+    (entry,) = (rule for rule in rules() if rule.name == "device_memory_as_asked")
+    outcome = entry.outcome(record, context)
+    assert (None if outcome is None else outcome.ok) == ok
 
 
 def test_what_a_plan_refuses_is_a_result_and_no_fault(sound: Run) -> None:

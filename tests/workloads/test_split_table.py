@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from tests.workloads.test_sampling import GRAPH
-from workloads.accelerators.cuda import gather_split
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.accelerators.make import make_accelerator
 from workloads.accelerators.profile import load_profile
 from workloads.errors import InputError
-from workloads.feature_table import SplitTable, batch_feature_digest
+from workloads.feature_table import SplitTable, batch_feature_digest, gather_parts
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.digest import feature_digest
 from workloads.sampling.neighbor import NeighborSampler
@@ -71,12 +70,12 @@ def test_rows_outside_a_split_table_are_refused(batches: list[SampledBatch]) -> 
 
 
 @pytest.mark.parametrize("cut", [0, 1, 9, 20])
-def test_the_device_gathers_both_parts(cut: int) -> None:
+def test_both_parts_are_gathered_in_the_order_of_rows(cut: int) -> None:
     """Without Triton the gather keeps the order of rows, repeated rows included."""
-    whole = torch.arange(80, dtype=torch.float32).view(20, 4)
+    whole, out = torch.arange(80, dtype=torch.float32).view(20, 4), torch.empty(8, 4)
     rows = torch.tensor([19, 0, 8, 9, 9, 3, 19, 10])
-    assert torch.equal(gather_split(whole[:cut].clone(), whole[cut:].clone(), rows), whole[rows])
-    assert gather_split(whole[:cut].clone(), whole[cut:].clone(), rows[:0]).shape == (0, 4)
+    gather_parts(whole[:cut].clone(), whole[cut:].clone(), rows, out)
+    assert torch.equal(out, whole[rows])
 
 
 def emulated() -> EmulatedAccelerator:

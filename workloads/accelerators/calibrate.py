@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +13,7 @@ import torch
 from workloads.accelerator import Accelerator
 from workloads.accelerators.profile import Coefficient, LayerShape, Profile, step_cost
 from workloads.errors import HostError, require
+from workloads.feature_table import SplitTable
 from workloads.sampling.batch import Block, SampledBatch
 from workloads.sparse import row_sums
 from workloads.training import Trainer
@@ -64,9 +64,9 @@ def calibrate(accelerator: Accelerator, name: str, size: CalibrationSize | None 
     target = accelerator.allocate(size.rows, size.dim, torch.float32)
     copy_s = measured(lambda: accelerator.copy(target, staged[:1]).wait())
     bus_s = _beyond(measured(lambda: accelerator.copy(target, staged).wait()), copy_s)
-    mapped = accelerator.map_host(staged)
-    shuffled = torch.randperm(size.rows, device=device)
-    zero_copy_s = _beyond(measured(lambda: torch.index_select(mapped, 0, shuffled)), kernel_s)
+    # By the kernel that runs use, on a table all of whose rows are in host memory.
+    split, shuffled = SplitTable(target[:0], staged), torch.randperm(size.rows)
+    zero_copy_s = _beyond(measured(lambda: accelerator.gather(split, shuffled)), kernel_s)
 
     how = f"measured on {_describe(device)} by `outcore device calibrate`"
     values = {
@@ -83,6 +83,7 @@ def calibrate(accelerator: Accelerator, name: str, size: CalibrationSize | None 
     profile = Profile.model_validate({"name": name, "summary": f"{_describe(device)}, measured", **coefficients})
     fixed = Coefficient(value=_fixed_step_seconds(accelerator, profile, size), source=how, assumed=False)
     accelerator.free(target)
+    accelerator.free_host(staged)
     return profile.model_copy(update={"step_s": fixed})
 
 
@@ -101,14 +102,7 @@ def to_toml(profile: Profile) -> str:
 def _least_seconds(accelerator: Accelerator, repeats: int, action: Callable[[], object]) -> float:
     """Return the least seconds of an action, after one run to warm up: interference only adds time."""
     action()
-    times = []
-    for _ in range(repeats):
-        accelerator.synchronize()
-        start = time.perf_counter()
-        action()
-        accelerator.synchronize()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return min(accelerator.seconds(action) for _ in range(repeats))
 
 
 def _fixed_step_seconds(accelerator: Accelerator, profile: Profile, size: CalibrationSize) -> float:

@@ -1,49 +1,94 @@
-"""CUDA device: a separate stream for copies, pinned staging memory of exactly the requested size, CUDA events."""
+"""CUDA device: streams for copies, structures and zero-copy reads, pinned host memory of exactly the requested size."""
 
 from __future__ import annotations
 
+import itertools
 import threading
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from workloads.accelerator import Accelerator, Event, Kind, aligned_host_tensor
+from workloads.accelerator import Accelerator, Event, Kind, LaneSpan, aligned_host_tensor
+from workloads.accelerators.pinned import HostRing, PinnedMemory
 from workloads.accelerators.pool import no_room
-from workloads.errors import BudgetError, HostError, require
+from workloads.accelerators.timeline import CudaEvent, Timeline
+from workloads.direct_files import PAGE, padded
+from workloads.errors import BudgetError, HostError
 from workloads.feature_table import SplitTable, Table, gather_parts
 from workloads.units import format_bytes
 
-# Most columns that a program copies at once: a warp's 32 loads of 16 bytes are 512 bytes.
-_MAX_COLUMNS = 1024
+# The rows of an indexed copy arrive piece by piece in two device buffers: while one piece crosses the bus, the rows of
+# the piece before it are written to their places.
+_ARRIVAL_BYTES, _ARRIVAL_ROWS = 4 << 20, 1 << 15
+_INDEX_RING_BYTES = 2 << 20
+# Torch reserves device memory in segments, of which each may be this much larger than its tensors together.
+_SEGMENT_BYTES = 32 << 20
+GatherRows = Callable[[Tensor, Tensor, Tensor, Tensor], None]
 
 
-class CudaEvent(Event):
-    """Completion of a copy on the copy stream. `wait` blocks the caller, not the device, and releases the GIL."""
+class _Arrival:
+    """Device buffers of one piece of an indexed copy: rows, and the table rows that they go to."""
 
-    def __init__(self, event: torch.cuda.Event, source: Tensor) -> None:
-        self._event = event
-        self._source: Tensor | None = source  # has to live until the device has read it
+    def __init__(self, device: torch.device) -> None:
+        self.rows = torch.empty(_ARRIVAL_BYTES, dtype=torch.uint8, device=device)
+        self.places = torch.empty(_ARRIVAL_ROWS, dtype=torch.int64, device=device)
+        self.there = torch.cuda.Event()  # type: ignore[no-untyped-call]  # both have crossed the bus
+        self.free = torch.cuda.Event()  # type: ignore[no-untyped-call]  # the rows are in their places
 
-    def wait(self) -> None:
-        """Wait until the copy is done."""
-        self._event.synchronize()
-        self._source = None
 
-    def done(self) -> bool:
-        """Return whether the copy is done."""
-        return bool(self._event.query())  # type: ignore[no-untyped-call]
+class _Upload:
+    """Buffer in pinned memory and its copy on the device, for small arrays of one mini-batch at a time; both grow."""
+
+    def __init__(self, accelerator: CudaAccelerator, stream: torch.cuda.Stream) -> None:
+        self._accelerator, self._stream = accelerator, stream
+        self._host = torch.empty(0, dtype=torch.uint8)
+        self._there = torch.empty(0, dtype=torch.uint8, device=accelerator.torch_device)
+        self._sent = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+
+    def send(self, arrays: Sequence[npt.NDArray[Any]]) -> list[Tensor]:
+        """Start one copy of all arrays on the stream; return them as device tensors, valid until the next call."""
+        ends = list(itertools.accumulate(padded(array.nbytes, 16) for array in arrays))
+        self._sent.synchronize()  # the last copy has left the host's buffer
+        if ends and ends[-1] > self._host.nbytes:
+            self._grow(padded(ends[-1] * 5 // 4))
+        bytes_, found = self._host.numpy(), []
+        for array, end in zip(arrays, ends, strict=True):
+            begin = end - padded(array.nbytes, 16)
+            bytes_[begin : begin + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            kind = torch.from_numpy(np.empty(0, array.dtype)).dtype
+            found.append(self._there[begin : begin + array.nbytes].view(kind).view(array.shape))
+        if ends:
+            with torch.cuda.stream(self._stream):
+                self._there[: ends[-1]].copy_(self._host[: ends[-1]], non_blocking=True)
+        self._sent.record(self._stream)
+        return found
+
+    def _grow(self, nbytes: int) -> None:
+        self._accelerator.free_host(self._host)  # waits for the device, which may read the old copy
+        self._there = torch.empty(nbytes, dtype=torch.uint8, device=self._accelerator.torch_device)
+        self._host = self._accelerator.host_buffer(nbytes)
 
 
 class CudaAccelerator(Accelerator):
-    """CUDA device with tables in device memory; trains on the current stream and copies on another.
+    """CUDA device with tables in device memory; trains on the current stream and copies on others.
 
     `copy` may overwrite a slot once the training step that read it has returned: steps end by fetching the loss, which
     waits for the compute stream.
+
+    Args:
+        name: `cuda` or `cuda:N`.
+        memory_bytes: device memory of the run; None: all that is free.
+        training_bytes: part of it that training takes beside the tables, as the calibration measured it. Given, torch
+            refuses to hold more than `memory_bytes`; None: not measured.
     """
 
-    def __init__(self, name: str, memory_bytes: int | None = None) -> None:
+    def __init__(self, name: str, memory_bytes: int | None = None, training_bytes: int | None = None) -> None:
         if not torch.cuda.is_available():
             raise HostError("device cuda: no CUDA device is usable here", "use cpu or emulated:a10g")
         index = int(name.partition(":")[2] or 0)
@@ -51,13 +96,57 @@ class CudaAccelerator(Accelerator):
             raise HostError(f"device {name}: this host has {torch.cuda.device_count()} CUDA devices", "use cuda:0")
         self.name = name
         self.kind: Kind = "cuda"
+        self.gathers_ahead = True
         self.torch_device = torch.device("cuda", index)
-        free, _ = torch.cuda.mem_get_info(self.torch_device)
-        self.memory_bytes: int | None = free if memory_bytes is None else memory_bytes
+        free, total = torch.cuda.mem_get_info(self.torch_device)
+        given = free if memory_bytes is None else memory_bytes
+        if training_bytes is not None:
+            torch.cuda.set_per_process_memory_fraction(min(1.0, given / total), self.torch_device)
+        self.training_bytes = training_bytes or 0
+        self.memory_bytes: int | None = max(0, given - self.training_bytes)
         self._used_bytes = 0
         self._lock = threading.Lock()
-        self._copy_stream = torch.cuda.Stream(self.torch_device)  # type: ignore[no-untyped-call]
-        self._pinned: list[Tensor] = []
+        with self._guard():
+            self._copying, self._placing, self._gathering = (self._stream() for _ in range(3))
+            # Structures of the mini-batch in training go before rows of later ones.
+            structures = self._stream(priority=-1)
+        self._streams = (self._copying, self._placing, self._gathering, structures)
+        self._pinned = PinnedMemory(torch.cuda.cudart(), self.synchronize)  # type: ignore[no-untyped-call]
+        self._timeline = Timeline(self.torch_device)
+        self._arrivals: list[_Arrival] = []
+        self._turn = 0
+        self._scatters = threading.Lock()
+        self._indices = HostRing(self.host_buffer(_INDEX_RING_BYTES))
+        self._results = self.host_buffer(PAGE).view(torch.float64)
+        self._fetched = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+        self._structures = structures
+        self._structure, self._alias = _Upload(self, structures), _Upload(self, structures)
+        self._alias_ahead = _Upload(self, self._gathering)
+        self._kernels: dict[tuple[int, torch.dtype], GatherRows | None] = {}
+        self._notes: dict[str, str] = {}
+
+    def _guard(self) -> torch.cuda.device:
+        """Make this device the calling thread's for the body; pinning, mapping and launches go to the current one."""
+        return torch.cuda.device(self.torch_device)
+
+    def _stream(self, priority: int = 0) -> torch.cuda.Stream:
+        return torch.cuda.Stream(self.torch_device, priority=priority)  # type: ignore[no-untyped-call]
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the tables allocated now."""
+        with self._lock:
+            return self._used_bytes
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most bytes that torch reserved on the device: tables, training, and room that it keeps for reuse."""
+        return int(torch.cuda.max_memory_reserved(self.torch_device))
+
+    @property
+    def peak_beside_tables(self) -> int:
+        """Most bytes reserved beside the tables allocated now, with room for torch's segments around later tables."""
+        return max(0, self.peak_bytes - self.used_bytes) + _SEGMENT_BYTES
 
     def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> Tensor:
         """Allocate a table in device memory; raises BudgetError past `memory_bytes` or past the free device memory."""
@@ -68,76 +157,223 @@ class CudaAccelerator(Accelerator):
             if nbytes > left:
                 raise no_room(nbytes, left, self.memory_bytes)
             try:
-                table = torch.empty(rows, dim, dtype=dtype, device=self.torch_device)
+                # Torch aligns to 512 bytes only.
+                raw = torch.empty(nbytes + PAGE, dtype=torch.uint8, device=self.torch_device)
             except torch.cuda.OutOfMemoryError as error:
                 raise BudgetError(
                     f"device memory: a table needs {format_bytes(nbytes)}, which {self.name} has not free",
                     "end what else uses the device, or lower --device-memory",
                 ) from error
             # Torch may reuse memory that the compute stream still reads.
-            self._copy_stream.wait_stream(torch.cuda.current_stream(self.torch_device))
+            now = torch.cuda.current_stream(self.torch_device)
+            for stream in self._streams:
+                stream.wait_stream(now)
             self._used_bytes += nbytes
-        return table
+        first = -raw.data_ptr() % PAGE
+        return raw[first : first + nbytes].view(dtype).view(rows, dim)
 
     def free(self, table: Tensor) -> None:
         """Count the table's bytes as free; torch frees them with the last reference."""
-        table.record_stream(self._copy_stream)
+        for stream in self._streams:
+            table.record_stream(stream)
         with self._lock:
             self._used_bytes -= table.numel() * table.element_size()
 
     def host_buffer(self, nbytes: int) -> Tensor:
         """Allocate page-aligned pinned memory of exactly `nbytes` (torch's pinned pool rounds up to a power of two)."""
-        buffer = aligned_host_tensor(nbytes)
-        if nbytes:
-            self.pin(buffer)
+        # Whole pages: one that two buffers share could not be pinned twice.
+        buffer = aligned_host_tensor(padded(nbytes))[:nbytes]
+        self.pin(buffer)
         return buffer
 
     def pin(self, buffer: Tensor) -> None:
-        """Pin page-aligned host memory until `close`. Raises HostError where the host refuses."""
-        runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-        code = runtime.cudaHostRegister(buffer.data_ptr(), buffer.nbytes, 0)
-        fault = f"{format_bytes(buffer.nbytes)} of staging memory cannot be pinned (CUDA error {int(code)})"
-        require(int(code) == 0, fault, "raise the memlock limit or make the staging buffer smaller", HostError)
-        with self._lock:
-            self._pinned.append(buffer)
+        """Pin page-aligned host memory until `free_host` or `close`. Raises HostError where the host refuses."""
+        with self._guard():
+            self._pinned.add(buffer)
+
+    def free_host(self, buffer: Tensor) -> None:
+        """Unpin memory of `host_buffer` or `pin` once the device is idle: kernels may read it, not only copies."""
+        with self._guard():
+            self._pinned.remove(buffer)
 
     def copy(self, dst: Tensor, src: Tensor, dst_rows: Tensor | None = None, *, batch: int = -1) -> Event:
-        """Copy on the copy stream; with `dst_rows` through a device buffer of the same size."""
-        with torch.cuda.stream(self._copy_stream):
-            if dst_rows is None:
+        """Copy on the copy stream; with `dst_rows` through device buffers, whose rows another stream places."""
+        with self._guard():
+            if dst_rows is not None:
+                return self._scatter(dst, src, dst_rows, batch)
+            span = self._timeline.open("copy", batch, self._copying)
+            with torch.cuda.stream(self._copying):
                 dst[: src.shape[0]].copy_(src, non_blocking=True)
-            else:
-                # Allocated and used on one stream, so torch reuses their memory in the right order.
-                arrived = torch.empty(src.shape, dtype=src.dtype, device=self.torch_device)
-                arrived.copy_(src, non_blocking=True)
-                dst.index_copy_(0, dst_rows.to(self.torch_device), arrived)
-            event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            event.record(self._copy_stream)
-        return CudaEvent(event, src)
+            self._timeline.close(span, self._copying)
+            return CudaEvent(span.end, src)
+
+    def _scatter(self, dst: Tensor, src: Tensor, dst_rows: Tensor, batch: int) -> Event:
+        """Copy `src` to rows of `dst`: piece by piece to a device buffer, and from there to its rows."""
+        row_bytes = src.shape[1] * src.element_size()
+        step = max(1, min(_ARRIVAL_ROWS, _ARRIVAL_BYTES // max(1, row_bytes)))
+        places = dst_rows.numpy()
+        with self._scatters:
+            if not self._arrivals:
+                self._arrivals = [_Arrival(self.torch_device) for _ in range(2)]
+                self._copying.wait_stream(torch.cuda.current_stream(self.torch_device))
+            span = self._timeline.open("copy", batch, self._copying)
+            for first in range(0, src.shape[0], step):
+                part = src[first : first + step]
+                arrival = self._arrivals[self._turn]
+                self._turn = 1 - self._turn
+                rows = arrival.rows[: part.shape[0] * row_bytes].view(src.dtype).view(part.shape)
+                to = arrival.places[: part.shape[0]]
+                self._copying.wait_event(arrival.free)
+                self._indices.send(places[first : first + step], partial(self._send_places, to))
+                with torch.cuda.stream(self._copying):
+                    rows.copy_(part, non_blocking=True)
+                arrival.there.record(self._copying)
+                self._placing.wait_event(arrival.there)
+                with torch.cuda.stream(self._placing):
+                    dst.index_copy_(0, to, rows)
+                arrival.free.record(self._placing)
+            self._timeline.close(span, self._placing)
+        return CudaEvent(span.end, src)
+
+    def _send_places(self, to: Tensor, places: Tensor) -> Event:
+        """Copy indices in pinned memory to the device, ahead of their rows."""
+        sent = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(self._copying):
+            to.copy_(places.view(torch.int64), non_blocking=True)
+        sent.record(self._copying)
+        return CudaEvent(sent)
 
     def gather(self, table: Table, rows: Tensor) -> Tensor:
         """Gather `table[rows]` on the current stream."""
-        if isinstance(table, SplitTable):
-            return gather_split(table.device, self.map_host(table.host), rows)
-        return torch.index_select(table, 0, rows.to(self.torch_device, non_blocking=True))
+        if not isinstance(table, SplitTable):
+            return torch.index_select(table, 0, rows.to(self.torch_device, non_blocking=True))
+        out = torch.empty(rows.shape[0], table.shape[1], dtype=table.dtype, device=self.torch_device)
+        with self._guard(), self.span("zero-copy"):
+            self._gather_split(table, rows, out, self._alias, torch.cuda.current_stream(self.torch_device))
+        return out
+
+    def gather_ahead(self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1) -> Event:
+        """Gather `table[rows]` into the first rows of `out` on a stream of its own, beside training."""
+        assert isinstance(table, SplitTable)
+        with self._guard(), torch.cuda.stream(self._gathering):
+            span = self._timeline.open("zero-copy", batch, self._gathering)
+            self._gather_split(table, rows, out, self._alias_ahead, self._gathering)
+            self._timeline.close(span, self._gathering)
+        return CudaEvent(span.end)
+
+    def _gather_split(
+        self, table: SplitTable, rows: Tensor, out: Tensor, alias: _Upload, stream: torch.cuda.Stream
+    ) -> None:
+        """Gather rows of a split table on `stream`, the current one; the kernel reads the host part over the bus."""
+        host = self.map_host(table.host)
+        kernel = self._kernel(out.shape[1], out.dtype)
+        if kernel is None:
+            gather_parts(table.device, host, rows, out)
+            return
+        if alias is self._alias:  # its rows cross the bus on another stream
+            self._structures.wait_stream(stream)
+        (there,) = alias.send([rows.numpy()])
+        if alias is self._alias:
+            stream.wait_stream(self._structures)
+        kernel(table.device, host, there, out)
 
     def map_host(self, buffer: Tensor) -> Tensor:
         """Map pinned host memory (any view of `host_buffer`, which stays alive) for the device without a copy; each
         read crosses the bus row by row."""
-        return torch.as_tensor(_Mapped(buffer), device=self.torch_device)
+        with self._guard():
+            return torch.as_tensor(_Mapped(buffer), device=self.torch_device)
+
+    def upload(self, arrays: Sequence[npt.NDArray[Any]]) -> list[Tensor]:
+        """Copy a mini-batch's structure in one piece, ahead of the rows of later mini-batches."""
+        with self._guard():
+            now = torch.cuda.current_stream(self.torch_device)
+            self._structures.wait_stream(now)
+            found = self._structure.send(arrays)
+            now.wait_stream(self._structures)
+        return found
+
+    def fetch(self, values: Tensor) -> list[float]:
+        """Copy the numbers to the host after all work of the current stream, and sleep until they are there."""
+        with self._guard():
+            there = self._results[: values.shape[0]]
+            there.copy_(values.double(), non_blocking=True)
+            self._fetched.record(torch.cuda.current_stream(self.torch_device))
+            self._fetched.synchronize()
+        found: list[float] = there.tolist()
+        return found
+
+    @contextmanager
+    def span(self, lane: str, batch: int = -1) -> Iterator[None]:
+        """Time the work that the body starts on the current stream."""
+        stream = torch.cuda.current_stream(self.torch_device)
+        span = self._timeline.open(lane, batch, stream)
+        yield
+        self._timeline.close(span, stream)
+
+    def seconds(self, action: Callable[[], object]) -> float:
+        """Return the seconds of an action by CUDA events on the current stream, without the wait of the host."""
+        with self._guard():
+            now = torch.cuda.current_stream(self.torch_device)
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+            self.synchronize()
+            begin.record(now)
+            action()
+            end.record(now)
+            self.synchronize()
+            return float(begin.elapsed_time(end)) / 1e3
+
+    def warm_up(self, dim: int, dtype: torch.dtype) -> None:
+        """Compile the gather kernel for these rows, and compare its rows with the table's."""
+        self._kernel(dim, dtype)
+
+    def _kernel(self, dim: int, dtype: torch.dtype) -> GatherRows | None:
+        """Return the Triton kernel for these rows, compiled on first use; None where it cannot be compiled."""
+        if (dim, dtype) not in self._kernels:
+            self._kernels[dim, dtype] = self._compiled(dim, dtype)
+        return self._kernels[dim, dtype]
+
+    def _compiled(self, dim: int, dtype: torch.dtype) -> GatherRows | None:
+        """Try the kernel on a table of four rows. Triton needs a C compiler, Python.h and libcuda at its first launch,
+        and fails in as many ways as hosts lack them."""
+        buffer = self.host_buffer(2 * dim * dtype.itemsize)
+        try:
+            from workloads.accelerators.triton_gather import gather_rows
+
+            with self._guard():
+                host = buffer.view(dtype).view(2, dim).fill_(2)
+                own = torch.ones(2, dim, dtype=dtype, device=self.torch_device)
+                out = torch.empty(4, dim, dtype=dtype, device=self.torch_device)
+                rows = torch.tensor([3, 0, 2, 1], device=self.torch_device)
+                gather_rows(own, self.map_host(host), rows, out)
+                if out[:, 0].tolist() != [2, 1, 2, 1]:
+                    raise RuntimeError("it returns other rows")
+        except Exception as error:
+            why = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+            self._notes["zero_copy"] = f"by torch's index_select: the Triton kernel cannot be used here ({why})"
+            return None
+        finally:
+            self.free_host(buffer)
+        return gather_rows
+
+    def notes(self) -> dict[str, str]:
+        """Return the reason why zero-copy reads do not use the Triton kernel, if so."""
+        return self._notes
 
     def synchronize(self) -> None:
         """Wait for every stream of the device."""
         torch.cuda.synchronize(self.torch_device)
 
+    def lanes(self) -> list[LaneSpan]:
+        """Return the spans of copies, training and zero-copy reads since the last call, by CUDA events."""
+        with self._guard():
+            return self._timeline.drain()
+
     def close(self) -> None:
-        """Wait for copies, then unpin all pinned memory."""
-        self._copy_stream.synchronize()
-        with self._lock:
-            pinned, self._pinned = self._pinned, []
-        runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-        for buffer in pinned:
-            runtime.cudaHostUnregister(buffer.data_ptr())
+        """Wait for all work, then unpin all pinned memory."""
+        self.synchronize()
+        self._arrivals = []
+        with self._guard():
+            self._pinned.close()
 
 
 class _Mapped:
@@ -153,34 +389,3 @@ class _Mapped:
             "strides": None,
             "version": 2,
         }
-
-
-def gather_split(device_rows: Tensor, host_rows: Tensor, rows: Tensor) -> Tensor:
-    """Gather rows of a split table: row r is `device_rows[r]`, or `host_rows[r - len(device_rows)]` past its end.
-
-    The host part is pinned and mapped, so the device's own loads fetch it over the bus row by row (zero-copy; data
-    tiering, section 4). With Triton one kernel reads both parts, each row by whole, aligned, consecutive loads; without
-    it torch's `index_select` runs once for each part. `device_rows` is [d, dim] in device memory (d may be 0),
-    `host_rows` [h, dim] mapped by `CudaAccelerator.map_host`, `rows` int64 [n] on the host, and the result [n, dim] in
-    device memory, on the current stream.
-    """
-    kernel = _kernel() if host_rows.is_cuda else None
-    dim = host_rows.shape[1]
-    out = torch.empty(rows.shape[0], dim, dtype=host_rows.dtype, device=host_rows.device)
-    if kernel is None:
-        gather_parts(device_rows, host_rows, rows, out)
-    elif out.numel():
-        there = rows.to(host_rows.device, non_blocking=True)
-        width = min(_MAX_COLUMNS, 1 << (dim - 1).bit_length())
-        kernel[(rows.shape[0], -(-dim // width))](device_rows, host_rows, there, out, device_rows.shape[0], dim, width)
-    return out
-
-
-@cache
-def _kernel() -> Any:
-    """Import the Triton kernel on first use, which takes a second and 100 MB; None without Triton."""
-    try:
-        from workloads.accelerators.triton_gather import gather_kernel
-    except ImportError:
-        return None
-    return gather_kernel

@@ -47,6 +47,16 @@ class EmulatedAccelerator(CpuAccelerator):
         """Return the table's bytes to the pool."""
         self.pool.free(table)
 
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the tables in the pool."""
+        return self.pool.used_bytes
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most bytes of tables so far."""
+        return self.pool.peak_bytes
+
     def holds(self, table: Tensor) -> bool:
         """Return whether the table lies in device memory; if not, the device reads it from host memory."""
         return self.pool.offset_of(table) is not None

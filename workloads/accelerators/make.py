@@ -12,13 +12,19 @@ if TYPE_CHECKING:
 
 
 def make_accelerator(
-    name: str, *, memory_bytes: int | None = None, pool: DevicePool | None = None, touch: bool = True
+    name: str,
+    *,
+    memory_bytes: int | None = None,
+    training_bytes: int | None = None,
+    pool: DevicePool | None = None,
+    touch: bool = True,
 ) -> Accelerator:
     """Make the accelerator called `name`.
 
     Args:
         name: `cpu`, `cuda` (or `cuda:1`), `emulated:<profile>`.
         memory_bytes: capacity of the device tier; None: all free memory (`cuda`), size of the pool (`emulated`).
+        training_bytes: part of a CUDA device's memory that training takes, as calibrated; None: not known.
         pool: shared memory that stands for an emulated device's memory; None: a private pool is made.
         touch: as for `DevicePool.create`, of the private pool.
 
@@ -33,7 +39,7 @@ def make_accelerator(
     if name == "cuda" or (name.startswith("cuda:") and name[5:].isdecimal()):
         from workloads.accelerators.cuda import CudaAccelerator
 
-        return CudaAccelerator(name, memory_bytes)
+        return CudaAccelerator(name, memory_bytes, training_bytes)
     if name.startswith("emulated:"):
         from workloads.accelerators.emulated import EmulatedAccelerator
         from workloads.accelerators.profile import load_profile

@@ -36,6 +36,7 @@ class DevicePool:
         self._base = torch.frombuffer(self._memory, dtype=torch.uint8, count=1).data_ptr() if self._memory else 0
         self._lock = threading.Lock()
         self._used: dict[int, int] = {}
+        self.peak_bytes = 0  # most bytes allocated by this process so far
 
     @classmethod
     def create(cls, nbytes: int, name: str, *, touch: bool = True) -> DevicePool:
@@ -98,6 +99,7 @@ class DevicePool:
             if nbytes == 0 or memory is None:
                 return torch.empty(0, dtype=torch.uint8)
             self._used[place] = nbytes
+            self.peak_bytes = max(self.peak_bytes, sum(self._used.values()))
             return torch.frombuffer(memory, dtype=torch.uint8, offset=place, count=nbytes)
 
     def overwrite(self) -> None:

@@ -21,7 +21,7 @@ SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn"]
 MAX_BATCHES = 80
 # Begin and length in seconds, and row.
 Box = tuple[float, float, int]
-_LANES = {"lane:copy": "device: copy", "lane:compute": "device: compute"}
+_LANES = {f"lane:{name}": f"device: {name}" for name in ("copy", "zero-copy", "compute")}
 
 
 def planned(profile: Plain) -> Plan:

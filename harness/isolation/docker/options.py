@@ -20,8 +20,9 @@ from workloads.errors import HostError, InputError
 Lock = Literal["ipc_lock", "ulimit"] | int
 
 _NO_LIMIT = 1 << 62  # the engine cannot remove a limit; the kernel shows this one as none
-_FORWARDED = tuple(
-    "OMP_ MKL_ KMP_ GOMP_ OPENBLAS_ TORCH_ CUDA_VISIBLE NCCL_ MALLOC_ OUTCORE_ PYTHONHASHSEED LANG LC_ TZ".split()
+_FORWARDED = (
+    *"OMP_ MKL_ KMP_ GOMP_ OPENBLAS_ TORCH_ PYTORCH_ CUDA_ TRITON_ NCCL_ MALLOC_ OUTCORE_ PYTHONHASHSEED".split(),
+    *"LANG LC_ TZ".split(),
 )
 _GPU_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 

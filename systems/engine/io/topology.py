@@ -107,10 +107,10 @@ def list_threads_bytes(bounds: Bounds, list_threads: int) -> int:
     return (list_threads - 1) * _THREAD_BYTES + (24 * bounds.max_nodes if list_threads > 1 else 0)
 
 
-def device_bytes(runtime: Runtime, budget: MemoryBudget) -> int:
-    """Return the bytes of device memory for data; of a GPU without a budget, the model needs a quarter."""
-    limit = min((found for found in (budget.device, runtime.accelerator.memory_bytes) if found is not None), default=0)
-    return limit - limit // 4 if runtime.accelerator.kind == "cuda" and budget.device is None else limit
+def device_limit(runtime: Runtime, budget: MemoryBudget) -> int | None:
+    """Return the bytes of device memory for tables, beside what training takes; None where the host is the device."""
+    limits = (budget.device, runtime.accelerator.memory_bytes)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 class DatasetFiles:

@@ -24,7 +24,7 @@ from pydantic import AfterValidator, Field
 
 from systems.engine.cache.static_cache import Lookup
 from systems.engine.io.row_reads import RowTable
-from systems.engine.io.topology import DatasetFiles, indptr_item, loaded, map_item, sampling_items
+from systems.engine.io.topology import DatasetFiles, device_limit, indptr_item, loaded, map_item, sampling_items
 from systems.engine.loading.gather_loader import check_size, torch_dtype
 from systems.engine.loading.pipeline import Channel, RowRing
 from systems.engine.loading.row_tiers import CacheSizes, DeviceCache, HostFeatures, HostStore, check_share, wanted_rows
@@ -228,8 +228,7 @@ class CachedSystem(SamplingSystem):
         """
         accelerator, source, largest = self.runtime.accelerator, self._rows, self._largest_on_device
         on_host, row = accelerator.kind == "cpu", max(1, source.row_bytes)
-        limits = [limit for limit in (self.budget.device, accelerator.memory_bytes) if limit is not None]
-        limit = None if on_host or not limits else min(limits)
+        limit = None if on_host else device_limit(self.runtime, self.budget)
         roomy = limit is None or 2 * largest * row <= limit / 4
         buffer_rows = max(largest, int(largest * (self._buffers or (2 if roomy else 1))))
         table = buffer_rows * row
@@ -504,6 +503,7 @@ class CachedSystem(SamplingSystem):
     def close(self) -> None:
         """End the threads, free the device table, drop the arrays."""
         super().close()
-        self._close("_cache")
+        self._close("_cache", "_features")
+        for buffer in self._staging_buffers:
+            self.runtime.accelerator.free_host(buffer)
         self._staging_buffers = ()
-        self._features = None

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from systems.engine.io.topology import device_limit
 from systems.engine.loading.pipeline import Channel
 from systems.engine.loading.sized import LoadingRun, SamplingSystem
 from systems.interface import Batch, MemoryBudget, PlanItem, Runtime, StageClock
@@ -84,13 +85,12 @@ def plan_tables(
     accelerator, dim, dtype = runtime.accelerator, workload.dataset.dim, workload.dataset.feature_dtype
     if accelerator.kind == "cpu":
         return Tables(rows, dim, dtype, host or 2, 0)
-    limits = [limit for limit in (budget.device, accelerator.memory_bytes) if limit is not None]
-    one = max(1, rows * dim * dtype.itemsize)
-    fitting = min([device] + [limit // padded(one) for limit in limits])
+    one, limit = max(1, rows * dim * dtype.itemsize), device_limit(runtime, budget)
+    fitting = device if limit is None else min(device, limit // padded(one))
     if fitting < 1:
         raise BudgetError(
             f"{system}: a device feature table needs {format_bytes(one)} for the largest mini-batch of {rows} rows, "
-            f"the device has {format_bytes(min(limits))}",
+            f"the device has {format_bytes(limit or 0)}",
             "raise device memory or lower the batch size or fan-out",
         )
     return Tables(rows, dim, dtype, host or 1, fitting)
@@ -212,5 +212,7 @@ class GatherSystem(SamplingSystem):
         super().close()
         for table in self._device:
             self.runtime.accelerator.free(table)
+        for staging in self._host:
+            self.runtime.accelerator.free_host(staging.whole)
         self._device = self._host = ()
         self._front_rows, self._features = torch.empty(0), None

@@ -29,7 +29,6 @@ from systems.engine.io.row_reads import RowTable
 from systems.engine.loading.gather_loader import torch_dtype
 from systems.interface import PlanItem, Tier
 from workloads.accelerator import Accelerator
-from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.direct_files import PAGE, padded
 from workloads.errors import InputError, require
 from workloads.ranks import RankGroup
@@ -67,6 +66,7 @@ class HostFeatures:
         source.check()
         self.source = source
         self.store = store
+        self._reader = reads_itself
         if store == "mapped":
             said = "a CUDA device cannot read memory-mapped rows by itself: they cannot be pinned"
             require(reads_itself is None or reads_itself.kind != "cuda", said, "use host_store=memory")
@@ -105,6 +105,11 @@ class HostFeatures:
         if self.store == "mapped":
             self.source.check()
         gather(self.array, nodes, out, threads)
+
+    def close(self) -> None:
+        """Unpin the rows; their memory is freed with its last reference. May be called more than once."""
+        if self._reader is not None and self.store == "memory":
+            self._reader.free_host(torch.from_numpy(self.array))
 
     def tier(self) -> str:
         """Return the tier of its rows in `Counters.hits`: `host`, or `page_cache` where the kernel decides."""
@@ -270,16 +275,6 @@ class DeviceCache:
 
 
 def free_bytes(accelerator: Accelerator, limit: int | None) -> int | None:
-    """Return the free device memory as PaGraph defines it: total minus training's peak; None if unlimited.
-
-    On an emulated device, which trains without memory, it is the pool's free memory.
-    """
-    if limit is None:
-        return None
-    if isinstance(accelerator, EmulatedAccelerator):
-        return min(limit, accelerator.pool.nbytes) - accelerator.pool.used_bytes
-    # Training needs its peak beyond the tables again once the cache is filled.
-    device = accelerator.torch_device
-    free, total = torch.cuda.mem_get_info(device)
-    cached = torch.cuda.memory_reserved(device)
-    return min(limit, free + cached, total) - torch.cuda.max_memory_allocated(device)
+    """Return the free device memory as PaGraph defines it: total minus training's peak (which the calibration measures
+    and subtracts for every system) minus the tables; None if unlimited."""
+    return None if limit is None else limit - accelerator.used_bytes

@@ -1,7 +1,8 @@
 """Loading without copies: the device reads cold rows from host memory itself, hot rows from its own.
 
 In `uva` and `data-tiering`, a mini-batch needs only its node alias list into a table split between the two memories.
-Memory-mapped rows must be resident when the device reads them, so their pages are touched first.
+Memory-mapped rows must be resident when the device reads them, so their pages are touched first. Where the device can
+read beside training, it gathers a mini-batch's rows into a buffer while the one before is trained, as GraphBolt does.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from systems.engine.loading.cached_system import CachedSystem, GatheredBatch
 from systems.engine.loading.pipeline import Channel
 from systems.engine.loading.row_tiers import HostFeatures
 from systems.engine.loading.sized import LoadingRun
-from systems.interface import PlanItem
+from systems.interface import Batch, PlanItem
 from workloads.feature_table import SplitTable, Table
 from workloads.sampling.batch import SampledBatch
 
@@ -30,7 +31,15 @@ class ZeroCopySystem(CachedSystem):
 
     @property
     def _largest_on_device(self) -> int:
-        return 0
+        return self._bounds.max_nodes if self._gathers_ahead else 0
+
+    @property
+    def _buffers(self) -> float:
+        return 0  # as many as useful
+
+    @property
+    def _gathers_ahead(self) -> bool:
+        return self.runtime.accelerator.gathers_ahead
 
     @property
     def _ahead(self) -> int:
@@ -74,16 +83,36 @@ class ZeroCopySystem(CachedSystem):
         """Return a split table: the cache's rows, then those of the host."""
         assert self._cache is not None and self._features is not None
         hot, host = self._cache.rows, self._features.tensor
+        own = self._cache.table[:hot]
         if item.sampled.local is not None:
             # Reordered: the lowest ids are on the device, so an id is its row in the table.
-            return SplitTable(self._cache.table, host[hot:]), torch.from_numpy(item.sampled.local), None
+            return SplitTable(own, host[hot:]), torch.from_numpy(item.sampled.local), None
         alias, misses = item.found.slots, item.found.misses
         alias[misses] = hot + item.sampled.nodes[misses]
-        return SplitTable(self._cache.table, host), torch.from_numpy(alias), None
+        return SplitTable(own, host), torch.from_numpy(alias), None
+
+    def _transfer(self, item: GatheredBatch, turns: Channel[int]) -> Batch:
+        """Return the batch on its split table or, where the device gathers ahead, on a buffer that is being filled."""
+        batch = super()._transfer(item, turns)
+        if not self._gathers_ahead:
+            return batch
+        assert self._cache is not None and batch.table is not None and batch.rows is not None
+        ring, count = self._ring, batch.sampled.num_nodes
+        start = ring.take(count)
+        out = self._cache.buffer(start, count)
+        gathered = self.runtime.accelerator.gather_ahead(out, batch.table, batch.rows, batch=batch.sampled.index)
+
+        def give_back() -> None:
+            gathered.wait()  # also of a mini-batch that is never trained
+            ring.give_back(start, count)
+            batch.release()
+
+        return Batch(batch.sampled, out, ready=gathered.wait, on_release=give_back)
 
     def notes(self) -> dict[str, str]:
         """Return the base's notes, with the device cache as hot rows."""
-        found = {**super().notes(), "loading": "cold rows are read by the device itself (zero-copy)"}
+        ahead = ", one mini-batch ahead of training" if self._gathers_ahead else ""
+        found = {**super().notes(), "loading": f"cold rows are read by the device itself (zero-copy){ahead}"}
         if "device_cache" in found:
             found["hot_rows"] = found.pop("device_cache")
         return found

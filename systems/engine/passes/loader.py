@@ -128,8 +128,10 @@ class Slots:
         return int(np.count_nonzero(addresses.slots < self.first) - np.count_nonzero(addresses.to < self.first))
 
     def close(self) -> None:
-        """Free the table; host memory that a device reads is freed with its last reference."""
+        """Free the table, and unpin the host memory that a device reads."""
         self._accelerator.free(self._host if self._device is None else self._device)
+        for pinned in (self._host, *self._bounce):
+            self._accelerator.free_host(pinned)
         self._bounce.clear()
 
 

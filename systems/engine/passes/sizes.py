@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from systems.engine.io.topology import device_bytes, indptr_item
+from systems.engine.io.topology import device_limit, indptr_item
 from systems.engine.loading.sized import Sizes
 from systems.engine.passes.sampling import ExternalSampler, in_flight
 from systems.engine.store.batch_store import BatchWriter
@@ -167,7 +167,7 @@ class PassSizes(Sizes):
             if options.device_slots != "auto":
                 raise BudgetError(f"{self.name}: no room for device_slots of {options.device_slots}", NO_ROWS)
             return 0
-        limit = device_bytes(self.runtime, self.budget)
+        limit = device_limit(self.runtime, self.budget) or 0
         wanted = fitting = limit // PAGE * PAGE // self.row
         if self.budget.host is not None:
             wanted = min(wanted, self.budget.host // 8 // self._slot_bytes())  # the planner's host memory

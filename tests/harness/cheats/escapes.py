@@ -1,4 +1,4 @@
-"""Cheats that leave the cap (worker, thread or helper process) or raise it, on cgroup v1 and v2."""
+"""Cheats that leave the cap (worker, thread or helper process) or raise it, or take more of the device than planned."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy.typing as npt
+import torch
 
 import harness.judge.registry
 import systems.interface
@@ -175,3 +176,17 @@ class TakesEveryProcessor(Act):
     def close(self) -> None:
         """End the threads."""
         self._threads.shutdown()
+
+
+@cheat("device_memory_as_asked")
+class UnplannedDeviceCache(Act):
+    """Holds rows on the device that its plan does not have."""
+
+    def prepare(self) -> None:
+        """Take more device memory than was planned."""
+        dataset = self.system.workload.dataset
+        self.cache = self.system.runtime.accelerator.allocate(1000, dataset.dim, torch.float32)
+
+    def close(self) -> None:
+        """Give the memory back, too late."""
+        self.system.runtime.accelerator.free(self.cache)
