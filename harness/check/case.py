@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import torch
+
 from workloads.sampling.listing import DEFAULT, find, names
 
 Kind = Literal["run", "loss", "abandon", "close", "cut", "cut-late", "gone", "sample-only", "smallest", "artefacts"]
@@ -18,7 +20,8 @@ class Case:
         name: the varied property.
         kind: `run` drives two epochs; `drive.py` describes the others.
         train: number of training nodes.
-        device: `cpu`, `emulated:instant` (a device tier without its speed), or `emulated:null`, which keeps no rows.
+        device: `cpu`, `emulated:late` (a device tier without its speed, whose copies arrive when they are waited for),
+            `emulated:null`, which keeps no rows, or another device.
         sampler: one whose layers share a subgraph runs three layers.
         cores: number of cores in the runtime, by which systems choose their threads.
         keep_order: whether the system has to keep the seed plan's order.
@@ -75,7 +78,8 @@ class CheckedEpoch:
 @dataclass
 class Observation:
     """Results of one case. `error`: text of the exception; `crashed`: whether the process died or hung; `own_oracle`:
-    whether the system defines its expected mini-batches itself (`System.oracle`)."""
+    whether the system defines its expected mini-batches itself (`System.oracle`); `loss_tolerance`: largest relative
+    difference of a loss from the oracle's, which is computed on the processor."""
 
     case: str
     kind: str
@@ -95,21 +99,30 @@ class Observation:
     reused: list[bool] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
     own_oracle: bool = False
-    skipped: str = ""
+    loss_tolerance: float = 1e-4
 
 
 DIMS = (1, 32, 100, 127, 128, 129, 256, 768)
 FANOUTS: tuple[tuple[int, ...], ...] = ((10, 10, 10), (5,), (-1, 3), (25, 10))
+TIERS = {"cpu": "cpu", "emulated": "emulated:late", "cuda": "cuda"}
 
 
-def cases(devices: tuple[str, ...], quick: bool, faithful: bool = True) -> list[Case]:
-    """Return the cases for a system of these `devices`; only a `faithful` one supports every sampler."""
+def cases(devices: tuple[str, ...], quick: bool, faithful: bool = True, device: str = "") -> list[Case]:
+    """Return the cases of a check.
+
+    Args:
+        devices: kinds of device that the system supports.
+        quick: fewer dimensions and fan-outs.
+        faithful: whether the system supports every sampler.
+        device: the device of all cases; empty for each supported kind that this host has.
+    """
     base = Case("base")
-    tiers = [device for device, kind in (("cpu", "cpu"), ("emulated:instant", "emulated")) if kind in devices]
+    usable = [kind for kind in TIERS if kind in devices and (kind != "cuda" or torch.cuda.is_available())]
+    tiers = [device] if device else [TIERS[kind] for kind in usable]
     found: list[Case] = []
-    for device in tiers:
-        on = replace(base, device=device)
-        dims = DIMS if not quick else (1, 127, 128) if device == "cpu" else (127, 128)
+    for tier in tiers:
+        on = replace(base, device=tier)
+        dims = DIMS if not quick else (1, 127, 128) if tier == tiers[0] else (127, 128)
         for dim in dims:
             for dtype in ("float32", "float16"):
                 index = "int64" if (dim + (dtype == "float16")) % 2 else "int32"
@@ -133,8 +146,9 @@ def cases(devices: tuple[str, ...], quick: bool, faithful: bool = True) -> list[
     found.append(replace(on, name="features gone", kind="gone"))
     found.append(replace(on, name="sampling only", kind="sample-only"))
     found.append(replace(on, name="prepared artefacts", kind="artefacts"))
-    if "emulated" in devices:
+    if "emulated" in devices and not device:
         found.append(replace(base, name="device that keeps no rows", device="emulated:null"))
-    if "cpu" in tiers:
-        found.append(replace(base, name="loss curve", kind="loss", keep_order=True, batch_size=25))
+    for tier in tiers:
+        if not tier.startswith("emulated:"):  # which computes nothing
+            found.append(replace(base, name="loss curve", kind="loss", keep_order=True, batch_size=25, device=tier))
     return [replace(case, name=f"{case.name} ({case.device.partition(':')[0]})") for case in found]

@@ -12,7 +12,7 @@ import torch
 
 from harness.check.case import CheckedEpoch
 from systems.interface import Batch, Expectation
-from workloads.accelerator import CpuAccelerator
+from workloads.accelerator import Accelerator, CpuAccelerator
 from workloads.feature_table import SplitTable, batch_feature_digest
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.digest import EpochDigest, feature_digest, structure_digest
@@ -89,10 +89,10 @@ class Oracle:
         return batch_feature_digest(sampled, batch.table, batch.rows)
 
 
-def make_trainer(workload: Workload) -> Trainer:
-    """Make the harness's training step on the CPU."""
-    dataset = workload.dataset
-    return Trainer(workload.model, dataset.dim, dataset.num_classes, CpuAccelerator(), workload.seed)
+def make_trainer(workload: Workload, accelerator: Accelerator | None = None) -> Trainer:
+    """Make the harness's training step, on the processor without an `accelerator`."""
+    dataset, device = workload.dataset, accelerator or CpuAccelerator()
+    return Trainer(workload.model, dataset.dim, dataset.num_classes, device, workload.seed)
 
 
 class OwnBatches:

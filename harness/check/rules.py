@@ -136,7 +136,7 @@ def _loss(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
     if len(epoch.losses) != len(epoch.expected_losses) or not pairs:
         yield f" has {len(epoch.losses)} losses, {len(epoch.expected_losses)} expected"
     for step, (got, wanted) in enumerate(pairs):
-        if not math.isclose(got, wanted, rel_tol=1e-4, abs_tol=1e-6):
+        if not math.isclose(got, wanted, rel_tol=seen.loss_tolerance, abs_tol=1e-6):
             yield f", step {step}: loss {got:.6f}, expected {wanted:.6f}"
             break
 

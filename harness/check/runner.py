@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from harness.check.case import Case, Observation, cases
+from harness.check.case import TIERS, Case, Observation, cases
 from harness.check.rules import RUNS, CheckResult, judge
 from harness.check.stage import make_dataset
 from harness.isolation.docker.foreign import is_faithful
@@ -29,7 +29,8 @@ from harness.run.orchestrator import execute
 from harness.run.series import Series
 from harness.settings import RunSettings, check_options, strict
 from systems.registry import load
-from workloads.errors import HostError, InputError, OutcoreError
+from workloads.accelerators.make import make_accelerator
+from workloads.errors import HostError, InputError, OutcoreError, require
 
 CASE_LIMIT_S = 60.0
 TERM_LIMIT_S = 5.0
@@ -66,6 +67,7 @@ def check_system(
     progress: Progress = lambda text: None,
     case_limit_s: float = CASE_LIMIT_S,
     only: Callable[[Case], bool] = lambda case: True,
+    device: str = "",
 ) -> list[CheckResult]:
     """Check a system and return one result per rule.
 
@@ -78,15 +80,19 @@ def check_system(
         progress: called with the name of each case.
         case_limit_s: seconds after which a case counts as hung.
         only: filter of the cases.
+        device: the device of all cases; empty for the processor, `emulated:late`, and `cuda` where the host has it.
 
     Raises:
-        InputError: unknown system or option, or an option has an invalid value.
-        HostError: a library of the system is not installed.
+        InputError: unknown system, option or device, or an option has an invalid value, or the system does not support
+            the device.
+        HostError: a library of the system is not installed, or the device is not there.
     """
     system = load(name)
+    if device:
+        _check_device(name, device, system.info.devices)
     faithful = is_faithful(name, check_options(name, options or {}))
     system.load_libraries()
-    chosen = [case for case in cases(system.info.devices, quick, system.info.faithful) if only(case)]
+    chosen = [case for case in cases(system.info.devices, quick, system.info.faithful, device) if only(case)]
     if options:
         chosen = [replace(case, options=options) for case in chosen]
     # /tmp is in memory on many machines, without direct I/O.
@@ -100,10 +106,17 @@ def check_system(
             progress("SIGTERM")
             results.append(_check_term(name, base, chosen[0], log, case_limit_s))
             progress("memory under a cap")
-            results.append(check_memory(name, base, options or {}, quick=quick))
+            results.append(check_memory(name, base, options or {}, quick=quick, device=device))
         else:
             results += [CheckResult(title, True, "not judged: it does not run") for title in (TERM, MEMORY)]
         return [_with_log(result, base, logs) for result in results]
+
+
+def _check_device(name: str, device: str, supported: Sequence[str]) -> None:
+    """Raise InputError where the device is unknown or the system does not support it, HostError where it is missing."""
+    said = f"{name} runs on {', '.join(supported)}, not on {device}"
+    require(device.partition(":")[0] in supported, said, "give another --device")
+    make_accelerator(device, memory_bytes=None if device == "cpu" else 1 << 20).close()
 
 
 def _with_log(result: CheckResult, base: Path, logs: Path | None) -> CheckResult:
@@ -194,15 +207,18 @@ def _check_term(name: str, folder: Path, case: Case, log: Path, case_limit_s: fl
         return CheckResult(TERM, True, f"after {time.monotonic() - start:.2f} s")
 
 
-def check_memory(name: str, folder: Path, options: dict[str, Any], *, quick: bool = False) -> CheckResult:
+def check_memory(
+    name: str, folder: Path, options: dict[str, Any], *, quick: bool = False, device: str = ""
+) -> CheckResult:
     """Run a system once under a cap, with a budget of 32 MiB for a feature table of 117 MiB, and judge its memory.
 
     The worker's log is left in `folder`. On a host that cannot prove a cap the check passes, with `skipped` and the
-    reason as its detail. `quick`: one epoch instead of two, of fewer mini-batches.
+    reason as its detail. `quick`: one epoch instead of two, of fewer mini-batches; `device`: empty for the processor
+    where the system supports it, else `emulated:late`.
     """
     system, dataset = load(name), make_dataset(folder / "capped", _CASE)
-    emulated = {"device": "emulated:instant", "device_memory": "16MiB"}
-    tier = {"device": "cpu"} if "cpu" in system.info.devices else emulated
+    device = device or ("cpu" if "cpu" in system.info.devices else TIERS["emulated"])
+    tier = {"device": device} | ({} if device == "cpu" else {"device_memory": "16MiB"})
     shorter = {"max_batches": 10, "epochs": 1, "warmup": 0} if quick else {}
     settings = {**_SETTINGS, **tier, **shorter, "options": options, "dataset": dataset.name}
     try:

@@ -15,12 +15,16 @@ def check(
     system: Annotated[str, typer.Argument(help="a system's name, or module:Class")],
     call: OnResults,
     quick: Annotated[bool, typer.Option(help="fewer cases, and a shorter capped run")] = False,
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda or emulated:NAME; default: cpu, emulated:late, and cuda where there is one")
+    ] = "",
     option: OptionPairs = None,
 ) -> None:
     """Check a system on small generated graphs; exit code 1 if a promise does not hold.
 
     Examples:
         outcore check gnndrive --quick
+        outcore check gnndrive --device emulated:late
         outcore check mypkg.mod:MySystem -o threads=4
     """
     from rich.text import Text
@@ -32,7 +36,7 @@ def check(
     progress = call.progress()
     progress.title(f"check {system}")
     logs = call.results_root / "checks" / system.replace(":", ".")
-    results = check_system(system, quick=quick, options=options, logs=logs, progress=progress)
+    results = check_system(system, quick=quick, options=options, logs=logs, progress=progress, device=device)
     ok = all(result.ok for result in results)
     marks = {True: Text("ok", "green"), False: Text("broken", "red")}
     rows = [(marks[one.ok], one.name, one.detail) for one in results]

@@ -42,7 +42,10 @@ def make_accelerator(
         return CudaAccelerator(name, memory_bytes, training_bytes)
     if name.startswith("emulated:"):
         from workloads.accelerators.emulated import EmulatedAccelerator
+        from workloads.accelerators.late import LateAccelerator
         from workloads.accelerators.profile import load_profile
 
-        return EmulatedAccelerator(load_profile(name.removeprefix("emulated:")), memory_bytes, pool, touch=touch)
+        profile = load_profile(name.removeprefix("emulated:"))
+        kind = LateAccelerator if profile.late else EmulatedAccelerator
+        return kind(profile, memory_bytes, pool, touch=touch)
     raise InputError(f"device is {name!r}, which is not known", "use cpu, cuda or emulated:<profile>")

@@ -51,6 +51,7 @@ class Profile(BaseModel, extra="forbid", frozen=True):
     # Whether feature rows may stay in device memory after their mini-batch. False where copies take no time: the device
     # would be host memory outside the cap, of use to caches alone.
     keeps_rows: bool = True
+    late: bool = False  # whether a copy's bytes arrive only when it is waited for (`LateAccelerator`)
     step_s: Coefficient  # fixed seconds of a training step (framework, optimiser)
     kernel_s: Coefficient  # seconds to launch one kernel
     copy_s: Coefficient  # seconds to launch one copy over the bus
