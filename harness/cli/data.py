@@ -1,4 +1,4 @@
-"""`outcore data`: make, import, list, describe, trace, verify and remove datasets."""
+"""`outcore data`: make, import, export, list, describe, trace, verify and remove datasets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from workloads.errors import DatasetError, InputError
 from workloads.manifest import MANIFEST_NAME, OPTIONAL, Manifest
 from workloads.units import format_bytes, format_count, parse_bytes, parse_count
 
-app = Verbs(help="Make, import, list, describe, trace, verify and remove datasets.", no_args_is_help=True)
+app = Verbs(help="Make, import, export, list, describe, trace, verify and remove datasets.", no_args_is_help=True)
 app.verb(trace)
 
 Name = Annotated[str, typer.Argument(help="the dataset's name, or the path of its folder")]
@@ -100,7 +100,7 @@ def import_(
     path: Annotated[Path, typer.Argument(help="the file or folder to import")],
     format_: Annotated[
         str,
-        typer.Option("--format", help="npz, snap, ogb, igb or pyg (a saved Data, or an .npz of edge_index, x, y, …)"),
+        typer.Option("--format", help="npz, snap, ogb, igb, pyg (a saved Data, or .npz), graphbolt, parquet or arrays"),
     ],
     symmetric: Annotated[
         bool | None,
@@ -118,7 +118,7 @@ def import_(
 
     Examples:
         outcore data import mine edges.txt --format snap --directed
-        outcore data import products ogbn_products --format ogb
+        outcore data import theirs folder-of-npy --format arrays
     """
     from workloads.making.importing import ImportSpec, import_dataset
     from workloads.making.node_data import NodeDataSpec
@@ -143,6 +143,30 @@ def import_(
         same = _same(target, spec.recipe(path)) if not drawn.force and target.exists() else None
     how = drawn.how
     _tell_made(same, call, lambda stage: import_dataset(path, target, spec, progress=stage, **how))
+
+
+@app.verb
+def export(
+    name: Name,
+    call: OnData,
+    format_: Annotated[str, typer.Option("--format", help="graphbolt, ginex, dgl or pyg")],
+    out: Annotated[Path | None, typer.Option(help="folder to make (default: NAME-FORMAT under the data root)")] = None,
+) -> None:
+    """Write a dataset for another program: streamed in little memory, read back and compared, whole or not at all.
+
+    Examples:
+        outcore data export mine --format graphbolt
+        outcore data export mine --format pyg --out /mnt/nvme/mine-pyg
+    """
+    from workloads.exporters import export_dataset
+
+    dataset = find_dataset(name, call.data_root)
+    target = out or call.data_root / f"{dataset.name}-{format_}"
+    with call.progress() as progress:
+        made = export_dataset(dataset, target, format_, progress=progress.stage)
+    lines = [f"{made.path} ({format_}, {format_bytes(made.nbytes)}, read back)", *(f"note: {n}" for n in made.notes)]
+    content = {"path": str(made.path), "format": format_, "bytes": made.nbytes, "notes": made.notes}
+    call.tell({"export": content}, [] if call.quiet else lines)
 
 
 @app.verb

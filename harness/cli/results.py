@@ -1,8 +1,9 @@
-"""`outcore results`: list, show, compare, export, import and tidy the run records."""
+"""`outcore results`: list, show, compare, export, import and tidy the run records; add foreign times."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -13,18 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from harness.atomic import whole_file
-from harness.cli.common import OnBoth, OnResults, Options, Verbs
+from harness.cli.common import OnBoth, OnResults, Options, Verbs, parse_options, takes_settings
 from harness.cli.rules import read_on
+from harness.cli.run import SETTINGS
 from harness.cli.run_tables import number, print_epochs, print_runs, size, summary_lines
 from harness.cli.table import Wide, print_lines, print_table, printable
 from harness.records import record as records
+from harness.records.foreign import ForeignRecord, read_foreign, write_foreign
 from harness.records.hosts import host_fingerprint, measured_on
 from harness.records.record import LABELS, Record
 from harness.records.study import STUDIES
 from harness.results.archive import STUDY_NAME, is_archive, pack
 from harness.results.incoming import merge
 from harness.results.store import BadRecord, find, load, read_record, scan, short_ids
-from harness.settings import unknown_name
+from harness.settings import RunSettings, check_settings, strict, unknown_name
 from workloads.errors import InputError
 from workloads.units import format_bytes, parse_bytes
 
@@ -36,7 +39,9 @@ if TYPE_CHECKING:
 #: Help of an argument that names a run.
 RUN = "a run id, short as in `outcore results list` or its beginning, or `latest`"
 
-app = Verbs(help="List, show, compare, export, import and tidy the run records.", no_args_is_help=True)
+app = Verbs(
+    help="List, show, compare, export, import and tidy the run records; add foreign times.", no_args_is_help=True
+)
 
 #: Filter -> its place in a record, also its column in a table of records; others have their own name.
 _PLACES = {"dataset": "config.dataset.name", "experiment": "config.experiment"}
@@ -99,13 +104,76 @@ def list_(wanted: Wanted, table: Wide, call: OnResults) -> None:
         epoch_s = record.summary.epoch_s
         runs.append({**run, "epoch_s": epoch_s.model_dump(mode="json") if epoch_s else None})
 
+    given, changed = wanted.given(), list[Path]()
+    foreign = [
+        record
+        for record in read_foreign(call.results_root, changed)
+        if given.keys() <= {"system", "config.dataset.name"}
+        and given.get("system", record.system) == record.system
+        and given.get("config.dataset.name", record.settings.dataset) == record.settings.dataset
+    ]
+
+    bad += [BadRecord(str(path), f"{path} is damaged, or was changed after it was added") for path in changed]
+
     def shown() -> None:
         short = short_ids(call.results_root)
         names = [record.run_id if table.wide else short[record.run_id] for record in found]
         print_runs([[record] for record in found], f"runs in {call.results_root}", names=names, wide=table.wide)
+        if foreign:
+            _print_foreign(foreign)
         say_bad(bad)
 
-    call.tell({"runs": runs, "not_read": [entry._asdict() for entry in bad]}, shown)
+    told = [{"key": record.key, "verdict": "FOREIGN", **record.model_dump(mode="json")} for record in foreign]
+    call.tell({"runs": runs, "foreign": told, "not_read": [entry._asdict() for entry in bad]}, shown)
+
+
+def _print_foreign(found: Sequence[ForeignRecord]) -> None:
+    """Print the table of measurements by other code."""
+    rows = []
+    for record in found:
+        seen, settings = records.spread(record.seconds), record.settings
+        place = (settings.dataset, settings.memory, number(seen.median, ".3g"), "FOREIGN")
+        rows.append([printable(cell) for cell in (record.label, *place, record.how, record.host)])
+    heads = ("measured by other code", "dataset", "memory", "epoch s", "verdict", "how", "where")
+    print_lines("")
+    print_table(
+        heads, rows, "not measured by Outcore: never judged, in no order, claim or gate", prose=("how", "where")
+    )
+
+
+@app.verb
+@takes_settings(*SETTINGS, required=("dataset",))
+def add(
+    code: Annotated[str, typer.Argument(help="name of the other code, like Ginex")],
+    settings: RunSettings,
+    call: OnResults,
+    version: Annotated[str, typer.Option(help="its version or commit")],
+    seconds: Annotated[str, typer.Option(help="seconds of each measured epoch, like 12.1,12.4")],
+    how: Annotated[str, typer.Option(help="how it was measured, in a sentence")],
+    host: Annotated[str, typer.Option(help="where it was measured, in words")] = "",
+    counter: Annotated[list[str] | None, typer.Option(help="count of one epoch, like rows=1200000")] = None,
+) -> None:
+    """Add epoch times that somebody measured with other code, in the words of `outcore run`.
+
+    They are marked as foreign: listed and drawn hollow beside ours, never judged, in no order, claim or gate.
+
+    Examples:
+        outcore results add Ginex --version 1 --dataset mine --seconds 9 --how "..."
+    """
+    check_settings(settings)
+    try:
+        epochs = [float(part) for part in seconds.split(",")]
+    except ValueError:
+        raise InputError(f"--seconds is {seconds!r}, which is not a list of numbers", "write 12.1,12.4") from None
+    if not all(math.isfinite(one) and one > 0 for one in epochs):
+        raise InputError(f"--seconds is {seconds!r}, and an epoch takes more than 0 s", "write 12.1,12.4")
+    content = {"system": code, "version": version, "settings": settings, "seconds": epochs}
+    content |= {"counters": parse_options(counter or []), "how": how, "host": host}
+    record = strict(ForeignRecord, content, "")
+    path, fresh = write_foreign(call.results_root, record)
+    said = f"{record.label}: {'added' if fresh else 'there already'}, {path} (remove the file to take it back)"
+    told = {"key": record.key, "path": str(path), "added": fresh}
+    call.tell({"foreign": told}, [] if call.quiet else [printable(said)])
 
 
 @app.verb

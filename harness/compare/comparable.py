@@ -19,6 +19,7 @@ from workloads.units import parse_bytes
 
 if TYPE_CHECKING:
     from harness.plan.experiment import PlannedRun
+    from harness.settings import RunSettings
 
 #: Keys of a configuration that may differ between two runs that are compared.
 FREE = {"system", "options", "experiment", "figure_tags", "round", "timeout_s", "keep_order", "verify", "cores", "seed"}
@@ -90,6 +91,27 @@ class Index:
         key = _key(run.system, str(settings.dataset), device, settings.model_dump())
         asked, whole = settings.options, complete_options(run.system, settings.options)
         return [record for record in self._records.get(key, []) if _answers(record["config"]["options"], asked, whole)]
+
+
+#: Settings in which a measurement by other code may differ from the runs that it is drawn beside.
+_OF_OURS = (FREE - {"system", "options"}) | {"epochs", "warmup", "test_nodes"}
+
+
+def setting_key(settings: RunSettings) -> str:
+    """Return a text that is equal for settings whose epoch times may be drawn side by side, whatever the system."""
+    device = None if settings.device_memory is None else parse_bytes(settings.device_memory)
+    return _side_by_side(str(settings.dataset), device, settings.model_dump())
+
+
+def setting_key_of(record: Plain) -> str:
+    """Return the `setting_key` of a run's settings."""
+    config = record["config"]
+    return _side_by_side(config["dataset"]["name"], config["device_memory_bytes"], config)
+
+
+def _side_by_side(dataset: str, device_memory: int | None, settings: Mapping[str, Any]) -> str:
+    told = {name: None if name in _OF_OURS else value for name, value in settings.items()}
+    return _key("", dataset, device_memory, told)
 
 
 def _key(system: str, dataset: str, device_memory: int | None, settings: Mapping[str, Any]) -> str:

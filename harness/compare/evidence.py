@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from harness.compare.comparable import Index
 from harness.compare.plan import Plain, Plan, kept
 from harness.compare.points import Group, NotDrawn, Value, epoch_seconds, measured
+from harness.records.foreign import ForeignRecord, read_foreign
 from harness.records.study import StudyRecord, read_studies
 from workloads.errors import OutcoreError
 
@@ -32,11 +33,13 @@ class Evidence:
             the record as plain data in column `record`, its folder in `path`.
         studies: every study record, oldest first.
         experiments: experiments of these runs, as plain data, newest first.
+        foreign: measurements by other code, oldest first; only drawn, beside ours.
     """
 
     frame: pd.DataFrame
     studies: list[StudyRecord] = field(default_factory=list)
     experiments: list[Plain] = field(default_factory=list)
+    foreign: list[ForeignRecord] = field(default_factory=list)
 
     @cached_property
     def records(self) -> list[Plain]:
@@ -71,7 +74,7 @@ class Evidence:
         for make, experiment in product([plan] if otherwise is None else [plan, otherwise], self.experiments):
             # A user's experiment may lack the settings that the figure varies.
             with suppress(OutcoreError, LookupError):
-                found.append(measured(self.index, self.folders, make(experiment), value))
+                found.append(measured(self.index, self.folders, make(experiment), value, self.foreign))
         best = max(found, key=lambda group: len(group.points), default=Group({}, [], 0))
         if len({str(point.x) for point in best.points}) < least:
             dropped = sum(group.invalid for group in found)
@@ -101,7 +104,7 @@ def load_evidence(root: Path, progress: Callable[[str], None] = lambda text: Non
     from harness.records.record import Code
     from harness.results.store import load
 
-    evidence = Evidence(load(root, progress), read_studies(root))
+    evidence = Evidence(load(root, progress), read_studies(root), foreign=read_foreign(root))
     made = []
     for record in evidence.records:
         host, code = host_fingerprint(record.get("environment") or {}), Code(**(record.get("code") or {}))

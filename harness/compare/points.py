@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from harness.compare.comparable import shared_setting
+from harness.compare.comparable import setting_key, shared_setting
 from harness.compare.plan import FigureCell, Plain, Plan
 from harness.records.hosts import measured_on
 from harness.records.record import COUNTED, spread
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from harness.compare.comparable import Index
+    from harness.plan.experiment import PlannedRun
+    from harness.records.foreign import ForeignRecord
 
 
 #: Function from one measured epoch to a number; None where the epoch does not have it.
@@ -148,12 +150,14 @@ class Group:
         shared: configuration and place that all planned runs share, as `shared_setting` returns them.
         points: one for each cell that has a record, in the plan's order.
         invalid, elsewhere: number of runs left out for their verdict, and for their host or device.
+        foreign: measurements by other code in the cells' settings, which no number is taken from.
     """
 
     shared: Plain
     points: list[Point]
     invalid: int
     elsewhere: int = 0
+    foreign: list[Point] = field(default_factory=list)
 
     @property
     def done(self) -> list[Point]:
@@ -173,26 +177,35 @@ class Group:
         """Return the ids of the newest run of each point."""
         return list(dict.fromkeys(point.run for point in self.points if point.run))
 
-    def frame(self) -> pd.DataFrame:
-        """Return the points as a table."""
+    def frame(self, points: Sequence[Point] | None = None) -> pd.DataFrame:
+        """Return points (by default all of ours) as a table."""
         import pandas as pd
 
         columns = ("system", "x", "status", "value", "low", "high", "samples", "interval_kind", "verdict")
-        rows = [{name: getattr(p, name) for name in columns} | {"run": p.run} for p in self.points]
+        shown = self.points if points is None else points
+        rows = [{name: getattr(p, name) for name in columns} | {"run": p.run} for p in shown]
         return pd.DataFrame(rows).rename(columns={"interval_kind": "interval"})
 
 
-def measured(index: Index, paths: Mapping[str, str], plan: Plan, value: Value = epoch_seconds) -> Group:
+def measured(
+    index: Index,
+    paths: Mapping[str, str],
+    plan: Plan,
+    value: Value = epoch_seconds,
+    foreign: Sequence[ForeignRecord] = (),
+) -> Group:
     """Return the points of a plan's cells.
 
     Args:
         paths: run id -> the run's folder.
         plan: planned cells; a cell without a record has no point.
         value: function from one measured epoch to its number.
+        foreign: measurements by other code.
     """
     found: list[tuple[FigureCell, list[Plain]]] = []
     settings: list[Plain] = []
-    for cell, run in plan.runs():
+    planned = list(plan.runs())
+    for cell, run in planned:
         found.append((cell, index.of(run)))
         settings.append(run.settings.model_dump(exclude={"options"}))
     records = {record["run_id"]: record for _, mine in found for record in mine}
@@ -209,7 +222,24 @@ def measured(index: Index, paths: Mapping[str, str], plan: Plan, value: Value = 
     if "device_memory" in varying:
         varying.add("device_memory_bytes")
     shared = shared_setting(points[0].record, varying) if points else {}
-    return Group(shared, points, len(local) - len(valid), len(records) - len(local))
+    beside = _foreign(planned, foreign) if value is epoch_seconds else []
+    return Group(shared, points, len(local) - len(valid), len(records) - len(local), beside)
+
+
+def _foreign(planned: Iterable[tuple[FigureCell, PlannedRun]], foreign: Sequence[ForeignRecord]) -> list[Point]:
+    """Return the measurements by other code in the settings of the cells, each once in a place."""
+    found: dict[tuple[str, str, str], Point] = {}
+    by_key: dict[str, list[ForeignRecord]] = {}
+    for record in foreign:
+        by_key.setdefault(setting_key(record.settings), []).append(record)
+    for cell, run in planned if by_key else ():
+        for record in by_key.get(setting_key(run.settings), ()):
+            seen = spread(record.seconds)
+            own: Plain = {"low": seen.interval[0], "high": seen.interval[1], "interval_kind": seen.interval_kind}
+            own |= {"samples": len(record.seconds), "verdict": "FOREIGN", "panel": cell.panel}
+            place = (record.label, str(cell.x), cell.panel)
+            found[place] = Point(record.label, cell.x, "ok", seen.median, **own)
+    return list(found.values())
 
 
 def _facts(record: Plain) -> list[tuple[str, str]]:

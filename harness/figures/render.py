@@ -182,7 +182,8 @@ def _digest_of(evidence: Evidence) -> str:
     ids = [] if evidence.frame.empty else sorted(map(str, evidence.frame["run_id"]))
     studies = [f"{record.study} {record.key} {record.started_at}" for record in evidence.studies]
     planned = [json.dumps(experiment, sort_keys=True, default=str) for experiment in evidence.experiments]
-    return hashlib.sha256("\n".join([*ids, *studies, *planned]).encode()).hexdigest()
+    foreign = [record.key for record in evidence.foreign]
+    return hashlib.sha256("\n".join([*ids, *studies, *planned, *foreign]).encode()).hexdigest()
 
 
 def _source_of(figure: Figure) -> str:

@@ -36,7 +36,8 @@ def page(
         details: packed `pool` and `runs` (details by run).
         timelines: run -> packed timeline and pipeline.
         shown: further values of the template: `headline`, `board`, `tiles` (number and label of the counts under the
-            headline), `sentences`, `unreadable` (folder and reason of unreadable records), `colophon`.
+            headline), `sentences`, `unreadable` (folder and reason of unreadable records), `foreign` (table of
+            measurements by other code, or None), `colophon`.
     """
     import jinja2
     from markupsafe import Markup, escape

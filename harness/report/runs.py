@@ -15,8 +15,9 @@ from harness.compare.plan import Plain, value_at
 from harness.compare.points import measured_epochs, preparation_s
 from harness.figures.base import specs
 from harness.judge.metrics import METRICS
+from harness.records.foreign import ForeignRecord
 from harness.records.hosts import host_fingerprint, measured_on
-from harness.records.record import class_of
+from harness.records.record import class_of, spread
 from harness.results.store import WORKER_LOG
 from workloads.errors import InputError, OutcoreError
 from workloads.units import parse_bytes, row_bytes
@@ -54,6 +55,16 @@ def table_of(records: Sequence[Plain]) -> Plain:
         rows.append([texts.setdefault(cell, len(texts)) if isinstance(cell, str) else cell for cell in row])
     columns = [*_PLACES, *(metric.column for metric in METRICS if metric.column), "parts"]
     return {"columns": columns, "stages": stages, "texts": list(texts), "rows": rows}
+
+
+def foreign_table(found: Sequence[ForeignRecord]) -> Plain | None:
+    """Return the measurements by other code as a table of texts, `header` and `rows`; None without one."""
+    header = ["measured by other code", "dataset", "memory", "device", "epoch (s)", "how", "where"]
+    rows = []
+    for one in found:
+        own = (one.settings.dataset, one.settings.memory, one.settings.device, f"{spread(one.seconds).median:.4g}")
+        rows.append([one.label, *map(str, own), one.how, one.host])
+    return {"header": header, "rows": rows, "left_out": 0} if rows else None
 
 
 def _row(record: Plain, stages: Sequence[str]) -> list[Any]:

@@ -22,7 +22,7 @@ from harness.progress import tracked
 from harness.report.gallery import GalleryEntry, Scoreboard, gallery, judge
 from harness.report.headline import headline
 from harness.report.page import own_scripts, page
-from harness.report.runs import Pool, details_of, host_of, over_time, packed, table_of
+from harness.report.runs import Pool, details_of, foreign_table, host_of, over_time, packed, table_of
 from harness.report.standings import RankedSetting, settings_of
 from workloads.errors import InputError
 
@@ -91,6 +91,7 @@ def write_report(
         sentences=_sentences(records, len(bad), kept, len(timelines), crowded),
         unreadable=[(Path(one.path).name, one.reason) for one in bad[:REASONS]],
         first=_first(settings),
+        foreign=foreign_table(evidence.foreign),
         details=details,
         timelines=timelines,
         colophon=_colophon(records),

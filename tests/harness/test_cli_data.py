@@ -133,6 +133,25 @@ def test_a_graph_in_pygs_words_is_imported_whole_or_not_at_all(outcore: Outcore,
     assert outcore("import", "g", tmp_path / "g.npz", "--format", "pyg", "--json").json["reused"] is True
 
 
+def test_an_export_says_where_it_lies_and_is_imported_again(outcore: Outcore, tmp_path: Path) -> None:
+    dataset = make_tiny(outcore.root / "g", nodes=200, edges=900)
+    made = outcore("export", "g", "--format", "pyg", "--json")
+    assert made.code == 0 and made.json["export"]["path"] == str(outcore.root / "g-pyg")
+    assert made.json["export"]["bytes"] == sum(file.stat().st_size for file in (outcore.root / "g-pyg").iterdir())
+    again = outcore("import", "h", outcore.root / "g-pyg", "--format", "arrays", "--json")
+    assert again.json["dataset"]["fingerprint"] == dataset.fingerprint
+    told = outcore("export", "g", "--format", "ginex", "--out", tmp_path / "out")
+    assert told.code == 0 and str(tmp_path / "out") in told.out and "read back" in told.out
+    assert [row["name"] for row in outcore("list", "--json").json["datasets"]] == ["g", "h"]
+    for arguments, said in (
+        (("g", "--format", "ginex", "--out", tmp_path / "out"), "exists already; remove it"),
+        (("g", "--format", "csv"), "--format is 'csv'"),
+        (("nobody", "--format", "pyg"), "there is no dataset 'nobody'"),
+    ):
+        refused = outcore("export", *arguments)
+        assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1
+
+
 def flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1

@@ -1,4 +1,4 @@
-"""Importers of published graphs: `.npz` graphs, SNAP edge lists, OGB and IGB folders; and of PyG's `Data`."""
+"""Importers of graphs: published ones (`.npz`, SNAP, OGB, IGB), PyG's `Data`, GraphBolt, Parquet, folders of arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["FORMATS", "GraphSource", "ImportOptions", "importer"]
 
 Importer = Callable[[Path, ImportOptions], GraphSource]
 #: Names of the formats; `pyg` has the function `open_pyg` in the module `pyg`.
-FORMATS = ("npz", "snap", "ogb", "igb", "pyg")
+FORMATS = ("npz", "snap", "ogb", "igb", "pyg", "graphbolt", "parquet", "arrays")
 
 
 def importer(format_name: str) -> Importer:

@@ -140,6 +140,36 @@ def edge_array_source(array: npt.NDArray[Any], what: str, *, columns: bool) -> C
     return chunks
 
 
+def csc_edges(indptr: npt.NDArray[Any], indices: npt.NDArray[Any]) -> Callable[[], Iterator[EdgeChunk]]:
+    """Stream the edges of neighbour lists: the in-neighbours of node `v` are `indices[indptr[v]:indptr[v + 1]]`."""
+
+    def chunks() -> Iterator[EdgeChunk]:
+        for start in range(0, len(indices), EDGES_A_CHUNK):
+            stop = min(len(indices), start + EDGES_A_CHUNK)
+            first = int(np.searchsorted(indptr, start, side="right")) - 1
+            last = int(np.searchsorted(indptr, stop, side="left"))
+            lengths = np.diff(np.clip(indptr[first : last + 1], start, stop))
+            yield np.asarray(indices[start:stop]), np.repeat(np.arange(first, last), lengths)
+
+    return chunks
+
+
+def check_csc(indptr: npt.NDArray[Any], indices: npt.NDArray[Any], what: str) -> int:
+    """Check neighbour lists and return the number of nodes; raises InputError where pointers and lists contradict each
+    other."""
+    numbers = all(array.ndim == 1 and array.dtype.kind in "iu" for array in (indptr, indices))
+    fault = (
+        f"{what}: indptr and indices are {indptr.dtype} {list(indptr.shape)} and {indices.dtype} {list(indices.shape)}"
+    )
+    require(numbers and len(indptr) > 1, fault, "give whole numbers, [N + 1] and [E]")
+    sound = int(indptr[0]) == 0 and int(indptr[-1]) == len(indices)
+    for start in range(0, len(indptr), EDGES_A_CHUNK):
+        part = indptr[start : start + EDGES_A_CHUNK + 1]
+        sound = sound and bool((part[1:] >= part[:-1]).all())
+    require(sound, f"{what}: indptr does not rise from 0 to the {len(indices)} edges", "save it again")
+    return len(indptr) - 1
+
+
 def clean_labels(values: npt.NDArray[Any], num_nodes: int, what: str) -> tuple[IntArray, int]:
     """Return labels as int64, with -1 for unlabelled (NaN or negative), and the number of classes; raises InputError
     where there are not `num_nodes`, several columns, or a label that is not a whole number."""

@@ -56,11 +56,14 @@ class PartWriter:
     failed.
     """
 
-    def __init__(self, sink: TopologySink, part: str, dtype: npt.DTypeLike, count: int) -> None:
+    def __init__(
+        self, sink: TopologySink, part: str, dtype: npt.DTypeLike, count: int, *, header: bytes | None = None
+    ) -> None:
+        """Begin the part; `header` is the file's content before the data, by default that of a dataset's part."""
         self._sink, self._part, self._dtype = sink, part, np.dtype(dtype)
         self._path, self._offset = sink.begin(part, self._dtype, count)
         self._left = count
-        self._hash = xxhash.xxh3_64(padded_header(self._dtype, (count,)))
+        self._hash = xxhash.xxh3_64(padded_header(self._dtype, (count,)) if header is None else header)
         self._file = open_direct(self._path, os.O_WRONLY)
         self._writers, self._hasher = ThreadPoolExecutor(_WRITERS), ThreadPoolExecutor(1)
         memory = aligned_empty(DEPTH * BUFFER_BYTES).reshape(DEPTH, BUFFER_BYTES)
@@ -179,7 +182,7 @@ class DatasetWriter:
             if self.path.exists() and not self._replace:
                 raise _exists(self.path)
             with ExitStack() as stack:
-                stack.enter_context(_signals_raise())
+                stack.enter_context(signals_raise())
                 self.folder = stack.enter_context(TemporaryFolder(root, self.path.name))
                 self.folder.chmod(0o755)
                 self._held = stack.pop_all()
@@ -341,7 +344,7 @@ def _exists(path: Path) -> OutcoreError:
 
 
 @contextmanager
-def _signals_raise() -> Iterator[None]:
+def signals_raise() -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into an exception within the block, so that the temporary folder is removed."""
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:

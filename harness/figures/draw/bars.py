@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # More bars than this do not fit a column's width.
 COLUMN_BARS = 30
 COLUMN_STACKS = 10
+# Keywords of a bar that other code measured.
+HOLLOW: dict[str, Any] = {"facecolor": "none", "edgecolor": "#555555", "linestyle": "--", "linewidth": 0.9}
 
 
 def draw_bars(
@@ -34,15 +36,17 @@ def draw_bars(
 
     Args:
         rows: columns `group` (x, in the order given), `series` (a system or any label), `value`; optional `low` and
-            `high` (interval), `status` (label of a missing value) and `paper` (published value, a hollow diamond at
-            the bar).
+            `high` (interval), `status` (label of a missing value), `paper` (published value, a hollow diamond at the
+            bar) and `hollow` (whether other code measured it, which is drawn without a fill).
         tick: maps a group to its label.
         looks: looks of the series; by default the systems' own.
         numbers: format of the number over each bar, like `.1f`; none by default.
         axes: axes to draw into; the caller then makes canvas and legend.
     """
     groups = list(dict.fromkeys(rows["group"]))
-    series, look_of = looks_of([str(name) for name in rows["series"]], looks)
+    theirs = {str(row["series"]) for row in rows.to_dict("records") if row.get("hollow") is True}
+    series, look_of = looks_of([name for name in map(str, rows["series"]) if name not in theirs], looks)
+    series = [*series, *sorted(theirs)]
     alone = axes is None
     canvas, axes = panels.one_panel(axes, wide=len(groups) * len(series) > COLUMN_BARS)
     width = 0.8 / len(series)
@@ -50,7 +54,7 @@ def draw_bars(
     labelled: set[str] = set()
     for row in rows.to_dict("records"):
         name = str(row["series"])
-        x, look = groups.index(row["group"]) + place[name], look_of(name)
+        x, fill = groups.index(row["group"]) + place[name], HOLLOW if name in theirs else look_of(name).fill
         value = row["value"]
         if pd.notna(row.get("paper")):
             # Beside the number over the bar, which it would cover.
@@ -61,7 +65,7 @@ def draw_bars(
             panels.mark_missing_bar(axes, x, str(row.get("status") or "not run"), width / (len(groups) + 0.2))
             continue
         error: Any = {"yerr": panels.interval(row), "error_kw": {"elinewidth": 0.8, "capsize": 1.8}}
-        axes.bar(x, value, width, label=name if name not in labelled else None, **look.fill, **error)
+        axes.bar(x, value, width, label=name if name not in labelled else None, **fill, **error)
         labelled.add(name)
         if numbers:
             top: float = row["high"] if pd.notna(row.get("high")) else value

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness.figures.draw.panels import around, legend_above, mark_missing, mark_paper, name_axes, one_panel, plain_log
+from harness.figures.draw.panels import (
+    around,
+    draw_hollow,
+    legend_above,
+    mark_missing,
+    mark_paper,
+    name_axes,
+    one_panel,
+    plain_log,
+)
 from harness.figures.draw.style import Looks, looks_of
 
 if TYPE_CHECKING:
@@ -33,12 +42,15 @@ def draw_curves(
 
     Args:
         rows: columns `series` (a system or any label), `x`, `y` (numbers); optional `low` and `high` (interval),
-            `status` (label at the upper edge where y is missing) and `paper` (published value, a hollow marker).
+            `status` (label at the upper edge where y is missing), `paper` (published value, a hollow marker) and
+            `hollow` (whether other code measured it).
         looks: looks of the series; by default the systems' own.
         axes: axes to draw into; the caller then makes canvas and legend.
     """
     from matplotlib.ticker import NullLocator
 
+    others = rows[rows["hollow"]] if "hollow" in rows else rows[:0]
+    rows = rows.drop(others.index)
     series, look_of = looks_of([str(name) for name in rows["series"]], looks)
     alone = axes is None
     canvas, axes = one_panel(axes)
@@ -60,6 +72,8 @@ def draw_curves(
             level = missing.get(row["x"], 0)
             missing[row["x"]] = level + 1
             mark_missing(axes, row["x"], level, str(row.get("status") or "not run"), name, look.color)
+    for number, (label, theirs) in enumerate(others.groupby("series", sort=False)):
+        draw_hollow(axes, list(theirs["x"]), list(theirs["y"]), str(label), number)
     if xlog:
         axes.set_xscale("log")
         plain_log(axes.xaxis)

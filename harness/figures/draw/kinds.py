@@ -14,9 +14,10 @@ from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.curves import draw_curves
-from harness.figures.draw.panels import around, draw_line, many_panels, mark_missing, name_axes, plain_log
+from harness.figures.draw.panels import around, draw_hollow, draw_line, many_panels, mark_missing, name_axes, plain_log
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure as Canvas
 
 #: Function from the drawn group to texts for the caption.
@@ -64,7 +65,8 @@ def lines(figure_id: str, plan: Planned, *, axis: Plain, title: str, beside: Nee
     @figure_of_runs(figure_id, plan, beside=beside)
     def draw(group: Group) -> Drawing:
         own = Axis(**axis)
-        return drawn(_draw_lines(group, own, title), group.frame(), group, own.missing(group), bottom=-0.04)
+        notes = (own.missing(group), _others(group))
+        return drawn(_draw_lines(group, own, title), _table(group), group, *notes, bottom=-0.04)
 
 
 def bars(
@@ -92,11 +94,12 @@ def bars(
     @figure_of_runs(figure_id, plan, value)
     def draw(group: Group) -> Drawing:
         own = Axis(**axis)
-        cells = {name: [of(point) for point in group.points] for name, of in columns.items()}
-        table = group.frame().assign(**cells)
+        empty = [None] * len(group.foreign)
+        cells = {name: [*(of(point) for point in group.points), *empty] for name, of in columns.items()}
+        table = _table(group).assign(**cells)
         rows = table.rename(columns={"x": "group", "system": "series"})
         canvas, _ = draw_bars(rows, ylabel=ylabel, xlabel=own.label, tick=own.tick, numbers=numbers, **how)
-        return drawn(canvas, table, group, *note(group), own.missing(group))
+        return drawn(canvas, table, group, *note(group), own.missing(group), _others(group))
 
 
 def curves(figure_id: str, plan: Planned, *, axis: Plain, note: Note = lambda group: []) -> None:
@@ -109,13 +112,29 @@ def curves(figure_id: str, plan: Planned, *, axis: Plain, note: Note = lambda gr
     @figure_of_runs(figure_id, plan)
     def draw(group: Group) -> Drawing:
         own = Axis(**axis)
-        table = group.frame().assign(panel=[point.panel for point in group.points])
+        table = _table(group).assign(panel=[point.panel for point in [*group.points, *group.foreign]])
         panels = list(table.rename(columns={"system": "series", "value": "y"}).groupby("panel", sort=False))
         canvas, places = many_panels(len(panels), wide=len(panels) > 1, height=2.4)
         for axes, (title, rows) in zip(places, panels, strict=True):
             ylabel = "epoch time (s)" if axes is places[0] else ""
             draw_curves(rows, title=str(title), xlabel=own.label, ylabel=ylabel, xlog=True, ylog=True, axes=axes)
-        return drawn(canvas, table, group, *note(group), own.missing(group), order=style.ordered(group.systems()))
+        notes = (*note(group), own.missing(group), _others(group))
+        return drawn(canvas, table, group, *notes, order=style.ordered(group.systems()))
+
+
+def _table(group: Group) -> pd.DataFrame:
+    """Return the points as a table, then those of other code, which are drawn hollow."""
+    if not group.foreign:
+        return group.frame()
+    return group.frame([*group.points, *group.foreign]).assign(
+        hollow=[False] * len(group.points) + [True] * len(group.foreign)
+    )
+
+
+def _others(group: Group) -> str:
+    """Return the sentence on measurements by other code; empty without one."""
+    names = ", ".join(dict.fromkeys(point.system for point in group.foreign))
+    return f"hollow, as told by others and not judged: {names}" if names else ""
 
 
 def _draw_lines(group: Group, axis: Axis, title: str) -> Canvas:
@@ -132,6 +151,9 @@ def _draw_lines(group: Group, axis: Axis, title: str) -> Canvas:
         shifted = mine["place"] + (index - (len(systems) - 1) / 2) * 0.06
         spread = around(mine["value"], mine["low"], mine["high"])
         draw_line(axes, shifted, mine["value"], spread, style.look(system), system)
+    for index, name in enumerate(dict.fromkeys(point.system for point in group.foreign)):
+        theirs = [point for point in group.foreign if point.system == name and point.x in place]
+        draw_hollow(axes, [place[point.x] for point in theirs], [point.value for point in theirs], name, index)
     axes.set_yscale("log")
     axes.set_xticks(range(len(xs)), [axis.tick(x) for x in xs])
     axes.set_xlim(-0.4, len(xs) - 0.6)

@@ -121,6 +121,13 @@ def draw_line(axes: Any, xs: Any, ys: Any, interval: Any, look: Look, label: str
     axes.errorbar(xs, ys, label=label, **bars, **look.stroke, **border)
 
 
+def draw_hollow(axes: Any, xs: Sequence[float], ys: Sequence[Any], label: str, number: int) -> None:
+    """Draw a series measured by other code: hollow markers by its number, joined by a thin dotted line."""
+    look = {"linestyle": ":", "color": "#555555", "linewidth": 0.8, "markerfacecolor": "none", "markersize": 6}
+    if len(xs):
+        axes.plot(xs, ys, label=label, marker="oDs^v"[number % 5], **look)
+
+
 def interval(row: Mapping[Any, Any]) -> list[list[float]] | None:
     """Return a row's `low` and `high` as `yerr` of matplotlib, None without them."""
     if pd.isna(row.get("low")) or pd.isna(row.get("high")):

@@ -1,0 +1,105 @@
+"""outcore-fidelity: each reimplementation beside its public original, where both ran in one setting."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from harness.compare.comparable import setting_key, setting_key_of
+from harness.compare.evidence import Evidence
+from harness.compare.plan import Plain
+from harness.compare.points import NotDrawn, measured_epochs
+from harness.figures.base import NOTHING, Sheet, figure, sheet, specs
+from harness.records.record import COUNTED
+from workloads.units import format_count
+
+SPEC = specs(__file__)
+
+
+@dataclass(frozen=True)
+class Side:
+    """Measurements of one program in one setting: seconds of its epochs, and its counts a mini-batch."""
+
+    name: str
+    seconds: list[float]
+    counts: dict[str, float]
+    runs: list[str]
+
+
+@figure("outcore-fidelity")
+def fidelity(evidence: Evidence) -> Sheet:
+    """Show one row for each pair in each setting, and `not measured` for reimplementations without one; raise NotDrawn
+    without any pair."""
+    rows: list[Plain] = []
+    runs: list[str] = []
+    for system, told in SPEC["systems"].items():
+        known = {"system": system, "differs by design": told["differs"]}
+        pairs = list(_pairs(evidence, system, told["originals"]))
+        for setting, ours, theirs in pairs:
+            rows.append({**known, **setting, **_row(ours, theirs)})
+            runs += [*ours.runs, *theirs.runs]
+        if not pairs:
+            rows.append({**known, "original": told["originals"][-1], "its epoch (s)": "not measured"})
+    if not runs:
+        raise NotDrawn(SPEC["missing"])
+    return sheet(rows, SPEC["columns"], SPEC["caption"], runs=list(dict.fromkeys(runs)))
+
+
+def _pairs(evidence: Evidence, system: str, originals: list[str]) -> Iterator[tuple[Plain, Side, Side]]:
+    """Yield the settings in which the system and one of its originals were measured, with both."""
+    ours = _sides(evidence, system)
+    theirs = [(key, side) for name in originals for key, side in _sides(evidence, name).items()]
+    foreign = [record for record in evidence.foreign if record.system in originals]
+    theirs += [
+        (setting_key(record.settings), Side(record.label, record.seconds, _a_batch([record.counters]), []))
+        for record in foreign
+    ]
+    configs = {setting_key_of(record): record["config"] for record in evidence.records}
+    for key, side in theirs:
+        if key in ours:
+            config = configs[key]
+            yield {"dataset": config["dataset"]["name"], "memory": config["memory"]}, ours[key], side
+
+
+def _sides(evidence: Evidence, system: str) -> dict[str, Side]:
+    """Return the counted runs of a system that ended well, by setting; of several option sets the newest run's."""
+    newest: dict[str, Plain] = {}
+    found: dict[str, list[Plain]] = {}
+    for record in evidence.records:
+        if record["system"] == system and record["verdict"] in COUNTED and record["status"] == "ok":
+            key = setting_key_of(record)
+            newest[key] = record
+            found.setdefault(key, []).append(record)
+    sides = {}
+    for key, record in newest.items():
+        same = [one for one in found[key] if one["config"]["options"] == record["config"]["options"]]
+        epochs = [epoch for one in same for epoch in measured_epochs(one)]
+        counts = _a_batch([{**epoch["counters"], "batches": epoch["batches"]} for epoch in epochs])
+        if epochs:
+            runs = [str(one["run_id"]) for one in same]
+            sides[key] = Side(system, [float(epoch["seconds"]) for epoch in epochs], counts, runs)
+    return sides
+
+
+def _a_batch(epochs: list[Plain]) -> dict[str, float]:
+    """Return the median counts a mini-batch, and the share of hits, of the epochs that have them."""
+    found: dict[str, list[float]] = {}
+    for counters in epochs:
+        batches = counters.get("batches")
+        for name in SPEC["counters"]:
+            if batches and counters.get(name) is not None:
+                found.setdefault(name, []).append(float(counters[name]) / float(batches))
+        if counters.get("rows") and counters.get("misses") is not None:
+            found.setdefault("hits", []).append(1.0 - float(counters["misses"]) / float(counters["rows"]))
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def _row(ours: Side, theirs: Side) -> Plain:
+    mine, other = statistics.median(ours.seconds), statistics.median(theirs.seconds)
+    row: Plain = {"original": theirs.name, "epoch (s)": mine, "its epoch (s)": other, "times as fast": other / mine}
+    for name, column in {**SPEC["counters"], "hits": "hits"}.items():
+        both = [side.counts.get(name) for side in (ours, theirs)]
+        texts = [NOTHING if n is None else f"{100 * n:.1f} %" if name == "hits" else format_count(n) for n in both]
+        row[column] = None if both == [None, None] else " / ".join(texts)
+    return row

@@ -1,0 +1,242 @@
+"""PyG's `FeatureStore` and `GraphStore` over a dataset: rows by direct reads behind a cache of a given size."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from systems.engine.cache.static_cache import StaticCache
+from systems.engine.io.arrays import gather
+from systems.engine.io.reader import RowReader
+from systems.engine.io.row_reads import RowTable
+from systems.engine.rank.ranking import out_degrees, top
+from systems.loading.request import memory_bytes
+from workloads.dataset import Dataset, find_dataset
+from workloads.direct_files import aligned_empty, small_maps
+from workloads.errors import BudgetError, HostError, InputError, require
+from workloads.units import format_bytes
+from workloads.workload import ModelSpec, SamplerSpec, Workload
+
+try:
+    from torch_geometric import data as pyg
+    from torch_geometric.data.graph_store import EdgeLayout
+    from torch_geometric.index import index2ptr, ptr2index
+except ModuleNotFoundError as error:
+    raise HostError("the stores are torch_geometric's", "pip install torch_geometric") from error
+
+Ids = npt.NDArray[np.int64]
+#: Rows of one read, which bounds the memory of its plan.
+READ_ROWS = 1 << 16
+_CHUNK = 1 << 20
+_COUNTING_BYTES = 4 << 20
+_READ_ONLY = "the store is read-only"
+
+
+def _opened(dataset: Dataset | Path | str) -> Dataset:
+    if isinstance(dataset, Dataset):
+        return dataset
+    return find_dataset(str(dataset), os.environ.get("OUTCORE_DATA", "data"))
+
+
+class FeatureStore(pyg.FeatureStore):  # type: ignore[misc]
+    """Features `x` and labels `y` of a dataset, for `NeighborLoader` and other loaders of PyG.
+
+    The rows of the nodes with most out-edges, which are sampled most often, stay in memory; others are read from disk
+    when they are asked for, past the page cache. Every process that uses the store (`num_workers`) opens its own reader
+    and shares the cache.
+
+    Args:
+        dataset: opened dataset, its folder, or its name under `$OUTCORE_DATA`.
+        memory: bytes of cache, labels and read buffers, like `8GiB`, or `0.25x` of the features. The rows of a
+            mini-batch, which PyG keeps, come on top.
+
+    Attributes:
+        dataset: the opened dataset.
+        cached_rows: number of rows in memory.
+
+    Raises:
+        BudgetError: labels and read buffers exceed `memory`.
+        DataIOError, DatasetError: the dataset cannot be read.
+    """
+
+    def __init__(self, dataset: Dataset | Path | str, *, memory: str | int = "1GiB") -> None:
+        super().__init__()
+        self.dataset, self._memory = _opened(dataset), memory
+        self._table = RowTable.of(self.dataset)
+        self._lock, self._readers = threading.Lock(), dict[int, RowReader]()
+        small = np.int16 if self.dataset.num_classes <= np.iinfo(np.int16).max else np.int64
+        self._labels = self.dataset.load("labels").astype(small)
+        budget = memory_bytes(memory, self.dataset.feature_bytes)
+        fixed = self._labels.nbytes + RowReader.plan_bytes(
+            **self._table.place, num_ids=READ_ROWS, path=self._table.path
+        )
+        require(budget is not None, f"memory is {memory!r}", "give a size like 8GiB")
+        assert budget is not None
+        if fixed > budget:
+            fault = f"labels and read buffers take {format_bytes(fixed)}, memory is {format_bytes(budget)}"
+            raise BudgetError(fault, f"give memory='{-(-fixed // 1024)}KiB' or more")
+        self._counts = dict.fromkeys(("rows", "hits", "misses", "requests", "bytes_read"), 0)
+        self._cache = self._filled(budget - fixed)
+
+    def _filled(self, nbytes: int) -> StaticCache:
+        """Fill a cache of at most `nbytes`, its map of the nodes included."""
+        workload = Workload(self.dataset, SamplerSpec(), ModelSpec())
+        capacity = StaticCache.capacity_of(workload, nbytes)
+        self._rows = torch.from_numpy(aligned_empty(capacity * self._table.row_bytes))
+        self._rows = self._rows.view(getattr(torch, self.dataset.feature_dtype.name)).view(capacity, self._table.dim)
+        ranking = np.empty(0, dtype=np.int64)
+        if capacity:
+            # The rows' memory is not touched yet, so that counting may take it.
+            least = 4 * self.dataset.num_nodes + _COUNTING_BYTES
+            ranking = top(out_degrees(workload, max(nbytes, least)), capacity)
+        return StaticCache.build(workload, ranking, self._rows)
+
+    @property
+    def cached_rows(self) -> int:
+        """Number of rows in memory."""
+        return self._cache.capacity
+
+    def counters(self) -> dict[str, int]:
+        """Return this process's counts: rows asked for, hits, misses, requests to the disk, bytes read."""
+        return dict(self._counts)
+
+    def rows(self, nodes: Ids) -> Tensor:
+        """Return the feature rows of nodes, [n, D]. Raises IndexError: a node is not in the graph; DataIOError: a row
+        cannot be read."""
+        out = torch.empty(len(nodes), self._table.dim, dtype=self._rows.dtype)
+        with self._lock:
+            for first in range(0, len(nodes), READ_ROWS):
+                self._fetch(nodes[first : first + READ_ROWS], out[first : first + READ_ROWS])
+        return out
+
+    def _fetch(self, nodes: Ids, out: Tensor) -> None:
+        found = self._cache.lookup(nodes)
+        hits = len(nodes) - len(found.misses)
+        if hits:
+            # Rows of misses are overwritten below: one pass without a temporary copy of the hits.
+            gather(self._rows, np.maximum(found.slots, 0), out, torch.get_num_threads())
+        added = {"rows": len(nodes), "hits": hits, "misses": len(found.misses)}
+        if len(found.misses):
+            reader = self._readers.get(os.getpid())
+            if reader is None:  # a forked process keeps its parent's reader, whose threads it does not have
+                reader = self._readers[os.getpid()] = RowReader(self._table.path, **self._table.place)
+            stats = reader.read(nodes[found.misses], out, found.misses)
+            added |= {"requests": stats.requests, "bytes_read": stats.bytes_read}
+        for name, count in added.items():
+            self._counts[name] += count
+
+    def close(self) -> None:
+        """Close this process's reader; a later read opens it again."""
+        if (reader := self._readers.pop(os.getpid(), None)) is not None:
+            reader.close()
+
+    def __reduce__(self) -> Any:
+        """Return what another process makes the store of; it fills a cache of its own."""
+        return _remade, (str(self.dataset.path), self._memory)
+
+    def _get_tensor(self, attr: Any) -> Tensor | None:
+        if attr.group_name is not None or attr.attr_name not in ("x", "y"):
+            return None
+        nodes, single = _nodes(attr.index, self.dataset.num_nodes)
+        values = self.rows(nodes) if attr.attr_name == "x" else torch.from_numpy(self._labels[nodes].astype(np.int64))
+        return values[0] if single else values
+
+    def _get_tensor_size(self, attr: Any) -> tuple[int, ...] | None:
+        if attr.group_name is not None or attr.attr_name not in ("x", "y"):
+            return None
+        nodes, single = _nodes(attr.index, self.dataset.num_nodes)
+        return (() if single else (len(nodes),)) + ((self._table.dim,) if attr.attr_name == "x" else ())
+
+    def get_all_tensor_attrs(self) -> list[Any]:
+        """Return the attributes `x` and `y`."""
+        return [pyg.TensorAttr(group_name=None, attr_name=name) for name in ("x", "y")]
+
+    def _put_tensor(self, tensor: Any, attr: Any) -> bool:
+        raise InputError(_READ_ONLY, "add tensors of your own to the mini-batches")
+
+    def _remove_tensor(self, attr: Any) -> bool:
+        raise InputError(_READ_ONLY, "leave the attribute out where you use the mini-batch")
+
+
+def _remade(path: str, memory: str | int) -> FeatureStore:
+    return FeatureStore(path, memory=memory)
+
+
+def _nodes(index: Any, num_nodes: int) -> tuple[Ids, bool]:
+    """Return the nodes of an index (None, slice, number, ids or mask), and whether it names a single row."""
+    if index is None or isinstance(index, slice):
+        return np.arange(num_nodes)[index or slice(None)], False
+    array = index.cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
+    if array.dtype == np.bool_:
+        require(array.shape == (num_nodes,), f"the mask is {list(array.shape)}, the graph has {num_nodes} nodes")
+        return np.flatnonzero(array), False
+    whole = array.ndim < 2 and (array.dtype.kind in "iu" or array.size == 0)
+    require(whole, f"the index is {array.dtype} {list(array.shape)}", "give ids [n], a mask, a slice or a number")
+    nodes = array.reshape(-1).astype(np.int64)
+    if nodes.size and (int(nodes.min()) < -num_nodes or int(nodes.max()) >= num_nodes):
+        raise IndexError(f"node {nodes.min() if nodes.min() < -num_nodes else nodes.max()} of {num_nodes}")
+    return np.where(nodes < 0, nodes + num_nodes, nodes), array.ndim == 0
+
+
+class GraphStore(pyg.GraphStore):  # type: ignore[misc]
+    """Edges of a dataset in CSC, COO or CSR, for `NeighborLoader` and other loaders of PyG.
+
+    Neighbour lists are int64, as PyG's samplers want them: mapped from disk where the dataset has such, else converted
+    in memory (8 bytes an edge) at their first use. COO and CSR are made when they are asked for.
+
+    Args:
+        dataset: opened dataset, its folder, or its name under `$OUTCORE_DATA`.
+    """
+
+    def __init__(self, dataset: Dataset | Path | str) -> None:
+        super().__init__()
+        self.dataset = _opened(dataset)
+        self._lists: tuple[Tensor, Tensor] | None = None
+
+    def __reduce__(self) -> Any:
+        """Return what another process makes the store of."""
+        return GraphStore, (str(self.dataset.path),)
+
+    def _csc(self) -> tuple[Tensor, Tensor]:
+        """Return the sources of all edges by destination, int64 [E], and where each destination's begin [N + 1]."""
+        if self._lists is None:
+            if self.dataset.index_dtype == np.int64:
+                row = torch.from_numpy(np.load(self.dataset.file("indices"), mmap_mode="c"))
+            else:
+                indices = self.dataset.memmap("indices")
+                row = torch.empty(len(indices), dtype=torch.int64)
+                with small_maps(indices):
+                    for first in range(0, len(indices), _CHUNK):
+                        row.numpy()[first : first + _CHUNK] = indices[first : first + _CHUNK]
+            self._lists = row, torch.from_numpy(self.dataset.load("indptr"))
+        return self._lists
+
+    def _get_edge_index(self, attr: Any) -> tuple[Tensor, Tensor] | None:
+        if attr.edge_type is not None:
+            return None
+        row, colptr = self._csc()
+        if attr.layout == EdgeLayout.CSC:
+            return row, colptr
+        col = ptr2index(colptr)
+        if attr.layout == EdgeLayout.COO:
+            return row, col
+        order = torch.argsort(row, stable=True)
+        return index2ptr(row[order], self.dataset.num_nodes), col[order]
+
+    def get_all_edge_attrs(self) -> list[Any]:
+        """Return the layout that needs no conversion, CSC."""
+        nodes = self.dataset.num_nodes
+        return [pyg.graph_store.EdgeAttr(None, EdgeLayout.CSC, is_sorted=True, size=(nodes, nodes))]
+
+    def _put_edge_index(self, edge_index: Any, edge_attr: Any) -> bool:
+        raise InputError(_READ_ONLY, "import another dataset")
+
+    def _remove_edge_index(self, edge_attr: Any) -> bool:
+        raise InputError(_READ_ONLY, "import another dataset")

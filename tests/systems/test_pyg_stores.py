@@ -1,0 +1,233 @@
+"""PyG's own loaders over `outcore.pyg` give the tensors of the same graph in memory; memory is bounded."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch_geometric.typing as built
+from torch_geometric.data import Data, TensorAttr
+from torch_geometric.loader import LinkNeighborLoader, NeighborLoader, NodeLoader
+from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
+
+from outcore.pyg import FeatureStore, GraphStore
+from systems.loading import pyg_stores
+from tests.support import make_tiny
+from workloads.dataset import Dataset
+from workloads.errors import BudgetError, InputError
+
+SMALL = "7MiB"  # labels, read buffers and some of the rows
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """A table of 7.6 MiB."""
+    return make_tiny(tmp_path_factory.mktemp("stores") / "g", nodes=5000, edges=60_000, dim=400)
+
+
+@pytest.fixture(scope="module")
+def in_memory(dataset: Dataset) -> Data:
+    """The same graph as PyG holds it."""
+    indptr = dataset.load("indptr")
+    targets = np.repeat(np.arange(dataset.num_nodes), np.diff(indptr))
+    edges = torch.from_numpy(np.stack([dataset.load("indices").astype(np.int64), targets]))
+    x, y = (torch.from_numpy(dataset.load(part)) for part in ("features", "labels"))  # type: ignore[arg-type]
+    return Data(edge_index=edges, x=x, y=y)
+
+
+INDICES: list[Any] = [
+    None,
+    slice(None),
+    slice(7, 4000, 13),
+    slice(-5, None),
+    torch.tensor([5, 4999, 5, 0]),
+    torch.tensor([], dtype=torch.int64),
+    torch.tensor([-1, 3], dtype=torch.int32),
+    torch.arange(5000) % 7 == 0,
+    17,
+    torch.tensor(3),
+]
+
+
+@pytest.mark.parametrize("memory", [SMALL, "64MiB"])
+@pytest.mark.parametrize("index", INDICES, ids=repr)
+def test_every_index_gives_the_tensor_that_pygs_data_gives(
+    dataset: Dataset, in_memory: Data, memory: str, index: Any
+) -> None:
+    store = FeatureStore(dataset, memory=memory)
+    for name in ("x", "y"):
+        attr = TensorAttr(None, name, index)
+        whole = in_memory[name]
+        expected = (
+            whole if index is None else whole[torch.arange(5000)[index]] if isinstance(index, slice) else whole[index]
+        )
+        found = store.get_tensor(attr)
+        assert found.dtype == expected.dtype and torch.equal(found, expected)
+        assert store.get_tensor_size(attr) == tuple(expected.shape)
+    both = store.multi_get_tensor([TensorAttr(None, name, index) for name in ("x", "y")])
+    assert torch.equal(both[0], store.get_tensor(None, "x", index))
+    assert torch.equal(store[None, "x"][index], both[0])
+    # PyG itself takes no NumPy index in `get_tensor`; its utilities hand one on.
+    assert torch.equal(store._get_tensor(TensorAttr(None, "x", np.array([17, 3]))), in_memory.x[[17, 3]])
+
+
+def test_a_part_of_the_rows_is_cached_and_the_rest_is_read(dataset: Dataset) -> None:
+    store = FeatureStore(dataset, memory=SMALL)
+    assert 0 < store.cached_rows < dataset.num_nodes
+    held = store.cached_rows * dataset.row_bytes + 4 * dataset.num_nodes + 2 * dataset.num_nodes
+    assert held < 7 << 20
+    degrees = np.bincount(dataset.load("indices"), minlength=dataset.num_nodes)
+    hubs = torch.from_numpy(np.argsort(-degrees, kind="stable")[: store.cached_rows].copy())
+    store.get_tensor(None, "x", hubs)
+    assert store.counters() == {"rows": len(hubs), "hits": len(hubs), "misses": 0, "requests": 0, "bytes_read": 0}
+    store.get_tensor(None, "x", None)
+    counts = store.counters()
+    assert counts["misses"] == dataset.num_nodes - store.cached_rows and counts["bytes_read"] >= counts["misses"] * 1600
+    whole = FeatureStore(dataset, memory="64MiB")
+    whole.get_tensor(None, "x", None)
+    assert whole.cached_rows == dataset.num_nodes and whole.counters()["bytes_read"] == 0
+
+
+def test_reads_of_any_length_are_bounded(dataset: Dataset, in_memory: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyg_stores, "READ_ROWS", 100)
+    assert torch.equal(FeatureStore(dataset, memory=SMALL).get_tensor(None, "x", None), in_memory.x)
+
+
+def test_float16_rows_stay_float16_and_a_dataset_is_named_by_its_path(tmp_path: Path) -> None:
+    half = make_tiny(tmp_path / "half", nodes=200, edges=900, dtype="float16")
+    store = FeatureStore(tmp_path / "half", memory="8MiB")
+    found = store.get_tensor(None, "x", torch.tensor([3, 199]))
+    assert found.dtype == torch.float16 and np.array_equal(found.numpy(), half.load("features")[[3, 199]])
+
+
+def test_memory_too_small_wrong_indices_and_writes_are_refused(dataset: Dataset) -> None:
+    with pytest.raises(BudgetError, match=r"labels and read buffers take .*; give memory="):
+        FeatureStore(dataset, memory="100KiB")
+    with pytest.raises(InputError, match="memory is 'none'"):
+        FeatureStore(dataset, memory="none")
+    store, graph = FeatureStore(dataset, memory="8MiB"), GraphStore(dataset)
+    for index in (torch.tensor([5000]), torch.tensor([-5001])):
+        for name in ("x", "y"):
+            with pytest.raises(IndexError):
+                store.get_tensor(None, name, index)
+    for wrong in (torch.tensor([[1]]), torch.tensor([0.5]), torch.ones(3, dtype=torch.bool)):
+        with pytest.raises(InputError):
+            store.get_tensor(None, "x", wrong)
+    assert store._get_tensor(TensorAttr(None, "z", None)) is None
+    with pytest.raises(InputError, match="read-only"):
+        store.put_tensor(torch.zeros(1), None, "z", None)
+    with pytest.raises(InputError, match="read-only"):
+        store.remove_tensor(None, "x", None)
+    with pytest.raises(InputError, match="read-only"):
+        graph.put_edge_index((torch.zeros(1), torch.zeros(1)), None, "coo")
+    with pytest.raises(KeyError):
+        graph.get_edge_index(("a", "to", "b"), "coo")
+
+
+@pytest.mark.parametrize("index_dtype", ["int32", "int64"])
+def test_every_layout_of_the_edges_is_that_of_pygs_data(tmp_path: Path, index_dtype: str) -> None:
+    own = make_tiny(tmp_path / "g", nodes=300, edges=2000, index_dtype=index_dtype)
+    indptr, indices = (torch.from_numpy(own.load(part).astype(np.int64)) for part in ("indptr", "indices"))
+    targets = torch.repeat_interleave(torch.arange(300), indptr.diff())
+    data = Data(edge_index=torch.stack([indices, targets]), num_nodes=300)
+    store = GraphStore(own)
+
+    def pairs(layout: str, row: torch.Tensor, col: torch.Tensor) -> list[list[int]]:
+        """Sources and destinations, sorted: PyG leaves the order within a list open."""
+        assert row.dtype == col.dtype == torch.int64
+        if layout != "coo":
+            pointers = col if layout == "csc" else row
+            assert len(pointers) == 301
+            ends = torch.repeat_interleave(torch.arange(300), pointers.diff())
+            row, col = (row, ends) if layout == "csc" else (ends, col)
+        return sorted(torch.stack([row, col]).T.tolist())
+
+    for layout in ("coo", "csc", "csr"):
+        theirs = pairs(layout, *getattr(data, layout)()[:2])
+        assert pairs(layout, *store.get_edge_index(None, layout)) == theirs
+        assert pairs(layout, *getattr(store, layout)()[:2]) == theirs
+    assert torch.equal(store.get_edge_index(None, "csc")[0], indices)
+    assert store.get_all_edge_attrs()[0].size == (300, 300)
+
+
+class EveryNeighbour(BaseSampler):  # type: ignore[misc]
+    """One hop, all in-neighbours: a sampler that needs neither pyg-lib nor torch-sparse."""
+
+    def __init__(self, edge_index: torch.Tensor) -> None:
+        self.edges = edge_index
+
+    def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> SamplerOutput:
+        chosen = torch.isin(self.edges[1], index.node).nonzero().view(-1)
+        nodes = torch.cat([index.node, self.edges[0, chosen]])
+        unique, place = torch.unique(nodes, return_inverse=True)
+        first = torch.full((len(unique),), len(nodes)).scatter_reduce(0, place, torch.arange(len(nodes)), "amin")
+        order = first.argsort()
+        number = torch.empty_like(order).scatter(0, order, torch.arange(len(order)))
+        row, col = (number[torch.searchsorted(unique, ends)] for ends in self.edges[:, chosen])
+        return SamplerOutput(node=unique[order], row=row, col=col, edge=chosen, metadata=(index.input_id, index.time))
+
+    def sample_from_edges(self, index: Any, **_: Any) -> Any:
+        raise NotImplementedError
+
+    @property
+    def edge_permutation(self) -> None:
+        return None
+
+
+def same_batches(one: Any, other: Any) -> int:
+    """Compare the mini-batches of two loaders tensor by tensor; return their number."""
+    count = 0
+    for mine, theirs in zip(one, other, strict=True):
+        for name in ("x", "y", "edge_index", "n_id", "e_id", "input_id"):
+            assert torch.equal(mine[name], theirs[name]), name
+        assert mine.batch_size == theirs.batch_size and mine.num_nodes == theirs.num_nodes
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_node_loader_over_the_stores_gives_the_tensors_of_one_in_memory(
+    dataset: Dataset, in_memory: Data, workers: int
+) -> None:
+    store = FeatureStore(dataset, memory=SMALL)
+    store.get_tensor(None, "x", torch.tensor([0, 4998]))  # a reader of this process, which workers do not use
+    options: dict[str, Any] = {"input_nodes": torch.from_numpy(dataset.load("train")), "batch_size": 300}
+    sampler = EveryNeighbour(in_memory.edge_index)
+    ours = NodeLoader((store, GraphStore(dataset)), sampler, num_workers=workers, **options)
+    assert same_batches(ours, NodeLoader(in_memory, sampler, **options)) == 4
+
+
+def test_a_pickled_store_is_made_again_of_its_dataset(dataset: Dataset, in_memory: Data) -> None:
+    store = pickle.loads(pickle.dumps(FeatureStore(dataset, memory=SMALL)))
+    assert torch.equal(store.get_tensor(None, "x", torch.tensor([9])), in_memory.x[[9]])
+    store.close()
+    assert torch.equal(copy.copy(store).get_tensor(None, "y", 3), in_memory.y[3])
+
+
+needs_sampler = pytest.mark.skipif(
+    not (built.WITH_PYG_LIB or built.WITH_TORCH_SPARSE), reason="NeighborLoader needs pyg-lib or torch-sparse"
+)
+
+
+@pytest.mark.slow("systems/loading/pyg_stores.py")
+@needs_sampler
+def test_neighbor_loader_and_link_neighbor_loader_run_unchanged(dataset: Dataset, in_memory: Data) -> None:
+    stores = (FeatureStore(dataset, memory=SMALL), GraphStore(dataset))
+    shared: dict[str, Any] = {"num_neighbors": [5, 5], "batch_size": 100}
+    nodes = torch.from_numpy(dataset.load("train"))
+    for data in (stores, in_memory):
+        torch.manual_seed(0)
+        loader = NeighborLoader(data, input_nodes=nodes, **shared)
+        found = list(loader)
+        assert len(found) == 10
+        for batch in found:
+            assert torch.equal(batch.x, in_memory.x[batch.n_id]) and torch.equal(batch.y, in_memory.y[batch.n_id])
+    edges = in_memory.edge_index[:, :500]
+    for batch in LinkNeighborLoader(stores, edge_label_index=(None, edges), **shared):
+        assert torch.equal(batch.x, in_memory.x[batch.n_id])
+        assert torch.equal(batch.n_id[batch.edge_label_index], edges[:, batch.input_id])

@@ -1,0 +1,328 @@
+"""Exports hold the dataset, byte for byte or converted as documented; a failed export leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickletools
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from harness.isolation import Limits
+from tests.harness.cap_tools import CAPPING, MIB, needs_cap, on_disk
+from tests.support import make_tiny
+from workloads.dataset import PARTS, Dataset
+from workloads.direct_files import PAGE
+from workloads.errors import DataIOError, DatasetError, InputError
+from workloads.exporters import FORMATS, export_dataset, ginex
+from workloads.exporters.graphbolt import GRAPH
+from workloads.making.importing import ImportSpec, import_dataset
+from workloads.making.writer import DatasetWriter
+from workloads.npyfile import padded_header
+
+ROOT = Path(__file__).parents[2]
+
+
+def export(dataset: Dataset, target: Path, format_name: str, **more: Any) -> Path:
+    made = export_dataset(dataset, target, format_name, **more)
+    files = [path for path in made.path.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert sum(path.stat().st_size for path in files) == pytest.approx(made.nbytes, abs=8192)
+    assert [path.name for path in target.parent.iterdir() if path.name.startswith(".")] == []
+    return made.path
+
+
+def again(source: Path, target: Path, format_name: str) -> Dataset:
+    dataset = import_dataset(source, target, ImportSpec(format_name))
+    assert dataset.verify() == []
+    return dataset
+
+
+def edges_of(dataset: Dataset) -> list[tuple[int, int]]:
+    """Sources and destinations of all edges, one at a time."""
+    indptr, indices = dataset.load("indptr"), dataset.load("indices")
+    return [(int(source), node) for node, (a, b) in enumerate(pairwise(indptr)) for source in indices[a:b]]
+
+
+@pytest.fixture(scope="module")
+def weighted(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """A graph with edge weights, float16 features, unlabelled nodes and no validation and test nodes."""
+    root = tmp_path_factory.mktemp("weighted")
+    rng = np.random.default_rng(3)
+    y = rng.integers(-1, 4, 50)
+    arrays = {"x": rng.standard_normal((50, 3)).astype(np.float16), "y": y, "train_mask": (y >= 0) & (y < 3)}
+    pairs = np.ascontiguousarray(np.unique(rng.integers(0, 50, (200, 2)), axis=0).T)
+    np.savez(root / "g.npz", edge_index=pairs, edge_weight=rng.random(pairs.shape[1]), **arrays)
+    return import_dataset(root / "g.npz", root / "data", ImportSpec("pyg"))
+
+
+def test_pyg_opens_the_folder_of_its_format_with_every_tensor_mapped(tiny_dataset: Dataset, tmp_path: Path) -> None:
+    folder = export(tiny_dataset, tmp_path / "out", "pyg")
+    tensors = {file.stem: torch.from_numpy(np.load(file, mmap_mode="c")) for file in folder.glob("*.npy")}
+    data = Data(**tensors)
+    assert data.validate() and data.num_nodes == tiny_dataset.num_nodes
+    assert list(zip(*data.edge_index.tolist(), strict=True)) == edges_of(tiny_dataset)
+    np.testing.assert_array_equal(data.x, tiny_dataset.load("features"))
+    np.testing.assert_array_equal(data.y, tiny_dataset.load("labels"))
+    for name, part in (("train_mask", "train"), ("val_mask", "valid"), ("test_mask", "test")):
+        np.testing.assert_array_equal(data[name].nonzero().view(-1), tiny_dataset.load(part))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("format_name", ["pyg", "dgl"])
+def test_an_exported_folder_of_arrays_is_imported_as_the_same_dataset(
+    tiny_dataset: Dataset, weighted: Dataset, tmp_path: Path, format_name: str
+) -> None:
+    for number, dataset in enumerate((tiny_dataset, weighted)):
+        folder = export(dataset, tmp_path / f"out-{number}", format_name)
+        assert again(folder, tmp_path / "data" / str(number), "arrays").fingerprint == dataset.fingerprint
+
+
+def test_dgl_builds_the_graph_of_its_format(tiny_dataset: Dataset, tmp_path: Path) -> None:
+    from systems.engine.dgl import import_dgl
+
+    dgl: Any = import_dgl()
+    folder = export(tiny_dataset, tmp_path / "out", "dgl")
+    tensors = {file.stem: torch.from_numpy(np.load(file, mmap_mode="c")) for file in folder.glob("*.npy")}
+    graph = dgl.graph(("csc", (tensors["indptr"], tensors["indices"], torch.empty(0, dtype=torch.int64))))
+    graph.ndata["feat"], graph.ndata["label"] = tensors["features"], tensors["labels"]
+    sources, targets = (ends.tolist() for ends in graph.edges())
+    assert sorted(zip(sources, targets, strict=True)) == sorted(edges_of(tiny_dataset))
+    np.testing.assert_array_equal(graph.ndata["feat"], tiny_dataset.load("features"))
+    np.testing.assert_array_equal(tensors["train"], tiny_dataset.load("train"))
+
+
+def test_ginexs_code_finds_the_arrays_types_and_names_that_it_reads(
+    weighted: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ginex, "NODES_A_PASS", 16)  # several passes
+    folder = export(weighted, tmp_path / "out", "ginex")
+    conf = json.loads((folder / "conf.json").read_text())
+    assert (conf["num_nodes"], conf["num_classes"]) == (50, 4)
+
+    def read(name: str, file: str = "") -> Any:
+        shape, dtype = tuple(conf[f"{name}_shape"]), conf[f"{name}_dtype"]
+        return np.memmap(folder / (file or f"{name}.dat"), mode="r", shape=shape, dtype=dtype)
+
+    # The native parts read int64 ids and float32 features and labels, whatever the configuration says.
+    assert [conf[f"{name}_dtype"] for name in ("indptr", "indices", "features", "labels")] == [
+        *("int64", "int64", "float32", "float32")
+    ]
+    np.testing.assert_array_equal(read("indptr"), weighted.load("indptr"))
+    np.testing.assert_array_equal(read("indices"), weighted.load("indices"))
+    np.testing.assert_array_equal(read("features"), weighted.load("features").astype(np.float32))
+    np.testing.assert_array_equal(read("labels"), weighted.load("labels"))
+    splits = torch.load(folder / "split_idx.pth")
+    assert list(splits) == ["train", "valid", "test"] and splits["train"].dtype == torch.int64
+    np.testing.assert_array_equal(splits["train"], weighted.load("train"))
+    assert len(splits["valid"]) == 0
+    into = torch.from_numpy(np.diff(weighted.load("indptr")))
+    out = torch.bincount(torch.from_numpy(weighted.load("indices").astype(np.int64)), minlength=50)
+    torch.testing.assert_close(torch.load(folder / "nc_score.pth"), (out + 1e-8) / (into + 1e-8))
+    # GNNDrive's code has the number of columns in two names.
+    np.testing.assert_array_equal(read("features", "features-3.dat"), read("features"))
+    assert json.loads((folder / "conf-3.json").read_text()) == conf
+
+
+def test_an_export_says_what_its_format_cannot_hold(weighted: Dataset, tmp_path: Path) -> None:
+    made = export_dataset(weighted, tmp_path / "out", "ginex")
+    assert len(made.notes) == 2 and "edge weights left out" in made.notes[0] and "float16" in made.notes[1]
+    assert export_dataset(weighted, tmp_path / "other", "graphbolt").notes == []
+
+
+def test_graphbolts_folder_names_dgls_classes_alone_and_is_imported_as_the_same_graph(
+    tiny_dataset: Dataset, weighted: Dataset, tmp_path: Path
+) -> None:
+    for number, dataset in enumerate((tiny_dataset, weighted)):
+        folder = export(dataset, tmp_path / f"out-{number}", "graphbolt")
+        with zipfile.ZipFile(folder / GRAPH) as archive:
+            assert archive.testzip() is None
+            names = [
+                str(word) for code, word, _ in pickletools.genops(archive.read("archive/data.pkl")) if code.code == "c"
+            ]
+        graph = "dgl.graphbolt.impl.fused_csc_sampling_graph FusedCSCSamplingGraph"
+        allowed = {graph, "torch ScriptObject", "torch._utils _rebuild_tensor_v2", "collections OrderedDict"}
+        assert graph in names and {name for name in names if not name.startswith("torch ")} <= allowed
+        assert {name for name in names if name.startswith("torch ")} <= {
+            *("torch ScriptObject", "torch LongStorage", "torch IntStorage", "torch FloatStorage")
+        }
+        known = again(folder, tmp_path / "data" / str(number), "graphbolt")
+        for part in dataset.manifest.parts:
+            if part != "labels":
+                np.testing.assert_array_equal(known.load(part), dataset.load(part), err_msg=part)
+        used = np.concatenate([dataset.load(part) for part in ("train", "valid", "test")])
+        np.testing.assert_array_equal(known.load("labels")[used], dataset.load("labels")[used])
+        assert known.num_classes == dataset.num_classes
+
+
+PROGRAM = """
+import json, sys
+import numpy as np, torch
+import dgl.graphbolt as gb
+dataset = gb.OnDiskDataset(sys.argv[1], force_preprocess=False).load()
+graph, feature, task = dataset.graph, dataset.feature, dataset.tasks[0]
+np.savez(sys.argv[2], indptr=graph.csc_indptr, indices=graph.indices, features=feature.read("node", None, "feat"))
+pipe = gb.ItemSampler(task.train_set, batch_size=50, shuffle=False)
+pipe = pipe.sample_neighbor(graph, [4, 4]).fetch_feature(feature, node_feature_keys=["feat"])
+seen = []
+for batch in pipe:
+    sub = batch.sampled_subgraphs[0]
+    csc, rows, columns = sub.sampled_csc, sub.original_row_node_ids, sub.original_column_node_ids
+    targets = np.repeat(columns.numpy(), np.diff(csc.indptr.numpy()))
+    inputs = batch.input_nodes
+    seen.append({
+        "seeds": batch.seed_nodes.tolist(), "labels": batch.labels.tolist(), "inputs": inputs.tolist(),
+        "edges": list(zip(rows[csc.indices].tolist(), targets.tolist())),
+        "rows_equal": bool(torch.equal(batch.node_features["feat"], feature.read("node", None, "feat", inputs))),
+    })
+json.dump({"batches": seen, "classes": task.metadata["num_classes"]}, sys.stdout)
+"""
+
+
+def graphbolt_python() -> str:
+    """Return the interpreter of DGL 2.1.0's environment; empty where there is none."""
+    given = os.environ.get("OUTCORE_GRAPHBOLT_PYTHON", "")
+    made = ROOT / "build" / "envs" / "graphbolt" / "bin" / "python"
+    return given or (str(made) if made.is_file() else "")
+
+
+@pytest.mark.slow("workloads/exporters")
+@pytest.mark.skipif(not graphbolt_python(), reason="no DGL 2.1.0: OUTCORE_GRAPHBOLT_PYTHON names its interpreter")
+def test_dgl_210_reads_the_export_as_it_is_whole_and_sampled(tiny_dataset: Dataset, tmp_path: Path) -> None:
+    folder = export(tiny_dataset, tmp_path / "out", "graphbolt")
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in folder.iterdir())
+    command = [graphbolt_python(), "-c", PROGRAM, str(folder), str(tmp_path / "read.npz")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "already preprocessed" in done.stdout
+    with np.load(tmp_path / "read.npz") as read:
+        for part in ("indptr", "indices", "features"):
+            np.testing.assert_array_equal(read[part], tiny_dataset.load(part))  # type: ignore[arg-type]
+    said = json.loads(done.stdout[done.stdout.index("{") :])
+    assert said["classes"] == tiny_dataset.num_classes
+    seeds = [node for batch in said["batches"] for node in batch["seeds"]]
+    assert seeds == tiny_dataset.load("train").tolist()
+    there, labels = set(edges_of(tiny_dataset)), tiny_dataset.load("labels")
+    for batch in said["batches"]:
+        assert batch["labels"] == labels[batch["seeds"]].tolist() and batch["rows_equal"]
+        assert batch["edges"] and {tuple(edge) for edge in batch["edges"]} <= there
+    # DGL refuses to make the folder anew, rather than removing it.
+    code = "import sys, dgl.graphbolt as gb; gb.OnDiskDataset(sys.argv[1])"
+    other = subprocess.run([graphbolt_python(), "-c", code, str(folder)], capture_output=True, text=True, timeout=300)
+    assert other.returncode != 0 and "symbolic link" in other.stderr
+    assert sorted((path.name, path.stat().st_mtime_ns) for path in folder.iterdir()) == before
+
+
+# --- faults ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_damaged_dataset_is_not_exported_and_nothing_is_left(tmp_path: Path, format_name: str) -> None:
+    dataset = make_tiny(tmp_path / "data" / "g", nodes=300, edges=900)
+    with (dataset.path / "indices.npy").open("r+b") as file:
+        file.seek(PAGE + 400)
+        file.write(b"\x05")
+    with pytest.raises(DatasetError, match=r"indices\.npy is corrupted: XXH3"):
+        export_dataset(dataset, tmp_path / "out" / "g", format_name)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_file_that_reads_back_other_than_written_fails_the_export(tiny_dataset: Dataset, tmp_path: Path) -> None:
+    def damage(stage: str, fraction: float) -> None:
+        if stage == "reading back" and fraction < 0.5:  # of files that were not read back yet
+            (file,) = tmp_path.glob(".out.outcore-tmp-*/y.npy")
+            with file.open("r+b") as opened:
+                opened.seek(PAGE + 8)
+                opened.write(b"\x07")
+
+    with pytest.raises(DataIOError, match=r"y\.npy of the export reads back other than it was written"):
+        export_dataset(tiny_dataset, tmp_path / "out", "pyg", progress=damage)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_export_leaves_nothing(tiny_dataset: Dataset, tmp_path: Path) -> None:
+    def stop(stage: str, fraction: float) -> None:
+        if fraction > 0.5:
+            raise KeyboardInterrupt
+
+    for format_name in FORMATS:
+        with pytest.raises(KeyboardInterrupt):
+            export_dataset(tiny_dataset, tmp_path / "out", format_name, progress=stop)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_folder_and_an_unknown_format_are_refused(tiny_dataset: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(DatasetError, match=r"out exists already; remove it"):
+        export_dataset(tiny_dataset, tmp_path / "out", "pyg")
+    with pytest.raises(InputError, match="--format is 'npz'"):
+        export_dataset(tiny_dataset, tmp_path / "new", "npz")
+
+
+def test_a_disk_too_small_is_refused_with_the_bytes_needed_before_anything_is_written(tmp_path: Path) -> None:
+    dataset = make_tiny(tmp_path / "data" / "g", nodes=300, edges=900)
+    # A table of a tebibyte that takes no blocks.
+    entry = dataset.manifest.files["features"]
+    shape = (300, 2**40 // 1200)
+    size = PAGE + shape[0] * shape[1] * 4
+    with (dataset.path / "features.npy").open("wb") as file:
+        file.write(padded_header(np.dtype(np.float32), shape))
+        file.truncate(size)
+    files = {**dataset.manifest.files, "features": entry.model_copy(update={"shape": shape, "bytes": size})}
+    dataset.manifest.model_copy(update={"files": files, "dim": shape[1]}).write(dataset.path)
+    with pytest.raises(
+        DatasetError, match=r"no space for the export 'out': it needs 1\.0 TiB \(\d+ bytes\) in .* are free"
+    ):
+        export_dataset(Dataset.open(dataset.path), tmp_path / "out", "dgl")
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------
+
+NODES, DIM, DEGREE = 120_000, 512, 16
+
+
+@pytest.fixture(scope="module")
+def wide() -> Iterator[Dataset]:
+    """Make 120,000 rows of 512 float32, a table of 234 MiB."""
+    for folder in on_disk():
+        rng = np.random.default_rng(1)
+        with DatasetWriter(folder / "wide") as writer:
+            writer.write("indptr", np.arange(0, NODES * DEGREE + 1, DEGREE, dtype=np.int64))
+            writer.write("indices", rng.integers(0, NODES, NODES * DEGREE).astype(np.int32))
+            block = rng.standard_normal((4000, DIM)).astype(np.float32)
+            with writer.stream("features", np.float32, (NODES, DIM)) as stream:
+                for _ in range(NODES // len(block)):
+                    stream.write(block)
+            writer.write("labels", np.zeros(NODES, dtype=np.int64))
+            for start, part in enumerate(("train", "valid", "test")):
+                writer.write(part, np.arange(start, NODES, 50, dtype=np.int64))  # type: ignore[arg-type]
+        yield Dataset.open(folder / "wide")
+
+
+@pytest.mark.slow("workloads/exporters", "workloads/making/writer.py")
+@needs_cap
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_an_export_runs_under_a_cap_below_its_tables_bytes(wide: Dataset, format_name: str) -> None:
+    """The interpreter, and torch where the format needs it, are under the cap of 192 MiB too."""
+    code = "import sys; from harness.cli import main; main(sys.argv[1:])"
+    target = wide.path.parent / f"wide-{format_name}"
+    arguments = ["data", "export", str(wide.path), "--format", format_name, "--out", str(target), "-q"]
+    with CAPPING[0]().create(f"export-{format_name}", Limits(memory_bytes=192 * MIB)) as cap:
+        command = cap.command([sys.executable, "-c", code, *arguments])
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT)
+        memory = cap.memory()
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert memory.oom_kills == 0 and memory.peak <= 192 * MIB < wide.feature_bytes
+    shutil.rmtree(target)
+    assert {path.name for path in wide.path.iterdir()} == {"dataset.json", *(f"{part}.npy" for part in PARTS)}

@@ -1,0 +1,61 @@
+"""Exporters of datasets to other code: DGL's GraphBolt, Ginex and its relatives, plain DGL, PyG."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from workloads.dataset import Dataset
+from workloads.errors import check_choice
+from workloads.exporters.files import File, Progress, write_folder
+
+__all__ = ["FORMATS", "Export", "export_dataset"]
+
+#: Names of the formats; `pyg` has the function `files_of` in the module `pyg`, which declares the files.
+FORMATS = ("graphbolt", "ginex", "dgl", "pyg")
+
+
+@dataclass(frozen=True)
+class Export:
+    """A finished export.
+
+    Attributes:
+        path: its folder.
+        nbytes: bytes of its files.
+        notes: one sentence for each part of the dataset that the format cannot hold, or holds in another way.
+    """
+
+    path: Path
+    nbytes: int
+    notes: list[str]
+
+
+def export_dataset(
+    dataset: Dataset, target: Path, format_name: str, *, progress: Progress = lambda stage, fraction: None
+) -> Export:
+    """Write a dataset in another program's format: streamed, read back and compared, whole or not at all.
+
+    Args:
+        dataset: the opened dataset.
+        target: folder to make.
+        format_name: one of `FORMATS`.
+        progress: called with the stage and its done fraction.
+
+    Raises:
+        InputError: the format is unknown.
+        DatasetError: the target exists, the disk is too small (with the bytes needed and free), or the dataset is
+            damaged.
+        DataIOError: a file reads back other than it was written.
+    """
+    check_choice("--format", format_name, FORMATS)
+    # Late, since one needs PyYAML.
+    declare: Callable[[Dataset], list[File]] = importlib.import_module(f"workloads.exporters.{format_name}").files_of
+    nbytes = write_folder(declare(dataset), target, progress)
+    notes = []
+    if "edge_weight" in dataset.manifest.files and format_name == "ginex":
+        notes.append("edge weights left out: the format has none")
+    if dataset.feature_dtype != "float32" and format_name == "ginex":
+        notes.append(f"features converted from {dataset.feature_dtype} to float32, the only type of the format")
+    return Export(target.absolute(), nbytes, notes)

@@ -1,0 +1,382 @@
+"""Files of an export: declared with their values as streams, written under a temporary name, read back and compared."""
+
+from __future__ import annotations
+
+import errno
+import io
+import math
+import os
+import pickle
+import sys
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from workloads.dataset import Dataset, Part
+from workloads.direct_files import PAGE, aligned_empty, open_direct, read_at
+from workloads.errors import DataIOError, DatasetError
+from workloads.making.writer import PartWriter, signals_raise
+from workloads.npyfile import file_digest, padded_header
+from workloads.tempfolder import TemporaryFolder, free_bytes, locked, sync
+from workloads.units import format_bytes
+
+Array = npt.NDArray[Any]
+Progress = Callable[[str, float], None]
+Tick = Callable[[int], None]
+"""Function that is called with the number of bytes just written or read back."""
+
+PIECE_BYTES = 4 << 20
+_SPARE_BYTES = 1 << 20  # for the file system's own blocks
+_TORCH_BYTES = 4096  # of a file of torch besides its values
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_READ_BYTES = 8 << 20
+_STORAGES = {"int32": "IntStorage", "int64": "LongStorage", "float32": "FloatStorage"}
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """Array to write.
+
+    Attributes:
+        dtype, shape: numpy's name of the element type, and the shape; values of another type are converted.
+        pieces: yields the values in order, in flat arrays of any length, each valid until the next.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    pieces: Callable[[], Iterable[Array]]
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.count * np.dtype(self.dtype).itemsize
+
+
+class File(Protocol):
+    """One file of an export."""
+
+    @property
+    def name(self) -> str:
+        """Name within the export's folder."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes to be written, within a few KiB."""
+
+    def write(self, path: Path, tick: Tick) -> str:
+        """Write the file to disk; return the digest of its content."""
+
+    def digest(self, path: Path, tick: Tick) -> str:
+        """Read the file back; return the digest of its content."""
+
+
+@dataclass(frozen=True)
+class ArrayFile:
+    """File of one array: plain values, after a header if the name ends in `.npy`; written past the page cache."""
+
+    name: str
+    values: Values
+
+    @property
+    def _header(self) -> bytes:
+        return padded_header(np.dtype(self.values.dtype), self.values.shape) if self.name.endswith(".npy") else b""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of header and values."""
+        return len(self._header) + self.values.nbytes
+
+    def write(self, path: Path, tick: Tick) -> str:
+        """Write the file to disk; return its digest."""
+        sink = _Sink(path, self._header, self.nbytes)
+        with PartWriter(sink, self.name, self.values.dtype, self.values.count, header=self._header) as out:
+            for piece in self.values.pieces():
+                out.write(piece)
+                tick(len(piece) * np.dtype(self.values.dtype).itemsize)
+        return sink.digest
+
+    def digest(self, path: Path, tick: Tick) -> str:
+        """Read the file back; return its digest."""
+        found = file_digest(path)
+        tick(self.values.nbytes)
+        return found
+
+
+class _Sink:
+    """Destination of a `PartWriter`: one file, its blocks reserved beforehand."""
+
+    def __init__(self, path: Path, header: bytes, nbytes: int) -> None:
+        self._path, self._header, self._nbytes, self.digest = path, header, nbytes, ""
+
+    def begin(self, part: Any, dtype: npt.DTypeLike, count: int) -> tuple[Path, int]:
+        with self._path.open("xb", buffering=0) as file:
+            os.posix_fallocate(file.fileno(), 0, max(1, self._nbytes))
+            file.write(self._header)
+        return self._path, len(self._header)
+
+    def finish(self, part: Any, xxh3: str | None = None) -> None:
+        os.truncate(self._path, self._nbytes)
+        sync(self._path)
+        self.digest = xxh3 or ""
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """Small text file."""
+
+    name: str
+    text: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the text."""
+        return len(self.text.encode())
+
+    def write(self, path: Path, tick: Tick) -> str:
+        """Write the file to disk; return its digest."""
+        path.write_text(self.text, encoding="utf-8")
+        sync(path)
+        return xxhash.xxh3_64_hexdigest(self.text.encode())
+
+    def digest(self, path: Path, tick: Tick) -> str:
+        """Read the file back; return its digest."""
+        return file_digest(path)
+
+
+@dataclass(frozen=True)
+class LinkFile:
+    """Symbolic link to another file of the folder, or to the folder itself."""
+
+    name: str
+    to: str
+    nbytes: int = 0
+
+    def write(self, path: Path, tick: Tick) -> str:
+        """Make the link; return its target."""
+        path.symlink_to(self.to)
+        return self.to
+
+    def digest(self, path: Path, tick: Tick) -> str:
+        """Return the link's target."""
+        return str(path.readlink())
+
+
+@dataclass(frozen=True)
+class TorchFile:
+    """File that `torch.load` reads, written as a stream: its tensors may exceed memory.
+
+    Attributes:
+        content: object of plain data; `Values` in it become tensors.
+        renamed: class of a stand-in in `content` -> module and name by which the reader knows it.
+    """
+
+    name: str
+    content: Any
+    renamed: Mapping[type, tuple[str, str]] = field(default_factory=dict)
+
+    def _pickled(self) -> tuple[bytes, list[Values]]:
+        """Return the pickled content, and its tensors in the order of their numbers."""
+        stream = io.BytesIO()
+        pickler = _Pickler(stream)
+        pickler.dump(self.content)
+        data = stream.getvalue()
+        for kind, (module, name) in self.renamed.items():
+            # Protocol 2 names a class by two lines of text.
+            data = data.replace(f"c{kind.__module__}\n{kind.__qualname__}\n".encode(), f"c{module}\n{name}\n".encode())
+        return data, pickler.tensors
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors and of a small rest."""
+        return _TORCH_BYTES + sum(values.nbytes for values in self._pickled()[1])
+
+    def write(self, path: Path, tick: Tick) -> str:
+        """Write the file to disk; return the digest of its tensors."""
+        data, tensors = self._pickled()
+        digest = xxhash.xxh3_64(data)
+        with zipfile.ZipFile(path, "x") as archive:
+            archive.writestr("archive/data.pkl", data)
+            archive.writestr("archive/byteorder", sys.byteorder)
+            for number, values in enumerate(tensors):
+                info = zipfile.ZipInfo(f"archive/data/{number}")
+                info.file_size = values.nbytes
+                left = values.nbytes
+                with archive.open(info, "w") as member:
+                    for piece in values.pieces():
+                        part = np.ascontiguousarray(piece, dtype=values.dtype).view(np.uint8).data
+                        left -= len(part)
+                        digest.update(part)
+                        member.write(part)
+                        tick(len(part))
+                if left:
+                    raise ValueError(f"tensor {number} of {self.name} lacks {left} bytes of what was announced")
+            archive.writestr("archive/version", "3\n")
+        sync(path)
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        return digest.hexdigest()
+
+    def digest(self, path: Path, tick: Tick) -> str:
+        """Read the file back; return the digest of its tensors, or the reason why it cannot be read."""
+        digest = xxhash.xxh3_64()
+        try:
+            with zipfile.ZipFile(path) as archive:
+                tensors = len([name for name in archive.namelist() if name.startswith("archive/data/")])
+                for name in ("archive/data.pkl", *(f"archive/data/{number}" for number in range(tensors))):
+                    with archive.open(name) as member:
+                        while part := member.read(_READ_BYTES):
+                            digest.update(part)
+                            tick(len(part) if name != "archive/data.pkl" else 0)
+        except (zipfile.BadZipFile, EOFError, KeyError) as error:
+            return str(error)
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class _Storage:
+    """Memory of a tensor, which a pickle of torch names by a number."""
+
+    values: Values
+
+
+class _Pickler(pickle.Pickler):
+    """Pickler in the words of `torch.save`."""
+
+    def __init__(self, stream: io.BytesIO) -> None:
+        super().__init__(stream, protocol=2)
+        self.tensors: list[Values] = []
+
+    def reducer_override(self, value: Any) -> Any:
+        """Return the call that makes a tensor of `Values`; other objects are pickled as usual."""
+        if not isinstance(value, Values):
+            return NotImplemented
+        from torch._utils import _rebuild_tensor_v2
+
+        strides = tuple(math.prod(value.shape[axis + 1 :]) for axis in range(len(value.shape)))
+        return _rebuild_tensor_v2, (_Storage(value), 0, value.shape, strides, False, OrderedDict())
+
+    def persistent_id(self, value: Any) -> Any:
+        """Return the name of a tensor's memory; None for other objects."""
+        if not isinstance(value, _Storage):
+            return None
+        import torch
+
+        self.tensors.append(value.values)
+        kind = getattr(torch, _STORAGES[value.values.dtype])
+        return "storage", kind, str(len(self.tensors) - 1), "cpu", value.values.count
+
+
+def stored(dataset: Dataset, part: Part, dtype: str = "") -> Values:
+    """Return a part of a dataset as values to write, in its own type or in `dtype`."""
+    entry = dataset.manifest.files[part]
+    return Values(dtype or entry.dtype, entry.shape, partial(pieces, dataset, part))
+
+
+def pieces(dataset: Dataset, part: Part) -> Iterator[Array]:
+    """Yield the values of a part in order, in flat pieces, read past the page cache, one ahead of the caller.
+
+    Raises:
+        DatasetError: the file's content differs from its digest in the manifest (after the last piece).
+        DataIOError: the file cannot be read, or ends early.
+    """
+    entry, path = dataset.manifest.files[part], dataset.file(part)
+    with path.open("rb") as file:
+        digest = xxhash.xxh3_64(file.read(entry.data_offset))
+    nbytes = entry.bytes - entry.data_offset
+    memory = aligned_empty(2 * PIECE_BYTES).reshape(2, PIECE_BYTES)
+    handle = open_direct(path, os.O_RDONLY)
+
+    def read(at: int) -> npt.NDArray[np.uint8]:
+        size = min(PIECE_BYTES, nbytes - at)
+        place, whole = memory[at // PIECE_BYTES % 2], size // PAGE * PAGE
+        read_at(handle, place[:whole], entry.data_offset + at, path)
+        if whole < size:  # a direct read takes whole pages
+            rest = np.fromfile(path, np.uint8, size - whole, offset=entry.data_offset + at + whole)
+            if len(rest) < size - whole:
+                raise DatasetError(f"{path} is truncated", "make or import it again")
+            place[whole:size] = rest
+        found: npt.NDArray[np.uint8] = place[:size]
+        return found
+
+    with ThreadPoolExecutor(1, thread_name_prefix="export-read") as thread:
+        try:
+            ahead = thread.submit(read, 0) if nbytes else None
+            for at in range(0, nbytes, PIECE_BYTES):
+                assert ahead is not None
+                piece = ahead.result()
+                if at + PIECE_BYTES < nbytes:
+                    ahead = thread.submit(read, at + PIECE_BYTES)
+                digest.update(piece.data)
+                yield piece.view(entry.dtype)
+        finally:
+            thread.shutdown(wait=True, cancel_futures=True)
+            os.close(handle)
+    if digest.hexdigest() != entry.xxh3:
+        fault = f"{path} is corrupted: XXH3 {digest.hexdigest()}, {entry.xxh3} expected"
+        raise DatasetError(fault, "`outcore data verify` names every fault; make or import it again")
+
+
+def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int:
+    """Write the files as the folder `target`, whole or not at all; return their bytes. Raises as `export_dataset`."""
+    target = target.absolute()
+    root, total = target.parent, sum(file.nbytes for file in files)
+    if target.exists() or target.is_symlink():
+        raise DatasetError(f"{target} exists already", "remove it, or choose another --out")
+    needed = total + _SPARE_BYTES + 2 * PAGE * len(files)
+    if free_bytes(root) < needed:
+        raise _no_space(target, needed)
+    done = 0
+
+    def tick(nbytes: int) -> None:
+        nonlocal done
+        done += nbytes
+        progress(stage, done / max(1, total))
+
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with signals_raise(), TemporaryFolder(root, target.name) as folder:
+            folder.chmod(0o755)
+            stage = "writing"
+            written = {file.name: file.write(folder / file.name, tick) for file in files}
+            stage, done = "reading back", 0
+            for file in files:
+                if file.digest(folder / file.name, tick) != written[file.name]:
+                    fault = f"{file.name} of the export reads back other than it was written"
+                    raise DataIOError(fault, path=str(target / file.name), fix="check the device")
+            sync(folder)
+            with locked(root):
+                if target.exists():
+                    raise DatasetError(f"{target} exists already", "remove it, or choose another --out")
+                folder.rename(target)
+            sync(root)
+    except (OSError, DataIOError) as error:
+        if error.errno in _NO_SPACE:
+            raise _no_space(target, needed) from None
+        if isinstance(error, DataIOError):
+            raise
+        fault = f"{target} cannot be written: {error.strerror or error}"
+        raise DatasetError(fault, "choose another --out, in a folder that can be written") from None
+    return total
+
+
+def _no_space(target: Path, needed: int) -> DatasetError:
+    root = target.parent
+    return DatasetError(
+        f"no space for the export {target.name!r}: it needs {format_bytes(needed)} ({needed} bytes) in {root}, "
+        f"{format_bytes(free_bytes(root))} are free",
+        "free some, or choose another --out",
+    )

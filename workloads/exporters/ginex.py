@@ -1,0 +1,51 @@
+"""Format of the public code of Ginex, PyG+ and GNNDrive: raw arrays, their types and shapes in `conf.json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+
+from workloads.dataset import Dataset
+from workloads.exporters.files import Array, ArrayFile, File, LinkFile, TextFile, TorchFile, Values, pieces, stored
+
+#: Nodes whose out-degrees are counted in one pass over the edges, in 128 MiB.
+NODES_A_PASS = 1 << 24
+_EPSILON = 1e-8
+
+
+def files_of(dataset: Dataset) -> list[File]:
+    """Declare the files of a dataset, in the types that the native parts of that code expect.
+
+    `nc_score.pth` is the score by which Ginex fills its neighbour cache. GNNDrive's code has the number of columns in
+    the names of two files, which are there as links.
+    """
+    arrays = {
+        "indptr": stored(dataset, "indptr"),
+        "indices": stored(dataset, "indices", "int64"),
+        "features": stored(dataset, "features", "float32"),
+        "labels": stored(dataset, "labels", "float32"),
+    }
+    conf: dict[str, object] = {"num_nodes": dataset.num_nodes, "num_classes": dataset.num_classes}
+    for name, values in arrays.items():
+        conf |= {f"{name}_shape": values.shape, f"{name}_dtype": values.dtype}
+    splits = {part: stored(dataset, part) for part in ("train", "valid", "test")}
+    files: list[File] = [ArrayFile(f"{name}.dat", values) for name, values in arrays.items()]
+    score = Values("float32", (dataset.num_nodes,), lambda: _scores(dataset))
+    files += [TorchFile("split_idx.pth", splits), TorchFile("nc_score.pth", score)]
+    files += [TextFile("conf.json", json.dumps(conf) + "\n"), LinkFile(f"conf-{dataset.dim}.json", "conf.json")]
+    return [*files, LinkFile(f"features-{dataset.dim}.dat", "features.dat")]
+
+
+def _scores(dataset: Dataset) -> Iterator[Array]:
+    """Yield each node's out-degree over its in-degree, both with a small addend, in node order."""
+    indptr = dataset.memmap("indptr")
+    for first in range(0, dataset.num_nodes, NODES_A_PASS):
+        last = min(dataset.num_nodes, first + NODES_A_PASS)
+        out = np.zeros(last - first, dtype=np.int64)
+        for ids in pieces(dataset, "indices"):
+            inside = ids[(ids >= first) & (ids < last)] if last - first < dataset.num_nodes else ids
+            np.add.at(out, inside - first if first else inside, 1)
+        into = np.diff(indptr[first : last + 1])
+        yield (out.astype(np.float32) + np.float32(_EPSILON)) / (into.astype(np.float32) + np.float32(_EPSILON))

@@ -1,0 +1,91 @@
+"""DGL's GraphBolt: an `OnDiskDataset` that is preprocessed already, for DGL 2.1.0 and later.
+
+The folder holds `metadata.yaml`, the topology as DGL pickles it, features and splits; `preprocessed`, where DGL looks,
+is a link to the folder itself. `OnDiskDataset(path, force_preprocess=False)` reads it as it is. Without that argument
+DGL removes the folder `preprocessed` to make it anew, which fails at a link and removes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from workloads.dataset import Dataset, Part
+from workloads.exporters.files import Array, ArrayFile, File, LinkFile, TextFile, TorchFile, Values, pieces, stored
+
+GRAPH = "fused_csc_sampling_graph.pt"
+#: Version of the pickled state of a graph, and the registered name of its class.
+STATE_VERSION = 6199
+NATIVE_CLASS = "__torch__.torch.classes.graphbolt.FusedCSCSamplingGraph"
+SETS: dict[Part, str] = {"train": "train_set", "valid": "validation_set", "test": "test_set"}
+_INT32 = np.iinfo(np.int32).max
+
+
+class _Graph:
+    """Stand-in of DGL's Python object of a graph."""
+
+    def __init__(self, native: _Native) -> None:
+        self._c_csc_graph = native
+
+
+class _Native:
+    """Stand-in of the native object in it, which is pickled as its state and the name of its class."""
+
+    def __init__(self, state: dict[str, Any]) -> None:
+        self._state = state
+
+    def __getstate__(self) -> tuple[dict[str, Any], str]:
+        return self._state, NATIVE_CLASS
+
+
+_RENAMED = {
+    _Graph: ("dgl.graphbolt.impl.fused_csc_sampling_graph", "FusedCSCSamplingGraph"),
+    _Native: ("torch", "ScriptObject"),
+}
+
+
+def files_of(dataset: Dataset) -> list[File]:
+    """Declare the files of a dataset: ids as int32 where they fit, as DGL itself stores them."""
+    import yaml
+
+    ids = "int32" if dataset.num_nodes <= _INT32 else "int64"
+    tensors = {
+        "version_number": Values("int64", (1,), lambda: [np.array([STATE_VERSION])]),
+        "indptr": stored(dataset, "indptr", "int32" if dataset.num_edges <= _INT32 else "int64"),
+        "indices": stored(dataset, "indices", ids),
+    }
+    state: dict[str, Any] = {"independent_tensors": tensors}
+    if "edge_weight" in dataset.manifest.files:
+        state["edge_attributes"] = {"edge_weight": stored(dataset, "edge_weight")}
+    files: list[File] = [TorchFile(GRAPH, _Graph(_Native(state)), _RENAMED)]
+    files.append(ArrayFile("feat.npy", stored(dataset, "features")))
+    task: dict[str, Any] = {"name": "node_classification", "num_classes": dataset.num_classes}
+    for part, name in SETS.items():
+        count = dataset.manifest.files[part].shape[0]
+        if not count:
+            continue
+        labels = Values("int64", (count,), lambda part=part: _labels(dataset, part))  # type: ignore[misc]
+        files += [ArrayFile(f"{part}-seeds.npy", stored(dataset, part, ids)), ArrayFile(f"{part}-labels.npy", labels)]
+        task[name] = [{"data": [_array("seed_nodes", f"{part}-seeds.npy"), _array("labels", f"{part}-labels.npy")]}]
+    metadata = {
+        "dataset_name": dataset.name,
+        "include_original_edge_id": False,
+        "graph_topology": {"type": "FusedCSCSamplingGraph", "path": GRAPH},
+        "feature_data": [{"domain": "node", "in_memory": False, **_array("feat", "feat.npy")}],
+        "tasks": [task],
+    }
+    text = yaml.safe_dump(metadata, sort_keys=False)
+    return [*files, TextFile("metadata.yaml", text), LinkFile("preprocessed", ".")]
+
+
+def _array(name: str, path: str) -> dict[str, str]:
+    return {"name": name, "format": "numpy", "path": path}
+
+
+def _labels(dataset: Dataset, part: Part) -> Iterator[Array]:
+    """Yield the labels of a split's nodes."""
+    labels = dataset.memmap("labels")
+    for nodes in pieces(dataset, part):
+        yield labels[nodes]

@@ -1,0 +1,44 @@
+"""PyG: one `.npy` file for each tensor of a `torch_geometric.data.Data`, which a program maps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+import numpy as np
+
+from workloads.dataset import Dataset, Part
+from workloads.direct_files import small_maps
+from workloads.exporters.files import Array, ArrayFile, File, Values, pieces, stored
+from workloads.importers.pyg import MASKS
+from workloads.importers.source import csc_edges
+
+_NODES_A_PIECE = 1 << 24
+
+
+def files_of(dataset: Dataset) -> list[File]:
+    """Declare the files of a dataset: `x`, `edge_index` (sorted by destination), `y`, masks; `edge_weight` if any."""
+    edges = Values("int64", (2, dataset.num_edges), lambda: chain(pieces(dataset, "indices"), _destinations(dataset)))
+    found = {"x": stored(dataset, "features"), "edge_index": edges, "y": stored(dataset, "labels")}
+    for part, name in MASKS.items():
+        found[name] = Values("bool", (dataset.num_nodes,), lambda part=part: _mask(dataset, part))  # type: ignore[misc]
+    if "edge_weight" in dataset.manifest.files:
+        found["edge_weight"] = stored(dataset, "edge_weight")
+    return [ArrayFile(f"{name}.npy", values) for name, values in found.items()]
+
+
+def _destinations(dataset: Dataset) -> Iterator[Array]:
+    """Yield the destination of every edge, in the order of `indices`."""
+    indptr, indices = dataset.memmap("indptr"), dataset.memmap("indices")
+    with small_maps(indptr):
+        for _, targets in csc_edges(indptr, indices)():
+            yield targets
+
+
+def _mask(dataset: Dataset, part: Part) -> Iterator[Array]:
+    """Yield whether each node is in the split."""
+    for first in range(0, dataset.num_nodes, _NODES_A_PIECE):
+        mask = np.zeros(min(_NODES_A_PIECE, dataset.num_nodes - first), dtype=bool)
+        for ids in pieces(dataset, part):
+            mask[ids[(ids >= first) & (ids < first + len(mask))] - first] = True
+        yield mask

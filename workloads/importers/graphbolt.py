@@ -1,0 +1,196 @@
+"""DGL's GraphBolt: folders of an `OnDiskDataset`, as its author made them or as DGL preprocessed them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads.errors import DatasetError, InputError, require
+from workloads.importers.source import (
+    EDGES_A_CHUNK,
+    EdgeChunk,
+    FeatureRows,
+    GraphSource,
+    ImportOptions,
+    IntArray,
+    check_csc,
+    csc_edges,
+    edge_array_source,
+    load_array,
+    reading,
+    table_source,
+)
+
+Array = npt.NDArray[Any]
+_SETS = {"train": "train_set", "valid": "validation_set", "test": "test_set"}
+_SEEDS = ("seed_nodes", "seeds")
+_FIX = "give the folder of an OnDiskDataset of one type of nodes and one type of edges"
+
+
+def open_graphbolt(path: Path, options: ImportOptions) -> GraphSource:
+    """Read a homogeneous `OnDiskDataset`: the preprocessed topology if there is one, else its edges (CSV or NumPy).
+
+    Features are the node feature `feat`, or the first; labels and splits are those of the first task, and other nodes
+    are unlabelled. No code of a file is run. Raises DatasetError where a file is missing or damaged, InputError where
+    the graph has several types or a file's content contradicts another.
+    """
+    import yaml
+
+    made, raw = path / "preprocessed" / "metadata.yaml", path / "metadata.yaml"
+    file = made if made.is_file() else raw
+    with reading(file, "cannot be read", (OSError, UnicodeDecodeError, yaml.YAMLError), missing=_FIX):
+        metadata = yaml.safe_load(file.read_text(encoding="utf-8"))
+    require(isinstance(metadata, dict), f"{file} is no metadata of an OnDiskDataset", _FIX)
+    try:
+        return _graph(path, metadata)
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise InputError(f"{file} lacks a field ({type(error).__name__}: {error})", _FIX) from None
+
+
+def _graph(path: Path, metadata: dict[str, Any]) -> GraphSource:
+    notes: list[str] = []
+    weights: Array | None = None
+    if "graph_topology" in metadata:
+        indptr, indices, weights = _topology(path / metadata["graph_topology"]["path"])
+        num_nodes = check_csc(indptr, indices, str(path))
+        edges = csc_edges(indptr, indices)
+    else:
+        nodes, found = metadata["graph"]["nodes"], metadata["graph"]["edges"]
+        require(len(nodes) == 1 and len(found) == 1, f"{path} has several types of nodes or edges", _FIX)
+        num_nodes, edges = int(nodes[0]["num"]), _edges(path / found[0]["path"], found[0]["format"])
+    features = _features(path, metadata.get("feature_data") or [], num_nodes, notes)
+    tasks = metadata.get("tasks") or [{}]
+    if len(tasks) > 1:
+        notes.append(f"of {len(tasks)} tasks the first is taken")
+    labels = np.full(num_nodes, -1, dtype=np.int64)
+    splits = {part: _split(path, tasks[0].get(name) or [], labels) for part, name in _SETS.items()}
+    known = bool((labels >= 0).any())
+    classes = max(int(tasks[0].get("num_classes") or 0), int(labels.max(initial=-1)) + 1)
+    return GraphSource(
+        num_nodes,
+        edges,
+        features,
+        labels if known else None,
+        classes if known else 0,
+        splits if len(splits["train"]) else None,
+        notes=notes,
+        keep_duplicates=True,
+        edge_weights=None if weights is None else lambda: _chunks(weights),
+    )
+
+
+def _chunks(weights: Array) -> Iterator[Array]:
+    return (weights[start : start + EDGES_A_CHUNK] for start in range(0, len(weights), EDGES_A_CHUNK))
+
+
+def _array(path: Path, entry: dict[str, Any]) -> Array:
+    """Map an array that the metadata name."""
+    file = path / entry["path"]
+    if entry["format"] == "numpy":
+        return load_array(file, file.name)
+    found: Array = _loaded(file).numpy()
+    return found
+
+
+def _features(path: Path, entries: list[dict[str, Any]], num_nodes: int, notes: list[str]) -> FeatureRows | None:
+    mine = [entry for entry in entries if entry["domain"] == "node"]
+    chosen = next((entry for entry in mine if entry["name"] == "feat"), mine[0] if mine else None)
+    if chosen is None:
+        return None
+    if others := [entry["name"] for entry in mine if entry is not chosen]:
+        notes.append(f"of the node features {chosen['name']} is taken, {', '.join(others)} left out")
+    table = table_source(_array(path, chosen), f"feature {chosen['name']} of {path}")
+    require(table.num_rows == num_nodes, f"{path} has {table.num_rows} feature rows for {num_nodes} nodes")
+    return table
+
+
+def _split(path: Path, sets: list[dict[str, Any]], labels: IntArray) -> IntArray:
+    """Return the node ids of a split, and enter their labels."""
+    if not sets:
+        return np.empty(0, dtype=np.int64)
+    require(len(sets) == 1, f"{path} has a split of several types of nodes", _FIX)
+    arrays = {entry.get("name"): entry for entry in sets[0]["data"]}
+    name = next((name for name in _SEEDS if name in arrays), None)
+    require(name, f"{path} has no split of nodes (it holds {', '.join(map(str, arrays))})", _FIX)
+    ids = np.asarray(_array(path, arrays[name]))
+    require(ids.ndim == 1 and ids.dtype.kind in "iu", f"{path}: the seed nodes are {ids.dtype} {list(ids.shape)}", _FIX)
+    inside = not len(ids) or (int(ids.min()) >= 0 and int(ids.max()) < len(labels))
+    require(inside, f"{path}: a split names a node outside [0, {len(labels)})")
+    if "labels" in arrays:
+        values = np.asarray(_array(path, arrays["labels"])).reshape(-1)
+        whole = values.dtype.kind in "iu" and len(values) == len(ids)
+        require(whole, f"{path}: {len(values)} labels ({values.dtype}) for {len(ids)} nodes", "give one class a node")
+        labels[ids] = np.maximum(values.astype(np.int64), -1)
+    return ids.astype(np.int64)
+
+
+def _edges(file: Path, kind: str) -> Callable[[], Iterator[EdgeChunk]]:
+    if kind == "numpy":
+        return edge_array_source(load_array(file, file.name), str(file), columns=False)
+    require(kind == "csv", f"{file} is {kind}", "give edges as csv or numpy")
+
+    def chunks() -> Iterator[EdgeChunk]:
+        import pandas as pd
+
+        damage = (OSError, ValueError, pd.errors.ParserError, pd.errors.EmptyDataError)
+        with (
+            reading(file, "is no edge list", damage),
+            pd.read_csv(file, header=None, usecols=[0, 1], dtype=np.int64, chunksize=EDGES_A_CHUNK) as reader,
+        ):
+            for frame in reader:
+                pairs = frame.to_numpy()
+                yield pairs[:, 0], pairs[:, 1]
+
+    return chunks
+
+
+class _Plain:
+    """Object of a class of DGL, as the state that was pickled."""
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+class _Unpickler(pickle.Unpickler):
+    """Unpickler of graphs and tensors alone."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return a class of the file; raises InputError for any but those of graphs and tensors."""
+        if (module.startswith("dgl.graphbolt.") and name.endswith("SamplingGraph")) or name == "ScriptObject":
+            return _Plain
+        if (module, name) in (("torch._utils", "_rebuild_tensor_v2"), ("collections", "OrderedDict")) or (
+            module == "torch" and name.endswith("Storage")
+        ):
+            return super().find_class(module, name)
+        raise InputError(f"the file holds {module}.{name}, and no code of a file is run", "preprocess it anew by DGL")
+
+
+def _loaded(file: Path) -> Any:
+    """Return the content of a file of torch, its tensors mapped."""
+    import torch
+
+    damage = (RuntimeError, EOFError, OSError, ValueError, pickle.UnpicklingError)
+    with reading(file, "is no whole file of torch", damage):
+        # `torch.load` wants a module, of which it takes the unpickler alone.
+        module: Any = SimpleNamespace(Unpickler=_Unpickler, __name__="pickle")
+        return torch.load(file, map_location="cpu", weights_only=False, mmap=True, pickle_module=module)
+
+
+def _topology(file: Path) -> tuple[Array, Array, Array | None]:
+    """Return `indptr`, `indices` and edge weights of a preprocessed topology."""
+    try:
+        state, _ = _loaded(file).state["_c_csc_graph"].state
+        tensors, edge = state["independent_tensors"], state.get("edge_attributes") or {}
+        several = "node_type_offset" in tensors or "type_per_edge" in tensors
+        found = tensors["indptr"].numpy(), tensors["indices"].numpy()
+        weights = edge["edge_weight"].numpy() if "edge_weight" in edge else None
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DatasetError(f"{file} is no FusedCSCSamplingGraph ({error})", "preprocess it anew by DGL") from None
+    require(not several, f"{file} has several types of nodes or edges", _FIX)
+    return *found, weights
