@@ -1,7 +1,8 @@
-"""`outcore check`: conformance of a system, built-in or external, to the System interface."""
+"""`outcore check`: conformance of a system, built-in, external or foreign, to what every system promises."""
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -12,27 +13,37 @@ from harness.settings import check_options
 
 
 def check(
-    system: Annotated[str, typer.Argument(help="a system's name, or module:Class")],
+    system: Annotated[str, typer.Argument(help="a system's name, module:Class, env:NAME or image:NAME")],
     call: OnResults,
     quick: Annotated[bool, typer.Option(help="fewer cases, and a shorter capped run")] = False,
+    foreign: Annotated[bool, typer.Option("--foreign", help="the system is foreign: NAME is env:NAME")] = False,
     option: OptionPairs = None,
 ) -> None:
     """Check a system on small generated graphs; exit code 1 if a promise does not hold.
 
+    A foreign system that samples by itself is held against the distribution of the workload's own sampler.
+
     Examples:
         outcore check gnndrive --quick
-        outcore check mypkg.mod:MySystem -o threads=4
+        outcore check --foreign env:graphbolt -o workers=2
     """
     from rich.text import Text
 
+    from harness.check.foreign import check_foreign
     from harness.check.runner import check_system
+    from harness.foreign import ENV, is_foreign
 
+    if foreign and not is_foreign(system):
+        system = ENV + system
     options = parse_options(option or [])
     check_options(system, options)
     progress = call.progress()
     progress.title(f"check {system}")
-    logs = call.results_root / "checks" / system.replace(":", ".")
-    results = check_system(system, quick=quick, options=options, logs=logs, progress=progress)
+    logs = call.results_root / "checks" / system.replace(":", ".").replace(os.sep, "-")
+    if is_foreign(system):
+        results = check_foreign(system, options=options, logs=logs, progress=progress)
+    else:
+        results = check_system(system, quick=quick, options=options, logs=logs, progress=progress)
     ok = all(result.ok for result in results)
     marks = {True: Text("ok", "green"), False: Text("broken", "red")}
     rows = [(marks[one.ok], one.name, one.detail) for one in results]
