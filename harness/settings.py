@@ -221,7 +221,7 @@ def check_settings(settings: RunSettings) -> None:
 
 def check_options(system: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return a system's options with the defaults filled in; raise InputError for an unknown system, name or value."""
-    from harness.isolation.docker.foreign import system_info
+    from harness.foreign.systems import system_info
 
     info = system_info(system)
     try:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = ["workloads", "systems", "harness", "outcore"]
 #: Rooms of the harness, lowest first: a module imports from its own room and from those before it.
 ROOMS = """
-    atomic progress cache isolation ssd settings records wire telemetry worker plan judge results run compare
+    atomic progress cache isolation foreign ssd settings records wire telemetry worker plan judge results run compare
     studies regress figures claims report advise hosts drives check doctor cli
 """.split()
 MOST_FILES = 16

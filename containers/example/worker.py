@@ -1,7 +1,7 @@
 """A complete custom worker: everything that Outcore expects of the process in a system's own container.
 
 Started as `worker.py SPEC EVENTS GO PARENT`. SPEC is a JSON file that says what to run; events go to the named pipe
-EVENTS, one JSON object a line; at a gate the worker waits for one byte `g` from the named pipe GO. docs/containers.md
+EVENTS, one JSON object a line; at a gate the worker waits for one byte `g` from the named pipe GO. docs/foreign.md
 lists the events. The code below the line belongs to the system; here it is one of Outcore's systems.
 """
 

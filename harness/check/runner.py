@@ -20,7 +20,7 @@ from typing import Any
 from harness.check.case import TIERS, Case, Observation, cases
 from harness.check.rules import RUNS, CheckResult, judge
 from harness.check.stage import make_dataset
-from harness.isolation.docker.foreign import is_faithful
+from harness.foreign.systems import is_faithful
 from harness.plan.experiment import PlannedRun, resolve
 from harness.records.record import Record
 from harness.results.store import WORKER_LOG, runs_folder

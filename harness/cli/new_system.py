@@ -20,11 +20,17 @@ def new_system(
     name: Annotated[str, typer.Argument(help="its name in `outcore run NAME`: lower-case letters, digits, - and +")],
     call: Call,
     folder: Annotated[Path | None, typer.Option(help="folder to write; default: ./NAME")] = None,
+    foreign: Annotated[
+        bool, typer.Option("--foreign", help="a worker of its own, for code that samples itself")
+    ] = False,
 ) -> None:
     """Write a package with a system that reads rows from disk, its test and an experiment, to change as you like.
 
+    With `--foreign`, write a folder with a worker and its manifest instead (docs/foreign.md).
+
     Examples:
         outcore new-system hot-rows
+        outcore new-system my-paper --foreign
     """
     from systems.registry import installed, module_name
 
@@ -36,7 +42,7 @@ def new_system(
     module = module_name(name)
     known = name in installed() or find_spec(f"systems.{module}") is not None
     require(not known, f"there is a system {name!r} already", "choose another name")
-    taken = keyword.iskeyword(module) or find_spec(module) is not None
+    taken = not foreign and (keyword.iskeyword(module) or find_spec(module) is not None)
     require(not taken, f"there is a Python module {module!r} already", "choose another name")
     target = folder or Path(name)
     require(not target.exists(), f"{target} exists already", "choose another --folder")
@@ -48,6 +54,8 @@ def new_system(
         "pyproject.toml": "pyproject.toml",
         "experiment.yaml": "experiment.yaml",
     }
+    if foreign:
+        places = {f"foreign/{file}": file for file in ("system.json", "worker.py")}
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryFolder(target.parent, target.name) as made:
@@ -61,6 +69,8 @@ def new_system(
         raise InputError(f"{target} cannot be written: {error.strerror}", "choose another --folder") from error
     written = [str(target / place) for place in places.values()]
     then = [f"cd {target}", f"outcore check {name} --quick", "outcore bench experiment.yaml", "outcore report"]
+    if foreign:
+        then = [f"outcore check env:{target}", f"outcore run env:{target} --dataset DATASET"]
     call.tell(
         {"system": name, "files": written, "next": then}, [*written, "", "next:", *(f"  {line}" for line in then)]
     )

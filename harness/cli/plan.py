@@ -28,13 +28,13 @@ def plan(
     Examples:
         outcore plan gnndrive --dataset small --memory +64MiB
     """
-    from harness.isolation.docker.foreign import image_of
+    from harness.foreign import is_foreign
     from harness.run.planning import budget_of, planner_of
     from harness.run.series import Series
     from workloads.accelerators.make import make_accelerator
 
     check_settings(settings)
-    require(image_of(system) is None, f"{system} plans in its container", "run it: the record holds the plan")
+    require(not is_foreign(system), f"{system} plans in its own worker", "run it: the record holds the plan")
     require(settings.ranks == 1, f"a plan is of one process, and ranks is {settings.ranks}", "leave ranks out")
     check_options(system, settings.options)
     unwind_on_signals()

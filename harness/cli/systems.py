@@ -1,29 +1,49 @@
-"""`outcore systems`: every system, its paper, devices, whether it is faithful, and its options."""
+"""`outcore systems`: every system, its paper, devices, whether it is faithful, and its options; environments."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from harness.cli.common import Call
+from harness.cli.common import Call, Verbs
 from harness.cli.table import Wide, print_table
 
+_LINE = 100  # characters of an installer's line that are shown
 
-def systems(
+
+class _Listing(TyperGroup):
+    """A group whose first verb may be left out: `outcore systems gnndrive` lists one system."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert `list` unless a verb or help is asked for."""
+        named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if named else ["list", *args])
+
+
+app = Verbs(help="List the systems, or make the environment of a foreign one.", cls=_Listing)
+
+
+@app.verb
+def list_(
     table: Wide,
     call: Call,
-    name: Annotated[str | None, typer.Argument(help="one system, or module:Class; all without it")] = None,
+    name: Annotated[str | None, typer.Argument(help="one system, module:Class or env:NAME; all without it")] = None,
 ) -> None:
-    """List the systems, or one with its options and their defaults.
+    """List the systems, or one with its options and their defaults; `list` may be left out.
 
     Examples:
-        outcore systems
-        outcore systems gnndrive
+        outcore systems list
+        outcore systems list env:graphbolt
     """
-    from systems.registry import load, names
+    from harness.foreign import ENV
+    from harness.foreign.environment import shipped
+    from harness.foreign.systems import system_info
+    from systems.registry import names
 
-    described = [_describe(load(known)) for known in ([name] if name else names())]
+    known = [name] if name else [*names(), *(ENV + folder for folder in shipped())]
+    described = [_describe(one, system_info(one)) for one in known]
 
     def listed() -> None:
         rows = [
@@ -47,14 +67,35 @@ def systems(
     call.tell({"systems": described}, one if name else listed)
 
 
-def _describe(system: Any) -> dict[str, Any]:
-    info = system.info
+@app.verb
+def setup(name: Annotated[str, typer.Argument(help="NAME of env:NAME")], call: Call) -> None:
+    """Make the environment of a foreign system: its packages, installed once, beside no other system's.
+
+    Examples:
+        outcore systems setup graphbolt
+    """
+    from harness.foreign import ENV
+    from harness.foreign.environment import find
+
+    folder = find(name.removeprefix(ENV))
+    with call.progress() as progress:
+        progress.title(f"setting up {ENV}{folder.name}", "set up")
+        made = folder.setup(lambda line: progress(line[:_LINE]))
+    then = f"outcore check --foreign {folder.name}"
+    call.tell({"system": ENV + folder.name, "environment": str(made), "next": [then]}, [str(made), f"next: {then}"])
+
+
+def _describe(name: str, info: Any) -> dict[str, Any]:
+    from harness.foreign import is_foreign
+
     options: list[dict[str, Any]] = []
     schema = info.options.model_json_schema().get("properties", {})
     for key, field in info.options.model_fields.items():
         default, kind = field.get_default(call_default_factory=True), _type_name(schema.get(key, {}))
         options.append({"name": key, "type": kind, "default": default, "description": field.description or ""})
-    told = {name: getattr(info, name) for name in ("name", "paper", "summary", "faithful")}
+    told = {field: getattr(info, field) for field in ("name", "paper", "summary", "faithful")}
+    if is_foreign(name):
+        told["name"] = name
     return {**told, "devices": list(info.devices), "options": options}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.foreign import is_foreign
 from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import Record
 
@@ -63,6 +64,18 @@ def digests_equal_the_workload(record: Record, context: RunContext) -> Finding |
         return unknown(record.readings.unknown or "the mini-batches were not sampled again")
     wrong = [epoch.epoch for epoch in record.epochs if epoch.digest != digests.get(epoch.epoch)]
     return Finding(not wrong, f"epochs {wrong} differ" if wrong else f"{len(record.epochs)} epochs equal")
+
+
+@rule("18", "CAVEATS", of=["ok"], evidence=True)
+def mini_batches_equal_the_workload(record: Record, context: RunContext) -> Finding | None:
+    """A foreign system that samples by itself trains on other mini-batches, so its epochs are not the same work.
+
+    Of its mini-batches only the number and the feature rows are compared; `outcore check env:NAME` holds their sizes
+    against the distribution that the workload's sampler gives.
+    """
+    if record.readings.faithful or not is_foreign(record.system):
+        return None
+    return Finding(False, "drawn by the system's own sampler, and compared by number and rows alone")
 
 
 @rule("19", "CAVEATS")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.foreign import is_foreign
 from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import Memory, Record
 from workloads.units import format_bytes
@@ -93,10 +94,10 @@ def memory_as_asked(record: Record, context: RunContext) -> Finding | None:
     """A system that holds more memory than it planned competes unfairly, even within the cap.
 
     Compares the peak of anonymous, shared and kernel memory with floor + training working set + plan (host buffers),
-    with slack of a tenth, at least 16 MiB.
+    with slack of a tenth, at least 16 MiB. A foreign system without a plan asks for its whole budget.
     """
     memory = record.memory
-    if memory.cap_bytes is None:
+    if memory.cap_bytes is None or (is_foreign(record.system) and not memory.plan):
         return None
     if memory.demand_peak_bytes == 0:
         return unknown("no memory was read")

@@ -65,10 +65,11 @@ def harness_fingerprint() -> str:
 
 @functools.cache
 def system_fingerprint(system: str) -> str:
-    """Return the fingerprint of a system's sources, including engine and workloads; an image's identity hashed."""
-    from harness.isolation.docker.foreign import identity, image_of
+    """Return the fingerprint of a system's sources, including engine and workloads; a foreign one's identity hashed."""
+    from harness.foreign import is_foreign
+    from harness.foreign.systems import identity
 
-    if image_of(system) is not None:
+    if is_foreign(system):
         return hashlib.sha256(identity(system).encode()).hexdigest()[:16]
     from systems.registry import load
     from workloads.sampling.listing import names

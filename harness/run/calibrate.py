@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.cache import Cache, fingerprint
+from harness.foreign.systems import folder_of, identity
 from harness.isolation.base import Cap, Limits
-from harness.isolation.docker.foreign import identity
 from harness.judge.registry import Calibration
 from harness.records.record import RunConfig
+from harness.run.holder import mapped_libraries, populate_libraries
 from harness.run.launch import Worker
 from harness.run.series import Series
 from harness.settings import deciding, parse_memory
@@ -59,7 +60,7 @@ def calibrate(
         OutcoreError: an error that the run itself would meet (no such device, a damaged dataset).
     """
     config, cache = spec.config, series.cache
-    # A foreign image has its own training step, and any image has its own libraries.
+    # A foreign system has its own training step, and any image has its own libraries.
     theirs = identity(config.system)
     key = fingerprint(config, _KEYS) + _short(theirs or str(series.isolation.describe().get("image_id", "")))
     times_key = fingerprint(config, _TIME_KEYS) + _short(theirs)
@@ -69,7 +70,7 @@ def calibrate(
         wanted = {"mode": "calibrate", "time_training": times is None and config.stages == "all"}
         log = folder / "calibrate.log"
         with series.isolation.create(f"calibrate-{key}", Limits()) as cap:
-            reading = GateMemory(cap)
+            reading = GateMemory(cap, with_libraries=folder_of(config.system) is not None)
             with Worker(cap, spec.model_copy(update=wanted), folder, log, cache) as worker:
                 ending = worker.watch(CALIBRATION_TIMEOUT_S, reading)
         if ending.status != "ok":
@@ -78,19 +79,28 @@ def calibrate(
             raise ending.error or HostError(f"calibration failed: {why}", "mend that and run it again")
         # A run that only samples reads no rows and trains nothing: memory left for that would serve as page cache.
         training = max(0, reading.after - reading.before) if config.stages != "sample" else 0
-        memory = {"floor_bytes": reading.floor, "training_bytes": training}
+        memory = {"floor_bytes": reading.floor, "training_bytes": training, "libraries": reading.libraries}
         memory["training_device_bytes"] = max(ending.device_peak_bytes, default=0)
         cache.put("held", key, memory)
         if times is None:
             times = reading.times.model_dump(exclude={"event"}) if reading.times else {}
             if times:
                 cache.put("training", times_key, times)
+    # The series' holder has the libraries of our own interpreter alone.
+    populate_libraries(memory.get("libraries", ()))
     # In JSON the numbers of epochs are text.
     measured = Calibrated.model_validate({"train_s": {}, "null_s": {}, "how": "", **times})
     bounds = spec.bounds or []
     nodes, edges = (max((int(rank[name]) for rank in bounds), default=0) for name in ("max_nodes", "max_edges"))
     return Calibration(
-        **memory, train_s=measured.train_s, null_s=measured.null_s, how=measured.how, max_nodes=nodes, max_edges=edges
+        floor_bytes=memory["floor_bytes"],
+        training_bytes=memory["training_bytes"],
+        training_device_bytes=memory.get("training_device_bytes", 0),
+        train_s=measured.train_s,
+        null_s=measured.null_s,
+        how=measured.how,
+        max_nodes=nodes,
+        max_edges=edges,
     )
 
 
@@ -102,10 +112,12 @@ def _short(image: str) -> str:
 class GateMemory:
     """Memory charged to the cap at the calibration's gates, file pages excluded: which pages of libraries and of the
     dataset are charged depends on their first reader, and they can be reclaimed. Counted, they differed by some MiB
-    between calibrations and gave runs as much additional page cache."""
+    between calibrations and gave runs as much additional page cache. `libraries`: paths of the libraries mapped at the
+    first step, where they are wanted."""
 
-    def __init__(self, cap: Cap) -> None:
-        self._cap = cap
+    def __init__(self, cap: Cap, *, with_libraries: bool = False) -> None:
+        self._cap, self._with_libraries = cap, with_libraries
+        self.libraries: list[str] = []
         self.floor = self.before = self.after = 0
         self.times: Calibrated | None = None
 
@@ -124,6 +136,8 @@ class GateMemory:
         elif event.at == "before step":
             self.before = held
         elif event.at == "after step":
+            if self._with_libraries:
+                self.libraries = sorted(set().union(*map(mapped_libraries, self._cap.pids())))
             # The first step has read its code pages, so the page cache was as large at the second step's peak as now.
             self.after = max(memory.peak - memory.page_cache, held)
 

@@ -9,13 +9,13 @@ import mmap
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.isolation.base import Cap
 
 _MADV_POPULATE_READ = 22  # Linux 5.14; an older kernel returns EINVAL, and only touched pages are held
-_HELD: list[mmap.mmap] = []
+_HELD: dict[str, mmap.mmap] = {}
 
 
 class Holder:
@@ -64,14 +64,21 @@ def _touch() -> None:
     trainer.step(batch, torch.randn(size, 32), torch.arange(size))
 
 
-def populate_libraries() -> None:
-    """Read every page of the mapped libraries, since the first reader of a page is charged for it."""
-    seen = {line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines() if ".so" in line}
-    for name in seen:
-        with contextlib.suppress(OSError), open(name.strip(), "rb") as file:
+def mapped_libraries(pid: int | str = "self") -> set[str]:
+    """Return the paths of the libraries that a process has mapped; empty once it is gone."""
+    with contextlib.suppress(OSError):
+        maps = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+        return {line.split(maxsplit=5)[-1].strip() for line in maps if ".so" in line}
+    return set()
+
+
+def populate_libraries(names: Iterable[str]) -> None:
+    """Read every page of libraries and keep them mapped here, since the first reader of a page is charged for it."""
+    for name in set(names) - _HELD.keys():
+        with contextlib.suppress(OSError, ValueError), open(name, "rb") as file:
             library = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
             library.madvise(_MADV_POPULATE_READ)
-            _HELD.append(library)
+            _HELD[name] = library
 
 
 def main(names: Sequence[str]) -> None:
@@ -87,7 +94,7 @@ def main(names: Sequence[str]) -> None:
         with contextlib.suppress(HostError):  # the system's runs report a library that is not installed
             load(name).load_libraries()
     _touch()
-    populate_libraries()
+    populate_libraries(mapped_libraries())
     print("ready", flush=True)
     sys.stdin.read()
 

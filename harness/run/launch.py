@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.cache import Cache
+from harness.foreign import is_foreign
+from harness.foreign.systems import folder_of, image_of
 from harness.isolation.base import Cap, Needs
-from harness.isolation.docker.foreign import image_of
+from harness.isolation.files import read_text
 from harness.records.record import Status
 from harness.wire.pipes import Pipes, PoolServer
 from harness.wire.protocol import Done, Event, EventReader, Failed, Gate, ProtocolError, WorkerSpec
@@ -30,6 +32,7 @@ _GUARDED = (
     *map(Path, dict.fromkeys(("/usr", sys.base_prefix, sys.prefix))),
 )
 _LEAVE_SECONDS = 10.0  # seconds until a worker has to exit after `done` or `error`
+_LINGER_SECONDS = 1.0  # seconds that its children may outlive it
 _ERRORS: dict[str, type[OutcoreError]] = {
     error.kind: error for error in (InputError, DatasetError, BudgetError, HostError, DataIOError)
 }
@@ -51,6 +54,7 @@ class Ending:
 
 class Worker:
     """A running worker. Use as a context manager: leaving it kills all processes in the cap and closes the pipes.
+    `left`: command line of each process that outlived the worker, after `watch`.
 
     Args:
         cap, spec: cap and spec of the worker.
@@ -65,10 +69,11 @@ class Worker:
     ) -> None:
         self._cap = cap
         self._pools: PoolServer | None = None
-        self._pipes = Pipes(folder, named=cap.named_pipes)
-        image, ranks = image_of(spec.config.system), spec.config.ranks
+        system, ranks = spec.config.system, spec.config.ranks
+        self._pipes = Pipes(folder, named=cap.named_pipes or is_foreign(system))
+        foreign = folder_of(system)
         try:
-            boards = [board] if board and image is None else []
+            boards = [board] if board and not is_foreign(system) else []
             if spec.pools or boards:
                 # A worker in a cap cannot open them through this process's /proc folder.
                 self._pools = PoolServer(folder, [*spec.pools, *boards])
@@ -81,18 +86,20 @@ class Worker:
             parent = 0 if cap.named_pipes else os.getpid()
             arguments = [str(spec_file), *self._pipes.arguments, str(parent), *boards]
             module = ["harness.worker.main"] if ranks == 1 else ["harness.worker.ranks", str(ranks)]
+            argv = [sys.executable, "-m", *module] if foreign is None else foreign.command()
+            sources = foreign.needed() if foreign is not None else ()
             cache.folder.mkdir(parents=True, exist_ok=True)  # else the work could make it
             partition = [] if spec.partition is None else [Path(spec.partition)]
             needs = Needs(
-                read_only=(Path(spec.dataset), folder, *partition),
+                read_only=(Path(spec.dataset), folder, *partition, *sources),
                 writable=(Path(spec.artefacts), Path(spec.scratch)),
                 guarded=(*_GUARDED, cache.folder),
                 gpu=spec.config.device.startswith("cuda"),
-                image=image,
+                image=image_of(system),
             )
             cap.bring(needs)
             self.started = time.monotonic()
-            command = cap.worker_command([sys.executable, "-m", *module, *arguments])
+            command = cap.worker_command([*argv, *arguments])
             null, pipes = subprocess.DEVNULL, self._pipes.inherited
             with log.open("ab") as out:
                 self._process = subprocess.Popen(
@@ -103,6 +110,7 @@ class Worker:
             raise
         self.pid = self._process.pid  # the launcher executes the worker in place
         self._pipes.spawned()
+        self.left: list[str] = []
         self._reader = EventReader(self._pipes.events)
 
     def watch(self, timeout_s: float, on_event: Callable[[Event], bytes | None]) -> Ending:
@@ -113,6 +121,7 @@ class Worker:
         except ProtocolError as error:
             return Ending("failed", error.message, error)
         finally:
+            self.left = self._left_alive()
             self._cap.kill()
             self._wait()
 
@@ -150,6 +159,16 @@ class Worker:
         if code is not None and code < 0:
             return Ending("failed", f"the worker was ended by {signal.Signals(-code).name}")
         return Ending("failed", f"the worker left with exit code {code} and said nothing; see worker.log")
+
+    def _left_alive(self) -> list[str]:
+        """Return the command line of each process in the cap that outlived the worker; empty while that runs."""
+        deadline = time.monotonic() + _LINGER_SECONDS
+        while self._process.poll() is not None and (pids := self._cap.pids()):
+            if time.monotonic() > deadline:
+                lines = (read_text(Path(f"/proc/{pid}/cmdline")).replace("\0", " ").strip() for pid in pids)
+                return [line for line in lines if line]
+            time.sleep(_LINGER_SECONDS / 20)
+        return []
 
     def _wait(self) -> int | None:
         with suppress(subprocess.TimeoutExpired):

@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from harness.foreign import is_foreign
+from harness.foreign.systems import is_faithful
 from harness.isolation.base import Cap, Limits
-from harness.isolation.docker.foreign import is_faithful
 from harness.judge import judge
 from harness.judge.io import BEATEN
 from harness.judge.metrics import least_bus_seconds, least_device_bytes, reading_seconds, summarise
@@ -322,7 +323,8 @@ class _Execution:
         io_bytes, disk_bytes, disk_requests = spent("io_bytes"), spent("disk_bytes"), spent("disk_requests")
         # Only requested digests are off the clock, and only our own worker's seconds are trusted.
         warmup = epoch.epoch < self._config.warmup
-        checking_s = epoch.checking_s if (warmup or self._config.verify) and self._seen.challenge else 0.0
+        trusted = (warmup or self._config.verify) and not is_foreign(self._config.system)
+        checking_s = epoch.checking_s if trusted else 0.0
         return EpochRecord(
             **epoch.model_dump(include=set(EpochRecord.model_fields) - {"checking_s"}),
             warmup=warmup,

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.cache import Cache
+from harness.foreign import is_foreign
+from harness.foreign.systems import folder_of, image_of, system_info
 from harness.isolation import select, sweep_all
 from harness.isolation.base import IoLimit, IoStats, Limits
-from harness.isolation.docker.foreign import image_of, system_info
 from harness.isolation.probe import ProbeResult, probe
 from harness.isolation.processes import cap_name, is_left_over
 from harness.records.environment import describe
@@ -100,7 +101,7 @@ class Series:
         configs = [config for config in configs if not self.unsupported(config)]
         if not configs:
             return
-        systems = sorted({config.system for config in configs if image_of(config.system) is None})
+        systems = sorted({config.system for config in configs if not is_foreign(config.system)})
         holder = Holder(systems, self.isolation.holder_cap())
         self._close.callback(holder.close)
         self._features = dataset.file("features")
@@ -200,6 +201,8 @@ class Series:
         """Return the reason why this host cannot execute a run; empty if it can."""
         if image_of(config.system) is not None and self.isolation.name != "docker":
             return f"{config.system} is a container image: run it with --isolation docker"
+        if (folder := folder_of(config.system)) is not None and folder.missing:
+            return folder.missing
         kind, info = config.device.partition(":")[0], system_info(config.system)
         if kind not in info.devices:
             return f"{config.system} runs on {', '.join(info.devices)}, not on {kind}"

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.isolation.docker.foreign import image_of
+from harness.foreign.systems import answers_challenge
 from harness.progress import during
 from harness.records.record import RunConfig
 from harness.run import calibrate
@@ -96,7 +96,7 @@ def worker_spec(
             disk=series.disk_record(config)["limited"] or {},
             bounds=bounds,
             partition=None if workload.partition is None else str(workload.partition),
-            challenge=image_of(config.system) is None,
+            challenge=answers_challenge(config.system),
             test_clock=os.environ.get(TEST_CLOCK_VARIABLE, ""),
         )
         yield spec, pools

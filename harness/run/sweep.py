@@ -104,7 +104,7 @@ class CostModel:
         """Return the expected bytes of artefacts on disk, from the system's earlier runs or its declared share."""
         share = self._written.get(cell.system)
         if share is None:
-            # A foreign image declares no share.
+            # A foreign system declares no share.
             share = 0.0 if ":" in cell.system else load(cell.system).info.artefact_share
         return round(share * recipe.feature_bytes()) if recipe else 0
 

@@ -118,6 +118,14 @@ class Checks(_Event):
     rows: list[Spot] = Field(max_length=CHUNK_ROWS)
 
 
+class Seeds(_Event):
+    """Seed nodes of an epoch's mini-batches (batch, ids), where the spec asks for them."""
+
+    event: Literal["seeds"] = "seeds"
+    epoch: int
+    rows: list[tuple[int, list[int]]] = Field(max_length=CHUNK_ROWS)
+
+
 class EpochDone(_Event):
     """One epoch from `start` to `end` (monotonic s). `checking_s`: seconds in between spent on feature digests."""
 
@@ -166,7 +174,7 @@ class Failed(_Event):
     facts: SerializeAsAny[Facts] = Field(default_factory=Facts)
 
 
-Event = Gate | Planned | Prepared | Batches | Spans | Checks | EpochDone | Calibrated | Done | Failed
+Event = Gate | Planned | Prepared | Batches | Spans | Checks | Seeds | EpochDone | Calibrated | Done | Failed
 _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 
@@ -189,6 +197,7 @@ class WorkerSpec(Strict):
     # `module:argument` of a stage clock that tests the measurement (`harness/run/spec.py`); empty: the plain clock.
     test_clock: str = ""
     challenge: bool = False  # whether the number that decides the spot checks follows the `go` of an epoch's first gate
+    seeds: bool = False  # whether a foreign worker has to report its mini-batches' seed nodes (`outcore check`)
 
 
 class Channel:

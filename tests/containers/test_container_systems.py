@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.foreign.systems import _of_image, image_of, system_info
 from harness.isolation.docker.engine import connect
-from harness.isolation.docker.foreign import _of_image, image_of, system_info
 from harness.isolation.docker.image import HOST_IMAGE, find
 from harness.plan.experiment import PlannedRun, resolve
 from harness.records.record import Record

@@ -1,210 +1,261 @@
-"""Times of other code are listed and drawn hollow beside ours; no order, claim or gate sees them."""
+"""Foreign systems in folders: found, set up, run under a real cap, and told apart from systems of equal work."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
+import numpy as np
 import pytest
 
-from harness.compare.evidence import load_evidence
-from harness.compare.plan import grid
-from harness.compare.points import NotDrawn
-from harness.figures.base import catalogue
-from harness.figures.draw.bars import HOLLOW
-from harness.figures.draw.kinds import bars, curves, lines
-from harness.figures.render import render
-from harness.records.foreign import FOREIGN, read_foreign
-from harness.report.headline import who_is_ahead
-from harness.report.standings import settings_of
-from harness.report.write import write_report
-from harness.results.store import load
-from tests.harness.records import make_record, save
-from tests.harness.test_results_verbs import Said
+from harness.foreign.environment import ENTRY_POINTS, HELPER, find
+from harness.foreign.systems import identity
+from harness.plan.experiment import PlannedRun, resolve
+from harness.records.record import Record
+from harness.run.orchestrator import execute
+from harness.run.series import Series
+from harness.settings import RunSettings
+from harness.wire import spots
+from harness.wire.protocol import _ADAPTER
+from tests.harness.run_tools import REPOSITORY, left_behind, outcore, share_cache
+from tests.support import make_tiny
+from workloads.dataset import Dataset
+from workloads.errors import HostError, InputError
 
-SETTING = ("--dataset", "kron-d128", "--memory", "+64MiB", "--batch-size", "50", "--device", "emulated:a10g")
-SETTING += ("--device-memory", "32MiB", "--disk-class", "aws-nvme/16")
-HOW = "its own script under systemd-run, epochs 2 and 3"
+FAULTY = f"env:{REPOSITORY / 'tests' / 'harness' / 'foreign_worker'}"
+TEMPLATE = REPOSITORY / "outcore" / "template" / "foreign"
 
 
-def add(root: Path, capsys: Any, *more: str, name: str = "Ginex", seconds: str = "0.5,0.7") -> Said:
-    told = ("--version", "a09d7ca", "--seconds", seconds, "--how", HOW)
-    return Said(root, capsys, "add", name, *told, *SETTING, *more)
+@pytest.fixture(scope="module")
+def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
+    root = tmp_path_factory.mktemp("foreign")
+    make_tiny(root / "data" / "tiny", nodes=20_000, edges=100_000, dim=64)
+    share_cache(root / "results", tmp_path_factory)
+    with Series(root / "results", root / "data") as opened:
+        yield opened
+
+
+def run(series: Series, system: str, **changes: Any) -> Record:
+    settings = {
+        "dataset": "tiny",
+        "fanout": [5, 5],
+        "batch_size": 500,
+        "epochs": 2,
+        "hidden": 16,
+        "memory": "+64MiB",
+        "timeout": 100.0,
+        **changes,
+    }
+    wanted = resolve(PlannedRun(system, RunSettings.model_validate(settings)), series.data_root, series.isolation.name)
+    dataset = Dataset.open(series.data_root / "tiny")
+    record = execute(series, wanted, dataset)
+    assert left_behind(series) == []
+    return record
+
+
+def test_a_worker_runs_under_a_real_cap_and_is_never_valid(series: Series) -> None:
+    record = run(series, FAULTY, options={"read_order": "sorted"})
+    assert record.status == "ok", record.reason
+    assert record.memory.floor_bytes > 0 and record.memory.plan == []
+    rules = {rule.name: rule for rule in record.verdict_rules}
+    assert "memory_as_asked" not in rules
+    assert not rules["mini_batches_equal_the_workload"].ok and rules["mini_batches_equal_the_workload"].known
+    assert rules["every_batch_once"].ok and rules["features_equal_the_dataset"].ok and rules["features_were_checked"].ok
+    assert sum(check.rows for check in record.readings.features) == 2 * 4 * 128
+    assert record.verdict in ("CAVEATS", "SPOILT") and record.code.system
+    measured = record.epochs[1]
+    assert set(measured.stages_s) == {"sample", "extract", "train"} and measured.counters["rows"] > 4_000
+    if series.availability.proves_memory:
+        assert record.memory.cap_bytes and 0 < record.memory.peak_bytes <= record.memory.cap_bytes
+        assert record.readings.outside == []
+
+
+def test_wrong_rows_make_a_run_invalid(series: Series) -> None:
+    record = run(series, FAULTY, options={"fault": "rows"})
+    assert record.status == "ok" and record.verdict == "INVALID"
+    assert not next(rule for rule in record.verdict_rules if rule.name == "features_equal_the_dataset").ok
+
+
+def test_a_worker_over_its_cap_ends_as_out_of_memory(series: Series) -> None:
+    if not series.availability.proves_memory:
+        pytest.skip(f"isolation {series.isolation.name} proves no memory cap")
+    assert run(series, FAULTY, options={"fault": "too much memory"}).status == "oom"
+
+
+def test_what_a_worker_refuses_or_raises_is_told(series: Series) -> None:
+    refused = run(series, FAULTY, options={"fault": "refuses"})
+    assert refused.status == "unsupported" and refused.reason == "this graph is not for me; choose another"
+    crashed = run(series, FAULTY, options={"fault": "crashes"})
+    assert crashed.status == "failed" and "RuntimeError: no luck" in crashed.reason
+    other = run(series, FAULTY, sampler="layerwise", fanout=[50, 50])
+    assert other.status == "unsupported" and "sampler is 'layerwise'" in other.reason
+
+
+def test_the_helper_draws_and_digests_as_the_orchestrator_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(HELPER))
+    import outcore_worker
+
+    rng = np.random.default_rng(0)
+    for epoch in range(3):
+        nonce = rng.bytes(spots.NONCE_BYTES)
+        assert outcore_worker.chosen(nonce, epoch, 17) == spots.chosen(nonce, epoch, 17)
+        for size in (1, 128, 5000):
+            ours = spots.positions(nonce, epoch, 3, size)
+            assert np.array_equal(outcore_worker.positions(nonce, epoch, 3, size), ours)
+            rows = rng.standard_normal((len(ours), 7)).astype(np.float16)
+            assert outcore_worker.rows_digest(ours, rows) == spots.rows_digest(ours, rows)
+
+
+def test_the_seed_nodes_of_an_epoch_are_an_event() -> None:
+    event = _ADAPTER.validate_json('{"event": "seeds", "epoch": 1, "rows": [[0, [5, 7]], [1, [9]]]}')
+    assert event.rows == [(0, [5, 7]), (1, [9])]  # type: ignore[union-attr]
+
+
+def wheel(folder: Path, name: str) -> str:
+    """Write a wheel with one module, as packages have it, and return its file name."""
+    info = f"{name}-1.0.dist-info"
+    files = {
+        f"{name}.py": "HERE = True\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/RECORD": "",
+    }
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as archive:
+        for path, content in files.items():
+            archive.writestr(path, content)
+    return f"./{name}-1.0-py3-none-any.whl"
+
+
+def described(folder: Path, **more: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "system.json").write_text(json.dumps({"name": "mine", "command": ["python", "worker.py"], **more}))
+    return folder
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """Two of our systems in one setting, both slower than the other code that tests add."""
-    save(tmp_path, make_record("ginex", [2.0, 2.2], experiment="quick"), make_record("gnndrive", [1.0, 1.2]))
-    return tmp_path
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OUTCORE_ENVIRONMENTS", str(tmp_path / "environments"))
+    return tmp_path / "environments"
 
 
-def test_added_times_are_listed_apart_and_marked(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = add(root, capsys, "--counter", "rows=120", "--host", "their lab", "--json")
-    assert made.code == 0 and made.json["foreign"]["added"] is True
-    again = add(root, capsys, "--counter", "rows=120", "--host", "their lab", "--json")
-    assert again.json["foreign"] == {**made.json["foreign"], "added": False}
-    listed = Said(root, capsys, "list", "--json").json
-    assert len(listed["runs"]) == 2 and {run["system"] for run in listed["runs"]} == {"ginex", "gnndrive"}
-    (told,) = listed["foreign"]
-    assert told["verdict"] == "FOREIGN" and told["seconds"] == [0.5, 0.7] and told["counters"] == {"rows": 120.0}
-    text = Said(root, capsys, "list").out
-    assert "never judged, in no order, claim or gate" in text and "Ginex a09d7ca (other code)" in text
-    assert "VALID" not in text.partition("never judged")[2]
-    assert "never judged" not in Said(root, capsys, "list", "--system", "gnndrive").out
-    assert "never judged" not in Said(root, capsys, "list", "--verdict", "VALID").out
+def test_an_environment_is_made_once_from_its_lock(tmp_path: Path, place: Path) -> None:
+    folder = described(tmp_path / "mine", install=[["--no-index", "-r", "lock.txt"]])
+    (folder / "lock.txt").write_text(wheel(folder, "outcore_test_one") + "\n")
+    data, results = tmp_path / "data", tmp_path / "results"
+    done = outcore("systems", "setup", str(folder), "-v", data=data, results=results)
+    assert done.returncode == 0, done.stderr
+    assert "Successfully installed outcore" in done.stderr
+    made = find(str(folder)).environment
+    assert made is not None and [path.name for path in place.iterdir()] == [made.name]
+    python, command = made / "bin" / "python", find(str(folder)).command()
+    assert command[-2:] == [str(python), "worker.py"] and str(REPOSITORY / "harness") not in command
+    assert subprocess.run([python, "-c", "import outcore_test_one"], check=False).returncode == 0
+    before, first = made.stat().st_mtime_ns, identity(f"env:{folder}")
+    assert outcore("systems", "setup", str(folder), data=data, results=results).returncode == 0
+    assert made.stat().st_mtime_ns == before
+    (folder / "lock.txt").write_text(wheel(folder, "outcore_test_two") + "\n")
+    changed = find(str(folder))
+    assert changed.environment != made and changed.missing and identity(f"env:{folder}") != first
+
+
+def test_folders_with_the_same_lock_share_an_environment(tmp_path: Path, place: Path) -> None:
+    one = described(tmp_path / "one", install=[["-r", "lock.txt"]])
+    (one / "lock.txt").write_text("numpy==1.26.4\n")
+    other = described(tmp_path / "other", install=[["-r", "../one/lock.txt"]])
+    assert find(str(one)).environment == find(str(other)).environment
+    assert find("dgl").environment == find("graphbolt").environment != find("pyg").environment
+
+
+def test_a_failed_setup_says_why_and_leaves_nothing(tmp_path: Path, place: Path) -> None:
+    folder = described(tmp_path / "mine", install=[["--no-index", "outcore-no-such-package==3"]])
+    done = outcore("systems", "setup", str(folder), data=tmp_path / "data", results=tmp_path / "results")
+    assert done.returncode == 3 and "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert "`pip install --no-index outcore-no-such-package==3` failed" in last and "PIP_INDEX_URL" in last
+    assert list(place.iterdir()) == []
+
+
+def test_an_environment_needs_its_python_and_a_writable_place(
+    tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = described(tmp_path / "mine", python=["2.1"], install=[["numpy"]])
+    found = find(str(folder))
+    assert "systems setup" in found.missing
+    with pytest.raises(HostError, match=r"needs Python 2\.1, which is not here"):
+        found.setup()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("OUTCORE_ENVIRONMENTS", str(tmp_path / "file" / "below"))
+    with pytest.raises(HostError, match="OUTCORE_ENVIRONMENTS"):
+        find(str(described(tmp_path / "other", install=[["numpy"]]))).setup()
+    with pytest.raises(InputError, match="Outcore's own packages"):
+        find(str(described(tmp_path / "plain"))).setup()
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("content", "said"),
     [
-        (("--seconds", "fast"), "--seconds is 'fast'"),
-        (("--seconds", "0"), "an epoch takes more than 0 s"),
-        (("--seconds", "nan"), "an epoch takes more than 0 s"),
-        (("--how", ""), "how"),
-        (("--memory", "much"), "much"),
-        (("--counter", "rows=many"), "counters.rows"),
-        (("--layers", "7"), "layers is 7"),
+        ("{", "cannot be read as JSON"),
+        ('{"name": "x"}', "command: Field required"),
+        ('{"name": "x", "command": ["w"], "fast": true}', "fast: Extra"),
+        ('{"name": "x", "command": ["w"], "devices": ["tpu"]}', "devices.0: Input should be"),
     ],
 )
-def test_wrong_input_is_one_sentence_and_nothing_is_written(
-    root: Path, capsys: pytest.CaptureFixture[str], change: tuple[str, ...], said: str
-) -> None:
-    ended = add(root, capsys, *change)
-    assert ended.code == 2 and said in ended.err and ended.err.count("\n") == 1
-    assert not (root / FOREIGN).exists()
+def test_a_wrong_manifest_names_its_key(content: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "system.json").write_text(content)
+    with pytest.raises(InputError, match=said):
+        find(str(tmp_path))
 
 
-def test_no_order_claim_gate_or_table_of_runs_sees_them(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def standings() -> Any:
-        evidence = load_evidence(root)
-        settings = settings_of(evidence.records, ["quick"])
-        ahead = who_is_ahead(evidence.records, "quick")
-        group = evidence.points(lambda profile: grid(_shared(profile), ["ginex", "gnndrive"], {1: {}}), least=1)
-        return settings, ahead, group.points, group.runs(), list(load(root)["run_id"])
-
-    before = standings()
-    add(root, capsys)
-    assert standings() == before
-    assert before[1][0].startswith("gnndrive takes 1.1")
+def test_a_folder_is_found_by_the_entry_point_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    described(tmp_path / "outcore_test_paper", options={"depth": 4})
+    (tmp_path / "outcore_test_paper" / "__init__.py").write_text("raise RuntimeError('never imported')\n")
+    metadata = tmp_path / "outcore_test_paper-0.1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: outcore-test-paper\nVersion: 0.1\n")
+    (metadata / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\npaper = outcore_test_paper\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find("paper").path == tmp_path / "outcore_test_paper"
 
 
-def _shared(profile: Any) -> Any:
-    keys = {"name": "kron-d128", "memory": "+64MiB", "batch_size": 50, "device": "emulated:a10g"}
-    run = {key: value for key, value in keys.items() if key != "name"}
-    run |= {"device_memory": "32MiB", "disk_class": "aws-nvme/16", "dataset": keys["name"]}
-    recipe = next(iter(profile["datasets"].values()))
-    return {**profile, "run": run, "grid": {}, "datasets": {"kron-d128": recipe}}
+def test_an_interpreter_of_the_authors_own_is_used_as_it_is(tmp_path: Path) -> None:
+    link = tmp_path / "theirs" / "bin" / "python"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(sys.executable)
+    folder = described(tmp_path / "mine", command=[str(link), "worker.py"])
+    (folder / "worker.py").write_text("")
+    found = find(str(folder))
+    assert found.command()[-2:] == [str(link), str(folder / "worker.py")]
+    assert found.sources() == [folder, HELPER]
 
 
-def drawn(root: Path, declare: Any) -> Any:
-    """Declare a figure of one axis, draw it from the records of `root`, and return the drawing."""
-    mpl.use("Agg")
-    plan = lambda profile: grid(_shared(profile), ["ginex", "gnndrive"], {50: {}, 60: {"batch_size": 60}})  # noqa: E731
-    declare("outcore-roofline-test", plan)
-    return catalogue()["outcore-roofline-test"].draw(load_evidence(root))
-
-
-@pytest.fixture
-def two_places(root: Path) -> Path:
-    save(root, make_record("ginex", [3.0], batch_size=60), make_record("gnndrive", [1.5], batch_size=60))
-    return root
-
-
-@pytest.fixture(autouse=True)
-def without_the_tests_figure() -> Any:
-    yield
-    from harness.figures import base
-
-    base._FIGURES.pop("outcore-roofline-test", None)
-
-
-def test_bars_of_other_code_are_hollow_and_their_rows_say_so(
-    two_places: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plain = drawn(two_places, lambda id_, plan: bars(id_, plan, axis={"label": "batch"}, title="t"))
-    add(two_places, capsys)
-    add(two_places, capsys, name="Elsewhere", seconds="9.0")
-    with_theirs = drawn(two_places, lambda id_, plan: bars(id_, plan, axis={"label": "batch"}, title="t"))
-    (axes,) = with_theirs.canvas.axes
-    hollow = [patch for patch in axes.patches if patch.get_linestyle() == HOLLOW["linestyle"]]
-    assert sorted(patch.get_height() for patch in hollow) == [0.6, 9.0]
-    assert all(patch.get_facecolor()[3] == 0.0 for patch in hollow)
-    full = [patch for patch in axes.patches if patch not in hollow]
-    assert sorted(patch.get_height() for patch in full) == [1.1, 1.5, 2.1, 3.0]
-    colors = {patch.get_facecolor() for patch in plain.canvas.axes[0].patches}
-    assert {patch.get_facecolor() for patch in full} == colors  # ours keep their looks
-    for name in ("Ginex a09d7ca (other code)", "Elsewhere a09d7ca (other code)"):
-        assert name in with_theirs.caption.partition("as told by others and not judged: ")[2]
-    assert "told by others" not in plain.caption
-    theirs = with_theirs.data[with_theirs.data["verdict"] == "FOREIGN"]
-    assert list(theirs["x"]) == [50, 50] and set(theirs["run"]) == {""}
-    assert with_theirs.runs == plain.runs
-
-
-@pytest.mark.parametrize("kind", [lines, curves])
-def test_lines_of_other_code_are_hollow(two_places: Path, capsys: pytest.CaptureFixture[str], kind: Any) -> None:
-    add(two_places, capsys)
-    more = {"title": "t"} if kind is lines else {}
-    drawing = drawn(two_places, lambda id_, plan: kind(id_, plan, axis={"label": "batch"}, **more))
-    (axes,) = [one for one in drawing.canvas.axes if one.get_visible()]
-    hollow = [line for line in axes.lines if line.get_label() == "Ginex a09d7ca (other code)"]
-    assert [list(line.get_ydata()) for line in hollow] == [[0.6]]
-    assert hollow[0].get_markerfacecolor() == "none"
-
-
-def test_a_record_in_another_setting_is_not_drawn(two_places: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    add(two_places, capsys, "--hidden", "64")
-    drawing = drawn(two_places, lambda id_, plan: bars(id_, plan, axis={"label": "batch"}, title="t"))
-    assert "hollow" not in drawing.data and "told by others" not in drawing.caption
-
-
-def test_an_added_time_makes_figures_stale_and_a_changed_file_is_named(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    figure = [catalogue()["outcore-roofline"]]
-    first = render(figure, load_evidence(root), root / "figures", draw=False)
-    add(root, capsys)
-    evidence = load_evidence(root)
-    assert len(evidence.foreign) == 1 and first[0].inputs == ""
-    (path,) = (root / FOREIGN).glob("*.json")
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps({**content, "seconds": [0.1]}))
-    assert read_foreign(root) == []
-    listed = Said(root, capsys, "list")
-    assert "was changed after it was added" in listed.err and "Ginex" not in listed.out
-
-
-def test_the_report_shows_them_apart(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    add(root, capsys, name="<b>Ginex</b>")
-    text = write_report(root, root / "out.html", draw=False).path.read_text(encoding="utf-8")
-    assert "never judged, in no order" in text and "&lt;b&gt;Ginex&lt;/b&gt; a09d7ca (other code)" in text
-    assert "<b>Ginex</b>" not in text
-
-
-def test_the_fidelity_table_sets_reimplementations_beside_their_originals(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    figure = catalogue()["outcore-fidelity"]
-    with pytest.raises(NotDrawn, match="no reimplementation and its original"):
-        figure.draw(load_evidence(root))
-    add(root, capsys, "--counter", "rows=500", "--counter", "batches=50", "--counter", "misses=100", seconds="4.0,4.4")
-    add(root, capsys, "--hidden", "64", seconds="1.0")  # another setting
-    save(root, make_record("pyg+", [2.0, 2.0]), make_record("env:pyg", [6.0]), make_record("env:dgl", [1.0]))
-    save(root, make_record("dgl", [1.0], verdict="INVALID"))
-    table = figure.draw(load_evidence(root))
-    shown = table.shown.set_index("system")
-    ginex, pyg = shown.loc["ginex"], shown.loc["pyg+"]
-    assert (ginex["original"], ginex["epoch (s)"], ginex["its epoch (s)"]) == (
-        "Ginex a09d7ca (other code)",
-        "2.1",
-        "4.2",
+def test_new_system_writes_a_foreign_worker_that_runs_by_hand(tmp_path: Path) -> None:
+    data = make_tiny(tmp_path / "data" / "tiny").path
+    done = outcore(
+        "new-system", "my-paper", "--foreign", "--folder", str(tmp_path / "mine"), data=tmp_path, results=tmp_path
     )
-    assert ginex["times as fast"] == "2.00" and ginex["rows"] == "0 / 10" and ginex["hits"] == "0.0 % / 80.0 %"
-    assert (pyg["original"], pyg["times as fast"], pyg["rows"]) == ("env:pyg", "3.00", "0 / 0")
-    rest = shown.drop(index=["ginex", "pyg+"])
-    assert set(rest["its epoch (s)"]) == {"not measured"} and "dgl" in rest.index
-    assert len(shown) == 8 and all(shown["differs by design"] != "–")
-    assert sorted(run.rpartition("-")[2] for run in table.runs) == ["env:pyg", "ginex", "pyg+"]
+    assert done.returncode == 0 and f"outcore check env:{tmp_path / 'mine'}" in done.stdout
+    assert "class MyPaper(Worker)" in (tmp_path / "mine" / "worker.py").read_text()
+    assert find(str(tmp_path / "mine")).manifest.name == "my-paper"
+    script = [sys.executable, str(tmp_path / "mine" / "worker.py")]
+    trained = [str(data), "batch_size=50", "fanout=[3,3]", "epochs=4", "read_order=sorted", "learning_rate=0.1"]
+    by_hand = subprocess.run(
+        [*script, *trained], env={**os.environ, "PYTHONPATH": str(HELPER)}, capture_output=True, text=True, timeout=60
+    )
+    lines = by_hand.stdout.splitlines()
+    assert by_hand.returncode == 0 and len(lines) == 4, by_hand.stderr
+    losses = [float(line.split("loss ")[1].split(",")[0]) for line in lines]
+    assert all("8 mini-batches" in line for line in lines) and losses[-1] < losses[0]
+
+
+def test_systems_lists_the_shipped_folders_and_their_options(tmp_path: Path) -> None:
+    done = outcore("systems", "--json", data=tmp_path, results=tmp_path)
+    listed = {one["name"]: one for one in json.loads(done.stdout)["systems"]}
+    assert {"env:dgl", "env:graphbolt", "env:pyg", "gnndrive"} <= set(listed) and not listed["env:pyg"]["faithful"]
+    done = outcore("systems", "env:graphbolt", data=tmp_path, results=tmp_path)
+    assert done.returncode == 0 and "workers" in done.stdout and done.stdout.startswith("env:graphbolt")

@@ -70,7 +70,7 @@ def test_what_has_no_plan_of_one_process_is_refused(places: tuple[Dataset, Path]
     dataset, results = places
     for arguments, said in (
         (("gnndrive", "--ranks", "2"), "of one process"),
-        (("image:mine",), "plans in its container"),
+        (("image:mine",), "plans in its own worker"),
     ):
         done = outcore("plan", *arguments, *SETTINGS, data=dataset.path.parent, results=results)
         assert done.returncode == 2 and said in done.stderr, done.stderr

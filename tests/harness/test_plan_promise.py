@@ -110,8 +110,8 @@ def test_threads_of_a_worker_share_one_heap(tmp_path: Path, heaps: str) -> None:
 POPULATE = """
 import ctypes, sys
 ctypes.CDLL(sys.argv[1])
-from harness.run.holder import populate_libraries
-populate_libraries()
+from harness.run.holder import mapped_libraries, populate_libraries
+populate_libraries(mapped_libraries())
 """
 
 

@@ -19,7 +19,7 @@ from workloads import _native as workloads_native
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PACKAGES = ("harness", "outcore", "systems", "workloads")
-KINDS = (".csv", ".yaml", ".toml", ".html", ".css", ".js")
+KINDS = (".csv", ".yaml", ".toml", ".html", ".css", ".js", ".json")
 #: Hides packages, as if they were not installed.
 HIDE = """
 import sys

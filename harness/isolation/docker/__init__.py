@@ -1,1 +1,1 @@
-"""Runs in containers: the memory cap by a Docker Engine, and foreign systems that are images."""
+"""Runs in containers: the memory cap by a Docker Engine."""

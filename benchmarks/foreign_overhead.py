@@ -1,0 +1,133 @@
+"""Cost of running as a foreign worker: the same code under Outcore and by hand, under the same cap, epochs in turns.
+
+    python benchmarks/foreign_overhead.py [--system env:NAME] [--rounds 3] [--epochs 8] [--disk-class CLASS]
+
+By hand, the worker's own epochs run without gates, events, spans, row checks and telemetry. Each side reads a copy of
+the graph of its own, which change hands every round. Prints the ratio of adjacent epochs and fails above 1.02.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from harness.check.case import Case
+from harness.check.stage import make_dataset
+from harness.foreign.environment import find
+from harness.isolation.base import Limits, Needs
+from harness.plan.experiment import PlannedRun, resolve
+from harness.records.record import Record, RunConfig
+from harness.run.cold import dataset_files, evict_files
+from harness.run.orchestrator import execute
+from harness.run.series import Series
+from harness.run.turns import Turn
+from harness.settings import RunSettings
+from workloads.dataset import Dataset
+
+BOUND = 1.02
+TEMPLATE = Path(__file__).resolve().parents[1] / "outcore" / "template" / "foreign"
+TOLD = ("model", "hidden", "fanout", "batch_size", "max_batches", "epochs", "learning_rate", "seed", "shuffle", "cores")
+
+
+class ByHand(Turn):
+    """Turn whose others are one process: an epoch by hand before each epoch under Outcore. `seconds`: of its epochs."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        super().__init__()
+        self._process, self.seconds = process, list[float]()
+
+    def let_others(self) -> None:
+        """Run one epoch by hand."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line.startswith("epoch "):
+            sys.exit(f"by hand it ended: {line}")
+        self.seconds.append(float(line.split()[2]))
+
+
+def pair(series: Series, config: RunConfig, mine: Dataset, theirs: Dataset, cap_bytes: int | None) -> list[float]:
+    """Return the ratio of each measured epoch under Outcore, on `mine`, to the one by hand before it, on `theirs`."""
+    folder = find(config.system.removeprefix("env:"))
+    words = [f"{name}={json.dumps(getattr(config, name))}" for name in TOLD]
+    words += [f"{name}={json.dumps(value)}" for name, value in config.options.items()]
+    evict_files(dataset_files(theirs), "before")
+    with series.isolation.create("by-hand", Limits(cap_bytes, series.limits(config))) as cap:
+        cap.bring(Needs(read_only=(theirs.path, *folder.needed())))
+        argv = cap.worker_command([*folder.command(), str(theirs.path), *words, "--wait"])
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            turn = ByHand(process)
+            record = execute(series, config, mine, turn=turn)
+            process.kill()
+    ended_well(record)
+    epochs = zip(record.epochs, turn.seconds, strict=True)
+    return [epoch.seconds / seconds for epoch, seconds in epochs if not epoch.warmup]
+
+
+def ended_well(record: Record) -> None:
+    if record.status != "ok":
+        sys.exit(f"{record.system} ended as {record.status}: {record.reason}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--system", default=f"env:{TEMPLATE}")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=8, help="of each run, the first of them warming up")
+    parser.add_argument("--nodes", type=int, default=400_000)
+    parser.add_argument("--memory", default="0.25x")
+    parser.add_argument("--disk-class", default="none")
+    parser.add_argument("--folder", default="/var/tmp")
+    chosen = parser.parse_args()
+    case = Case("overhead", nodes=chosen.nodes, edges=10 * chosen.nodes, train=chosen.nodes // 20, dim=128)
+    with tempfile.TemporaryDirectory(prefix="outcore-overhead-", dir=chosen.folder) as temporary:
+        root = Path(temporary)
+        made = make_dataset(root / "made", case)
+        copies = [root / "data" / name for name in ("one", "other")]
+        for copy in copies:
+            shutil.copytree(made.path, copy)
+        sides = [Dataset.open(copy) for copy in copies]
+        settings = {
+            "memory": chosen.memory,
+            "fanout": [10, 10],
+            "batch_size": 1000,
+            "epochs": chosen.epochs,
+            "hidden": 32,
+            "disk_class": chosen.disk_class,
+        }
+        ratios: list[float] = []
+        with Series(root / "results", root / "data", progress=lambda text: None) as series:
+            configs = [
+                resolve(
+                    PlannedRun(chosen.system, RunSettings.model_validate({**settings, "dataset": side.name})),
+                    series.data_root,
+                    series.isolation.name,
+                )
+                for side in sides
+            ]
+            if reason := series.unsupported(configs[0]):
+                print(f"left out: {reason}")
+                return 0
+            series.prepare(configs, sides[0], profiled=False)
+            first = execute(series, configs[0], sides[0])  # tells the cap
+            ended_well(first)
+            for number in range(chosen.rounds):
+                mine, theirs = sides[number % 2], sides[1 - number % 2]
+                found = pair(series, configs[number % 2], mine, theirs, first.memory.cap_bytes)
+                spread = f"{min(found):.4f} to {max(found):.4f}"
+                print(f"round {number}: {statistics.median(found):.4f}, {spread}", flush=True)
+                ratios += found
+    ratio = statistics.median(ratios)
+    print(f"{chosen.system}: epoch under Outcore / by hand = {ratio:.4f}, at most {BOUND}")
+    return 0 if ratio <= BOUND else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,256 @@
+"""Check of a foreign system (`outcore check env:NAME`): what can be judged of a worker that samples by itself.
+
+Two epochs run under a real cap on a small graph, driven as a run is. Nothing but events and what the worker leaves
+behind is looked at, so the language of the worker does not matter."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.check.case import Case
+from harness.check.rules import RUNS, CheckResult
+from harness.check.sizes import FALSE_ALARMS, odd_sizes
+from harness.check.stage import make_dataset
+from harness.foreign.systems import description, image_of
+from harness.isolation.base import Limits
+from harness.judge.trace import TraceFacts, check_features
+from harness.plan.experiment import PlannedRun, resolve
+from harness.records.record import RunConfig
+from harness.run import calibrate
+from harness.run.launch import Ending, Worker
+from harness.run.series import Series
+from harness.run.spec import worker_spec, workload_of_run
+from harness.settings import RunSettings, strict
+from harness.wire.protocol import Batches, BatchRow, Checks, EpochDone, Event, Gate, Seeds
+from harness.wire.spots import NONCE_BYTES, Spot
+from workloads.dataset import Dataset
+from workloads.errors import HostError, OutcoreError
+from workloads.sampling.make import make_seed_plan
+
+# Hubs and isolated nodes, and lists shorter and longer than the fan-out; 5 MB, so that a check takes seconds.
+_CASE = Case("foreign", nodes=20_000, edges=200_000, train=2_000, dim=64)
+_SETTINGS: dict[str, Any] = {
+    "memory": "+512MiB",
+    "fanout": [5, 5],
+    "batch_size": 150,
+    "epochs": 2,
+    "warmup": 1,
+    "hidden": 16,
+    "timeout": "300s",
+}
+_SHARED = Path("/dev/shm")
+COUNT, SEEDS, SIZES = "number of mini-batches", "each training node a seed once an epoch", "sizes of mini-batches"
+ROWS, LOSSES, LEFT = "feature rows equal the dataset's", "losses are finite", "nothing is left behind"
+_FIXES = {
+    RUNS: "run the worker by hand (docs/foreign.md), and read its log",
+    COUNT: "train ceil(training nodes / batch size) mini-batches, the last one short",
+    SEEDS: "draw a new order of the training nodes each epoch, and drop none",
+    SIZES: "draw `fanout` distinct in-neighbours a hop, seed nodes' hop first; state `expands` in the manifest",
+    ROWS: "pass the rows as the model reads them, in the order of their nodes, and set `checks` in the manifest",
+    LOSSES: "look for features that are not normalised, or a learning rate that is too high",
+    LEFT: "end processes in `close()`, and remove files from TMPDIR and shared memory",
+}
+
+
+@dataclass
+class _Told:
+    """Events of both epochs, and what the worker left behind."""
+
+    batches: dict[int, list[BatchRow]] = field(default_factory=dict)
+    seeds: dict[int, dict[int, list[int]]] = field(default_factory=dict)
+    spots: dict[int, list[Spot]] = field(default_factory=dict)
+    epochs: list[EpochDone] = field(default_factory=list)
+    nonces: dict[int, bytes] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+
+
+def check_foreign(
+    name: str,
+    *,
+    options: dict[str, Any] | None = None,
+    folder: Path | None = None,
+    logs: Path | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> list[CheckResult]:
+    """Check a foreign system and return one result per promise.
+
+    Args:
+        name: `env:NAME` or `image:NAME`.
+        options: options of the system.
+        folder: parent of the temporary folder; by default /var/tmp, since files should lie on a disk.
+        logs: folder in which the worker's log is kept if a promise is broken; None: it is not.
+        progress: called with the name of each step.
+
+    Raises:
+        InputError: unknown system or option, or an option has an invalid value.
+        HostError: its environment is not set up, or no container engine is available.
+    """
+    disk = Path("/var/tmp")
+    parent = folder or (disk if os.access(disk, os.W_OK) else None)
+    with tempfile.TemporaryDirectory(prefix="outcore-check-", dir=parent, ignore_cleanup_errors=True) as temporary:
+        base = Path(temporary)
+        dataset, log = make_dataset(base / "data", _CASE), base / "worker.log"
+        isolation = "docker" if image_of(name) is not None else "auto"
+        with Series(base / "results", dataset.path.parent, isolation=isolation) as series:
+            settings = strict(RunSettings, {**_SETTINGS, "options": options or {}, "dataset": dataset.name}, "")
+            config = resolve(PlannedRun(name, settings), series.data_root, series.isolation.name)
+            if reason := series.unsupported(config):
+                raise HostError(reason)
+            progress("running two epochs under a cap")
+            try:
+                ending, told = _run(series, config, dataset, log)
+            except OutcoreError as error:
+                ending, told = Ending("failed", str(error)), _Told()
+            progress("comparing with the workload")
+            results = list(_judge(series, config, dataset, ending, told))
+        if logs is not None and log.is_file() and not all(result.ok for result in results):
+            logs.mkdir(parents=True, exist_ok=True)
+            kept = logs / log.name
+            kept.write_bytes(log.read_bytes())
+            results = [
+                one if one.ok else CheckResult(one.name, False, one.detail, one.fix, str(kept)) for one in results
+            ]
+        return results
+
+
+def _run(series: Series, config: RunConfig, dataset: Dataset, log: Path) -> tuple[Ending, _Told]:
+    told = _Told()
+    with (
+        series.scratch() as folder,
+        worker_spec(series, config, dataset, folder, folder.name) as (spec, _),
+        _leaks(told),
+    ):
+        try:
+            held = calibrate.calibrate(series, spec, folder)
+        except OutcoreError:
+            with suppress(OSError):
+                log.write_bytes((folder / "calibrate.log").read_bytes())
+            raise
+        cap_bytes, budget = calibrate.memory_of(config, dataset, held)
+        spec = spec.model_copy(update={"budget_host": budget, "seeds": True})
+
+        def hear(event: Event) -> bytes:
+            if isinstance(event, Batches):
+                told.batches.setdefault(event.epoch, []).extend(event.rows)
+            elif isinstance(event, Seeds):
+                told.seeds.setdefault(event.epoch, {}).update(event.rows)
+            elif isinstance(event, Checks):
+                told.spots.setdefault(event.epoch, []).extend(event.rows)
+            elif isinstance(event, EpochDone):
+                told.epochs.append(event)
+            elif isinstance(event, Gate) and event.is_epoch_start and spec.challenge:
+                return told.nonces.setdefault(int(event.at.split()[1]), os.urandom(NONCE_BYTES))
+            return b""
+
+        with series.isolation.create("check", Limits(memory_bytes=cap_bytes)) as cap:
+            with Worker(cap, spec, folder, log, series.cache) as worker:
+                ending = worker.watch(config.timeout_s, hear)
+            told.left += [f"process {line[:80]}" for line in worker.left]
+    return ending, told
+
+
+@contextmanager
+def _leaks(told: _Told) -> Iterator[None]:
+    """Give workers a folder for temporary files, and note what is left in it and in shared memory."""
+    before, began = set(_shared()), time.time()
+    # In /tmp, since a socket's path may have 107 characters.
+    with tempfile.TemporaryDirectory(prefix="outcore-", ignore_cleanup_errors=True) as temporary:
+        known = os.environ.get("TMPDIR")
+        os.environ["TMPDIR"] = temporary
+        try:
+            yield
+        finally:
+            del os.environ["TMPDIR"]
+            os.environ.update({} if known is None else {"TMPDIR": known})
+        told.left += [f"temporary file {path.name}" for path in sorted(Path(temporary).iterdir())]
+    told.left += [f"shared memory {path}" for path in sorted(set(_shared()) - before) if _is_orphan(path, began)]
+
+
+def _shared() -> list[Path]:
+    return list(_SHARED.iterdir()) if _SHARED.is_dir() else []
+
+
+def _is_orphan(path: Path, began: float) -> bool:
+    """Return whether shared memory was made since `began` and no living process, of another run perhaps, has it."""
+    name = str(path)
+    with suppress(OSError):
+        if path.stat().st_ctime < began - 1:
+            return False
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if name in (process / "maps").read_text(errors="replace"):
+                    return False
+                if any(os.readlink(link) == name for link in (process / "fd").iterdir()):  # noqa: PTH115
+                    return False
+        return True
+    return False
+
+
+def _judge(series: Series, config: RunConfig, dataset: Dataset, ending: Ending, told: _Told) -> Iterator[CheckResult]:
+    def result(promise: str, faults: list[str], good: str) -> CheckResult:
+        return CheckResult(promise, not faults, "; ".join(faults[:3]) or good, _FIXES[promise] if faults else "")
+
+    complete = len(told.epochs) == config.epochs
+    faults = [] if ending.status == "ok" and complete else [ending.reason or f"it ran {len(told.epochs)} epochs"]
+    yield result(RUNS, faults, f"{config.epochs} epochs under a cap of isolation {series.isolation.name}")
+    if faults:
+        yield from (CheckResult(name, True, "not judged: it does not run") for name in list(_FIXES)[1:])
+        return
+    workload, foreign = workload_of_run(series, config, dataset), description(config.system)
+    wanted, epochs = make_seed_plan(workload).num_batches, range(config.epochs)
+    rows = [told.batches.get(epoch, []) for epoch in epochs]
+    counts = [f"epoch {epoch} has {len(found)} of {wanted}" for epoch, found in enumerate(rows) if len(found) != wanted]
+    yield result(COUNT, counts, f"{wanted} an epoch")
+    yield result(
+        SEEDS, list(_seed_faults(told, dataset, config)), f"{_CASE.train} seed nodes, in a new order each epoch"
+    )
+    sizes = [(sum(row[1] for row in found), sum(row[2] for row in found)) for found in rows]
+    way = (
+        "which expands every node of a hop"
+        if foreign.expands == "all"
+        else "which expands a node once (`expands`: new)"
+    )
+    bounds = f"as our sampler's, {way}; a right one fails at a rate of {FALSE_ALARMS:g}"
+    yield result(SIZES, odd_sizes(workload, foreign.expands, sizes), bounds)
+    trace = TraceFacts(workload, config, series.cache)
+    checks, unchecked = check_features(trace, foreign.faithful, told.epochs, told.spots, told.nonces)
+    wrong = [f"epoch {one.epoch}, mini-batch {one.batch}: {one.detail}" for one in checks if not one.ok]
+    compared = sum(one.rows for one in checks)
+    yield result(ROWS, wrong + ([unchecked] if unchecked else []), f"{compared} rows, drawn when their epoch began")
+    infinite = [
+        f"epoch {k}, mini-batch {row[0]} has none" for k, found in enumerate(rows) for row in found if row[4] is None
+    ]
+    yield result(LOSSES, infinite, "of every mini-batch")
+    yield result(LEFT, told.left, "no process, temporary file or shared memory")
+
+
+def _seed_faults(told: _Told, dataset: Dataset, config: RunConfig) -> Iterator[str]:
+    train, orders = np.sort(dataset.load("train")), []
+    for epoch in range(config.epochs):
+        by_batch = told.seeds.get(epoch, {})
+        if not by_batch:
+            yield f"epoch {epoch}: seed nodes were not reported, though the spec's `seeds` asks for them"
+            continue
+        order = np.concatenate([np.array(by_batch[index], dtype=np.int64) for index in sorted(by_batch)])
+        orders.append(order)
+        ids, counts = np.unique(order, return_counts=True)
+        if not np.array_equal(np.sort(order), train):
+            repeated, missing = int((counts > 1).sum()), len(np.setdiff1d(train, ids))
+            foreign = len(np.setdiff1d(ids, train))
+            yield f"epoch {epoch}: {missing} are missing, {repeated} repeated, {foreign} no training nodes"
+        short = [
+            index for index, row in enumerate(told.batches.get(epoch, [])) if row[3] != len(by_batch.get(index, ()))
+        ]
+        if short:
+            yield f"epoch {epoch}: mini-batch {short[0]} counts other seed nodes than it names"
+    if config.shuffle and len(orders) == 2 and np.array_equal(orders[0], orders[1]):
+        yield "both epochs have the same order"

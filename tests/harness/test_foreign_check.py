@@ -1,0 +1,83 @@
+"""`outcore check` of a foreign system: a right one passes, and each fault is found by the promise that it breaks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.check.foreign import COUNT, LEFT, LOSSES, ROWS, SEEDS, SIZES, check_foreign
+from harness.check.rules import RUNS
+from tests.harness.run_tools import REPOSITORY, outcore
+from workloads.errors import HostError, InputError
+
+FAULTY = f"env:{REPOSITORY / 'tests' / 'harness' / 'foreign_worker'}"
+TEMPLATE = f"env:{REPOSITORY / 'outcore' / 'template' / 'foreign'}"
+SLOW = ("harness/check/foreign.py", "harness/check/sizes.py", "outcore/foreign", "harness/foreign")
+
+
+def broken(fault: str, folder: Path) -> dict[str, str]:
+    results = check_foreign(FAULTY, options={"fault": fault}, folder=folder, logs=folder / "logs")
+    assert [one.name for one in results] == [RUNS, COUNT, SEEDS, SIZES, ROWS, LOSSES, LEFT]
+    assert all(one.ok or one.fix for one in results)
+    return {one.name: one.detail for one in results if not one.ok}
+
+
+def test_the_template_keeps_every_promise(tmp_path: Path) -> None:
+    done = outcore("check", "--foreign", TEMPLATE, "--json", data=tmp_path / "data", results=tmp_path / "results")
+    told = json.loads(done.stdout)
+    assert done.returncode == 0 and told["ok"], told
+    details = {one["name"]: one["detail"] for one in told["checks"]}
+    assert "1e-06" in details[SIZES] and details[ROWS].startswith("1024 rows")
+    assert not list(tmp_path.glob("results/checks/*"))
+
+
+@pytest.mark.parametrize(("fault", "promise"), [("with replacement", SIZES), ("rows", ROWS), ("process", LEFT)])
+def test_a_fault_is_found(fault: str, promise: str, tmp_path: Path) -> None:
+    assert set(broken(fault, tmp_path)) == {promise}
+
+
+@pytest.mark.slow(*SLOW)
+@pytest.mark.parametrize(
+    ("fault", "promises"),
+    [
+        ("fan-out", {SIZES}),
+        ("hop", {SIZES}),
+        ("one mini-batch less", {COUNT, SEEDS, SIZES}),
+        ("seed twice", {SEEDS}),
+        ("order", {SEEDS}),
+        ("loss", {LOSSES}),
+        ("file", {LEFT}),
+        ("shared memory", {LEFT}),
+        ("crashes", {RUNS}),
+        ("refuses", {RUNS}),
+        ("too much memory", {RUNS}),
+    ],
+)
+def test_every_fault_is_found(fault: str, promises: set[str], tmp_path: Path) -> None:
+    try:
+        found = broken(fault, tmp_path)
+    finally:
+        for path in Path("/dev/shm").glob("outcore-test-*"):
+            path.unlink()
+    assert set(found) == promises, found
+    if fault == "crashes":
+        assert "no luck" in found[RUNS] and "no luck" in (tmp_path / "logs" / "worker.log").read_text()
+
+
+def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
+    for words, said in (
+        (("--foreign", "pgy"), "did you mean env:pyg"),
+        ((FAULTY, "-o", "falt=none"), "did you mean 'fault'"),
+    ):
+        done = outcore("check", *words, data=tmp_path / "data", results=tmp_path / "results")
+        assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+def test_a_system_without_its_environment_says_how_to_make_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTCORE_ENVIRONMENTS", str(tmp_path / "none"))
+    with pytest.raises(HostError, match="`outcore systems setup graphbolt` makes it"):
+        check_foreign("env:graphbolt", folder=tmp_path)
+    with pytest.raises(InputError, match="no foreign system"):
+        check_foreign("env:nothing-like-it", folder=tmp_path)
