@@ -67,7 +67,7 @@ class Graph:
         sources, order = torch.sort(self.indices, stable=True)
         # Of sorted numbers, without waiting for the device: `bincount` asks it for the largest.
         indptr = torch._convert_indices_from_coo_to_csr(sources, self.num_src, out_int32=True)
-        return indptr, self.destinations[order], order
+        return indptr, torch.index_select(self.destinations, 0, order), order
 
 
 def _with_self_loops(block: Block) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
@@ -121,7 +121,7 @@ class _Neighbourhood(torch.autograd.Function):
             if ctx.scale is not None:
                 grad_total = grad_total * ctx.scale[:, None]
             indptr, destinations, order = graph.by_source
-            weights = None if ctx.weights is None else ctx.weights[order]
+            weights = None if ctx.weights is None else torch.index_select(ctx.weights, 0, order)
             grad = row_sums(grad_total.contiguous(), indptr, destinations, weights)
             grad[: graph.num_dst].add_(grad_own)
         return grad, None, None, None, None
@@ -186,7 +186,7 @@ class _Attention(torch.autograd.Function):
         grad_h = grad_alpha = None
         if ctx.needs_input_grad[0]:
             indptr, destinations, order = graph.by_source
-            grad_h = _per_head(grad, alpha[order], indptr, destinations)
+            grad_h = _per_head(grad, torch.index_select(alpha, 0, order), indptr, destinations)
         if ctx.needs_input_grad[1]:
             grad_alpha = edge_dots(grad, h, graph)
         return grad_h, grad_alpha, None
