@@ -2,6 +2,7 @@
 #   make bench   compare the systems under a memory cap, draw the figures    (PROFILE=smoke|quick|standard|paper FIGURES=headline|all|id,id)
 #   make test    run the tests, the slow ones apart    make test-all    run all of them
 #   make docs    build the docs site into build/site
+#   make gpu     prove and measure the GPU path, on a machine with a GPU
 PROFILE ?= quick
 FIGURES ?= headline
 PYTEST_ARGS ?=
@@ -15,13 +16,14 @@ NATIVE := $(shell find workloads/native systems/native -type f) CMakeLists.txt p
 # A process of ours that compiles its modules each time takes a second longer to start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bench test test-all lint report docs sanitize benchmarks setup clean
+.PHONY: bench test test-all lint report docs sanitize benchmarks gpu setup clean
 
 bench: setup
 	@$(BIN)/outcore bench --profile $(PROFILE) --figures $(FIGURES)
 
 test: setup
 	@scripts/setup --browser
+	@scripts/setup --triton
 	@scripts/test --slow $(SLOW) $(PYTEST_ARGS)
 
 test-all:
@@ -50,6 +52,10 @@ sanitize: setup
 # Ours beside the alternatives, interleaved; needs the peers of requirements-bench.lock.
 benchmarks: setup
 	@scripts/benchmarks
+
+# Every phase runs, whatever the phases before it found.
+gpu: setup
+	@status=0; for phase in check measure compare; do scripts/gpu $$phase || status=$$?; [ $$status = 2 ] && break; done; exit $$status
 
 setup: $(VENV)/.built
 

@@ -1,10 +1,10 @@
-"""A 128-dimensional GraphSAGE step on the processor against PyG's SAGEConv on the same blocks, interleaved.
+"""A 128-dimensional GraphSAGE step against PyG's SAGEConv on the same blocks, interleaved, on the processor or a GPU.
 
-    python benchmarks/training_step.py [--seeds 1000] [--rounds 7]
+    python benchmarks/training_step.py [--device cpu] [--seeds 1000] [--rounds 7]
 
 Prints seconds and peak of allocated tensors of both, their ratio, and the memory limit of ours: 4 x destinations x
 hidden x 4 bytes a layer above weights and inputs. PyG gets its rows gathered beforehand (its best case, since that copy
-is not counted); ours reads the table through the alias list.
+is not counted), and its blocks on the device; ours reads the table through the alias list.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ def make_batch(seeds: int, fanout: list[int], nodes: int, rng: np.random.Generat
     return SampledBatch(0, 0, known, seeds, tuple(blocks), rng.integers(0, CLASSES, seeds))
 
 
-def pyg_step(batch: SampledBatch, layers: int, fused: bool) -> Callable[[torch.Tensor], float]:
+def pyg_step(batch: SampledBatch, layers: int, fused: bool, device: torch.device) -> Callable[[torch.Tensor], float]:
     """Return the same step by torch_geometric's SAGEConv, on a sparse adjacency (`fused`) or an edge list."""
     from torch_geometric.nn import SAGEConv
 
     widths = [DIM] + [HIDDEN] * (layers - 1) + [CLASSES]
-    convs = torch.nn.ModuleList(SAGEConv(a, b) for a, b in itertools.pairwise(widths))
+    convs = torch.nn.ModuleList(SAGEConv(a, b) for a, b in itertools.pairwise(widths)).to(device)
     optimiser = torch.optim.Adam(convs.parameters(), lr=0.003)
-    labels = torch.from_numpy(batch.labels)
+    labels = torch.from_numpy(batch.labels).to(device)
     edges: list[torch.Tensor] = []
     for block in batch.blocks:
         if fused:
             indptr, indices = torch.from_numpy(block.indptr), torch.from_numpy(block.indices).long()
             ones = torch.ones(block.num_edges)
-            edges.append(torch.sparse_csr_tensor(indptr, indices, ones, (block.num_dst, block.num_src)))
+            edges.append(torch.sparse_csr_tensor(indptr, indices, ones, (block.num_dst, block.num_src)).to(device))
         else:
             destinations = np.repeat(np.arange(block.num_dst), np.diff(block.indptr))
-            edges.append(torch.from_numpy(np.stack([block.indices.astype(np.int64), destinations])))
+            edges.append(torch.from_numpy(np.stack([block.indices.astype(np.int64), destinations])).to(device))
 
     def step(x: torch.Tensor) -> float:
         for number, (conv, edge, block) in enumerate(zip(convs, edges, batch.blocks, strict=True)):
@@ -75,8 +75,13 @@ def pyg_step(batch: SampledBatch, layers: int, fused: bool) -> Callable[[torch.T
     return step
 
 
-def peak_bytes(step: Callable[[], Any]) -> int:
+def peak_bytes(step: Callable[[], Any], device: torch.device) -> int:
     """Return the peak bytes of torch's allocator above the start."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        step()
+        return torch.cuda.max_memory_allocated(device) - before
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         step()
     assert profile.profiler is not None and profile.profiler.kineto_results is not None
@@ -90,6 +95,7 @@ def peak_bytes(step: Callable[[], Any]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--fanout", default="10,10,10")
     parser.add_argument("--nodes", type=int, default=200_000)
@@ -99,11 +105,13 @@ def main() -> int:
     torch.set_num_threads(arguments.threads)
     fanout = [int(part) for part in arguments.fanout.split(",")]
     batch = make_batch(arguments.seeds, fanout, arguments.nodes, np.random.default_rng(0))
-    table = torch.randn(arguments.nodes, DIM)
+    accelerator = make_accelerator(arguments.device)
+    device = accelerator.torch_device
+    table = torch.randn(arguments.nodes, DIM, device=device)
     rows = torch.from_numpy(batch.nodes)
-    gathered = table[rows]
-    trainer = Trainer(ModelSpec(layers=len(fanout), hidden=HIDDEN), DIM, CLASSES, make_accelerator("cpu"))
-    edge_list, adjacency = pyg_step(batch, len(fanout), False), pyg_step(batch, len(fanout), True)
+    gathered = table[rows.to(device)]
+    trainer = Trainer(ModelSpec(layers=len(fanout), hidden=HIDDEN), DIM, CLASSES, accelerator)
+    edge_list, adjacency = (pyg_step(batch, len(fanout), fused, device) for fused in (False, True))
     steps: dict[str, Callable[[], Any]] = {
         "ours": lambda: trainer.step(batch, table, rows),
         "pyg edge list": lambda: edge_list(gathered),
@@ -119,7 +127,7 @@ def main() -> int:
             step()
             processor[name].append(time.process_time() - used)
             seconds[name].append(time.perf_counter() - start)
-    peaks = {name: peak_bytes(step) for name, step in steps.items()}
+    peaks = {name: peak_bytes(step, device) for name, step in steps.items()}
     limit = sum(4 * block.num_dst * HIDDEN * 4 for block in batch.blocks)
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     ok = peaks["ours"] <= limit

@@ -1,0 +1,153 @@
+"""The phases of `scripts/gpu`: refused without a GPU; steps that fail, hang or die leave the others and their results;
+all of it on an emulated device."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("gpu.steps")
+
+
+def phase(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if name != "OUTCORE_GPU_DRY"}
+    kept |= {"OUTCORE_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.run([ROOT / "scripts" / "gpu", *arguments], env=kept, capture_output=True, text=True, timeout=580)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this host has CUDA")
+def test_without_a_gpu_a_phase_says_so_in_one_sentence(tmp_path: Path) -> None:
+    done = phase("check", "--out", str(tmp_path / "out"))
+    assert done.returncode == 2 and done.stdout == "" and len(done.stderr.splitlines()) == 1
+    assert "no CUDA device is usable here" in done.stderr and "OUTCORE_GPU_DRY=emulated:a10g" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("check", "--device", "tpu"), "'tpu' is no GPU"),
+        (("check", "--device", "emulated:a10g", "--only", "nothing"), "no step is called 'nothing'"),
+        (("cheque",), "invalid choice"),
+    ],
+)
+def test_wrong_input_is_told(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = phase(*arguments, "--out", str(tmp_path))
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+
+
+def answering(result: dict[str, Any]) -> str:
+    return f"import json, sys; open(sys.argv[1], 'w').write(json.dumps({result!r}))"
+
+
+OUTCOMES = {
+    "good": (answering({"rate": 3}), "ok", None),
+    "kept": (answering({"targets": [{"what": "w", "value": 2, "least": 1, "ok": True}]}), "ok", None),
+    "missed": (answering({"targets": [{"what": "w", "value": 0.5, "least": 1, "ok": False}]}), "failed", None),
+    "faulty": (answering({"faults": ["rows are wrong"]}), "failed", None),
+    "raises": ("raise RuntimeError('an illegal memory access')", "failed", "RuntimeError: an illegal memory access"),
+    "lacks": ("import sys; print('DGL is not installed'); sys.exit(3)", "left out", "DGL is not installed"),
+    "dies": ("import os; print('at work', flush=True); os.abort()", "failed", "died of SIGABRT: at work"),
+    "hangs": ("import time; time.sleep(60)", "too slow", "ended after 5 s"),
+}
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_every_end_of_a_step_is_an_entry(steps: ModuleType, tmp_path: Path, name: str) -> None:
+    code, status, error = OUTCOMES[name]
+    step = steps.Step(name, dict, limit_s=5.0 if name == "hangs" else 60.0)
+    setting = steps.Setting("emulated:a10g", tmp_path)
+    entry = steps.run_step(
+        "check", step, setting, time.monotonic() + 100, lambda *call: [sys.executable, "-c", code, str(call[-1])]
+    )
+    assert (entry["status"], entry.get("error")) == (status, error)
+    assert Path(entry["log"]).is_file()
+
+
+def test_what_a_slow_step_started_is_ended_too(steps: ModuleType, tmp_path: Path) -> None:
+    child = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(99)"
+    code = (
+        f"import subprocess, sys, time; child = subprocess.Popen([sys.executable, '-c', {child!r}], "
+        "stdout=subprocess.PIPE); child.stdout.readline(); print(child.pid, flush=True); time.sleep(99)"
+    )
+    setting = steps.Setting("emulated:a10g", tmp_path)
+    entry = steps.run_step(
+        "check", steps.Step("s", dict, 5.0), setting, time.monotonic() + 100, lambda *_: [sys.executable, "-c", code]
+    )
+    pid = int(Path(entry["log"]).read_text())
+    for _ in range(100):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            break
+        if (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(pid, signal.SIGKILL)
+        pytest.fail("the child is still there")
+
+
+def test_a_phase_that_was_cut_off_goes_on(steps: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "code", lambda: {"commit": "abc", "dirty": False})
+    setting = steps.Setting("emulated:a10g", tmp_path)
+    three = [steps.Step(name, dict) for name in ("one", "two", "three")]
+    journal = steps.Journal("check", setting, False)
+    journal.add("one", {"status": "ok", "seconds": 1.0, "result": {}})
+    journal.add("two", {"status": "failed", "seconds": 1.0, "error": "e"})
+    assert set(json.loads((tmp_path / "check.json").read_text())["steps"]) == {"one", "two"}
+    assert not journal.close(three)
+    assert json.loads((tmp_path / "check.json").read_text())["complete"] is False
+    assert [step.name for step in three if steps.Journal("check", setting, False).done(step.name)] == ["one"]
+    assert not steps.Journal("check", setting, True).done("one")  # --again
+    other = steps.Setting("cuda", tmp_path)
+    assert not steps.Journal("check", other, False).done("one")
+    monkeypatch.setattr(steps, "code", lambda: {"commit": "abc", "dirty": True})
+    assert not steps.Journal("check", setting, False).done("one")
+
+
+def test_a_phase_out_of_time_leaves_the_rest_for_the_next_call(steps: ModuleType, tmp_path: Path) -> None:
+    setting = steps.Setting("emulated:a10g", tmp_path)
+    assert not steps.run_phase("check", [steps.Step("one", dict)], setting, limit_s=1.0, jobs=1, again=False)
+    assert json.loads((tmp_path / "check.json").read_text())["steps"]["one"]["status"] == "no time left"
+
+
+@pytest.mark.slow("benchmarks/gpu", "scripts/gpu", "harness/check", "workloads/accelerators")
+def test_the_phases_run_on_an_emulated_device(tmp_path: Path) -> None:
+    def content(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((tmp_path / f"{name}.json").read_text())
+        return found
+
+    dry = {"OUTCORE_GPU_DRY": "emulated:a10g"}
+    for only in ("machine", "gnndrive"):
+        done = phase("check", "--out", str(tmp_path), "--only", only, "--limit", "300", **dry)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert {"conformance gnndrive", "streams gnndrive"} <= set(content("check")["steps"])
+    done = phase("measure", "--out", str(tmp_path), **dry)
+    assert done.returncode == 0, done.stdout + done.stderr
+    measured = content("measure")
+    assert measured["complete"] and {step["status"] for step in measured["steps"].values()} == {"ok"}
+    assert measured["steps"]["utilisation"]["result"]["means"]["gpu_percent"] > 0
+    for only in ("training", "gnndrive"):
+        done = phase("compare", "--out", str(tmp_path), "--only", only, **dry)
+        assert done.returncode == 0, done.stdout + done.stderr
+    found = content("compare")["steps"]["gnndrive"]["result"]
+    assert found["error"] == pytest.approx(found["emulated_s"] / found["real_s"] - 1)
