@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import io
+import itertools
 import math
 import os
 import pickle
 import sys
 import zipfile
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ import numpy.typing as npt
 import xxhash
 
 from workloads.dataset import Dataset, Part
-from workloads.direct_files import PAGE, aligned_empty, open_direct, read_at
+from workloads.direct_files import PAGE, aligned_empty, io_failed, open_direct, read_at
 from workloads.errors import DataIOError, DatasetError
 from workloads.making.writer import PartWriter, signals_raise
 from workloads.npyfile import file_digest, padded_header
@@ -35,6 +36,7 @@ Tick = Callable[[int], None]
 """Function that is called with the number of bytes just written or read back."""
 
 PIECE_BYTES = 4 << 20
+_AHEAD = 2
 _SPARE_BYTES = 1 << 20  # for the file system's own blocks
 _TORCH_BYTES = 4096  # of a file of torch besides its values
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -111,9 +113,11 @@ class ArrayFile:
 
     def digest(self, path: Path, tick: Tick) -> str:
         """Read the file back; return its digest."""
-        found = file_digest(path)
-        tick(self.values.nbytes)
-        return found
+        digest = xxhash.xxh3_64()
+        for piece in _direct_pieces(path, 0, path.stat().st_size):
+            digest.update(piece.data)
+            tick(len(piece))
+        return digest.hexdigest()
 
 
 class _Sink:
@@ -130,7 +134,7 @@ class _Sink:
 
     def finish(self, part: Any, xxh3: str | None = None) -> None:
         os.truncate(self._path, self._nbytes)
-        sync(self._path)
+        _flush(self._path)
         self.digest = xxh3 or ""
 
 
@@ -225,9 +229,7 @@ class TorchFile:
                 if left:
                     raise ValueError(f"tensor {number} of {self.name} lacks {left} bytes of what was announced")
             archive.writestr("archive/version", "3\n")
-        sync(path)
-        with path.open("rb") as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        _flush(path)
         return digest.hexdigest()
 
     def digest(self, path: Path, tick: Tick) -> str:
@@ -287,7 +289,7 @@ def stored(dataset: Dataset, part: Part, dtype: str = "") -> Values:
 
 
 def pieces(dataset: Dataset, part: Part) -> Iterator[Array]:
-    """Yield the values of a part in order, in flat pieces, read past the page cache, one ahead of the caller.
+    """Yield the values of a part in order, in flat pieces, read past the page cache, ahead of the caller.
 
     Raises:
         DatasetError: the file's content differs from its digest in the manifest (after the last piece).
@@ -296,38 +298,50 @@ def pieces(dataset: Dataset, part: Part) -> Iterator[Array]:
     entry, path = dataset.manifest.files[part], dataset.file(part)
     with path.open("rb") as file:
         digest = xxhash.xxh3_64(file.read(entry.data_offset))
-    nbytes = entry.bytes - entry.data_offset
-    memory = aligned_empty(2 * PIECE_BYTES).reshape(2, PIECE_BYTES)
+    for piece in _direct_pieces(path, entry.data_offset, entry.bytes):
+        digest.update(piece.data)
+        yield piece.view(entry.dtype)
+    if digest.hexdigest() != entry.xxh3:
+        fault = f"{path} is corrupted: XXH3 {digest.hexdigest()}, {entry.xxh3} expected"
+        raise DatasetError(fault, "`outcore data verify` names every fault; make or import it again")
+
+
+def _flush(path: Path) -> None:
+    """Flush a file to disk and drop it from the page cache, so that it is read back from the disk."""
+    sync(path)
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _direct_pieces(path: Path, begin: int, end: int) -> Iterator[npt.NDArray[np.uint8]]:
+    """Yield the bytes of a file from `begin` (a multiple of 4096) to `end`, in order, with two reads in flight beside
+    the piece in use; each is valid until the next. Raises DataIOError where the file cannot be read, or ends early."""
+    memory = aligned_empty((_AHEAD + 1) * PIECE_BYTES).reshape(_AHEAD + 1, PIECE_BYTES)
     handle = open_direct(path, os.O_RDONLY)
 
-    def read(at: int) -> npt.NDArray[np.uint8]:
-        size = min(PIECE_BYTES, nbytes - at)
-        place, whole = memory[at // PIECE_BYTES % 2], size // PAGE * PAGE
-        read_at(handle, place[:whole], entry.data_offset + at, path)
+    def read(number: int, at: int) -> npt.NDArray[np.uint8]:
+        size = min(PIECE_BYTES, end - at)
+        place, whole = memory[number % (_AHEAD + 1)], size // PAGE * PAGE
+        read_at(handle, place[:whole], at, path)
         if whole < size:  # a direct read takes whole pages
-            rest = np.fromfile(path, np.uint8, size - whole, offset=entry.data_offset + at + whole)
+            rest = np.fromfile(path, np.uint8, size - whole, offset=at + whole)
             if len(rest) < size - whole:
-                raise DatasetError(f"{path} is truncated", "make or import it again")
+                raise io_failed(path, at + whole, 0)
             place[whole:size] = rest
         found: npt.NDArray[np.uint8] = place[:size]
         return found
 
-    with ThreadPoolExecutor(1, thread_name_prefix="export-read") as thread:
+    with ThreadPoolExecutor(_AHEAD, thread_name_prefix="export-read") as threads:
+        begins = enumerate(range(begin, end, PIECE_BYTES))
+        ahead = deque(threads.submit(read, *one) for one in itertools.islice(begins, _AHEAD))
         try:
-            ahead = thread.submit(read, 0) if nbytes else None
-            for at in range(0, nbytes, PIECE_BYTES):
-                assert ahead is not None
-                piece = ahead.result()
-                if at + PIECE_BYTES < nbytes:
-                    ahead = thread.submit(read, at + PIECE_BYTES)
-                digest.update(piece.data)
-                yield piece.view(entry.dtype)
+            while ahead:
+                piece = ahead.popleft().result()
+                ahead.extend(threads.submit(read, *one) for one in itertools.islice(begins, 1))
+                yield piece
         finally:
-            thread.shutdown(wait=True, cancel_futures=True)
+            threads.shutdown(wait=True, cancel_futures=True)
             os.close(handle)
-    if digest.hexdigest() != entry.xxh3:
-        fault = f"{path} is corrupted: XXH3 {digest.hexdigest()}, {entry.xxh3} expected"
-        raise DatasetError(fault, "`outcore data verify` names every fault; make or import it again")
 
 
 def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int:

@@ -1,0 +1,90 @@
+"""Export of a graph of 40 M edges and 1 GiB of features against plain writing of as many bytes to the same disk.
+
+    python benchmarks/data_export.py [--folder DIR] [--rounds 3] [--formats graphbolt,ginex,dgl,pyg]
+
+An export reads the evicted dataset, converts, writes, syncs, reads everything back and compares it. The plain writer
+writes blocks of 4 MiB from memory, each once, in order, through the page cache and past it, with a sync at the end; the
+faster one counts. Bytes a second, in turns; ends with code 1 where an export has less than half of the writer's.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from _disk import interleave, parser, sync_disk, verdict
+
+from systems.engine.io.memory import evict
+from workloads.dataset import PARTS, Dataset
+from workloads.direct_files import aligned_empty, open_direct, write_at
+from workloads.exporters import FORMATS, export_dataset
+from workloads.making.make import MakeSpec, make_dataset
+
+NODES, EDGES, DIM = 2**21, 40_000_000, 128
+BLOCK = 4 << 20
+TARGET = 0.5
+
+
+def plain_write(folder: Path, nbytes: int, *, direct: bool) -> float:
+    """Write `nbytes` in order and sync; return bytes a second."""
+    path, block = folder / "plain", aligned_empty(BLOCK)
+    block[:] = np.random.default_rng(0).integers(0, 256, BLOCK, dtype=np.uint8)
+    sync_disk()
+    start = time.perf_counter()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    handle = open_direct(path, flags) if direct else os.open(path, flags, 0o644)
+    for at in range(0, nbytes // BLOCK * BLOCK, BLOCK):
+        write_at(handle, block, at, path)
+    os.fsync(handle)
+    seconds = time.perf_counter() - start
+    os.close(handle)
+    path.unlink()
+    return nbytes // BLOCK * BLOCK / seconds
+
+
+def export(dataset: Dataset, folder: Path, format_name: str) -> float:
+    """Export the evicted dataset; return bytes written a second."""
+    for part in PARTS:
+        evict(dataset.file(part))
+    sync_disk()
+    start = time.perf_counter()
+    made = export_dataset(dataset, folder / format_name, format_name)
+    seconds = time.perf_counter() - start
+    shutil.rmtree(made.path)
+    return made.nbytes / seconds
+
+
+def main() -> int:
+    options = parser(__doc__ or "")
+    options.set_defaults(rounds=3)
+    options.add_argument("--formats", default=",".join(FORMATS))
+    options.add_argument("--nodes", type=int, default=NODES)
+    options.add_argument("--edges", type=int, default=EDGES)
+    args = options.parse_args()
+    with tempfile.TemporaryDirectory(dir=args.folder, prefix="outcore-bench-") as made:
+        folder = Path(made)
+        spec = MakeSpec("kronecker", nodes=args.nodes, edges=args.edges, dim=DIM, labels="random", features="random")
+        dataset = make_dataset(folder / "graph", spec)
+        total = dataset.total_bytes
+        print(f"{dataset.num_edges:,} edges, {dataset.feature_bytes / 2**30:.2f} GiB of features; bytes/s:")
+        runs: dict[str, Callable[[], float]] = {
+            "plain write": lambda: plain_write(folder, total, direct=False),
+            "plain direct write": lambda: plain_write(folder, total, direct=True),
+        }
+        names = args.formats.split(",")
+        for name in names:
+            runs[f"export {name}"] = lambda name=name: export(dataset, folder, name)  # type: ignore[misc]
+        medians = interleave(args.rounds, runs)
+    best = max(medians["plain write"], medians["plain direct write"])
+    reached = [verdict(f"export {name} / plain write", medians[f"export {name}"] / best, TARGET) for name in names]
+    return 0 if all(reached) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
