@@ -33,6 +33,7 @@ Found = tuple[Status, str] | tuple[Status, str, str]
 _TRIAL_S = 300.0  # a driver's first start and a first compilation
 _QUICK_BENCH_BYTES = 6 << 30
 _REGISTERED_BUFFERS = 64 << 20
+_BUILD = "pip install -e . with liburing-dev installed"
 # The system call has this number on every architecture.
 _IO_URING_SETUP = 425
 
@@ -53,6 +54,8 @@ def diagnose(data_root: Path) -> list[Finding]:
     for name, function in CHECKS.items():
         try:
             findings.append(Finding(name, *function(data_root)))
+        except ImportError as error:
+            findings.append(Finding(name, "missing", f"the native parts are not built ({error})", _BUILD))
         except (OutcoreError, OSError, subprocess.SubprocessError) as error:
             findings.append(Finding(name, "missing", f"could not be tried: {error}", getattr(error, "fix", "")))
     return findings
@@ -104,18 +107,15 @@ def _io_uring(_: Path) -> Found:
 
 
 def _engine(root: Path) -> Found:
-    build = "pip install -e . with liburing-dev installed"
-    try:
-        from systems.engine.io.reader import RowReader
-    except ImportError as error:
-        return "missing", f"the native parts are not built ({error})", build
+    from systems.engine.io.reader import RowReader
+
     with _sample_file(root) as file:
         reader = RowReader(file, data_offset=0, num_rows=64, row_bytes=512, depth=8)
         mode = reader.mode
         reader.close()
     if mode.startswith("io_uring"):
         return "ok", f"reads with {mode}"
-    return "degraded", f"reads with {mode}", build if "liburing" in mode else "see io_uring above"
+    return "degraded", f"reads with {mode}", _BUILD if "liburing" in mode else "see io_uring above"
 
 
 def _memlock(_: Path) -> Found:
@@ -141,14 +141,11 @@ def _direct(root: Path) -> Found:
 
 
 def _page_cache(root: Path) -> Found:
-    with _sample_file(root) as file, file.open("rb", buffering=0) as handle:
-        os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        try:
-            # A read with `RWF_NOWAIT` finds no cached page of an evicted file.
-            cold = os.preadv(handle.fileno(), [bytearray(4096)], 0, os.RWF_NOWAIT) == 0
-        except OSError as error:  # else the file system has no RWF_NOWAIT, or is itself memory
-            cold = isinstance(error, BlockingIOError)
-    if not cold:
+    from harness.run.cold import evict_files
+
+    with _sample_file(root) as file:
+        kept = evict_files([file], "before").resident_bytes
+    if kept:
         return "missing", "a file stays cached after POSIX_FADV_DONTNEED", "keep the data on ext4 or xfs"
     whole = os.access("/proc/sys/vm/drop_caches", os.W_OK)
     return "ok", f"files can be evicted{'; the whole cache can be dropped too' if whole else ''}"

@@ -1,40 +1,56 @@
-"""Fixtures shared by all test folders."""
+"""Fixtures shared by all test folders, and the choice of the slow tests that run."""
 
 from __future__ import annotations
 
-import fcntl
 import gc
-import os
+import hashlib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.support import make_tiny
+from tests.support import make_tiny, session_lock
 from workloads.dataset import Dataset
 
 ROOT = Path(__file__).parent.parent
 
+gc.disable()  # until all tests are collected: it takes a fifth of the imports' time and finds nothing
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--slow`."""
+    """Add `--slow` and `--slow-budget`."""
     text = "tests marked slow: none, those whose sources were touched (scripts/touched), or all"
     parser.addoption("--slow", choices=("none", "touched", "all"), default="none", help=text)
+    text = "minutes of touched slow tests, added up by their marks; those left out are skipped by name"
+    parser.addoption("--slow-budget", type=float, default=float("inf"), metavar="MINUTES", help=text)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file without a test marked `alone` where `scripts/test` runs all of these and no slow one."""
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and config.getoption("--slow") == "none"
+    if whole and config.getoption("-m") == "alone" and collection_path.name.startswith("test_"):
+        return "pytest.mark.alone" not in collection_path.read_text() or None
+    return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect slow tests that were not requested."""
+    """Deselect slow tests that were not requested; mark those above the budget as skipped."""
     wanted = config.getoption("--slow")
     if wanted == "all":
         return
     files = touched() if wanted == "touched" else []
-    left = [
-        item for item in items if (mark := item.get_closest_marker("slow")) and not concerns(mark.args, item, files)
-    ]
-    config.hook.pytest_deselected(items=left)
-    gone = set(left)
-    items[:] = [item for item in items if item not in gone]
+    slow = {item: concerns(mark.args, item, files) for item in items if (mark := item.get_closest_marker("slow"))}
+    config.hook.pytest_deselected(items=[item for item, depth in slow.items() if not depth])
+    items[:] = [item for item in items if slow.get(item, 1)]
+    if (minutes := config.getoption("--slow-budget")) == float("inf"):
+        return
+    costs = {item.nodeid: (depth, seconds_of(item)) for item, depth in slow.items() if depth}
+    left_out = set(above_budget(costs, 60 * minutes, commit()))
+    for item in items:
+        if item.nodeid in left_out:
+            told = f"not within {minutes:g} min of slow tests; run it: scripts/test --slow all '{item.nodeid}'"
+            item.add_marker(pytest.mark.skip(reason=told))
 
 
 def touched() -> list[str]:
@@ -43,10 +59,38 @@ def touched() -> list[str]:
     return done.stdout.splitlines()
 
 
-def concerns(places: tuple[str, ...], item: pytest.Item, files: list[str]) -> bool:
-    """Return whether one of `files` is the test's own file or lies at one of `places` (files and folders)."""
+def commit() -> str:
+    """Return the id of the checked-out commit, or nothing without a repository."""
+    return subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+
+
+def concerns(places: Sequence[str], item: pytest.Item, files: Sequence[str]) -> int:
+    """Return how closely one of `files` concerns a test: 0 not at all, else the depth of the deepest of `places` (files
+    and folders) at which one lies; the test's own file is deeper than all."""
     own = item.path.relative_to(ROOT).as_posix()
-    return any(file == place or file.startswith(f"{place}/") for file in files for place in (own, *places))
+    depths = {own: 99, **{place: 1 + place.count("/") for place in places}}
+    return max((depth for at, depth in depths.items() for file in files if f"{file}/".startswith(f"{at}/")), default=0)
+
+
+def seconds_of(item: pytest.Item) -> float:
+    """Return the seconds that a slow test takes by its mark; 15 if it names none."""
+    mark = item.get_closest_marker("slow")
+    return float(mark.kwargs.get("seconds", 15)) if mark else 0.0
+
+
+def above_budget(costs: dict[str, tuple[int, float]], budget_s: float, turn: str) -> list[str]:
+    """Return the tests of `costs` (depth and seconds by name) that do not fit into `budget_s`.
+
+    Tests of the deepest places come first, and those of equal depth in an order that `turn`, a commit, decides, so that
+    each gets its turn.
+    """
+    left_out = []
+    for name in sorted(costs, key=lambda name: (-costs[name][0], hashlib.sha256((turn + name).encode()).digest())):
+        if costs[name][1] <= budget_s:
+            budget_s -= costs[name][1]
+        else:
+            left_out.append(name)
+    return left_out
 
 
 @pytest.fixture(scope="session")
@@ -58,10 +102,7 @@ def tiny_dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 @pytest.fixture(scope="module")
 def engine_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Lock the container engine: tests count its containers, and make and remove images under fixed names."""
-    base = tmp_path_factory.getbasetemp()
-    beside_others = "PYTEST_XDIST_WORKER" in os.environ
-    with ((base.parent if beside_others else base) / "engine").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with session_lock(tmp_path_factory, "engine"):
         yield
 
 
@@ -69,6 +110,7 @@ def pytest_collection_finish() -> None:
     """Exclude the thousands of collected tests from later garbage collections."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure() -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 
 from workloads.dataset import Dataset
 from workloads.making.writer import DatasetWriter
@@ -44,7 +50,13 @@ def make_tiny(
     indptr = np.zeros(nodes + 1, dtype=np.int64)
     np.cumsum(np.bincount(codes // nodes, minlength=nodes), out=indptr[1:])
     centres = rng.standard_normal((classes, dim))
-    features = (centres[labels] + rng.standard_normal((nodes, dim))).astype(dtype)
+    if nodes * dim < 1 << 24:
+        noise = rng.standard_normal((nodes, dim))
+    else:  # so many draws would take seconds, so rows are windows of a pool
+        pool = rng.standard_normal(1 << 20, dtype=np.float32)
+        noise = sliding_window_view(pool, dim)[rng.integers(0, pool.size - dim, nodes)]
+        centres = centres.astype(np.float32)
+    features = (centres[labels] + noise).astype(dtype, copy=False)
     order = rng.permutation(nodes)
     first = max(1, int(nodes * train_fraction))
     second = min(nodes, first + nodes // 10)
@@ -66,3 +78,24 @@ def write_over(nbytes: int) -> None:
     gc.collect()
     kept = [np.full(size, 0xFF, dtype=np.uint8) for size in (nbytes // 2, nbytes, nbytes, 2 * nbytes) for _ in range(8)]
     del kept
+
+
+@contextmanager
+def session_lock(factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
+    """Hold a lock among all processes of the test session; yield the temporary folder that they share."""
+    base = factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with (shared / f"{name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield shared
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Return a folder that all processes of the test session share; the first one fills it by `make`."""
+    with session_lock(factory, name) as shared:
+        folder = shared / name
+        if not (done := shared / f"{name}.done").exists():
+            folder.mkdir(exist_ok=True)
+            make(folder)
+            done.touch()
+    return folder

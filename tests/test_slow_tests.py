@@ -1,14 +1,18 @@
-"""Slow tests are run where their sources are touched, so the sources that they name must exist."""
+"""Slow tests run where their sources are touched, up to a budget; what is left out is named."""
 
 from __future__ import annotations
 
 import ast
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-from tests.conftest import ROOT, concerns
+from tests.conftest import ROOT, above_budget, concerns
+
+SETTINGS = "[pytest]\nmarkers =\n  slow(*sources, seconds=15): x\n  alone: x\n"
 
 
 def named_sources(test: Path) -> list[str]:
@@ -27,13 +31,74 @@ def test_sources_of_slow_tests_exist() -> None:
 
 def test_a_slow_test_concerns_its_own_file_and_what_lies_at_its_sources() -> None:
     item = SimpleNamespace(path=ROOT / "tests" / "test_x.py")
-    for file, ours in {
-        "harness/ssd/fio.py": True,
-        "harness/ssd.py": False,
-        "tests/test_x.py": True,
-        "x.py": False,
+    for file, depth in {
+        "harness/ssd/fio.py": 2,
+        "harness/ssd.py": 0,
+        "harness/run.py": 2,
+        "harness/cli/run.py": 3,
+        "tests/test_x.py": 99,
+        "x.py": 0,
     }.items():
-        assert concerns(("harness/ssd",), item, [file]) is ours, file  # type: ignore[arg-type]
+        places = ("harness/ssd", "harness/run.py", "harness/cli/run.py")
+        assert concerns(places, item, [file]) == depth, file  # type: ignore[arg-type]
+    assert concerns(("harness", "harness/ssd"), item, ["harness/ssd/fio.py", "x.py"]) == 2  # type: ignore[arg-type]
+
+
+def test_a_budget_takes_the_most_specific_first_and_gives_each_of_the_rest_a_turn() -> None:
+    costs = {"own": (99, 50.0), "long": (3, 200.0), **{f"test {number}": (2, 30.0) for number in range(6)}}
+    assert above_budget(costs, 1000.0, "a") == [] and set(above_budget(costs, 0.0, "a")) == set(costs)
+    turns = [set(costs) - set(above_budget(costs, 120.0, f"commit {number}")) for number in range(40)]
+    assert all("own" in taken and "long" not in taken and len(taken) == 3 for taken in turns)
+    assert set().union(*turns) == set(costs) - {"long"}
+    assert above_budget(costs, 120.0, "a") == above_budget(dict(reversed(costs.items())), 120.0, "a")
+
+
+def test_slow_tests_above_the_budget_are_skipped_by_name_with_the_command_that_runs_them(tmp_path: Path) -> None:
+    """A small suite with our conftest and a change set of one file."""
+    (tmp_path / "tests").mkdir()
+    for name in ("conftest.py", "support.py", "__init__.py"):
+        shutil.copy(ROOT / "tests" / name, tmp_path / "tests" / name)
+    (tmp_path / "pytest.ini").write_text(SETTINGS)
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "touched").write_text("#!/bin/sh\necho harness/run.py\n")
+    (tmp_path / "scripts" / "touched").chmod(0o755)
+    marks = {
+        "deep": '"harness/run.py", seconds=50',
+        "flat": '"harness"',
+        "other": '"systems"',
+        "long": '"harness", seconds=90',
+    }
+    tests = [f"@pytest.mark.slow({mark})\ndef test_{name}(): pass\n" for name, mark in marks.items()]
+    (tmp_path / "tests" / "test_some.py").write_text("import pytest\n" + "".join(tests))
+
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-v",
+            "-ra",
+            "-p",
+            "no:cacheprovider",
+            "--slow",
+            "touched",
+            "--slow-budget",
+            "1.2",
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "2 passed, 1 skipped, 1 deselected" in done.stdout and "test_other" not in done.stdout
+    assert "run it: scripts/test --slow all 'tests/test_some.py::test_long'" in done.stdout
+
+
+def test_a_test_is_marked_alone_in_its_own_file() -> None:
+    """Files without these words are not imported for the tests that run alone."""
+    marking = [path.name for path in (ROOT / "tests").rglob("*.py") if "mark.alone" in path.read_text()]
+    assert [name for name in marking if not name.startswith("test_")] == ["conftest.py"]
 
 
 def test_touched_files_are_those_of_the_last_day_of_a_base_and_of_the_working_tree(tmp_path: Path) -> None:

@@ -199,8 +199,7 @@ def digest_of_sources(*modules: str, salt: str = "") -> str:
     for library in (mpl, numpy, pandas):
         digest.update(f"{library.__name__} {library.__version__}\n".encode())
     for path in files_of(*modules):
-        digest.update(f"{path.relative_to(ROOT)}\0".encode())
-        digest.update(path.read_bytes())
+        digest.update(_named_digest(path, *_version(path)))
     return digest.hexdigest()
 
 
@@ -209,35 +208,41 @@ def files_of(*modules: str) -> list[Path]:
 
     Declarations (the YAML file of a module's name) count with the module.
     """
-    found: dict[str, Path] = {}
-    waiting = list(modules)
+    known, found, waiting = _modules(ROOT), dict[str, Path](), list(modules)
     while waiting:
         name = waiting.pop()
-        path = None if name in found else _file_of(name)
-        if path is not None:
-            found[name] = path
+        if name in known and name not in found:
+            path = found[name] = known[name]
             beside = path.with_suffix(".yaml")
             if beside.is_file():
                 found[f"{name} (declarations)"] = beside
-            status = path.stat()
-            waiting += _imports(path, status.st_mtime_ns, status.st_size)
+            waiting += _imports(path, *_version(path))
     published = ROOT.joinpath("harness", "published").glob("*.csv")
-    return sorted([*found.values(), *(path for path in published if path.name != "claims.csv")])
+    return sorted([*found.values(), *(path for path in published if path.name != "claims.csv")], key=str)
 
 
-def _file_of(name: str) -> Path | None:
-    if name.split(".")[0] not in PACKAGES:
-        return None
-    path = ROOT.joinpath(*name.split("."))
-    for candidate in (path.with_suffix(".py"), path / "__init__.py"):
-        if candidate.is_file():
-            return candidate
-    return None
+@cache
+def _modules(root: Path) -> dict[str, Path]:
+    """Return the file of each module of `PACKAGES`; no module is added while a process runs."""
+    files = [path for package in PACKAGES for path in (root / package).rglob("*.py")]
+    return {".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
+
+
+def _version(path: Path) -> tuple[int, int]:
+    """Return the time of the last change and the size of a file, which key caches to its content."""
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
+
+
+@cache
+def _named_digest(path: Path, changed_ns: int, size: int) -> bytes:
+    """Return the name and the digest of a file of this project."""
+    return f"{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest()
 
 
 @cache
 def _imports(path: Path, changed_ns: int, size: int) -> tuple[str, ...]:
-    """Return the modules that a file imports, also within functions; time and size key the cache to its content."""
+    """Return the modules that a file imports, also within functions."""
     names: dict[str, None] = {}
     for node in _executed(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):

@@ -5,6 +5,7 @@ worker's imports and one small training step, for libraries that torch loads lat
 from __future__ import annotations
 
 import contextlib
+import gc
 import mmap
 import os
 import subprocess
@@ -83,6 +84,7 @@ def populate_libraries(names: Iterable[str]) -> None:
 
 def main(names: Sequence[str]) -> None:
     """Hold the libraries of the systems `names`: print `ready`, then sleep until standard input closes."""
+    gc.disable()  # imports make no garbage
     import workloads.sampling.make
     import workloads.training  # noqa: F401  (a worker's imports)
     from harness.wire.pipes import die_with_parent

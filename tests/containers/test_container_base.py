@@ -27,7 +27,7 @@ pytestmark = [
     needs_docker,
     pytest.mark.usefixtures("engine_alone"),
     needs_root,
-    pytest.mark.slow("containers", "harness/isolation", "scripts/setup"),
+    pytest.mark.slow("containers", "harness/isolation", "scripts/setup", seconds=140),
     pytest.mark.skipif(shutil.which("debootstrap") is None, reason="debootstrap is not installed"),
     pytest.mark.skipif(shutil.which("docker") is None, reason="no docker command here"),
 ]

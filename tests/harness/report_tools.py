@@ -14,6 +14,7 @@ from harness.records.record import PlannedBuffer, Record, RuleOutcome
 from harness.report import write_report
 from harness.results.store import write_run
 from tests.harness.records import make_record, telemetry_of
+from tests.support import made_once
 
 EVIL = "</script><script>window.hostile=1</script><img src=x onerror='window.hostile=1'>\"'&{{7*7}}"
 # Without the slash, for the name of a folder.
@@ -122,17 +123,14 @@ def fill(root: Path) -> None:
     keep(root, hostile(), log=EVIL + "\n")
 
 
-_FILLED: dict[str, Path] = {}
-
-
 def filled_root(factory: pytest.TempPathFactory) -> Path:
     """Return a results root with `fill` and its report; made once for all tests, which only read it."""
-    if "root" not in _FILLED:
-        root = factory.mktemp("results")
+
+    def make(root: Path) -> None:
         fill(root)
         write_report(root)
-        _FILLED["root"] = root
-    return _FILLED["root"]
+
+    return made_once(factory, "filled-results", make)
 
 
 class Page(HTMLParser):

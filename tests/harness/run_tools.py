@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import fcntl
+import io
 import json
 import os
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+from harness.cli import main
 from harness.isolation import mounts
 from harness.plan.experiment import PlannedRun, resolve
 from harness.records.record import RunConfig
 from harness.run.series import Series
 from harness.settings import RunSettings
 from harness.ssd.profile import quick_profile
+from tests.support import made_once
 from workloads.errors import HostError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -47,13 +49,7 @@ def config(series: Series, system: str = MISBEHAVING, round_: int = 0, **changes
 
 def share_cache(results: Path, factory: pytest.TempPathFactory) -> None:
     """Share device profiles and calibrations, so that they are measured once a session, not once a root or process."""
-    base = factory.getbasetemp()
-    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-cache"
-    shared.mkdir(exist_ok=True)
-    with (shared / "lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not any(shared.glob("profile-*.json")):
-            _profile(shared)
+    shared = made_once(factory, "shared-cache", _profile)
     for profile in shared.glob("profile-*.json"):
         _keep(profile)
     results.mkdir(parents=True)
@@ -91,6 +87,17 @@ def outcore(*arguments: str, data: Path, results: Path, **more: Any) -> subproce
         check=False,
         **more,
     )
+
+
+def outcore_here(*arguments: str, data: Path, results: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command in this process, which saves seconds of imports."""
+    out, err = io.StringIO(), io.StringIO()
+    with patch.dict(os.environ, environment(data, results)), redirect_stdout(out), redirect_stderr(err):
+        try:
+            main(arguments)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 def command(*arguments: str) -> list[str]:

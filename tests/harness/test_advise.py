@@ -17,7 +17,7 @@ from harness.records.record import DatasetConfig, RunConfig
 from harness.worker.build import workload_of
 from systems.forecast import Trace, misses
 from systems.interface import DiskPoint, DiskProfile
-from tests.harness.run_tools import outcore, share_cache
+from tests.harness.run_tools import outcore, outcore_here, share_cache
 from tests.support import make_tiny
 from workloads.accelerators.make import make_accelerator
 from workloads.workload import Workload
@@ -248,9 +248,8 @@ def test_where_nothing_fits_the_least_memory_of_each_system_is_told_and_fits(wor
 
 def test_advice_without_a_limit_of_memory_is_refused(workload: Workload, tmp_path: Path) -> None:
     data = workload.dataset.path.parent
-    done = outcore(
-        "advise", "tiny", "--memory", "none", "--fanout", "5,5", "--batch-size", "100", data=data, results=tmp_path
-    )
+    arguments = "advise tiny --memory none --fanout 5,5 --batch-size 100".split()
+    done = outcore_here(*arguments, data=data, results=tmp_path)
     assert done.returncode == 2
     assert "needs a limit of memory" in done.stderr
 

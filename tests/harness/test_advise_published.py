@@ -114,7 +114,7 @@ def test_systems_are_ranked_for_a_graph_of_which_only_statistics_are_known() -> 
     assert less.ranked[0].reads[512] > ranked["ginex"].reads[512]
 
 
-@pytest.mark.slow("harness/advise", "harness/cli/advise.py")
+@pytest.mark.slow("harness/advise", "harness/cli/advise.py", seconds=65)
 def test_what_cannot_be_predicted_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no statistics of 'reddit'"):
         published("reddit")

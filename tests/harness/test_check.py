@@ -53,7 +53,7 @@ def outcore(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=140, check=False, env=wide)
 
 
-@pytest.mark.slow("harness/check", "harness/cli/check.py")
+@pytest.mark.slow("harness/check", "harness/cli/check.py", seconds=55)
 def test_the_quick_check_prints_one_json_object() -> None:
     done = outcore("check", "gnndrive", "--quick", "--json", "-o", "extractors=2")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -73,20 +73,6 @@ def test_what_breaks_is_printed_with_the_fix_and_the_path_of_the_log(tmp_path: P
     log = Path(done.stdout.strip().splitlines()[-1].removeprefix("log: "))
     assert log.parent == tmp_path / "checks" / "tests.systems.broken_systems.Raises"
     assert "broken_systems.py" in log.read_text() and "case dim 1 float32" in log.read_text()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("check", "gnndriv"), "did you mean 'gnndrive'"),
-        (("check", "gnndrive", "-o", "extractor=2"), "extractors"),
-        (("check", "nowhere:System"), "there is no module 'nowhere'"),
-    ],
-)
-def test_wrong_input_is_one_sentence(arguments: tuple[str, ...], message: str) -> None:
-    done = outcore(*arguments, "--json")
-    assert done.returncode == 2
-    assert message in json.loads(done.stdout)["error"]["message"] + json.loads(done.stdout)["error"]["fix"]
 
 
 def test_an_unknown_system_or_option_is_refused_before_anything_is_made(tmp_path: Path) -> None:
@@ -115,13 +101,13 @@ def test_the_capped_check_reads_the_verdict() -> None:
     assert judge_record(record, loads_everything=True).ok is False  # type: ignore[arg-type]
 
 
-@pytest.mark.slow("harness/check")
+@pytest.mark.slow("harness/check", seconds=55)
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.parametrize(
     ("system", "ok"),
     [
-        pytest.param("gnndrive", True, marks=pytest.mark.slow("harness/check", "systems/gnndrive")),
+        pytest.param("gnndrive", True, marks=pytest.mark.slow("harness/check", "systems/gnndrive", seconds=90)),
         ("tests.systems.broken_systems:HoldsTooMuch", False),
     ],
 )

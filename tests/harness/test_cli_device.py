@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.harness.run_tools import outcore_here
 
-def outcore(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    code = "import sys; from harness.cli import main; main(sys.argv[1:])"
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=cwd)
+Outcore = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_list_names_profiles_sources_and_assumptions() -> None:
+@pytest.fixture
+def outcore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Outcore:
+    monkeypatch.chdir(tmp_path)
+    return partial(outcore_here, data=tmp_path, results=tmp_path)
+
+
+def test_list_names_profiles_sources_and_assumptions(outcore: Outcore) -> None:
     done = outcore("device", "list", "--json")
     assert done.returncode == 0, done.stderr
     devices = {device["name"]: device for device in json.loads(done.stdout)["devices"]}
@@ -29,7 +35,7 @@ def test_list_names_profiles_sources_and_assumptions() -> None:
     assert "emulated:null" in devices
 
 
-def test_list_reads_as_a_table() -> None:
+def test_list_reads_as_a_table(outcore: Outcore) -> None:
     done = outcore("device", "list")
     assert done.returncode == 0
     assert "emulated:a10g" in done.stdout
@@ -37,8 +43,8 @@ def test_list_reads_as_a_table() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this host has CUDA")
-def test_calibrate_without_cuda_exits_3_and_writes_nothing(tmp_path: Path) -> None:
-    done = outcore("device", "calibrate", "mine", "--json", cwd=tmp_path)
+def test_calibrate_without_cuda_exits_3_and_writes_nothing(outcore: Outcore, tmp_path: Path) -> None:
+    done = outcore("device", "calibrate", "mine", "--json")
     assert done.returncode == 3
     error = json.loads(done.stdout)["error"]
     assert error["kind"] == "host"
@@ -46,9 +52,9 @@ def test_calibrate_without_cuda_exits_3_and_writes_nothing(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_calibrate_never_overwrites(tmp_path: Path) -> None:
+def test_calibrate_never_overwrites(outcore: Outcore, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("kept")
-    done = outcore("device", "calibrate", "mine", cwd=tmp_path)
+    done = outcore("device", "calibrate", "mine")
     assert done.returncode == 2
     assert "exists already" in done.stderr
     assert (tmp_path / "mine.toml").read_text() == "kept"

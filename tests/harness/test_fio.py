@@ -21,8 +21,6 @@ from harness.ssd.profile import IN_PROCESS, quick_profile
 from tests.harness.cap_tools import CAPPING, MIB, cold_file, needs_cap, needs_io, on_disk
 from workloads.errors import HostError, InputError
 
-pytestmark = pytest.mark.alone
-
 needs_fio = pytest.mark.skipif(fio_path() is None, reason="fio is not installed")
 
 
@@ -104,7 +102,8 @@ def test_an_unknown_key_of_a_job_is_refused(file: Path) -> None:
         FioJob(file=file, block_bytes=4096, iodepth=3)  # type: ignore[call-arg]
 
 
-def test_the_profile_has_every_size_and_says_its_tool(file: Path) -> None:
+def test_the_profile_has_every_size_and_says_its_tool(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.ssd.profile.WAITS_S", ())  # other tests run beside it, so no point is ever quiet
     profile = quick_profile(file, depths=(8,), seconds=0.2)
     random = {point.block_bytes for point in profile.points if point.pattern == "random"}
     assert random == {max(512, profile.logical_block_bytes), 4096, 65536}

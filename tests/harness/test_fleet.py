@@ -28,7 +28,11 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install outcore[hos
 pytestmark = [
     pytest.mark.timeout(1200),
     pytest.mark.slow(
-        "harness/hosts", "harness/run/sweep.py", "harness/results/incoming.py", "harness/results/archive.py"
+        "harness/hosts",
+        "harness/run/sweep.py",
+        "harness/results/incoming.py",
+        "harness/results/archive.py",
+        seconds=200,
     ),
 ]
 

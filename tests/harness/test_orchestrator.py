@@ -24,7 +24,7 @@ from harness.run.spec import TEST_CLOCK_VARIABLE
 from harness.ssd.profile import better_of, forget, quick_profile, slower_than
 from systems.interface import DiskPoint, DiskProfile
 from tests.harness.records import make_record
-from tests.harness.run_tools import MISBEHAVING, caps_of, config, left_behind, outcore, share_cache, workers_of
+from tests.harness.run_tools import MISBEHAVING, caps_of, config, left_behind, outcore_here, share_cache, workers_of
 from tests.support import make_tiny
 from workloads.dataset import Dataset
 from workloads.errors import BudgetError, DataIOError, InputError
@@ -224,7 +224,7 @@ def test_a_full_disk_while_recording_leaves_nothing_half_written(series: Series,
 
 
 def test_a_second_orchestrator_is_refused(series: Series) -> None:
-    done = outcore("run", MISBEHAVING, "--dataset", "tiny", data=series.data_root, results=series.results_root)
+    done = outcore_here("run", MISBEHAVING, "--dataset", "tiny", data=series.data_root, results=series.results_root)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and "another outcore is running" in done.stderr
 
@@ -273,7 +273,8 @@ def test_a_slow_moment_that_lasts_is_waited_for(series: Series, monkeypatch: pyt
         series.bare_profile = kept
 
 
-def test_a_profile_that_was_beaten_is_not_kept(series: Series, tmp_path: Path) -> None:
+def test_a_profile_that_was_beaten_is_not_kept(series: Series, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")  # fio takes most of a second to start each job
     features = tiny(series).file("features")
     held = quick_profile(features, depths=(8,), seconds=0.05, cache=tmp_path, held=series.bare_profile)
     assert quick_profile(features, depths=(8,), cache=tmp_path).points == held.points

@@ -96,7 +96,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweep]:
     yield Sweep(root)
 
 
-@pytest.mark.slow("harness/run/sweep.py", "harness/run/series.py", "harness/isolation")
+@pytest.mark.slow("harness/run/sweep.py", "harness/run/series.py", "harness/isolation", seconds=70)
 def test_a_sweep_killed_in_a_run_resumes_after_the_last_record(sweep: Sweep) -> None:
     caps_before = set(caps_of())
     process = sweep.start()

@@ -113,7 +113,7 @@ def outcore(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow("harness/run", "harness/figures/base.py", "systems/registry.py", "systems/interface.py")
+@pytest.mark.slow("harness/run", "harness/figures/base.py", "systems/registry.py", "systems/interface.py", seconds=80)
 def test_it_is_run_and_its_facts_are_in_the_record_and_it_is_drawn(home: Path) -> None:
     arguments = ("--dataset", "tiny", "--epochs", "2", "--isolation", "none", *WORKLOAD)
     done = outcore(home, "run", NAME, *arguments, "--json")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.harness.cap_tools import on_disk
-from tests.harness.run_tools import outcore, share_cache
+from tests.harness.run_tools import outcore, outcore_here, share_cache
 from tests.support import make_tiny
 from workloads.dataset import Dataset
 
@@ -66,11 +66,10 @@ def test_a_cap_is_told_beside_the_budget_and_all_fits_80_columns(
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
-def test_what_has_no_plan_of_one_process_is_refused(places: tuple[Dataset, Path]) -> None:
-    dataset, results = places
+def test_what_has_no_plan_of_one_process_is_refused(tiny_dataset: Dataset, tmp_path: Path) -> None:
     for arguments, said in (
         (("gnndrive", "--ranks", "2"), "of one process"),
         (("image:mine",), "plans in its own worker"),
     ):
-        done = outcore("plan", *arguments, *SETTINGS, data=dataset.path.parent, results=results)
+        done = outcore_here("plan", *arguments, *SETTINGS, data=tiny_dataset.path.parent, results=tmp_path)
         assert done.returncode == 2 and said in done.stderr, done.stderr

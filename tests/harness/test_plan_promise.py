@@ -78,9 +78,8 @@ def test_less_than_the_plan_accepts_is_refused_by_the_plan(series: Series) -> No
 
 THREADS = """
 import sys, threading
-import numpy as np
-from systems.engine.io.memory import share_one_heap
 if sys.argv[1] == "one":
+    from systems.engine.io.memory import share_one_heap
     share_one_heap()
 start = threading.Barrier(6)
 def work():

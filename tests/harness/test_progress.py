@@ -293,7 +293,7 @@ def test_quiet_and_other_callables_are_told_nothing_more(capfd: pytest.CaptureFi
 
 
 @pytest.mark.slow(
-    "harness/progress.py", "harness/wire/board.py", "harness/worker/main.py", "harness/run/orchestrator.py"
+    "harness/progress.py", "harness/wire/board.py", "harness/worker/main.py", "harness/run/orchestrator.py", seconds=45
 )
 def test_a_slow_run_is_never_silent_for_five_seconds(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Six seconds of preparation and four of an epoch are covered by lines of stderr and by telemetry."""

@@ -55,7 +55,7 @@ REAL: dict[str, Any] = {
 }
 
 
-@pytest.mark.slow(*SOURCES, "systems/gnndrive", "workloads/training.py")
+@pytest.mark.slow(*SOURCES, "systems/gnndrive", "workloads/training.py", seconds=75)
 def test_two_ranks_learn_what_one_process_with_their_seed_nodes_does(series: Series) -> None:
     """Same steps, same draws: the loss of every epoch is that of one process with mini-batches twice as large."""
     alone = run(series, "gnndrive", batch_size=40, **REAL)
@@ -70,7 +70,7 @@ def test_two_ranks_learn_what_one_process_with_their_seed_nodes_does(series: Ser
     assert together.notes["ranks"] == "2, one feature buffer"
 
 
-@pytest.mark.slow(*SOURCES, "systems/gnndrive")
+@pytest.mark.slow(*SOURCES, "systems/gnndrive", seconds=55)
 def test_ranks_on_devices_have_a_feature_buffer_each(series: Series) -> None:
     record = run(series, "gnndrive", batch_size=20, ranks=2, memory="+48MiB", options={"extractors": 1, "samplers": 1})
     assert record.status == "ok", record.reason
@@ -80,7 +80,7 @@ def test_ranks_on_devices_have_a_feature_buffer_each(series: Series) -> None:
     assert device.bytes == 2 * (-(-slots * 64 * 4 // 4096) * 4096)
 
 
-@pytest.mark.slow(*SOURCES)
+@pytest.mark.slow(*SOURCES, seconds=55)
 @pytest.mark.parametrize("behaviour", ["good", "io"])
 def test_no_rank_ends_its_interpreter_in_the_group(series: Series, behaviour: str) -> None:
     """An interpreter that ends while gloo's threads run is ended by SIGABRT now and then, so a rank leaves without."""
@@ -101,7 +101,7 @@ STAGED: dict[str, Any] = {
 }
 
 
-@pytest.mark.slow(*SOURCES, "systems/gnndrive", "systems/gnndrive/buffers.py", "systems/native")
+@pytest.mark.slow(*SOURCES, "systems/gnndrive", "systems/gnndrive/buffers.py", "systems/native", seconds=120)
 def test_ranks_on_devices_share_one_staging_buffer(series: Series) -> None:
     """Idle portions are lent and staged rows are found: both show in the counters, neither in the mini-batches."""
     few = {"extractors": 2, "samplers": 1}
@@ -133,7 +133,7 @@ def test_ranks_on_devices_share_one_staging_buffer(series: Series) -> None:
     assert planned["staging buffer"] == 2 * 2 * 4096, "each rank counts its part, so that the whole is counted once"
 
 
-@pytest.mark.slow(*SOURCES, "systems/gnndrive", "systems/native", "harness/run/launch.py")
+@pytest.mark.slow(*SOURCES, "systems/gnndrive", "systems/native", "harness/run/launch.py", seconds=70)
 def test_a_rank_killed_while_others_wait_for_staging_ends_all(series: Series) -> None:
     """Rank 1 is killed inside its extraction: the other ranks, which share buffers with it, do not hang."""
     for device in ("emulated:null", "cpu"):
@@ -206,7 +206,7 @@ def test_plans_and_counters_of_ranks_add_up() -> None:
     }
 
 
-@pytest.mark.slow(*SOURCES, "systems/pagraph", "systems/engine/rank/partition.py", "harness/run/spec.py")
+@pytest.mark.slow(*SOURCES, "systems/pagraph", "systems/engine/rank/partition.py", "harness/run/spec.py", seconds=100)
 def test_pagraph_trains_self_reliant_partitions(series: Series) -> None:
     """Each rank trains its own partition's nodes, all of them once, and every digest is the workload's."""
     settings: dict[str, Any] = {"device_memory": "1MiB", "batch_size": 100, "max_batches": 0, "options": {}}

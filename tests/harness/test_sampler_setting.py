@@ -73,7 +73,9 @@ SAMPLER = SamplerKind("wider", lambda workload, **others: WiderSampler(**others)
 '''
 
 
-@pytest.mark.slow("workloads/sampling", "harness/settings.py", "harness/worker/build.py", "harness/records/code.py")
+@pytest.mark.slow(
+    "workloads/sampling", "harness/settings.py", "harness/worker/build.py", "harness/records/code.py", seconds=150
+)
 def test_a_sampler_is_one_file(
     data: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,7 +117,7 @@ def test_every_sampler_has_a_case_of_the_conformance_check() -> None:
     assert checked == set(listing.names())
 
 
-@pytest.mark.slow("workloads/sampling", "harness/settings.py", "harness/worker/build.py")
+@pytest.mark.slow("workloads/sampling", "harness/settings.py", "harness/worker/build.py", seconds=75)
 def test_runs_of_shadow_have_equal_digests(
     data: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

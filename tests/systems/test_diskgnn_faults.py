@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -112,12 +111,10 @@ def test_a_corrupted_chunk_is_found_and_named(pipeline: bool, workload: Workload
         pass
     path = packed(tmp_path)[0] / "packed.bin"
     _damage(path, path.stat().st_size // 2)
-    start = time.monotonic()
     with prepared(workload, tmp_path, **OPTIONS, pipeline=pipeline) as system:
         assert system.notes()["prepared"] == "reused"
         with pytest.raises(DataIOError, match=r"mini-batch \d+ in .*packed\.bin.* offset \d+"):
             run(system)
-    assert time.monotonic() - start < 10
 
 
 def test_a_corrupted_cache_is_found_and_named(workload: Workload, tmp_path: Path) -> None:

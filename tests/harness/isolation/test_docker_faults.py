@@ -29,8 +29,6 @@ from tests.harness.isolation.docker_tools import needs_docker, one_file
 from tests.harness.run_tools import command
 from workloads.errors import HostError, InputError
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture(autouse=True)
 def tried_anew() -> Iterator[None]:
@@ -74,6 +72,7 @@ def test_an_engine_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @needs_docker
+@pytest.mark.alone
 @needs_root
 def test_a_user_without_the_group_is_told_to_join_it() -> None:
     code = (
@@ -95,6 +94,7 @@ def test_a_user_without_the_group_is_told_to_join_it() -> None:
 
 
 @needs_docker
+@pytest.mark.alone
 def test_an_image_that_is_not_there_is_not_pulled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTCORE_IMAGE", "outcore-test-nobody-has-this:1")
     found = Docker.available()
@@ -102,6 +102,7 @@ def test_an_image_that_is_not_there_is_not_pulled(monkeypatch: pytest.MonkeyPatc
 
 
 @needs_docker
+@pytest.mark.alone
 def test_an_image_of_another_family_is_refused() -> None:
     client = connect()
     client.api.import_image_from_data(one_file(), repository="outcore-test-plain", tag="1")
@@ -113,6 +114,7 @@ def test_an_image_of_another_family_is_refused() -> None:
 
 
 @needs_docker
+@pytest.mark.alone
 def test_an_image_with_other_code_is_refused() -> None:
     client = connect()
     labels = ["LABEL org.outcore.layout=image", "LABEL org.outcore.source=0000000000000000"]
@@ -126,6 +128,7 @@ def test_an_image_with_other_code_is_refused() -> None:
 
 
 @needs_docker
+@pytest.mark.alone
 @needs_root
 def test_a_full_disk_under_the_engines_data_is_reported(tmp_path: Path) -> None:
     data = tmp_path / "data"

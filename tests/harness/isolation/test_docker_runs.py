@@ -83,7 +83,7 @@ def beside(roots: tuple[Path, Path], folder: Path) -> Path:
     return folder / "results"
 
 
-@pytest.mark.slow("harness/isolation", "harness/run/launch.py", "harness/worker/main.py", "containers")
+@pytest.mark.slow("harness/isolation", "harness/run/launch.py", "harness/worker/main.py", "containers", seconds=90)
 def test_digests_losses_and_counters_are_those_of_the_process_backend(
     series: Series, roots: tuple[Path, Path], tmp_path: Path
 ) -> None:

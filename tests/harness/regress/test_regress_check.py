@@ -66,7 +66,7 @@ def test_old_and_new_commits_take_turns_and_those_before_them_do_not(tmp_path: P
     assert side.takes_turns
 
 
-@pytest.mark.slow("harness/regress", "scripts/build-native")
+@pytest.mark.slow("harness/regress", "scripts/build-native", seconds=320)
 def test_two_commits_are_built_run_in_turns_and_held_exactly(clone: Path, cache: Path, tmp_path: Path, capsys):
     profile = tmp_path / "tiny.yaml"
     profile.write_text(PROFILE)

@@ -8,7 +8,7 @@ import pytest
 from harness.regress.measure.instructions import PARTS, compare_counts, count, is_there
 
 
-@pytest.mark.slow("harness/regress", "systems/native", "workloads/native")
+@pytest.mark.slow("harness/regress", "systems/native", "workloads/native", seconds=140)
 @pytest.mark.skipif(not is_there(), reason="valgrind is not installed")
 def test_instructions_of_every_native_part_are_counted_and_repeat():
     first, second = (count(Path(sys.executable)) for _ in range(2))

@@ -25,8 +25,6 @@ from harness.ssd.profile import expected
 from tests.harness.cap_tools import MIB, alive, cold_file, groups_named, needs_cap, needs_io, needs_root, on_disk
 from workloads.errors import InputError
 
-pytestmark = pytest.mark.alone
-
 needs_fio = pytest.mark.skipif(fio_path() is None, reason="fio is not installed")
 NOBODY = 65534
 # Reads blocks at random places of a file, directly or through the page cache; prints the time and its user.
@@ -93,6 +91,7 @@ def test_a_command_is_held_to_the_class_and_root_is_dropped(disk: Path, slow: st
     assert float(seconds) > 0.75
 
 
+@pytest.mark.alone
 @pytest.mark.slow("harness/ssd/emulate.py", "harness/isolation")
 @needs_cap
 @needs_io
@@ -125,6 +124,7 @@ def test_streams_and_exit_status_are_the_commands_own(disk: Path, slow: str) -> 
 @needs_cap
 @needs_io
 @needs_root
+@pytest.mark.alone  # the start of any other run cleans up, too
 def test_what_a_killed_emulation_left_behind_is_cleaned_at_the_next_start(disk: Path, slow: str) -> None:
     flags = [slow, "--no-check", "--path", str(disk), "--user", "root", "-q", "--"]
     command = [*outcore(*flags), "sh", "-c", "echo $$; exec sleep 300"]
@@ -148,6 +148,7 @@ def test_what_a_killed_emulation_left_behind_is_cleaned_at_the_next_start(disk: 
 @needs_io
 @needs_root
 @needs_fio
+@pytest.mark.alone
 @pytest.mark.slow("harness/ssd", "harness/isolation")
 def test_fio_finds_the_limits_and_buffered_reads_are_limited_too(disk: Path, slow: str) -> None:
     chosen = resolve_class("slow", disk)

@@ -126,6 +126,8 @@ def test_a_quick_profile_has_every_kind_of_read(stopped: Stopped) -> None:
     assert sum(point.cpu_s_per_request > 0 for point in points) >= len(points) // 2
     assert all(point.latency_s["50"] <= point.latency_s["99.9"] for point in points if point.iops)
     assert [point.write_iops >= 0 for point in points if point.write_percent] == [True]
+    roofline = stopped.drive.disk_profile()
+    assert roofline.request_seconds(4096) > 0 and roofline.sequential_bytes_per_s() > 0
 
 
 @pytest.mark.slow("harness/ssd")
@@ -142,11 +144,17 @@ def test_the_profile_says_who_and_in_what_condition_the_drive_is(stopped: Stoppe
     assert who.serial is None
 
 
-def test_a_profile_serves_as_roofline(stopped: Stopped) -> None:
-    profile = stopped.drive.disk_profile()
-    assert profile.request_seconds(4096) > 0
-    assert profile.sequential_bytes_per_s() > 0
-    assert all(point.depth <= 256 for point in profile.points)
+def test_a_profile_serves_as_roofline_by_its_direct_asynchronous_reads() -> None:
+    drive = make_drive()
+    others = [
+        drive.points[0].model_copy(update=one) for one in ({"engine": "sync"}, {"direct": False}, {"write_percent": 50})
+    ]
+    profile = drive.model_copy(update={"points": [*drive.points, *others]}).disk_profile()
+    assert [(point.block_bytes, point.depth) for point in profile.points] == [
+        (point.block_bytes, point.depth) for point in drive.points
+    ]
+    assert profile.request_seconds(4096) == pytest.approx(1e-5)
+    assert profile.sequential_bytes_per_s() == 2e9
 
 
 @pytest.mark.parametrize(("mode", "most"), [("quick", 60), ("full", 15 * 60)])
