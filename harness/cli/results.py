@@ -1,4 +1,4 @@
-"""`outcore results`: list, show, compare, export, import and tidy the run records."""
+"""`outcore results`: list, show, compare, export, import, archive and tidy the run records."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from harness.records.record import LABELS, Record
 from harness.records.study import STUDIES
 from harness.results.archive import STUDY_NAME, is_archive, pack
 from harness.results.incoming import merge
+from harness.results.reference import SAMPLES
 from harness.results.store import BadRecord, find, load, read_record, scan, short_ids
 from harness.settings import unknown_name
 from workloads.errors import InputError
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 #: Help of an argument that names a run.
 RUN = "a run id, short as in `outcore results list` or its beginning, or `latest`"
 
-app = Verbs(help="List, show, compare, export, import and tidy the run records.", no_args_is_help=True)
+app = Verbs(help="List, show, compare, export, import, archive and tidy the run records.", no_args_is_help=True)
 
 #: Filter -> its place in a record, also its column in a table of records; others have their own name.
 _PLACES = {"dataset": "config.dataset.name", "experiment": "config.experiment"}
@@ -301,6 +302,30 @@ def import_(
         *(f"study {name} was there already with another result, which is kept" for name in merged.kept),
     ]
     call.tell(asdict(merged), [] if call.quiet else lines)
+
+
+@app.verb
+def archive(
+    out: Annotated[Path, typer.Argument(help="folder of the reference results, named after the class of hosts")],
+    call: OnResults,
+    samples: Annotated[int, typer.Option(help="most samples of telemetry of a run", show_default=True)] = SAMPLES,
+    partial: Annotated[bool, typer.Option("--partial", help="even if planned runs or studies are missing")] = False,
+) -> None:
+    """Pack one host's whole bench as reference results: all figures of `quick`, and every other experiment in the root.
+
+    Examples:
+        outcore results archive results/reference/2-core-vm
+    """
+    from harness.report.reference import write_reference
+
+    with call.working("packing") as progress:
+        written = write_reference(call.results_root, out, samples=samples, partial=partial, progress=progress)
+    counts = f"{written.runs} runs and {written.studies} studies, {format_bytes(written.bytes)}"
+    lines = [f"{out}: {counts}", *(f"left out: {what}" for what in written.left_out)]
+    if written.missing:
+        planned = written.planned_runs + written.planned_studies
+        lines.append(f"{len(written.missing)} of {planned} planned are missing, the first is {written.missing[0]}")
+    call.tell(written.model_dump(mode="json"), lambda: print_lines(*([] if call.quiet else lines)))
 
 
 @app.verb
