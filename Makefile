@@ -1,5 +1,6 @@
 # One command a job; each sets up what is missing first.
 #   make bench   compare the systems under a memory cap, draw the figures    (PROFILE=smoke|quick|standard|paper FIGURES=headline|all|id,id)
+#   make figures every figure and claim of the reference results in results/reference, without a run
 #   make test    run the tests, the slow ones apart    make test-all    run all of them
 #   make docs    build the docs site into build/site
 #   make gpu     prove and measure the GPU path, on a machine with a GPU
@@ -16,10 +17,13 @@ NATIVE := $(shell find workloads/native systems/native -type f) CMakeLists.txt p
 # A process of ours that compiles its modules each time takes a second longer to start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bench test test-all lint report docs sanitize benchmarks gpu setup clean
+.PHONY: bench figures test test-all lint report docs sanitize benchmarks gpu setup clean
 
 bench: setup
 	@$(BIN)/outcore bench --profile $(PROFILE) --figures $(FIGURES)
+
+figures: setup
+	@$(BIN)/outcore report --reference results/reference
 
 test: setup
 	@scripts/setup --browser

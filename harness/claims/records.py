@@ -210,13 +210,17 @@ def describe(cell: Rounds, value: Samples) -> str:
 
 
 class DeclaredRuns:
-    """The records of an evidence that belong to the settings declared by claims, under a bench profile (plain data)."""
+    """The records of an evidence that belong to the settings declared by claims, under a bench profile (plain data).
+
+    Without a profile it is `quick`, as it was when the runs were made.
+    """
 
     def __init__(self, evidence: Evidence, profile: Plain | None = None) -> None:
         from harness.plan.experiment import load_experiment
 
         self._evidence = evidence
-        self._profile = profile or load_experiment("quick").model_dump()
+        kept = next((content for content in evidence.experiments if content["name"] == "quick"), None)
+        self._profile = profile or kept or load_experiment("quick").model_dump()
         self.name = str(self._profile["name"])
         self._cells: dict[str, list[PlannedRun]] = {}
         self._records: dict[str, Records] = {}

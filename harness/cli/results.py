@@ -1,4 +1,4 @@
-"""`outcore results`: list, show, compare, export, import and tidy the run records; add foreign times."""
+"""`outcore results`: list, show, compare, export, import, archive and tidy the run records; add foreign times."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from harness.records.record import LABELS, Record
 from harness.records.study import STUDIES
 from harness.results.archive import STUDY_NAME, is_archive, pack
 from harness.results.incoming import merge
+from harness.results.reference import SAMPLES
 from harness.results.store import BadRecord, find, load, read_record, scan, short_ids
 from harness.settings import RunSettings, check_settings, strict, unknown_name
 from workloads.errors import InputError
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 RUN = "a run id, short as in `outcore results list` or its beginning, or `latest`"
 
 app = Verbs(
-    help="List, show, compare, export, import and tidy the run records; add foreign times.", no_args_is_help=True
+    help="List, show, compare, export, import, archive and tidy the run records; add foreign times.",
+    no_args_is_help=True,
 )
 
 #: Filter -> its place in a record, also its column in a table of records; others have their own name.
@@ -369,6 +371,30 @@ def import_(
         *(f"study {name} was there already with another result, which is kept" for name in merged.kept),
     ]
     call.tell(asdict(merged), [] if call.quiet else lines)
+
+
+@app.verb
+def archive(
+    out: Annotated[Path, typer.Argument(help="folder of the reference results, named after the class of hosts")],
+    call: OnResults,
+    samples: Annotated[int, typer.Option(help="most samples of telemetry of a run", show_default=True)] = SAMPLES,
+    partial: Annotated[bool, typer.Option("--partial", help="even if planned runs or studies are missing")] = False,
+) -> None:
+    """Pack one host's whole bench as reference results: all figures of `quick`, and every other experiment in the root.
+
+    Examples:
+        outcore results archive results/reference/2-core-vm
+    """
+    from harness.report.reference import write_reference
+
+    with call.working("packing") as progress:
+        written = write_reference(call.results_root, out, samples=samples, partial=partial, progress=progress)
+    counts = f"{written.runs} runs and {written.studies} studies, {format_bytes(written.bytes)}"
+    lines = [f"{out}: {counts}", *(f"left out: {what}" for what in written.left_out)]
+    if written.missing:
+        planned = written.planned_runs + written.planned_studies
+        lines.append(f"{len(written.missing)} of {planned} planned are missing, the first is {written.missing[0]}")
+    call.tell(written.model_dump(mode="json"), lambda: print_lines(*([] if call.quiet else lines)))
 
 
 @app.verb

@@ -34,12 +34,14 @@ class Evidence:
         studies: every study record, oldest first.
         experiments: experiments of these runs, as plain data, newest first.
         foreign: measurements by other code, oldest first; only drawn, beside ours.
+        origin: name of the machine in every caption, for reference results; empty for one's own.
     """
 
     frame: pd.DataFrame
     studies: list[StudyRecord] = field(default_factory=list)
     experiments: list[Plain] = field(default_factory=list)
     foreign: list[ForeignRecord] = field(default_factory=list)
+    origin: str = ""
 
     @cached_property
     def records(self) -> list[Plain]:
@@ -98,10 +100,15 @@ class Evidence:
 
 
 def load_evidence(root: Path, progress: Callable[[str], None] = lambda text: None) -> Evidence:
-    """Read the evidence of a results root, without damaged records and runs of older code than the newest."""
+    """Read the evidence of a results root, without damaged records and runs of older code than the newest.
+
+    Raises:
+        InputError: the root has an invalid manifest of reference results.
+    """
     from harness.records.code import Made, of_one_code
     from harness.records.hosts import host_fingerprint
     from harness.records.record import Code
+    from harness.results.reference import read_reference
     from harness.results.store import load
 
     evidence = Evidence(load(root, progress), read_studies(root), foreign=read_foreign(root))
@@ -111,4 +118,6 @@ def load_evidence(root: Path, progress: Callable[[str], None] = lambda text: Non
         made.append(Made(host, record["system"], code, record["run_id"], record["config"]["sampler"]))
     frame = evidence.frame[of_one_code(made)].reset_index(drop=True) if made else evidence.frame
     names = [record["config"]["experiment"] for record in Evidence(frame).records]
-    return replace(evidence, frame=frame, experiments=kept(root, dict.fromkeys(names)))
+    reference = read_reference(root)
+    origin = reference.label if reference else ""
+    return replace(evidence, frame=frame, experiments=kept(root, dict.fromkeys(names)), origin=origin)

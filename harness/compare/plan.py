@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.atomic import whole_file
+from harness.results.store import EXPERIMENTS
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
     from harness.plan.experiment import Experiment, PlannedRun
 
 Plain = dict[str, Any]
-#: Folder of a results root with the experiments that were run there.
-FOLDER = "experiments"
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def first_setting(profile: Plain) -> Plain:
 def keep(root: Path, experiment: Experiment) -> None:
     """Write an experiment to the results root of its runs, from which figures read the planned cells."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", experiment.name)
-    with whole_file(root / FOLDER / f"{name}.json", "the experiment") as file:
+    with whole_file(root / EXPERIMENTS / f"{name}.json", "the experiment") as file:
         file.write_text(experiment.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
@@ -128,7 +127,7 @@ def kept(root: Path, names: Iterable[str] = ()) -> list[Plain]:
     """Return the experiments of a results root, newest first, and the bundled ones of `names` without a file there."""
     from harness.plan.experiment import PROFILES, load_experiment
 
-    files = sorted((root / FOLDER).glob("*.json"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    files = sorted((root / EXPERIMENTS).glob("*.json"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
     found: dict[str, Plain] = {}
     for path in files:
         with suppress(OSError, ValueError, LookupError, TypeError):

@@ -8,18 +8,19 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib as mpl
 import numpy
-import pandas
+import pandas as pd
 
 import harness
 from harness.compare.points import NotDrawn
 from harness.figures.draw import style
+from harness.figures.helpers import Helpers
 from harness.progress import tracked
 from workloads.errors import OutcoreError
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 ROOT = Path(harness.__file__).parent.parent
 # Only these packages determine a drawing; systems and native code only make the records.
 PACKAGES = ("harness", "workloads")
+# Key of a PNG's metadata with the digest of the table behind it.
+DATA = "Data"
 NOT_ASKED = "no figure was to be drawn (`--figures none`)"
 
 
@@ -70,6 +73,8 @@ def render(
 ) -> list[Rendered]:
     """Draw figures as PNG (200 dpi), SVG and CSV, tables as Markdown, CSV and LaTeX; missing runs raise nothing.
 
+    Where it takes longer, other processes draw, too, so that every core has one.
+
     Args:
         again: draw figures with unchanged inputs, too.
         draw: whether to draw; if not, files of figures whose inputs have changed are removed.
@@ -77,8 +82,14 @@ def render(
     """
     out.mkdir(parents=True, exist_ok=True)
     of_records = _digest_of(evidence)
-    drawn = tracked(progress, figures, "drawing", "figures", lambda figure: figure.id)
-    return [_render(figure, evidence, out, of_records, again=again, draw=draw) for figure in drawn]
+    inputs = {figure.id: _inputs(figure, of_records) for figure in figures}
+    stale = [id_ for id_, own in inputs.items() if draw and (again or _known(id_, out, own) is None)]
+    found = []
+    with Helpers(stale, evidence, out) as helpers:
+        for figure in tracked(progress, figures, "drawing", "figures", lambda figure: figure.id):
+            fresh = not helpers.drew(figure.id) and again
+            found.append(_render(figure, evidence, out, inputs[figure.id], again=fresh, draw=draw))
+    return found
 
 
 def read_rendered(out: Path, id_: str) -> Rendered | None:
@@ -93,10 +104,18 @@ def read_rendered(out: Path, id_: str) -> Rendered | None:
     return rendered if all(file.is_file() for file in rendered.files) else None
 
 
-def _render(figure: Figure, evidence: Evidence, out: Path, of_records: str, *, again: bool, draw: bool) -> Rendered:
-    inputs = hashlib.sha256(f"{of_records} {_source_of(figure)}".encode()).hexdigest()[:16]
-    known = None if again else read_rendered(out, figure.id)
-    if known is not None and known.inputs == inputs:
+def _inputs(figure: Figure, of_records: str) -> str:
+    return hashlib.sha256(f"{of_records} {_source_of(figure)}".encode()).hexdigest()[:16]
+
+
+def _known(id_: str, out: Path, inputs: str) -> Rendered | None:
+    """Return the last result for a figure where its inputs are the same."""
+    known = read_rendered(out, id_)
+    return known if known is not None and known.inputs == inputs else None
+
+
+def _render(figure: Figure, evidence: Evidence, out: Path, inputs: str, *, again: bool, draw: bool) -> Rendered:
+    if not again and (known := _known(figure.id, out, inputs)) is not None:
         return known
     if not draw:
         _remove(figure, out, "json")
@@ -108,7 +127,7 @@ def _render(figure: Figure, evidence: Evidence, out: Path, of_records: str, *, a
     made: dict[str, Any] = {"id": figure.id, "paper": figure.paper, "title": figure.title, "claims": figure.claims}
     try:
         with mpl.rc_context(style.RC):
-            drawing = figure.draw(evidence)
+            drawing = _marked(figure.draw(evidence), evidence.origin)
             files = _write(figure, drawing, out)
         made |= {"caption": drawing.caption, "files": files, "runs": list(drawing.runs)}
         rendered = Rendered(**made, status="drawn", inputs=inputs, seconds=time.perf_counter() - begin)
@@ -119,6 +138,23 @@ def _render(figure: Figure, evidence: Evidence, out: Path, of_records: str, *, a
         plt.close("all")
     _put(out / f"{figure.id}.json", json.dumps(rendered.to_json(), indent=1) + "\n")
     return rendered
+
+
+def _marked(drawing: Drawing | Sheet, origin: str) -> Drawing | Sheet:
+    """Return a drawing with the machine of its runs above it and in its caption; one's own machine is not named."""
+    from harness.figures.base import Sheet
+
+    if not origin:
+        return drawing
+    if not isinstance(drawing, Sheet):
+        drawing.canvas.text(0.01, 1.01, origin, va="bottom", ha="left", fontsize=5.6, color="#333333")
+    return replace(drawing, caption=f"{origin}: {drawing.caption}")
+
+
+def data_digest(table: pd.DataFrame) -> str:
+    """Return a digest of the table behind a drawing; numbers count by six digits, since libraries round differently."""
+    text = table.to_csv(index=False, float_format="%.6g")
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _remove(figure: Figure, out: Path, *more: str) -> None:
@@ -136,7 +172,9 @@ def _write(figure: Figure, drawing: Drawing | Sheet, out: Path) -> list[Path]:
         _put(files[2], latex(drawing, figure.title))
     else:
         metadata = {"Title": f"{figure.id}: {figure.title}", "Description": drawing.caption}
-        drawing.canvas.savefig(files[0], bbox_inches="tight", metadata=metadata)
+        own = {**metadata, DATA: data_digest(drawing.data)}
+        drawing.canvas.savefig(files[0], bbox_inches="tight", metadata=own)
+        drawing.canvas.set_layout_engine("none")  # the layout stays as it was computed
         drawing.canvas.savefig(files[1], bbox_inches="tight", metadata={**metadata, "Date": None})
     drawing.data.to_csv(out / f"{figure.id}.csv", index=False)
     return files
@@ -183,7 +221,7 @@ def _digest_of(evidence: Evidence) -> str:
     studies = [f"{record.study} {record.key} {record.started_at}" for record in evidence.studies]
     planned = [json.dumps(experiment, sort_keys=True, default=str) for experiment in evidence.experiments]
     foreign = [record.key for record in evidence.foreign]
-    return hashlib.sha256("\n".join([*ids, *studies, *planned, *foreign]).encode()).hexdigest()
+    return hashlib.sha256("\n".join([evidence.origin, *ids, *studies, *planned, *foreign]).encode()).hexdigest()
 
 
 def _source_of(figure: Figure) -> str:
@@ -196,7 +234,7 @@ def _source_of(figure: Figure) -> str:
 def digest_of_sources(*modules: str, salt: str = "") -> str:
     """Return a digest of the files of `files_of`, by name and content, and of the drawing libraries' versions."""
     digest = hashlib.sha256(salt.encode())
-    for library in (mpl, numpy, pandas):
+    for library in (mpl, numpy, pd):
         digest.update(f"{library.__name__} {library.__version__}\n".encode())
     for path in files_of(*modules):
         digest.update(_named_digest(path, *_version(path)))

@@ -12,6 +12,8 @@ Plain = dict[str, Any]
 # Without the log, from which no number is taken.
 TABLES = ("telemetry.parquet", "stages.parquet", "batches.parquet")
 RECORD = "record"
+# Notes on tables of which a run folder has a thinned copy: digests of the sealed table and of the copy, and their rows.
+THINNED = "thinned.json"
 
 
 def sealed(content: Plain, folder: Path) -> Plain:
@@ -30,6 +32,16 @@ def broken(content: Plain) -> str:
     if seal.get(RECORD) != content_digest(content | {"seal": others}):
         return "record.json was changed after it was written"
     return ""
+
+
+def is_sealed(table: Path, digest: str) -> bool:
+    """Return whether a table is the one sealed by `digest`, or the copy of it that `thinned.json` beside it notes."""
+    own, note = file_digest(table), table.with_name(THINNED)
+    if own == digest or not note.is_file():
+        return own == digest
+    told = json.loads(note.read_text(encoding="utf-8"))
+    copy = told.get(table.name) if isinstance(told, dict) else None
+    return isinstance(copy, dict) and (copy.get("sealed"), copy.get("digest")) == (digest, own)
 
 
 def content_digest(content: Plain, digits: int = 32) -> str:

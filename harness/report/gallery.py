@@ -8,7 +8,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from harness.claims.judge import Judged, interval_text, judge_all, number_text
 from harness.claims.published import VERDICTS
 from harness.compare.evidence import Evidence
 from harness.figures.base import published
-from harness.figures.render import Rendered
+from harness.figures.render import Rendered, read_rendered
+from harness.results.reference import FOLDER, reference_of
 from workloads.errors import OutcoreError
 
 # Column names of a drawing's CSV for a point's series, place and value.
@@ -99,6 +100,8 @@ class GalleryEntry(Rendered):
         published: the paper's values beside ours; None where the paper gives no numbers.
         judged: claims of the figure.
         links: (kind, address relative to the report) of the files beside it.
+        origin: name of the machine of reference results; empty for one's own.
+        others: the same figure of reference results.
     """
 
     image: str = ""
@@ -108,6 +111,8 @@ class GalleryEntry(Rendered):
     published: ShownTable | None = None
     judged: list[Judged] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
+    origin: str = ""
+    others: list[GalleryEntry] = field(default_factory=list)
 
     @property
     def drawn(self) -> bool:
@@ -115,9 +120,23 @@ class GalleryEntry(Rendered):
         return bool(self.image or self.table)
 
 
-def gallery(rendered: Sequence[Rendered], board: Scoreboard, beside: str) -> list[GalleryEntry]:
-    """Return the entries of all figures, each paper's drawn ones first; `beside`: address of the figures' folder."""
-    entries = [_entry(one, board, beside) for one in rendered]
+def gallery(
+    rendered: Sequence[Rendered], board: Scoreboard, beside: str, references: Sequence[Path] = ()
+) -> list[GalleryEntry]:
+    """Return the entries of all figures, each paper's drawn ones first.
+
+    Args:
+        beside: address of the results root, relative to the report.
+        references: folders of reference results in the results root, whose drawn figures are put beside those here.
+    """
+    entries = [_entry(one, board, f"{beside}/figures") for one in rendered]
+    for folder in references:
+        origin, place = reference_of(folder).label, f"{beside}/{FOLDER}/{folder.name}/figures"
+        for entry in entries:
+            other = read_rendered(folder / "figures", entry.id)
+            # A drawing may be of a former archive.
+            if other is not None and other.status == "drawn" and other.caption.startswith(origin):
+                entry.others.append(replace(_entry(other, Scoreboard([]), place), origin=origin))
     papers = list(dict.fromkeys(entry.paper for entry in entries))
     papers.sort(key=lambda paper: paper == "outcore")
     return sorted(entries, key=lambda e: (papers.index(e.paper), not e.drawn, _natural(e.id)))

@@ -26,18 +26,26 @@ MARKS: dict[str, str] = _SPEC["marks"]
 
 
 def page(
-    *, entries: Sequence[GalleryEntry], runs: Plain, first: Plain, details: str, timelines: Plain, **shown: Any
+    *,
+    title: str,
+    entries: Sequence[GalleryEntry],
+    runs: Plain,
+    first: Plain,
+    details: str,
+    timelines: Plain,
+    **shown: Any,
 ) -> str:
     """Render the report as one HTML document; every value is escaped, and only the report's own scripts can run.
 
     Args:
+        title: title of the page.
         entries, runs: the gallery, and the table of all runs.
         first: filters that show the headline's setting.
         details: packed `pool` and `runs` (details by run).
         timelines: run -> packed timeline and pipeline.
         shown: further values of the template: `headline`, `board`, `tiles` (number and label of the counts under the
-            headline), `sentences`, `unreadable` (folder and reason of unreadable records), `foreign` (table of
-            measurements by other code, or None), `colophon`.
+            headline), `reference` (sentences on reference results), `sentences`, `unreadable` (folder and reason of
+            unreadable records), `foreign` (table of measurements by other code, or None), `colophon`.
     """
     import jinja2
     from markupsafe import Markup, escape
@@ -45,8 +53,7 @@ def page(
     scripts = own_scripts()
     symbol = _SPEC["symbols"].get
     looks = {name: {"color": look.color, "symbol": symbol(look.marker, "circle")} for name, look in style.LOOKS.items()}
-    title, colors = "Outcore report", _SPEC["stage_colors"]
-    data = {"title": title, "looks": looks, "stage_colors": colors, "first": first, "runs": runs}
+    data = {"title": title, "looks": looks, "stage_colors": _SPEC["stage_colors"], "first": first, "runs": runs}
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
     )

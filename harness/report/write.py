@@ -24,7 +24,9 @@ from harness.report.headline import headline
 from harness.report.page import own_scripts, page
 from harness.report.runs import Pool, details_of, foreign_table, host_of, over_time, packed, table_of
 from harness.report.standings import RankedSetting, settings_of
+from harness.results.reference import FOLDER, Reference, read_reference, references
 from workloads.errors import InputError
+from workloads.units import format_bytes
 
 NAME = "report.html"
 # Bytes of a file that can still be sent; the rest of the data stays in the files beside it.
@@ -39,7 +41,7 @@ SPEC = specs(__file__)
 
 @dataclass(frozen=True)
 class Written:
-    """The written report: path, bytes and counts of its parts."""
+    """The written report: path, bytes and counts of its parts; `judged`: claims with a verdict."""
 
     path: Path
     size: int
@@ -48,6 +50,7 @@ class Written:
     figures: int
     not_drawn: int
     claims: int
+    judged: int
     timelines: int
 
 
@@ -56,10 +59,11 @@ def write_report(
 ) -> Written:
     """Write the report of a results root to `out` (default: `<root>/report.html`).
 
-    Stale figures are drawn anew; without `draw` they are removed, so that none stands beside newer records.
+    Stale figures are drawn anew; without `draw` they are removed, so that none stands beside newer records. Figures of
+    reference results in the root are shown beside the same figures of the root's own runs.
 
     Raises:
-        InputError: `out` is a folder.
+        InputError: `out` is a folder, or a manifest of reference results is invalid.
         DataIOError: the file cannot be written; no partial file is left.
     """
     out = Path(out) if out is not None else Path(root) / NAME
@@ -73,9 +77,10 @@ def write_report(
     progress("writing the report")
     # The results root relative to the report's folder, as an address.
     beside = quote(os.path.relpath(Path(root).resolve(), out.resolve().parent).replace(os.sep, "/"))
-    entries = gallery(rendered, board, f"{beside}/figures")
+    reference = read_reference(Path(root))
+    entries = gallery(rendered, board, beside, references(Path(root) / FOLDER))
     settings = settings_of(records, [path.stem for path in PROFILES.glob("*.yaml")])
-    fixed = sum(len(script) for script in own_scripts()) + sum(len(entry.image) for entry in entries) + TEXT
+    fixed = sum(len(script) for script in own_scripts()) + sum(map(_image_bytes, entries)) + TEXT
     runs = table_of(records)
     fixed += len(str(runs["rows"])) + sum(map(len, runs["texts"]))
     wanted = _wanted(rendered, settings)
@@ -83,6 +88,8 @@ def write_report(
     room = min(TIMELINES, LIMIT - fixed - len(details))
     timelines, crowded = _timelines(records, folders, wanted, room, progress)
     text = page(
+        title=reference.label if reference else "Outcore report",
+        reference=_of_reference(reference) if reference else [],
         headline=headline(settings, records),
         board=board,
         entries=entries,
@@ -99,7 +106,25 @@ def write_report(
     with whole_file(out, "the report") as file:
         size = file.write_bytes(text.encode("utf-8", "replace"))
     drawn = sum(entry.drawn for entry in entries)
-    return Written(out, size, len(records), len(bad), drawn, len(entries) - drawn, len(board.claims), len(timelines))
+    judged = len(board.judged.claims) if board.judged else 0
+    counts = (drawn, len(entries) - drawn, len(board.claims), judged, len(timelines))
+    return Written(out, size, len(records), len(bad), *counts)
+
+
+def _image_bytes(entry: GalleryEntry) -> int:
+    return len(entry.image) + sum(map(_image_bytes, entry.others))
+
+
+def _of_reference(reference: Reference) -> list[str]:
+    """Return sentences on reference results: the machine, the commands, and parts that are missing."""
+    host = {name: value or "unknown" for name, value in reference.host.items()}
+    memory = format_bytes(reference.host["memory_bytes"]) if reference.host["memory_bytes"] else "unknown"
+    told = {**host, "memory": memory, "label": reference.label, "commands": "`, `".join(reference.commands)}
+    planned = reference.planned_runs + reference.planned_studies
+    sentences = [SPEC["reference"].format(**told), SPEC["left_out"].format("; ".join(reference.left_out))]
+    if reference.missing:
+        sentences.append(SPEC["missing"].format(len(reference.missing), planned))
+    return sentences
 
 
 def _wanted(rendered: Sequence[Rendered], settings: Sequence[RankedSetting]) -> list[str]:

@@ -1,12 +1,14 @@
 """Archives of run folders and studies for another host: packed from a results root, unpacked without trust.
 
-An archive holds `runs/<run id>/<file>` and `studies/<study>-<key>.json`. Other files (figures, caches) are ignored; a
-link, a device, a path out of the archive or a member over its limit makes the whole archive invalid.
+An archive holds `runs/<run id>/<file>`, `studies/<study>-<key>.json` and `experiments/<name>.json`. Other files
+(figures, caches) are ignored; a link, a device, a path out of the archive or a member over its limit makes the whole
+archive invalid.
 """
 
 from __future__ import annotations
 
 import gzip
+import lzma
 import os
 import re
 import stat
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from harness.atomic import whole_file
+from harness.records.seal import THINNED
 from harness.records.study import STUDIES
 from harness.results import store as results
 from workloads.errors import InputError
@@ -32,17 +35,20 @@ RUN_FILES = {
     "stages.parquet": 1024 * MIB,
     "batches.parquet": 1024 * MIB,
     results.WORKER_LOG: 64 * MIB,
+    THINNED: MIB,
 }
 STUDY_BYTES = 64 * MIB
 MAX_TOTAL_BYTES = 64 * 1024 * MIB
 MAX_MEMBERS = 100_000
 # Python's tarfile reads a header of any length into memory at once; valid ones are shorter than this.
 _MAX_READ = 4 * MIB
-_BAD = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, ValueError, NotImplementedError)
+_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
+_BAD = (*_DAMAGED, EOFError, ValueError, NotImplementedError)
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[A-Za-z0-9+][A-Za-z0-9+-]{0,119}")
 STUDY_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}-[0-9a-f]{16}\.json")
-SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
+_EXPERIMENT_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}\.json")
+SUFFIXES = (".tar.gz", ".tgz", ".tar.xz", ".tar", ".zip")
 
 
 def is_archive(path: Path) -> bool:
@@ -75,6 +81,8 @@ def _place_of(member: Member, source: str) -> tuple[Path, int] | None:
         if not STUDY_NAME.fullmatch(name):
             raise InputError(f"{source} holds {shown}, whose name is no study's", "see `outcore results export --runs`")
         place, limit = Path(STUDIES, name), STUDY_BYTES
+    elif folder == results.EXPERIMENTS and _EXPERIMENT_NAME.fullmatch(name):
+        place, limit = Path(results.EXPERIMENTS, name), MIB
     elif name in RUN_FILES:
         if not RUN_ID.fullmatch(folder):
             raise InputError(f"{source} holds {shown}, whose folder has no run's id", "see `outcore results list`")
@@ -159,7 +167,8 @@ def _open(source: Path) -> Iterator[Member]:
     if begin[:2] == b"PK":
         yield from _of_zip(source)
     else:
-        with gzip.open(source) if begin[:2] == b"\x1f\x8b" else source.open("rb") as plain:
+        kinds: dict[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open}
+        with kinds.get(begin[:2], partial(open, mode="rb"))(source) as plain:
             yield from _of_tar(cast("IO[bytes]", _Bounded(plain)))
 
 
@@ -199,12 +208,12 @@ def _of_zip(source: Path) -> Iterator[Member]:
             yield Member(info.filename, kind, info.file_size, partial(archive.open, info))
 
 
-def pack(root: Path, folders: Sequence[Path], studies: Sequence[Path], out: Path) -> None:
-    """Write run folders and studies into an archive, whole or not at all, without owners and users.
+def pack(root: Path, folders: Sequence[Path], others: Sequence[Path], out: Path) -> None:
+    """Write run folders, studies and experiments into an archive, whole or not at all, without owners and users.
 
     Args:
         root: results root, to which the paths in the archive are relative.
-        folders, studies: run folders, and files of studies.
+        folders, others: run folders, and files of studies and experiments.
         out: path of the archive, with one of `SUFFIXES`.
 
     Raises:
@@ -213,21 +222,30 @@ def pack(root: Path, folders: Sequence[Path], studies: Sequence[Path], out: Path
     """
     if not is_archive(out):
         raise InputError(f"--out is {out}, and its kind is not known", f"end it in {', '.join(SUFFIXES)}")
-    files = [path for folder in folders for path in sorted(folder.iterdir()) if path.name in RUN_FILES]
+    files = [path for folder in folders for path in folder.iterdir() if path.name in RUN_FILES]
+    # Files of one kind are alike, and compress best beside each other.
+    files = [*sorted(files, key=lambda path: (path.name, path)), *others]
     with whole_file(out, "the archive") as unfinished:
         if out.suffix == ".zip":
             with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as packed:
-                for path in [*files, *studies]:
+                for path in files:
                     packed.write(path, path.relative_to(root).as_posix())
             return
         with (
             unfinished.open("wb") as raw,
-            gzip.GzipFile("", "wb", 6, raw, mtime=0) if out.suffix != ".tar" else raw as stream,
-            tarfile.open(fileobj=cast("IO[bytes]", stream), mode="w") as archive,
+            _compressed(raw, out.suffix) as stream,
+            tarfile.open(fileobj=stream, mode="w") as archive,
         ):
-            for path in [*files, *studies]:
+            for path in files:
                 status = path.stat()
                 info = tarfile.TarInfo(path.relative_to(root).as_posix())
                 info.size, info.mtime, info.mode = status.st_size, int(status.st_mtime), 0o644
                 with path.open("rb") as file:
                     archive.addfile(info, file)
+
+
+def _compressed(raw: IO[bytes], suffix: str) -> IO[bytes]:
+    """Return a stream that compresses into `raw`, or `raw` itself for the suffix of a plain tar."""
+    if suffix == ".xz":
+        return cast("IO[bytes]", lzma.LZMAFile(raw, "wb"))
+    return raw if suffix == ".tar" else cast("IO[bytes]", gzip.GzipFile("", "wb", 6, raw, mtime=0))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RUNS = "runs"
+EXPERIMENTS = "experiments"
 RECORD = "record.json"
 WORKER_LOG = "worker.log"
 # Prefix of a run being written; the orchestrator's start removes remains of killed ones.
@@ -206,7 +207,7 @@ def table(path: Path, name: Literal["telemetry", "stages", "batches"]) -> pd.Dat
         raise InputError(f"the run at {path} has no {name}", "it ended before any was written")
     try:
         kept = json.loads((path / RECORD).read_text(encoding="utf-8")).get("seal") or {}
-        if file.name in kept and kept[file.name] != seal.file_digest(file):
+        if file.name in kept and not seal.is_sealed(file, kept[file.name]):
             raise InputError(f"{file} was changed after it was written", "remove the run's folder")
         return pd.read_parquet(file)
     except (OSError, ValueError) as error:

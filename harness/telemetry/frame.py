@@ -24,6 +24,10 @@ COLUMNS = tuple(
 _MEMORY = ("usage", "anon", "page_cache", "shmem")
 _DISK = ("reads", "read_sectors", "read_ms", "queue_ms")
 _SECTOR = 512
+# How samples are joined to one: counts add up, states are the last, memory is the highest, others are the mean.
+_JOINED = dict.fromkeys(("ctx_switches", "major_faults", "disk_read_bytes", "disk_read_requests"), "sum")
+_JOINED |= dict.fromkeys(("t", "epoch", "monotonic", "progress"), "last")
+_JOINED |= dict.fromkeys((*(f"mem_{name}" for name in _MEMORY), "gpu_memory_bytes"), "max")
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,18 @@ def with_busy_lanes(
     ends = frame["monotonic"].to_numpy(dtype=np.float64)
     filled = frame.assign(gpu_percent=100 * _step(_covered(spans, ends)) / _step(ends))
     return filled if memory_bytes is None else filled.assign(gpu_memory_bytes=float(memory_bytes))
+
+
+def thinned(frame: pd.DataFrame, rows: int) -> pd.DataFrame:
+    """Return a frame of at most `rows` rows, and one more for each change of the epoch: neighbouring samples of one
+    epoch are joined to the sample of the interval that they cover together; its memory is their highest."""
+    if len(frame) <= rows:
+        return frame
+    changes = frame["epoch"].ne(frame["epoch"].shift())
+    place = frame.groupby(changes.cumsum()).cumcount()
+    samples = frame.groupby((place % -(-len(frame) // rows) == 0).cumsum(), sort=False)
+    joined = samples.agg({column: _JOINED.get(str(column), "mean") for column in frame})
+    return joined.where(samples.count() > 0).astype({"epoch": frame["epoch"].dtype}).reset_index(drop=True)
 
 
 def at_peak(frame: pd.DataFrame) -> dict[str, float]:

@@ -480,7 +480,7 @@ def test_a_figure_that_was_not_drawn_says_why_and_a_lost_image_too(tmp_path: Pat
     lost, absent = gallery(
         [Rendered("b", "p", "B", "not drawn", "no runs yet"), Rendered("a", "p", "A", "drawn", files=[image])],
         Scoreboard([]),
-        "figures",
+        "results",
     )
     assert (lost.id, lost.drawn, absent.drawn) == ("a", False, False)
     assert absent.reason == "no runs yet" and "cannot be read" in lost.reason

@@ -62,7 +62,7 @@ def archive(root: Path, out: Path) -> Path:
     return out
 
 
-@pytest.mark.parametrize("suffix", [".tar.gz", ".tgz", ".tar", ".zip", ""])
+@pytest.mark.parametrize("suffix", [".tar.gz", ".tgz", ".tar.xz", ".tar", ".zip", ""])
 def test_what_two_hosts_measured_becomes_one_root(tmp_path: Path, suffix: str) -> None:
     own, other = host(tmp_path / "a"), host(tmp_path / "b", ("diskgnn",))
     source = archive(tmp_path / "b", tmp_path / f"b{suffix}") if suffix else tmp_path / "b"

@@ -34,8 +34,8 @@ CPU = "gnndrive (cpu)"
 REFERENCE = "in-memory"
 MARIUS = "mariusgnn"
 BASELINES = ["pyg+", "ginex", MARIUS]
-# Samples (10 Hz) of the rolling mean: half a second makes a line readable.
-SMOOTH = 5
+# Seconds of the rolling mean: fewer make no readable line.
+SMOOTH_S = 0.5
 LINES = (
     ("cpu_percent", "CPU", "#0B3C8C", "-"),
     ("gpu_percent", "GPU", "#E69F00", "--"),
@@ -301,7 +301,7 @@ def _timelines(points: list[Point], group: Group, titles: list[str], note: str) 
     shown = [_timeline(axes, *one) for axes, one in zip(panels, tables, strict=True)]
     panels[-1].set_xlabel("time since the first epoch began (s)")
     canvas.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3, handlelength=2.6)
-    extra = f"warm-up epoch hatched, {SMOOTH / 10:g} s rolling mean of 10 Hz samples" + (f", {note}" if note else "")
+    extra = f"warm-up epoch hatched, {SMOOTH_S:g} s rolling mean" + (f", {note}" if note else "")
     data = pd.concat(shown, ignore_index=True)
     return drawn(canvas, data, group, extra, points=points, runs=ids([point for point, _, _ in tables]))
 
@@ -314,11 +314,12 @@ def _timeline(axes: Any, point: Point, title: str, table: pd.DataFrame) -> pd.Da
         elif epoch["epoch"] % 2:
             axes.axvspan(start, end, color="#f0f0f0", linewidth=0.0)
         axes.axvline(end, color="#888888", linewidth=0.5)
-    kept = ["t", "epoch"]
+    step = float(table["t"].diff().median())  # not a number for a single sample
+    kept, window = ["t", "epoch"], max(1, round(SMOOTH_S / step)) if step > 0 else 1
     for column, label, color, line in LINES:
         if column not in table or table[column].isna().all():
             continue
-        smooth = table[column].rolling(SMOOTH, min_periods=1, center=True).mean()
+        smooth = table[column].rolling(window, min_periods=1, center=True).mean()
         axes.plot(table["t"], smooth, color=color, linestyle=line, label=label, linewidth=1.1)
         kept.append(column)
     axes.set(ylim=(0, 102), xlim=(float(table["t"].min()), float(table["t"].max())), ylabel="%")

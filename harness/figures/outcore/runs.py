@@ -159,7 +159,8 @@ def leaders(data: pd.DataFrame) -> str:
     return ", then ".join(told)
 
 
-def _row(point: Point) -> Plain:
+def row_of(point: Point) -> Plain:
+    """Return a point of `over_memory` as a row: budget, seconds of an epoch, with and without its share of start-up."""
     summary = point.record.get("summary") or {}
     start_up, epochs = summary.get("start_up_s"), point.record["config"]["epochs"]
     whole = None if point.value is None or start_up is None else point.value + start_up / epochs
@@ -172,7 +173,7 @@ def _row(point: Point) -> Plain:
 @figure_of_runs("outcore-frontier", over_memory)
 def frontier(group: Group) -> Drawing:
     """Draw one marker per run, joined by system, the frontier as a step line; raise NotDrawn below two budgets."""
-    data = pd.DataFrame([row for row in map(_row, group.points) if row["budget_bytes"] is not None])
+    data = pd.DataFrame([row for row in map(row_of, group.points) if row["budget_bytes"] is not None])
     done = data[data["seconds"].notna()] if len(data) else data
     if len(done) < 2 or done["budget_bytes"].nunique() < 2:
         raise NotDrawn("no comparable runs at two budgets (outcore-frontier)")

@@ -1,0 +1,201 @@
+"""Reference results packed from a results root, which holds the whole bench of one host."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.atomic import whole_file
+from harness.compare.evidence import Evidence, load_evidence
+from harness.compare.plan import Plain, value_at
+from harness.figures.base import catalogue
+from harness.plan.experiment import parse_experiment
+from harness.progress import tracked
+from harness.records.hosts import host_fingerprint
+from harness.records.seal import THINNED, file_digest
+from harness.records.study import study_path
+from harness.results import store as results
+from harness.results.archive import pack
+from harness.results.reference import ARCHIVE, FOLDER, MANIFEST, SAMPLES, Reference
+from harness.run.sweep import union
+from harness.studies.base import resolve_study, union_of
+from harness.telemetry.frame import thinned
+from workloads.errors import DataIOError, InputError
+from workloads.tempfolder import TemporaryFolder
+from workloads.units import format_bytes
+
+#: Profile whose figures an archive has to have; of other experiments of the results root it has their own runs.
+PROFILE = "quick"
+#: Bytes of an archive that a repository can hold.
+LIMIT = 20_000_000
+_TELEMETRY = "telemetry.parquet"
+_CLASS = re.compile(r"[a-z0-9][a-z0-9.-]{0,39}")
+
+
+def write_reference(
+    root: Path,
+    out: Path,
+    *,
+    samples: int = SAMPLES,
+    partial: bool = False,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Reference:
+    """Pack records, stages, telemetry, studies and experiments of a results root into `out`, and return its manifest.
+
+    Mini-batch tables and logs are left out. Records are packed as they are, sealed and judged; longer telemetry is
+    thinned, which is noted beside it (`harness.records.seal.is_sealed`).
+
+    Args:
+        root, out: results root, and folder of the reference results, named after the class of hosts.
+        samples: most samples of telemetry of a run.
+        partial: whether planned runs and studies may be missing.
+
+    Raises:
+        InputError: the runs are of several hosts or incomplete, or the archive is too large; `out` is as before.
+        DataIOError: `out` cannot be written.
+    """
+    if not _CLASS.fullmatch(out.name):
+        raise InputError(f"{out.name!r} names no class of hosts", "use letters, digits and hyphens, like 2-core-vm")
+    if samples < 1:
+        raise InputError(f"--samples is {samples}", "give at least 1")
+    evidence = load_evidence(root, progress)
+    if not (hosts := Counter(host_fingerprint(record["environment"]) for record in evidence.records)):
+        raise InputError(f"there is no run under {root}", "run `outcore bench --figures all`")
+    if len(hosts) > 1:
+        raise InputError(f"the runs under {root} are of {len(hosts)} hosts", "archive those of one")
+    plan = _plan(evidence)
+    if plan.missing and not partial:
+        said = f"{len(plan.missing)} of {plan.runs + plan.studies} planned runs and studies have no record under {root}"
+        raise InputError(f"{said}, the first is {plan.missing[0]}", f"finish `{plan.commands[0]}`, or add --partial")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFolder(out.parent, FOLDER) as stage:
+            return _write(root, out, stage, evidence, plan, samples, progress)
+    except OSError as error:
+        raise DataIOError.of(error, f"{out} could not be written", out, "free some space") from error
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """Numbers of planned runs and studies, names of those without a record, and the commands that make them."""
+
+    runs: int
+    studies: int
+    missing: list[str]
+    commands: list[str]
+
+
+def _plan(evidence: Evidence) -> _Planned:
+    """Return what the kept experiments plan, with all figures of `PROFILE`."""
+    kept = {str(content["name"]): content for content in evidence.experiments}
+    figures = catalogue().values()
+    planned = [parse_experiment({**content, "gallery": {}}) for content in kept.values()]
+    planned += [experiment for figure in figures for experiment in figure.experiments(kept[PROFILE])]
+    missing, runs = [], 0
+    for cell in union(planned):
+        found = {r["config"]["round"] for r in evidence.index.of(cell) if r["status"] != "failed"}
+        runs += cell.rounds
+        what = f"{cell.system} on {cell.settings.dataset}, memory {cell.settings.memory}"
+        missing += [f"run of {what}, round {number}" for number in range(cell.rounds) if number not in found]
+    known = [(record.study, record.params) for record in evidence.studies]
+    needs = union_of([need for figure in figures for need in figure.studies(kept[PROFILE])])
+    wanted = [(need.study, resolve_study(need)[1].model_dump(mode="json")) for need in needs]
+    missing += [f"study {study}" for study, params in wanted if (study, params) not in known]
+    commands = [f"outcore bench --profile {name}" for name in kept if name != PROFILE]
+    return _Planned(runs, len(wanted), missing, [f"outcore bench --profile {PROFILE} --figures all", *commands])
+
+
+def _write(
+    root: Path,
+    out: Path,
+    stage: Path,
+    evidence: Evidence,
+    plan: _Planned,
+    samples: int,
+    progress: Callable[[str], None],
+) -> Reference:
+    folders = [Path(folder) for folder in evidence.folders.values()]
+    short = sum(_copy(folder, stage, samples) for folder in tracked(progress, folders, "copying runs", "runs"))
+    studies = [study_path(root, record.study, record.key) for record in evidence.studies]
+    experiments = sorted((root / results.EXPERIMENTS).glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    for path in [*studies, *experiments]:
+        (stage / path.parent.name).mkdir(exist_ok=True)
+        shutil.copy2(path, stage / path.parent.name)
+    others = [stage / path.parent.name / path.name for path in [*studies, *experiments]]
+    progress("compressing")
+    packed = stage / ARCHIVE
+    pack(stage, results.run_folders(stage), others, packed)
+    size = packed.stat().st_size
+    if size > LIMIT:
+        said = f"the archive has {format_bytes(size)}, a repository takes {format_bytes(LIMIT)}"
+        raise InputError(said, f"thin its telemetry further than to {samples} samples: --samples {samples // 2}")
+    left_out = ["tables of mini-batches and logs of workers"]
+    if short:
+        left_out.append(f"telemetry beyond {samples} samples of {short} runs, which were judged before it was thinned")
+    if older := len(results.run_folders(root)) - len(folders):
+        left_out.append(f"{older} runs of older code, or unreadable")
+    reference = Reference(
+        host_class=out.name,
+        **_facts(evidence.records),
+        commands=plan.commands,
+        runs=len(folders),
+        studies=len(studies),
+        experiments=[path.stem for path in experiments],
+        planned_runs=plan.runs,
+        planned_studies=plan.studies,
+        missing=plan.missing,
+        left_out=left_out,
+        digest=file_digest(packed),
+        bytes=size,
+    )
+    out.mkdir(exist_ok=True)
+    packed.replace(out / ARCHIVE)
+    with whole_file(out / MANIFEST, "the manifest") as file:
+        file.write_text(reference.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return reference
+
+
+def _copy(folder: Path, stage: Path, samples: int) -> bool:
+    """Copy a run without its mini-batches and log; return whether its telemetry was thinned."""
+    out = stage / results.RUNS / folder.name
+    out.mkdir(parents=True)
+    for name in (results.RECORD, "stages.parquet", _TELEMETRY):
+        if (folder / name).is_file():
+            shutil.copy2(folder / name, out)
+    if not (own := out / _TELEMETRY).is_file() or len(table := results.table(folder, "telemetry")) <= samples:
+        return False
+    time, sealed = own.stat(), file_digest(own)
+    short = thinned(table, samples)
+    # Single precision, and no compression of its own: the archive's is better.
+    single = {name: "float32" for name in short.select_dtypes("float64") if name not in ("t", "monotonic")}
+    short.astype(single).to_parquet(own, index=False, compression=None)
+    note = {"sealed": sealed, "digest": file_digest(own), "rows": len(short), "of": len(table)}
+    (out / THINNED).write_text(json.dumps({_TELEMETRY: note}, indent=1) + "\n", encoding="utf-8")
+    for path in (own, out / THINNED):
+        os.utime(path, ns=(time.st_mtime_ns, time.st_mtime_ns))
+    return True
+
+
+def _facts(records: Sequence[Plain]) -> dict[str, Any]:
+    """Return host, days, commits and versions of runs, oldest first, by the names of the manifest."""
+    newest: Mapping[str, Any] = records[-1]["environment"]
+    places = {"cpu": "cpu.model", "processors": "cpu.usable", "memory_bytes": "memory.total_bytes"}
+    places |= {"disk": "disk.model", "file_system": "disk.file_system", "kernel": "kernel.release"}
+    host = {"fingerprint": host_fingerprint(newest), **{name: value_at(newest, at) for name, at in places.items()}}
+    codes = [record["environment"].get("code") or {} for record in records]
+    commits = Counter(str(code.get("commit") or "unknown") + "-dirty" * bool(code.get("dirty")) for code in codes)
+    days = sorted(str(record["started_at"])[:10] for record in records)
+    return {
+        "host": {**host, "gpu": [gpu["model"] for gpu in newest.get("gpu") or []]},
+        "first_day": days[0],
+        "last_day": days[-1],
+        "commits": dict(commits),
+        "versions": dict(newest.get("versions") or {}),
+    }
