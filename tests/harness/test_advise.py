@@ -17,7 +17,7 @@ from harness.records.record import DatasetConfig, RunConfig
 from harness.worker.build import workload_of
 from systems.forecast import Trace, misses
 from systems.interface import DiskPoint, DiskProfile
-from tests.harness.run_tools import outcore, outcore_here, share_cache
+from tests.harness.run_tools import outcore_here, share_cache
 from tests.support import make_tiny
 from workloads.accelerators.make import make_accelerator
 from workloads.workload import Workload
@@ -151,7 +151,7 @@ def test_the_command_prints_the_ranking_and_writes_json(
     data = workload.dataset.path.parent
     arguments = "advise tiny --memory +12MiB --fanout 5,5 --batch-size 100 --device emulated:null".split()
     arguments += "--device-memory 8MiB --batches 4 --epochs 2".split()
-    done = outcore(*arguments, "--json", data=data, results=tmp_path / "results")
+    done = outcore_here(*arguments, "--json", data=data, results=tmp_path / "results")
     assert done.returncode == 0, done.stderr
     content = json.loads(done.stdout)
     assert content["prediction"] is True and content["batches_sampled"] == 4
