@@ -247,6 +247,7 @@ def test_a_hyperbatch_shrinks_to_the_budget_and_says_so(tmp_path: Path) -> None:
     assert_refused("passes over the graph|largest mini-batch", "agnes", workload, budget=MemoryBudget(4 << 20))
 
 
+@pytest.mark.slow("systems/agnes", "systems/engine/passes", "systems/forecast.py", "harness/advise")
 @pytest.mark.parametrize("options", [{}, {"tiers": "off"}, {"hyperbatch": 5}])
 def test_the_forecast_has_the_bytes_that_an_epoch_moves(tmp_path: Path, options: dict[str, Any]) -> None:
     dataset = make_tiny(tmp_path / "d", nodes=20_000, edges=200_000, train_fraction=0.02)
