@@ -49,7 +49,11 @@ def compare(root: Path, chosen: argparse.Namespace, memory: str, disk_class: str
     bound, how = True, {}
     for number in range(chosen.rounds):
         for system in SYSTEMS if number % 2 == 0 else SYSTEMS[::-1]:
-            record = run(root, system, chosen, memory, disk_class)
+            try:
+                record = run(root, system, chosen, memory, disk_class)
+            except SystemExit as refused:
+                print(f"{disk_class:>16} {memory:>8}  {system}: {refused}", flush=True)
+                return None
             if record["status"] != "ok":
                 said = f"{system}: {record['status']}: {record.get('reason', '')}"
                 print(f"{disk_class:>16} {memory:>8}  {said}", flush=True)

@@ -174,9 +174,11 @@ class Trace:
         )
 
     def _touched(self, pieces: list[Nodes], most: float, group: int) -> float:
-        seen = len(np.unique(np.concatenate(pieces))) / most
-        # A mini-batch leaves a share of the pieces untouched; n mini-batches leave the n-th power of that share.
-        return most * float(1.0 - max(0.0, 1.0 - seen) ** (min(group, self.num_batches) / self.sampled))
+        size = max(1, min(group, len(pieces)))
+        parts = [pieces[begin : begin + size] for begin in range(0, len(pieces) - size + 1, size)]
+        seen = sum(len(np.unique(np.concatenate(part))) for part in parts) / len(parts) / most
+        # Mini-batches leave a share of the pieces untouched; n times as many leave the n-th power of that share.
+        return most * float(1.0 - max(0.0, 1.0 - seen) ** (min(group, self.num_batches) / size))
 
     def mapped_pages(self, cache_bytes: int) -> float:
         """Count the pages read where graph and features are memory-mapped and share the page cache."""

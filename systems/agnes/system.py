@@ -217,7 +217,7 @@ class Agnes(GroupSystem[Hyperbatch]):
             return {}
         sizes, group = self._sizes, self._last
         wanted = min(self.options.hyperbatch or sizes.default_group, self._num_batches)
-        fewer = f" instead of {wanted}: memory for the structure of no more" if sizes.group < wanted else ""
+        fewer = f", not {wanted}: the budget holds the structure of no more" if sizes.group < wanted else ""
         found = {
             **super().notes(),
             "hyperbatch": f"{sizes.group}{fewer}",

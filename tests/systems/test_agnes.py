@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.advise.trace import take_trace
 from systems import _native
 from systems.agnes.planner import AgnesOptions
 from systems.agnes.tiers import place
@@ -227,7 +228,7 @@ def test_the_hyperbatch_is_an_epoch_of_fewer_mini_batches_and_1024_of_more(tiny_
     with running("agnes", workload) as system:
         assert system.chosen()["hyperbatch"] == make_seed_plan(workload).num_batches
         run(system)
-        assert "instead" not in system.notes()["hyperbatch"]
+        assert "not" not in system.notes()["hyperbatch"]
 
 
 def test_a_hyperbatch_shrinks_to_the_budget_and_says_so(tmp_path: Path) -> None:
@@ -240,10 +241,25 @@ def test_a_hyperbatch_shrinks_to_the_budget_and_says_so(tmp_path: Path) -> None:
         assert run(system, 0)[:2] == reference(workload, 0)
         batches = make_seed_plan(workload).num_batches
         assert 1 <= hyperbatch < batches  # type: ignore[operator]
-        assert system.notes()["hyperbatch"] == f"{hyperbatch} instead of {batches}: memory for the structure of no more"
+        assert system.notes()["hyperbatch"] == f"{hyperbatch}, not {batches}: the budget holds the structure of no more"
     refused = f"hyperbatch of {batches} mini-batches needs"
     assert_refused(refused, "agnes", workload, budget=MemoryBudget(14 << 20), hyperbatch=batches, **options)
     assert_refused("passes over the graph|largest mini-batch", "agnes", workload, budget=MemoryBudget(4 << 20))
+
+
+@pytest.mark.slow("systems/agnes", "systems/engine/passes", "systems/forecast.py", "harness/advise")
+@pytest.mark.parametrize("options", [{}, {"tiers": "off"}, {"hyperbatch": 5}])
+def test_the_forecast_has_the_bytes_that_an_epoch_moves(tmp_path: Path, options: dict[str, Any]) -> None:
+    dataset = make_tiny(tmp_path / "d", nodes=20_000, edges=200_000, train_fraction=0.02)
+    workload = workload_of(dataset, batch_size=20, fanout=(10, 10))
+    with running("agnes", workload, block_bytes=1 << 16, slots=str(9000 * ROW), **options) as system:
+        for epoch in range(2):
+            run(system, epoch)
+        counters = system.counters()
+        forecast = system.forecast(take_trace(workload, system.runtime.accelerator, 1000), 0)
+    assert forecast is not None
+    expected = sum(size * count for size, count in forecast.reads.items())
+    assert expected == pytest.approx(counters.bytes_read + counters.bytes_written, rel=0.15)
 
 
 def test_look_ahead_samples_the_next_epoch_within_this_one(tiny_dataset: Dataset) -> None:
