@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import mmap
+import os
+import tempfile
 import warnings
 from collections.abc import Callable
 from itertools import islice
@@ -19,6 +21,11 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 # The maps are read-only, as the dataset is; torch-sparse draws, since pyg-lib has no wheel in the package index.
 warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
 warnings.filterwarnings("ignore", message=".*without a 'pyg-lib' installation")
+
+
+# PyG and torch leave the modules that they generate in the folder for temporary files.
+_OWN = tempfile.TemporaryDirectory(prefix="outcore-pyg-")
+tempfile.tempdir = os.environ["TMPDIR"] = _OWN.name
 
 
 class MappedRows(FeatureStore):
