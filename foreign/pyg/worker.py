@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import mmap
-import os
-import tempfile
 import warnings
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
+from outcore_worker import Log, Run, Worker, main, own_temporary_folder
+
+own_temporary_folder()  # for what PyG and torch generate, from their import on
+
 import torch
-from outcore_worker import Log, Run, Worker, main
 from torch.nn import functional
 from torch_geometric.data import FeatureStore, GraphStore, TensorAttr
 from torch_geometric.data.graph_store import EdgeAttr
@@ -21,11 +22,6 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 # The maps are read-only, as the dataset is; torch-sparse draws, since pyg-lib has no wheel in the package index.
 warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
 warnings.filterwarnings("ignore", message=".*without a 'pyg-lib' installation")
-
-
-# PyG and torch leave the modules that they generate in the folder for temporary files.
-_OWN = tempfile.TemporaryDirectory(prefix="outcore-pyg-")
-tempfile.tempdir = os.environ["TMPDIR"] = _OWN.name
 
 
 class MappedRows(FeatureStore):
