@@ -82,7 +82,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=8, help="of each run, the first of them warming up")
     parser.add_argument("--nodes", type=int, default=400_000)
-    parser.add_argument("--memory", default="0.25x")
+    parser.add_argument("--memory", default="+96MiB")
     parser.add_argument("--disk-class", default="none")
     parser.add_argument("--folder", default="/var/tmp")
     chosen = parser.parse_args()
@@ -97,7 +97,7 @@ def main() -> int:
         settings = {
             "memory": chosen.memory,
             "fanout": [10, 10],
-            "batch_size": 1000,
+            "batch_size": 250,
             "epochs": chosen.epochs,
             "hidden": 32,
             "disk_class": chosen.disk_class,

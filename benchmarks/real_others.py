@@ -1,6 +1,6 @@
 """Our reimplementations against the software they stand for: same graph, same memory, rounds in turns.
 
-    python benchmarks/real_others.py [--rounds 3] [--disk-class none|CLASS] [--memory 0.25x] [--data FOLDER] [--pairs …]
+    python benchmarks/real_others.py [--rounds 3] [--disk-class none|CLASS] [--memory +160MiB] [--pairs …]
 
 Ratios of epoch times, medians over the rounds: `pyg` over `pyg+`; GraphBolt, plain and without read-ahead, over
 `gnndrive` and `outcore`; DGL's loader over `dgl-ondisk`. Systems whose environment is not set up are left out and
@@ -28,7 +28,7 @@ PAIRS: dict[str, tuple[str, str, list[str], float | None]] = {
     "strengthened-outcore": ("outcore", "env:graphbolt", ["madvise=random"], 5.0),
     "dgl": ("dgl-ondisk", "env:dgl", [], None),
 }
-GRAPH = "--kind kronecker --nodes 1M --edges 16M --dim 256 --train-fraction 0.005"
+GRAPH = "--kind kronecker --nodes 500k --edges 4M --dim 512 --train-fraction 0.04"
 
 
 def run(root: Path, system: str, options: list[str], chosen: argparse.Namespace, seed: int) -> dict[str, Any]:
@@ -51,10 +51,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=3, help="of each run, the first of them warming up")
     parser.add_argument("--disk-class", default="none")
-    parser.add_argument("--memory", default="0.25x", help="beyond interpreter, libraries and a training step of each")
+    parser.add_argument("--memory", default="+160MiB", help="beyond interpreter, libraries and a training step of each")
     parser.add_argument("--model", default="sage")
-    parser.add_argument("--fanout", default="10,10")
-    parser.add_argument("--batch-size", type=int, default=500)
+    parser.add_argument("--fanout", default="10,10,10")
+    parser.add_argument("--batch-size", type=int, default=250)
     parser.add_argument("--dataset", default="others")
     parser.add_argument("--data", type=Path, help="folder with data/DATASET; without it a graph is made and removed")
     chosen = parser.parse_args()

@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+from outcore_worker import Log, Run, Worker, main, own_temporary_folder
+
+own_temporary_folder()  # for what torch leaves, from its import on
+
 import dgl
 import torch
-from outcore_worker import Log, Run, Worker, main
 from torch.nn import functional
 
 # The maps are read-only, as the dataset is.

@@ -8,8 +8,11 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
+from outcore_worker import Log, Run, Worker, main, own_temporary_folder
+
+own_temporary_folder()  # for what PyG and torch generate, from their import on
+
 import torch
-from outcore_worker import Log, Run, Worker, main
 from torch.nn import functional
 from torch_geometric.data import FeatureStore, GraphStore, TensorAttr
 from torch_geometric.data.graph_store import EdgeAttr

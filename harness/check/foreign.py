@@ -57,7 +57,7 @@ _FIXES = {
     SIZES: "draw `fanout` distinct in-neighbours a hop, seed nodes' hop first; state `expands` in the manifest",
     ROWS: "pass the rows as the model reads them, in the order of their nodes, and set `checks` in the manifest",
     LOSSES: "look for features that are not normalised, or a learning rate that is too high",
-    LEFT: "end processes in `close()`, and remove files from TMPDIR and shared memory",
+    LEFT: "end processes in `close()`; `outcore_worker.own_temporary_folder()` takes what libraries forget",
 }
 
 

@@ -15,6 +15,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -27,6 +28,7 @@ import numpy as np
 _CHUNK = 1000  # rows a line: a line holds at most 1 MiB, and 2,000 rows
 _SEEDS = 50_000  # seed nodes a line
 _NONCE_BYTES, _SPOTS, _ROWS = 8, 4, 128  # mini-batches and rows of each that an epoch's check looks at
+_FOLDERS: list[Any] = []  # removed when the interpreter ends
 _TIMED = 3  # repetitions of a training step that is timed alone
 #: Settings of a run by hand, unless given.
 _BY_HAND: dict[str, Any] = {
@@ -219,6 +221,13 @@ class Worker:
     def close(self) -> dict[str, str]:
         """End all processes and threads; return notes for the record."""
         return {}
+
+
+def own_temporary_folder() -> None:
+    """Give libraries that leave temporary files behind, as torch's loaders do, a folder that is removed at the end."""
+    folder = tempfile.TemporaryDirectory(prefix="outcore-")
+    _FOLDERS.append(folder)
+    tempfile.tempdir = os.environ["TMPDIR"] = folder.name
 
 
 def main(kind: Callable[[Run], Worker]) -> None:
