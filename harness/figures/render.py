@@ -141,13 +141,14 @@ def _render(figure: Figure, evidence: Evidence, out: Path, inputs: str, *, again
 
 
 def _marked(drawing: Drawing | Sheet, origin: str) -> Drawing | Sheet:
-    """Return a drawing with the machine of its runs above it and in its caption; one's own machine is not named."""
+    """Return a drawing whose caption begins with the machine of its runs; one's own machine is not named."""
     from harness.figures.base import Sheet
 
     if not origin:
         return drawing
     if not isinstance(drawing, Sheet):
-        drawing.canvas.text(0.01, 1.01, origin, va="bottom", ha="left", fontsize=5.6, color="#333333")
+        written = drawing.canvas.texts[-1]  # the caption, which `drawn` writes last
+        written.set_text(f"{origin}:\n{written.get_text()}")
     return replace(drawing, caption=f"{origin}: {drawing.caption}")
 
 
