@@ -149,9 +149,7 @@ def pinning(setting: Setting) -> Result:
         buffer = aligned_host_tensor(nbytes).fill_(1)
         seconds = {}
         for name, call in (("pin", "pin"), ("unpin", "free_host")):
-            action = getattr(accelerator, call, None)
-            if action is None:
-                continue
+            action = getattr(accelerator, call)
             began = time.perf_counter()
             action(buffer)
             seconds[name] = time.perf_counter() - began
@@ -196,7 +194,7 @@ def zero_copy(setting: Setting) -> Result:
         if setting.real:
             share = next(one["of_bus"] for one in found if one["row_bytes"] == 512)
             targets.append(target("zero-copy gather of 512-byte rows, over the bus's rate", share, least=0.8))
-        notes = accelerator.notes() if hasattr(accelerator, "notes") else {}
+        notes = accelerator.notes()
     return {"bus": best, "rows": found, "notes": notes, "targets": targets}
 
 

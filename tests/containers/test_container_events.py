@@ -98,4 +98,16 @@ def test_the_schema_for_authors_lists_every_event() -> None:
         for definition in printed["$defs"].values()
         if "event" in definition.get("properties", {})
     }
-    assert kinds == {"gate", "plan", "prepared", "batches", "spans", "checks", "epoch", "calibrated", "done", "error"}
+    assert kinds == {
+        "gate",
+        "plan",
+        "prepared",
+        "batches",
+        "spans",
+        "checks",
+        "seeds",
+        "epoch",
+        "calibrated",
+        "done",
+        "error",
+    }

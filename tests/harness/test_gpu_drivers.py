@@ -18,9 +18,6 @@ from tests.harness.driver_stubs import Drivers, built_drivers, drivers
 __all__ = ["built_drivers", "drivers"]
 PROBE = Path(probe_child.__file__)
 disk = pytest.fixture(on_disk)
-registers = pytest.mark.skipif(
-    "cuMemHostRegister" not in PROBE.read_text(), reason="the proof does not register own pages yet"
-)
 
 
 def pin(drivers: Drivers, kind: str = "registered", **how: Any) -> subprocess.CompletedProcess[str]:
@@ -38,7 +35,6 @@ def pin(drivers: Drivers, kind: str = "registered", **how: Any) -> subprocess.Co
 # The proof of the cap
 
 
-@registers
 def test_the_proof_pins_own_pages_as_runs_do(drivers: Drivers) -> None:
     done = pin(drivers)
     assert done.stdout.splitlines()[0] == "ready" and "escaped" in done.stdout, done.stderr
@@ -53,7 +49,6 @@ def test_memory_that_cuda_allocates_is_tried_too(drivers: Drivers, kind: str, ca
     assert call in dict(drivers.calls())
 
 
-@registers
 def test_a_driver_that_refuses_to_pin_is_no_escape(drivers: Drivers) -> None:
     done = pin(drivers, fail="cuMemHostRegister=2")
     assert "refused" in done.stdout and "escaped" not in done.stdout
@@ -65,7 +60,6 @@ def test_a_proof_without_a_device_or_context_ends_before_it_is_ready(drivers: Dr
     assert done.returncode and "ready" not in done.stdout and "no CUDA" in done.stderr
 
 
-@registers
 @needs_cap
 @pytest.mark.root
 @pytest.mark.parametrize("backend", CAPPING, ids=lambda backend: backend.name)

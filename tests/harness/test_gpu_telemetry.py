@@ -11,7 +11,6 @@ from tests.harness.cap_tools import MIB
 from tests.harness.driver_stubs import Drivers, built_drivers, drivers, slice_uuid, uuid
 
 __all__ = ["built_drivers", "drivers"]
-pytest.importorskip("harness.telemetry.gpu", reason="telemetry looks devices up by index")
 
 GIB = 1024 * MIB
 READ = """

@@ -156,6 +156,10 @@ def distributed(folder: Path, **changed: object) -> None:
         writers=2,
         mode="auto",
         stop=_native.StopFlag(),
+        whole=False,
+        kept=np.empty(0, dtype=np.uint32),
+        room=np.empty((1, 512), dtype=np.uint8),
+        give=lambda begin, end: None,
         **{**settings, **changed},
     )
 
