@@ -28,9 +28,7 @@ def check(
     A foreign system that samples by itself is held against the distribution of the workload's own sampler.
 
     Examples:
-        outcore check gnndrive --quick
         outcore check gnndrive --device emulated:late
-        outcore check mypkg.mod:MySystem -o threads=4
         outcore check --foreign env:graphbolt -o workers=2
     """
     from rich.text import Text
