@@ -163,8 +163,10 @@ def remove_if_empty(group: Path) -> None:
 def sweep_below(mount: Path) -> list[str]:
     """Remove left-over caps of every `outcore` group below `mount`; return their names."""
     removed = []
-    for parent in [path for path in mount.rglob(PARENT) if path.is_dir()]:
-        for group in [path for path in parent.iterdir() if path.is_dir() and is_left_over(path.name)]:
+    # Other orchestrators remove groups meanwhile; `os.walk` passes over folders that are gone.
+    for parent in [Path(folder) for folder, _, _ in os.walk(mount) if Path(folder).name == PARENT]:
+        _, names, _ = next(os.walk(parent), ("", [], []))
+        for group in [parent / name for name in names if is_left_over(name)]:
             kill_all(lambda group=group: pids_in(group))  # type: ignore[misc]
             if remove_group(group):
                 removed.append(group.name)

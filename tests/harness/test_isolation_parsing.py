@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.isolation import IoLimit, IoStats, cgroup1, cgroup2, mounts, systemd
+from harness.isolation import IoLimit, IoStats, cgroup1, cgroup2, groups, mounts, systemd
 from harness.isolation.files import KernelFile, psi_some_total
 from harness.isolation.processes import cap_name, is_left_over, pid_namespace, start_time
 from workloads.errors import HostError
@@ -278,6 +278,25 @@ def test_a_cap_name_tells_its_owner_and_is_safe_everywhere() -> None:
     assert "-" not in name and "/" not in name and " " not in name and name.isascii()
     assert cap_name("x") != cap_name("x")
     assert start_time(os.getpid()) and start_time(2**22 + 1) is None
+
+
+def test_the_sweep_passes_over_groups_that_another_orchestrator_removes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parents = [tmp_path / base / groups.PARENT for base in "ab"]
+    for parent in parents:
+        (parent / "run").mkdir(parents=True)
+
+    def of_another(name: str) -> bool:
+        for parent in parents:
+            if (parent / name).exists():
+                (parent / name).rmdir()
+                parent.rmdir()
+        return True
+
+    monkeypatch.setattr(groups, "is_left_over", of_another)
+    assert groups.sweep_below(tmp_path) == ["run"]
+    assert not any(parent.exists() for parent in parents)
 
 
 def test_a_kernel_file_that_is_missing_or_closed_reads_as_nothing(tmp_path: Path) -> None:
