@@ -171,16 +171,7 @@ class Cgroup2(Isolation):
     def create(self, run_id: str, limits: Limits) -> Cgroup2Cap:
         """Create a cap; where the io controller is not delegated, without its I/O limits and with a caveat. Raises
         HostError: no place for a group, or the kernel refuses a limit."""
-        hierarchy = mounts.v2()
-        parent, reason = _parent(hierarchy) if hierarchy else (None, "cgroup v2 is not mounted")
-        if parent is None:
-            raise HostError(reason, "run as root, or use --isolation systemd")
-        group = parent / cap_name(run_id)
-        try:
-            group.mkdir()
-        except OSError as error:
-            raise HostError(f"{group} cannot be made ({error.strerror})", "run as root") from error
-        cap = Cgroup2Cap(group, self.caveats)
+        cap = Cgroup2Cap(_make(cap_name(run_id)), self.caveats)
         cap.restrict(limits)
         return cap
 
@@ -189,6 +180,22 @@ class Cgroup2(Isolation):
         """Kill and remove caps of dead orchestrators; return their names."""
         hierarchy = mounts.v2()
         return sweep_below(hierarchy.mount) if hierarchy else []
+
+
+def _make(name: str) -> Path:
+    hierarchy, attempts = mounts.v2(), 10
+    while True:
+        parent, reason = _parent(hierarchy) if hierarchy else (None, "cgroup v2 is not mounted")
+        if parent is None:
+            raise HostError(reason, "run as root, or use --isolation systemd")
+        try:
+            (parent / name).mkdir()
+            return parent / name
+        except OSError as error:
+            attempts -= 1
+            if isinstance(error, FileNotFoundError) and attempts:
+                continue  # another orchestrator ended just now and removed the empty parent
+            raise HostError(f"{parent / name} cannot be made ({error.strerror})", "run as root") from error
 
 
 def _parent(hierarchy: mounts.Hierarchy) -> tuple[Path | None, str]:

@@ -93,9 +93,7 @@ def calibrate(
     bounds = spec.bounds or []
     nodes, edges = (max((int(rank[name]) for rank in bounds), default=0) for name in ("max_nodes", "max_edges"))
     return Calibration(
-        floor_bytes=memory["floor_bytes"],
-        training_bytes=memory["training_bytes"],
-        training_device_bytes=memory.get("training_device_bytes", 0),
+        **{name: size for name, size in memory.items() if name != "libraries"},
         train_s=measured.train_s,
         null_s=measured.null_s,
         how=measured.how,

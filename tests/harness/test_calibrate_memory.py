@@ -5,13 +5,17 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from harness.isolation.base import Limits
-from harness.run.calibrate import GateMemory
+from harness.run.calibrate import GateMemory, calibrate, device_budget
 from harness.wire.protocol import Gate
 from tests.harness.cap_tools import CAPPING, MIB, cold_file, needs_cap, on_disk, python
+from tests.harness.records import make_record
+from workloads.errors import InputError
 
 # Stops at the gates as a calibration does; the first step reads a file, as a first step loads code.
 WORKER = """
@@ -67,3 +71,16 @@ def test_pages_of_files_are_no_floor_and_no_step(disk: Path, read_first: str, st
         assert 22 * MIB < training < 28 * MIB
     else:  # without a second step, the peak above the pages read meanwhile
         assert 0 <= training < 28 * MIB
+
+
+def test_device_memory_that_training_took_is_subtracted_from_the_runs(tmp_path: Path) -> None:
+    held = {"floor_bytes": 1, "training_bytes": 2, "training_device_bytes": 3 * MIB, "libraries": []}
+    cache = SimpleNamespace(get=lambda kind, key: held if kind == "held" else {})
+    series: Any = SimpleNamespace(cache=cache, isolation=SimpleNamespace(describe=dict))
+    config = make_record("gnndrive", [1.0]).config
+    spec: Any = SimpleNamespace(config=config, bounds=None)
+    measured = calibrate(series, spec, tmp_path)
+    assert measured.memory == {name: held[name] for name in ("floor_bytes", "training_bytes", "training_device_bytes")}
+    assert device_budget(config.model_copy(update={"device_memory_bytes": 10 * MIB}), measured) == 7 * MIB
+    with pytest.raises(InputError, match=r"training takes 3\.0 MiB"):
+        device_budget(config.model_copy(update={"device_memory_bytes": 3 * MIB}), measured)
