@@ -117,8 +117,9 @@ def test_a_sweep_killed_in_a_run_resumes_after_the_last_record(sweep: Sweep) -> 
     assert [record["config"]["round"] for record in done["records"]] == [0, 1, 2]
 
 
-@pytest.mark.slow("harness/run/sweep.py", "harness/compare")
+@pytest.mark.slow("harness/run/sweep.py", "harness/compare", seconds=30)
 def test_a_finished_sweep_runs_nothing_again(sweep: Sweep) -> None:
+    sweep.finish()
     done = sweep.finish()
     assert done["skipped"] == 3 and len(sweep.records()) == 3
     dry = outcore(
