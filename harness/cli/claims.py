@@ -23,7 +23,10 @@ def claims(
     explain: Annotated[str | None, typer.Option(help="one claim: its runs, stages, counters, what differs")] = None,
     paper: Annotated[str | None, typer.Option(help="only this paper's")] = None,
     verdict: Annotated[str | None, typer.Option(help="only those with this verdict")] = None,
-    profile: Annotated[str, typer.Option(help="the profile whose runs the claims declare as their setting")] = "quick",
+    profile: Annotated[
+        str | None,
+        typer.Option(help="profile of the runs that are judged; default: quick as it was when they were made"),
+    ] = None,
 ) -> None:
     """Hold the papers' numbers against our records: reproduced, direction only, not reproduced, emulated, not run.
 
@@ -37,7 +40,7 @@ def claims(
     from harness.claims.published import claims as published
     from harness.compare.evidence import load_evidence
 
-    plain = load_experiment(profile).model_dump()
+    plain = load_experiment(profile).model_dump() if profile is not None else None
     progress = call.progress()
     evidence = load_evidence(call.results_root, progress)
     say_bad(evidence.frame.attrs.get("bad", []))

@@ -305,6 +305,21 @@ def test_the_command_prints_every_claim_as_json_and_one_explained(tmp_path: Path
     assert runner.invoke(build_app(), ["claims", "--profile", "quik", *root]).exit_code != 0
 
 
+def test_the_command_judges_the_profile_as_it_was_when_the_runs_were_made(tmp_path: Path) -> None:
+    fill(tmp_path)
+    kept = load_experiment("quick").model_dump(mode="json")
+    kept["run"]["batch_size"] += 1
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "quick.json").write_text(json.dumps(kept))
+
+    def measured(*more: str) -> Any:
+        done = CliRunner().invoke(build_app(), ["claims", "--json", "--results-root", str(tmp_path), *more])
+        return {entry["id"]: entry for entry in json.loads(done.stdout)["claims"]}["gd-01"]["measured"]
+
+    assert measured() is None
+    assert measured("--profile", "quick") == pytest.approx(4.0)
+
+
 def test_catching_up_is_judged_only_where_a_budget_holds_the_features(tmp_path: Path) -> None:
     def save_pair(dataset: str, memory: str, share: float, pyg: float) -> None:
         for system, seconds in (("pyg+", pyg), ("gnndrive", 10.0)):
