@@ -42,7 +42,9 @@ class Lookup:
 
 def look_up(slot_of: npt.NDArray[np.int32] | None, nodes: Ids) -> Lookup:
     """Find a mini-batch's nodes (int64 [n]) in a map from nodes to cache rows (-1: none); None: an empty cache."""
-    slots = np.full(len(nodes), -1, dtype=np.int64) if slot_of is None else slot_of[nodes].astype(np.int64)
+    if slot_of is None:
+        return Lookup(np.full(len(nodes), -1, dtype=np.int64), np.arange(len(nodes), dtype=np.int64))
+    slots = slot_of[nodes].astype(np.int64)
     return Lookup(slots, np.flatnonzero(slots < 0))
 
 

@@ -45,9 +45,13 @@ class Stoppable:
             self._stopped = True
             self._changed.notify_all()
 
-    def _wait(self, ready: Callable[[], bool]) -> None:
-        """Wait until `ready()`; the caller holds `_changed`. Raises Stopped when the pipeline ends."""
-        self._changed.wait_for(lambda: self._stopped or ready())
+    def _wait(self) -> None:
+        """Wait for a change, with `_changed` held; the caller then looks again. Raises Stopped when the pipeline ends.
+
+        Callers loop in place and hand in no condition: these loops are most of the Python that runs for a mini-batch.
+        """
+        if not self._stopped:
+            self._changed.wait()
         if self._stopped:
             raise Stopped
 
@@ -75,13 +79,11 @@ class Channel(Stoppable, Generic[T]):
     def put(self, number: int, item: T) -> None:
         """Add an item after waiting for space. Raises Stopped when the pipeline ends meanwhile."""
         with self._changed:
-            self._wait(lambda: self._place(number) < self._next + self.capacity)
-            self._items[self._place(number)] = (number, item)
+            while self._stopped or (number if self.ordered else self._arrived) >= self._next + self.capacity:
+                self._wait()
+            self._items[number if self.ordered else self._arrived] = (number, item)
             self._arrived += 1
             self._changed.notify_all()
-
-    def _place(self, number: int) -> int:
-        return number if self.ordered else self._arrived
 
     def give_back(self, item: T) -> None:
         """Add a reused item of an unordered channel, or drop it if the pipeline ended: the next one starts with all."""
@@ -96,9 +98,10 @@ class Channel(Stoppable, Generic[T]):
             Stopped: the pipeline ended.
         """
         with self._changed:
-            self._wait(lambda: self._closed or self._next in self._items)
-            if self._next not in self._items:
-                raise Drained
+            while self._stopped or self._next not in self._items:
+                if self._closed and not self._stopped:
+                    raise Drained
+                self._wait()
             found = self._items.pop(self._next)
             self._next += 1
             self._changed.notify_all()
@@ -136,7 +139,8 @@ class Turnstile(Stoppable):
     def enter(self, number: int) -> None:
         """Wait until every lower number has left. Raises Stopped when the pipeline ends."""
         with self._changed:
-            self._wait(lambda: self._next == number)
+            while self._stopped or self._next != number:
+                self._wait()
 
     def leave(self) -> None:
         """Let the next number through."""
@@ -166,9 +170,8 @@ class RowRing(Stoppable):
         if count > self._capacity:
             raise ValueError(f"{count} rows of a ring of {self._capacity}")
         with self._changed:
-            self._wait(lambda: self._place(count) is not None)
-            start = self._place(count)
-            assert start is not None
+            while self._stopped or (start := self._place(count)) is None:
+                self._wait()
             if count:
                 self._runs.append([start, count, 1])
             return start
