@@ -63,12 +63,9 @@ gpu: setup
 
 setup: $(VENV)/.built
 
-$(VENV)/.installed: requirements.lock scripts/setup
-	@PYTHON=$(PYTHON) scripts/setup
-	@touch $@
-
-$(VENV)/.built: $(VENV)/.installed $(NATIVE)
-	@scripts/setup --build
+# Builds the native modules again; after a change of the packages, and the first time, it installs these, too.
+$(VENV)/.built: requirements.lock scripts/setup $(NATIVE)
+	@PYTHON=$(PYTHON) scripts/setup $(if $(filter requirements.lock scripts/setup,$?),,--build)
 	@touch $@
 
 clean:

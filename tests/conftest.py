@@ -22,20 +22,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--slow` and `--slow-budget`."""
     text = "tests marked slow: none, those whose sources were touched (scripts/touched), or all"
     parser.addoption("--slow", choices=("none", "touched", "all"), default="none", help=text)
-    text = "minutes of touched slow tests, added up by their marks; those left out are skipped by name"
+    text = "minutes of touched slow tests, added up by their marks; a fourth of it for those that run alone"
     parser.addoption("--slow-budget", type=float, default=float("inf"), metavar="MINUTES", help=text)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import no file without a test marked `alone` where `scripts/test` runs all of these and no slow one."""
-    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and config.getoption("--slow") == "none"
+    """Import no file without a test marked `alone` where `scripts/test` runs all of these."""
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     if whole and config.getoption("-m") == "alone" and collection_path.name.startswith("test_"):
         return "pytest.mark.alone" not in collection_path.read_text() or None
     return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect slow tests that were not requested; mark those above the budget as skipped."""
+    """Deselect slow tests that were not requested; mark those above the budget of this half as skipped, by name."""
     wanted = config.getoption("--slow")
     if wanted == "all":
         return
@@ -45,12 +45,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if slow.get(item, 1)]
     if (minutes := config.getoption("--slow-budget")) == float("inf"):
         return
-    costs = {item.nodeid: (depth, seconds_of(item)) for item, depth in slow.items() if depth}
-    left_out = set(above_budget(costs, 60 * minutes, commit()))
+    half = {"alone": True, "not alone": False}.get(config.getoption("-m"))
+    chosen = {item: depth for item, depth in slow.items() if half in (None, bool(item.get_closest_marker("alone")))}
+    costs = {item.nodeid: (depth, seconds_of(item)) for item, depth in chosen.items() if depth}
+    left_out = set(above_budget(costs, 60 * minutes / (4 if half else 1), commit()))
     for item in items:
         if item.nodeid in left_out:
             told = f"not within {minutes:g} min of slow tests; run it: scripts/test --slow all '{item.nodeid}'"
             item.add_marker(pytest.mark.skip(reason=told))
+    # Their files come first, so that none is left to one process at the end.
+    first = {item.path for item in chosen if item.nodeid in costs and item.nodeid not in left_out}
+    items.sort(key=lambda item: item.path not in first)
 
 
 def touched() -> list[str]:

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from tests.conftest import ROOT, above_budget, concerns
 
 SETTINGS = "[pytest]\nmarkers =\n  slow(*sources, seconds=15): x\n  alone: x\n"
@@ -53,8 +55,17 @@ def test_a_budget_takes_the_most_specific_first_and_gives_each_of_the_rest_a_tur
     assert above_budget(costs, 120.0, "a") == above_budget(dict(reversed(costs.items())), 120.0, "a")
 
 
-def test_slow_tests_above_the_budget_are_skipped_by_name_with_the_command_that_runs_them(tmp_path: Path) -> None:
-    """A small suite with our conftest and a change set of one file."""
+@pytest.mark.parametrize(
+    ("half", "outcome", "left_out"),
+    [
+        ("not alone", "2 passed, 1 skipped, 3 deselected", "long"),
+        ("alone", "1 passed, 1 skipped, 4 deselected", "alone_"),
+    ],
+)
+def test_slow_tests_above_the_budget_are_skipped_by_name_with_the_command_that_runs_them(
+    tmp_path: Path, half: str, outcome: str, left_out: str
+) -> None:
+    """Run a small suite with our conftest and a change set of one file; `alone` tests have a fourth of the budget."""
     (tmp_path / "tests").mkdir()
     for name in ("conftest.py", "support.py", "__init__.py"):
         shutil.copy(ROOT / "tests" / name, tmp_path / "tests" / name)
@@ -67,8 +78,13 @@ def test_slow_tests_above_the_budget_are_skipped_by_name_with_the_command_that_r
         "flat": '"harness"',
         "other": '"systems"',
         "long": '"harness", seconds=90',
+        "alone_a": '"harness", seconds=10',
+        "alone_b": '"harness", seconds=10',
     }
-    tests = [f"@pytest.mark.slow({mark})\ndef test_{name}(): pass\n" for name, mark in marks.items()]
+    tests = [
+        f"@pytest.mark.slow({mark})\n{'@pytest.mark.alone' * name.startswith('alone')}\ndef test_{name}(): pass\n"
+        for name, mark in marks.items()
+    ]
     (tmp_path / "tests" / "test_some.py").write_text("import pytest\n" + "".join(tests))
 
     done = subprocess.run(
@@ -84,6 +100,8 @@ def test_slow_tests_above_the_budget_are_skipped_by_name_with_the_command_that_r
             "touched",
             "--slow-budget",
             "1.2",
+            "-m",
+            half,
         ],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
@@ -91,8 +109,8 @@ def test_slow_tests_above_the_budget_are_skipped_by_name_with_the_command_that_r
         text=True,
         check=True,
     )
-    assert "2 passed, 1 skipped, 1 deselected" in done.stdout and "test_other" not in done.stdout
-    assert "run it: scripts/test --slow all 'tests/test_some.py::test_long'" in done.stdout
+    assert outcome in done.stdout and "test_other" not in done.stdout
+    assert f"run it: scripts/test --slow all 'tests/test_some.py::test_{left_out}" in done.stdout
 
 
 def test_a_test_is_marked_alone_in_its_own_file() -> None:

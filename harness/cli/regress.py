@@ -122,6 +122,7 @@ def check(
             data_root=call.data_root,
             work=work or call.results_root / "regress",
             cache=cache or top / "build" / "regress",
+            profiles=call.results_root / "cache",
             time_budget_s=parse_seconds(time_budget, "time budget"),
             rules=judging.rules(),
             pairs=pairs,

@@ -21,7 +21,7 @@ from harness.regress.judge import compare
 from harness.regress.measure import instructions
 from harness.regress.measure.build import Built, build
 from harness.regress.measure.schedule import Budget, Pairs, Together, interleave
-from harness.regress.measure.side import Side
+from harness.regress.measure.side import Side, copy_profiles
 from harness.regress.outputs import write
 from harness.regress.samples import ConfigSamples, RunSample, cell_label, distinct, fingerprints, is_deterministic
 from harness.results.store import scan
@@ -41,6 +41,7 @@ def check(
     data_root: Path,
     work: Path,
     cache: Path,
+    profiles: Path,
     time_budget_s: float,
     rules: Rules,
     pairs: int,
@@ -55,6 +56,7 @@ def check(
         checkout: folder inside the git checkout.
         work: folder for records, logs and the comparison (`check.json`); emptied first.
         cache: folder for builds, reused by later checks.
+        profiles: cache folder with device profiles; a recent one serves both sides.
         pairs, chunk: maximum number of pairs per cell, and of cells per call; 1 pair with `rules.gate_times` off
             compares exact metrics alone.
         allow_dirty: whether to leave out uncommitted changes.
@@ -73,6 +75,7 @@ def check(
         ensure(name, recipe, data_root, progress)  # for both sides, by the running commit's generator
     built = {side: build(repository, commit, cache, side, progress) for side, commit in commits.items()}
     shutil.rmtree(work, ignore_errors=True)
+    copy_profiles(profiles, work / "profiles")
     data = data_root.resolve() / ".outcore" / "regress"
     sides = {name: Side(name, built[name], work, data) for name in commits}
     began, budget = time.time(), Budget(time_budget_s)

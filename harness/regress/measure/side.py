@@ -64,7 +64,7 @@ class Side:
         """
         cache = self.results / "cache"
         shutil.rmtree(self._data / ".outcore" / "artefacts", ignore_errors=True)
-        _copy_profiles(profiles, cache)
+        copy_profiles(profiles, cache)
         experiment, systems = self.results / "experiment.yaml", []
         for cell in cells:
             # Non-default settings only, which any version of the command can read.
@@ -76,7 +76,7 @@ class Side:
         before = {path.name for path in run_folders(self.results)}
         roots = ["--data-root", str(self._data), "--results-root", str(self.results)]
         said = self._call(["bench", str(experiment), "--fresh", "--figures", "none", "--json", *roots], turns)
-        _copy_profiles(cache, profiles)
+        copy_profiles(cache, profiles)
         by_system = {}
         for path in run_folders(self.results):
             with suppress(OutcoreError):
@@ -132,7 +132,8 @@ def _end(process: subprocess.Popen[str]) -> None:
         process.wait()
 
 
-def _copy_profiles(of: Path, to: Path) -> None:
+def copy_profiles(of: Path, to: Path) -> None:
+    """Copy the device profiles of one cache folder to another."""
     to.mkdir(parents=True, exist_ok=True)
     for file in of.glob("profile-*.json"):
         shutil.copy2(file, to)
