@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,13 @@ def written(home: Path) -> Path:
         main(["new-system", "hot+rows", "--folder", str(home / "here" / "hot")])
     assert ended.value.code == 0
     return home / "here" / "hot"
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """Forget the package's module after each test: a new system may not have the name of a module that is there."""
+    yield
+    sys.modules.pop("hot_plus_rows", None)
 
 
 @pytest.fixture(scope="module")
