@@ -45,7 +45,11 @@ def test_without_a_gpu_a_phase_says_so_in_one_sentence(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (("check", "--device", "tpu"), "'tpu' is no GPU"),
-        (("check", "--device", "emulated:a10g", "--only", "nothing"), "no step is called 'nothing'"),
+        pytest.param(
+            ("check", "--device", "emulated:a10g", "--only", "nothing"),
+            "no step is called 'nothing'",
+            marks=pytest.mark.slow("benchmarks/gpu", "scripts/gpu", seconds=8),
+        ),
         (("cheque",), "invalid choice"),
     ],
 )
@@ -66,14 +70,17 @@ OUTCOMES = {
     "raises": ("raise RuntimeError('an illegal memory access')", "failed", "RuntimeError: an illegal memory access"),
     "lacks": ("import sys; print('DGL is not installed'); sys.exit(3)", "left out", "DGL is not installed"),
     "dies": ("import os; print('at work', flush=True); os.abort()", "failed", "died of SIGABRT: at work"),
-    "hangs": ("import time; time.sleep(60)", "too slow", "ended after 5 s"),
+    "hangs": ("import time; time.sleep(60)", "too slow", "ended after 2 s"),
 }
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
-def test_every_end_of_a_step_is_an_entry(steps: ModuleType, tmp_path: Path, name: str) -> None:
+def test_every_end_of_a_step_is_an_entry(
+    steps: ModuleType, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code, status, error = OUTCOMES[name]
-    step = steps.Step(name, dict, limit_s=5.0 if name == "hangs" else 60.0)
+    monkeypatch.setattr(steps, "LEAST_S", 1.0)
+    step = steps.Step(name, dict, limit_s=1.5 if name == "hangs" else 60.0)
     setting = steps.Setting("emulated:a10g", tmp_path)
     entry = steps.run_step(
         "check", step, setting, time.monotonic() + 100, lambda *call: [sys.executable, "-c", code, str(call[-1])]
@@ -82,7 +89,10 @@ def test_every_end_of_a_step_is_an_entry(steps: ModuleType, tmp_path: Path, name
     assert Path(entry["log"]).is_file()
 
 
-def test_what_a_slow_step_started_is_ended_too(steps: ModuleType, tmp_path: Path) -> None:
+def test_what_a_slow_step_started_is_ended_too(
+    steps: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "LEAST_S", 1.0)
     child = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(99)"
     code = (
         f"import subprocess, sys, time; child = subprocess.Popen([sys.executable, '-c', {child!r}], "
@@ -90,7 +100,7 @@ def test_what_a_slow_step_started_is_ended_too(steps: ModuleType, tmp_path: Path
     )
     setting = steps.Setting("emulated:a10g", tmp_path)
     entry = steps.run_step(
-        "check", steps.Step("s", dict, 5.0), setting, time.monotonic() + 100, lambda *_: [sys.executable, "-c", code]
+        "check", steps.Step("s", dict, 3.0), setting, time.monotonic() + 100, lambda *_: [sys.executable, "-c", code]
     )
     pid = int(Path(entry["log"]).read_text())
     for _ in range(100):

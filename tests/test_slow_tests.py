@@ -20,7 +20,7 @@ SETTINGS = "[pytest]\nmarkers =\n  slow(*sources, seconds=15): x\n  alone: x\n"
 def named_sources(test: Path) -> list[str]:
     """Return the texts that a test file passes to `pytest.mark.slow`."""
     calls = [node for node in ast.walk(ast.parse(test.read_text())) if isinstance(node, ast.Call)]
-    slow = [call for call in calls if ast.unparse(call.func) == "pytest.mark.slow"]
+    slow = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "slow"]
     return [text.value for call in slow for text in call.args if isinstance(text, ast.Constant)]
 
 

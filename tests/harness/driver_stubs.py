@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import made_once
+
 SOURCES = Path(__file__).parents[1] / "native"
 LIBRARIES = {"libcuda.so.1": "stub_cuda.cpp", "libnvidia-ml.so.1": "stub_nvml.cpp"}
 COMPILER = os.environ.get("CXX", "c++")
@@ -65,12 +67,14 @@ class Drivers:
 
 @pytest.fixture(scope="session")
 def built_drivers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build both libraries once a session."""
-    folder = tmp_path_factory.mktemp("drivers")
-    for library, source in LIBRARIES.items():
-        command = [COMPILER, "-std=c++20", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-        subprocess.run([*command, "-o", str(folder / library), str(SOURCES / source)], check=True)
-    return folder
+    """Build both libraries once for all processes of the session."""
+
+    def build(folder: Path) -> None:
+        for library, source in LIBRARIES.items():
+            command = [COMPILER, "-std=c++20", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+            subprocess.run([*command, "-o", str(folder / library), str(SOURCES / source)], check=True)
+
+    return made_once(tmp_path_factory, "drivers", build)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from harness.advise.implied import ImpliedGraph
 from harness.advise.published import GRAPHS, advise_published, make_holes, published
 from harness.drives.whatif import device_of
 from harness.settings import RunSettings
-from tests.harness.run_tools import outcore
+from tests.harness.run_tools import outcore_here
 from workloads.errors import InputError
 
 SMALL = replace(GRAPHS["papers100m"], num_nodes=1_000_003, num_edges=1_000_003 * 30)
@@ -114,7 +114,6 @@ def test_systems_are_ranked_for_a_graph_of_which_only_statistics_are_known() -> 
     assert less.ranked[0].reads[512] > ranked["ginex"].reads[512]
 
 
-@pytest.mark.slow("harness/advise", "harness/cli/advise.py", seconds=65)
 def test_what_cannot_be_predicted_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no statistics of 'reddit'"):
         published("reddit")
@@ -126,7 +125,7 @@ def test_what_cannot_be_predicted_is_refused_in_a_sentence(tmp_path: Path) -> No
         (["papers100m", "--memory", "0.1x", "--dim", "64"], "--dim is for --published"),
         (["nothing", "--published", "--memory", "0.1x", "--drive", "aws-nvme"], "known: friendster"),
     ):
-        done = outcore("advise", *arguments, "--json", data=tmp_path, results=tmp_path)
+        done = outcore_here("advise", *arguments, "--json", data=tmp_path, results=tmp_path)
         assert done.returncode == 2
         error = json.loads(done.stdout)["error"]
         assert said in error["message"] + (error.get("fix") or "")

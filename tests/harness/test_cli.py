@@ -16,7 +16,7 @@ from harness import cli
 from harness.cli.common import parse_options
 from harness.records.environment import code
 from harness.records.record import SCHEMA
-from tests.harness.run_tools import MISBEHAVING, REPOSITORY, command, environment, outcore, share_cache
+from tests.harness.run_tools import MISBEHAVING, REPOSITORY, command, environment, outcore, outcore_here, share_cache
 from tests.support import make_tiny
 from workloads.errors import InputError
 
@@ -27,6 +27,13 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     make_tiny(root / "data" / "tiny")
     share_cache(root / "results", tmp_path_factory)
     return root / "data", root / "results"
+
+
+@pytest.fixture
+def own(roots: tuple[Path, Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return the data root and a results root without runs."""
+    share_cache(tmp_path / "results", tmp_path_factory)
+    return roots[0], tmp_path / "results"
 
 
 WRONG = [
@@ -166,8 +173,8 @@ def test_systems_lists_all_of_them_with_their_options(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.slow("harness/cli/run.py", "harness/run", "systems/registry.py")
-def test_a_run_of_anyones_system_prints_its_record(roots: tuple[Path, Path]) -> None:
-    data, results = roots
+def test_a_run_of_anyones_system_prints_its_record(own: tuple[Path, Path]) -> None:
+    data, results = own
     arguments = [
         "run",
         MISBEHAVING,
@@ -192,20 +199,20 @@ def test_a_run_of_anyones_system_prints_its_record(roots: tuple[Path, Path]) -> 
     assert record["schema"] == SCHEMA and record["status"] == "ok" and len(record["epochs"]) == 2
     options = {"behaviour": "good", "rank": -1, "prepare_seconds": 0.0, "extract_seconds": 0.01}
     assert record["config"]["options"] == options
-    shown = outcore("results", "show", "latest", "--json", data=data, results=results)
+    shown = outcore_here("results", "show", "latest", "--json", data=data, results=results)
     assert json.loads(shown.stdout) == record
-    listed = outcore("results", "list", "--json", data=data, results=results)
+    listed = outcore_here("results", "list", "--json", data=data, results=results)
     assert [run["run_id"] for run in json.loads(listed.stdout)["runs"]] == [record["run_id"]]
-    compared = outcore("results", "compare", "latest", record["run_id"], "--json", data=data, results=results)
+    compared = outcore_here("results", "compare", "latest", record["run_id"], "--json", data=data, results=results)
     assert [run["speedup"] for run in json.loads(compared.stdout)["runs"]] == [1.0, 1.0]
-    exported = outcore("results", "export", data=data, results=results)
+    exported = outcore_here("results", "export", data=data, results=results)
     header, row = exported.stdout.splitlines()
     assert "config.dataset.name" in header.split(",") and record["run_id"] in row
 
 
 @pytest.mark.slow("harness/cli/run.py", "harness/run/launch.py")
-def test_a_failed_run_is_exit_code_1(roots: tuple[Path, Path]) -> None:
-    data, results = roots
+def test_a_failed_run_is_exit_code_1(own: tuple[Path, Path]) -> None:
+    data, results = own
     done = outcore(
         "run",
         MISBEHAVING,

@@ -51,10 +51,11 @@ def console(page: str) -> list[Block]:
     return blocks(page, "sh", "console", "bash")
 
 
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def clone(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the clone's scripts, a graph to import, and the `outcore` command of this checkout."""
-    folder = tmp_path_factory.mktemp("clone")
+    folder = tmp_path / "clone"
+    folder.mkdir()
     (folder / "examples").symlink_to(REPOSITORY / "examples")
     rng = np.random.default_rng(0)
     indptr = np.arange(0, 5 * 2001, 5)

@@ -142,7 +142,7 @@ def test_without_fio_the_device_is_measured_all_the_same(file: Path, monkeypatch
 
 @needs_cap
 @needs_io
-@pytest.mark.parametrize("tool", ["fio", "threads"])
+@pytest.mark.parametrize("tool", [pytest.param("fio", marks=pytest.mark.slow("harness/ssd", seconds=10)), "threads"])
 def test_a_profile_under_limits_stays_within_them(file: Path, tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if tool == "threads":
         monkeypatch.setenv("PATH", "/nowhere")

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.hosts.host import own_environment
 from harness.records.record import Record
 from harness.results import store as results
 from tests.harness.run_tools import MISBEHAVING, SETTINGS, command, environment, share_cache, workers_of
@@ -219,6 +218,7 @@ def test_without_a_labelled_host_it_says_how_to_label_one(cluster: Cluster) -> N
     assert driver.returncode == 2 and b"--labels outcore-host=NAME" in err
 
 
+@pytest.mark.slow("harness/hosts", seconds=20)
 def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text(yaml.safe_dump(EXPERIMENT))
     done = subprocess.run(
@@ -230,8 +230,3 @@ def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 3 and "no Ray cluster answers" in done.stderr
-
-
-def test_what_ray_sets_for_its_workers_does_not_reach_a_run() -> None:
-    kept = own_environment({"OMP_NUM_THREADS": "1", "RAY_JOB_ID": "1", "OUTCORE_DATA": "/d", "PATH": "/bin"})
-    assert set(kept) == {"OUTCORE_DATA", "PATH"}

@@ -23,7 +23,7 @@ from harness.run.series import Series
 from harness.settings import RunSettings
 from harness.wire import spots
 from harness.wire.protocol import _ADAPTER
-from tests.harness.run_tools import REPOSITORY, left_behind, outcore, share_cache
+from tests.harness.run_tools import REPOSITORY, left_behind, outcore_here, share_cache
 from tests.support import make_tiny
 from workloads.dataset import Dataset
 from workloads.errors import HostError, InputError
@@ -148,7 +148,7 @@ def test_an_environment_is_made_once_from_its_lock(tmp_path: Path, place: Path) 
     folder = described(tmp_path / "mine", install=[["--no-index", "-r", "lock.txt"]])
     (folder / "lock.txt").write_text(wheel(folder, "outcore_test_one") + "\n")
     data, results = tmp_path / "data", tmp_path / "results"
-    done = outcore("systems", "setup", str(folder), "-v", data=data, results=results)
+    done = outcore_here("systems", "setup", str(folder), "-v", data=data, results=results)
     assert done.returncode == 0, done.stderr
     assert "Successfully installed outcore" in done.stderr
     made = find(str(folder)).environment
@@ -157,7 +157,7 @@ def test_an_environment_is_made_once_from_its_lock(tmp_path: Path, place: Path) 
     assert command[-2:] == [str(python), "worker.py"] and str(REPOSITORY / "harness") not in command
     assert subprocess.run([python, "-c", "import outcore_test_one"], check=False).returncode == 0
     before, first = made.stat().st_mtime_ns, identity(f"env:{folder}")
-    assert outcore("systems", "setup", str(folder), data=data, results=results).returncode == 0
+    assert outcore_here("systems", "setup", str(folder), data=data, results=results).returncode == 0
     assert made.stat().st_mtime_ns == before
     (folder / "lock.txt").write_text(wheel(folder, "outcore_test_two") + "\n")
     changed = find(str(folder))
@@ -174,7 +174,7 @@ def test_folders_with_the_same_lock_share_an_environment(tmp_path: Path, place: 
 
 def test_a_failed_setup_says_why_and_leaves_nothing(tmp_path: Path, place: Path) -> None:
     folder = described(tmp_path / "mine", install=[["--no-index", "outcore-no-such-package==3"]])
-    done = outcore("systems", "setup", str(folder), data=tmp_path / "data", results=tmp_path / "results")
+    done = outcore_here("systems", "setup", str(folder), data=tmp_path / "data", results=tmp_path / "results")
     assert done.returncode == 3 and "Traceback" not in done.stderr
     last = done.stderr.splitlines()[-1]
     assert "`pip install --no-index outcore-no-such-package==3` failed" in last and "PIP_INDEX_URL" in last
@@ -236,7 +236,7 @@ def test_an_interpreter_of_the_authors_own_is_used_as_it_is(tmp_path: Path) -> N
 
 def test_new_system_writes_a_foreign_worker_that_runs_by_hand(tmp_path: Path) -> None:
     data = make_tiny(tmp_path / "data" / "tiny").path
-    done = outcore(
+    done = outcore_here(
         "new-system", "my-paper", "--foreign", "--folder", str(tmp_path / "mine"), data=tmp_path, results=tmp_path
     )
     assert done.returncode == 0 and f"outcore check env:{tmp_path / 'mine'}" in done.stdout
@@ -254,8 +254,8 @@ def test_new_system_writes_a_foreign_worker_that_runs_by_hand(tmp_path: Path) ->
 
 
 def test_systems_lists_the_shipped_folders_and_their_options(tmp_path: Path) -> None:
-    done = outcore("systems", "--json", data=tmp_path, results=tmp_path)
+    done = outcore_here("systems", "--json", data=tmp_path, results=tmp_path)
     listed = {one["name"]: one for one in json.loads(done.stdout)["systems"]}
     assert {"env:dgl", "env:graphbolt", "env:pyg", "gnndrive"} <= set(listed) and not listed["env:pyg"]["faithful"]
-    done = outcore("systems", "env:graphbolt", data=tmp_path, results=tmp_path)
+    done = outcore_here("systems", "env:graphbolt", data=tmp_path, results=tmp_path)
     assert done.returncode == 0 and "workers" in done.stdout and done.stdout.startswith("env:graphbolt")

@@ -21,7 +21,7 @@ FANOUT = (5, 5)
 @pytest.fixture(scope="module")
 def workload(tmp_path_factory: pytest.TempPathFactory) -> Workload:
     folder: Path = tmp_path_factory.mktemp("sizes")
-    sampler = SamplerSpec(fanout=FANOUT, batch_size=150)
+    sampler = SamplerSpec(fanout=FANOUT, batch_size=500)
     return Workload(make_dataset(folder, CASE), sampler, ModelSpec(layers=2, hidden=16))
 
 
@@ -51,11 +51,13 @@ def test_our_own_sampler_passes_whatever_its_seed(workload: Workload) -> None:
 )
 def test_wrong_draws_fail(workload: Workload, change: Callable[[SamplerSpec], SamplerSpec], size: str) -> None:
     wrong = replace(workload, sampler=change(workload.sampler))
-    for one in epochs(wrong, 5):
-        assert any(size in text for text in odd_sizes(workload, "all", [one])), one
+    told = odd_sizes(workload, "all", list(epochs(wrong, 5)))
+    found = {int(text.split()[1]) for text in told if size in text}
+    assert found == set(range(5)), told
 
 
 def test_a_sampler_that_expands_a_node_once_is_another_one(workload: Workload) -> None:
-    once = next(simulated(workload, "new", [5_000]))
-    assert odd_sizes(workload, "new", [once]) == []
-    assert odd_sizes(workload, "all", [once]) and odd_sizes(workload, "new", list(epochs(workload, 1)))
+    both = [next(simulated(workload, "new", [5_000])), *epochs(workload, 1)]
+    for expands, odd in (("new", "epoch 1 "), ("all", "epoch 0 ")):
+        told = odd_sizes(workload, expands, both)  # type: ignore[arg-type]
+        assert told and all(text.startswith(odd) for text in told), told

@@ -10,6 +10,7 @@ import pytest
 from harness.cli.common import Progress
 from harness.compare.points import Group, NotDrawn
 from harness.figures.draw.captions import caption
+from harness.hosts.host import own_environment
 from harness.plan.experiment import parse_experiment, resolve
 from harness.records.code import code_of
 from harness.records.environment import describe, this_host
@@ -150,3 +151,8 @@ def test_hosts_that_their_operator_labels_differ() -> None:
     labelled = {label: host_fingerprint({**environment, "host_label": label}) for label in ("a", "b")}
     assert len({alone, *labelled.values()}) == 3
     assert labelled["a"] == host_fingerprint({**environment, "host_label": "a"})
+
+
+def test_what_ray_sets_for_its_workers_does_not_reach_a_run() -> None:
+    kept = own_environment({"OMP_NUM_THREADS": "1", "RAY_JOB_ID": "1", "OUTCORE_DATA": "/d", "PATH": "/bin"})
+    assert set(kept) == {"OUTCORE_DATA", "PATH"}

@@ -274,6 +274,7 @@ def test_a_cap_inside_a_cap_is_held_by_both(backend: Isolation) -> None:
     assert groups_named("_inner.") == []
 
 
+@pytest.mark.alone  # the start of any other run sweeps, too
 def test_what_a_killed_owner_left_is_swept_and_the_living_are_spared(backend: Isolation) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})\nimport subprocess, time\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,16 +16,29 @@ from tests.harness.run_tools import REPOSITORY
 from workloads.errors import InputError
 
 
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("new")
+def written(home: Path) -> Path:
+    """Write a package for the system `hot+rows` and return its folder."""
     with pytest.raises(SystemExit) as ended:
         main(["new-system", "hot+rows", "--folder", str(home / "here" / "hot")])
     assert ended.value.code == 0
     return home / "here" / "hot"
 
 
-def test_a_package_with_a_system_its_test_and_an_experiment_is_written(package: Path) -> None:
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """Forget the package's module after each test: a new system may not have the name of a module that is there."""
+    yield
+    sys.modules.pop("hot_plus_rows", None)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Package for tests that import it, which compiles its modules."""
+    return written(tmp_path_factory.mktemp("new"))
+
+
+def test_a_package_with_a_system_its_test_and_an_experiment_is_written(tmp_path: Path) -> None:
+    package = written(tmp_path)
     files = {path.relative_to(package).as_posix() for path in package.rglob("*") if path.is_file()}
     assert files == {"pyproject.toml", "experiment.yaml", "hot_plus_rows/__init__.py", "tests/test_hot_plus_rows.py"}
     for path in files:

@@ -85,9 +85,14 @@ def test_a_run_leaves_a_complete_record(series: Series) -> None:
     assert results.load(series.results_root).query("run_id == @record.run_id")["summary.epoch_s.median"].item() > 0
 
 
-def test_epoch_time_holds_every_stage_of_the_epoch(series: Series) -> None:
-    record = run(series, options={"extract_seconds": 0.05})
-    for epoch in record.epochs:
+@pytest.fixture(scope="module")
+def plain(series: Series) -> Record:
+    """Record of one run with the default settings, for tests that read it."""
+    return run(series, options={"extract_seconds": 0.05})
+
+
+def test_epoch_time_holds_every_stage_of_the_epoch(plain: Record) -> None:
+    for epoch in plain.epochs:
         assert epoch.seconds >= 4 * 0.05
         assert epoch.stages_s["extract"] == pytest.approx(0.2, abs=0.1)
         assert epoch.seconds >= max(epoch.stages_s.values())
@@ -104,9 +109,8 @@ def test_a_run_with_a_clock_for_tests_is_invalid_whatever_its_system_says(
     assert "nothing_was_slowed_on_purpose" in {rule.name for rule in record.verdict_rules if not rule.ok}
 
 
-def test_feature_digests_are_taken_while_warming_up_only(series: Series) -> None:
-    record = run(series, round_=1)
-    assert [bool(epoch.feature_digest) for epoch in record.epochs] == [True, False]
+def test_feature_digests_are_taken_while_warming_up_only(plain: Record) -> None:
+    assert [bool(epoch.feature_digest) for epoch in plain.epochs] == [True, False]
 
 
 def test_sampling_only_trains_nothing(series: Series) -> None:
@@ -149,7 +153,7 @@ def test_a_worker_that_leaves_without_a_word_failed(series: Series) -> None:
 
 
 def test_a_hanging_run_is_ended_in_time(series: Series) -> None:
-    record = misbehave(series, "hang", timeout=6.0)
+    record = misbehave(series, "hang", timeout=4.0)
     assert record.status == "timeout" and record.duration_s < 20
 
 
@@ -160,7 +164,9 @@ def test_a_bug_in_a_system_stands_in_the_log(series: Series) -> None:
     assert "a bug in a system" in log.read_text() and "Traceback" in log.read_text()
 
 
-@pytest.mark.parametrize("behaviour", ["nonsense", "flood"])
+@pytest.mark.parametrize(
+    "behaviour", [pytest.param("nonsense", marks=pytest.mark.slow("harness/wire", "harness/run", seconds=4)), "flood"]
+)
 def test_nonsense_from_a_worker_is_refused(series: Series, behaviour: str) -> None:
     record = misbehave(series, behaviour)
     assert record.status == "failed" and "the worker sent" in record.reason

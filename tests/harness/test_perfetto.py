@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from harness.results.perfetto import build_trace, write_trace
 from harness.results.store import BATCH_COLUMNS, STAGE_COLUMNS, write_run
 from tests.harness.records import make_record, telemetry_of
-from tests.harness.run_tools import REPOSITORY
+from tests.harness.run_tools import outcore_here
 from workloads.errors import DataIOError, InputError
 
 # --- the part of the format that is used: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
@@ -213,9 +211,8 @@ def test_a_run_without_stages_says_so(tmp_path: Path) -> None:
 
 def test_the_verb_names_the_file_it_wrote(tmp_path: Path) -> None:
     folder = write_run(tmp_path, make_record("gnndrive", [1.0]), tables())
-    command = [sys.executable, "-m", "harness.cli", "trace", "latest", "--results-root", str(tmp_path), "--json"]
-    command[1:3] = ["-c", "from harness.cli import main; main()"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    done = outcore_here("trace", "latest", "--json", data=tmp_path, results=tmp_path)
+    assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["run_id"] == folder.name and said["flows"] == 6
     checked(json.loads(gzip.decompress(Path(said["file"]).read_bytes())))

@@ -218,7 +218,7 @@ def test_it_is_unpacked_once_and_again_for_another_archive(tmp_path: Path) -> No
 
 
 def test_every_figure_names_the_machine_and_has_the_same_data(drawn: Path, tmp_path: Path) -> None:
-    ids = "outcore-frontier,outcore-roofline,outcore-ssd,pagraph-tab2"
+    ids = "outcore-roofline,outcore-ssd,pagraph-tab2"
     fill(tmp_path)
     shutil.rmtree(tmp_path / "studies")
     told = read_reference(drawn)

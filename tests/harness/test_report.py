@@ -104,14 +104,14 @@ def test_a_system_that_alone_has_a_result_is_not_called_fastest() -> None:
 
 def test_the_interval_of_a_ratio_holds_the_true_one() -> None:
     rng = np.random.default_rng(1)
-    samples = [(10 * rng.lognormal(0, 0.05, 8), 20 * rng.lognormal(0, 0.05, 8)) for _ in range(100)]
+    samples = [(10 * rng.lognormal(0, 0.05, 8), 20 * rng.lognormal(0, 0.05, 8)) for _ in range(50)]
     held = 0
     for fast, slow in samples:
         one, other = settings_of(plain(make_record("a", list(fast)), make_record("b", list(slow))))[0].standings
         spread = times_as_fast(one, other)
         assert spread.interval_kind == "bootstrap95" and spread.interval[0] <= spread.median <= spread.interval[1]
         held += spread.interval[0] <= 2.0 <= spread.interval[1]
-    assert held >= 85
+    assert held >= 42
 
 
 def test_hosts_devices_and_settings_are_split_never_averaged() -> None:
@@ -177,11 +177,11 @@ def test_a_bench_of_several_budgets_says_who_is_ahead_at_each() -> None:
 
 
 def test_no_records_and_only_failed_runs_are_told_in_a_sentence(tmp_path: Path) -> None:
-    written_ = write_report(tmp_path)
+    written_ = write_report(tmp_path, draw=False)
     assert written_.runs == 0 and "There are no run records yet" in written(tmp_path).text
     for status in ("oom", "failed"):
         keep(tmp_path, make_record("gnndrive", [], status=status))
-    write_report(tmp_path)
+    write_report(tmp_path, draw=False)
     text = written(tmp_path).text
     assert "None of the 2 runs counts as a measurement: 1 failed, 1 oom." in text
     assert "2 without a result" in text
@@ -194,7 +194,7 @@ def test_records_that_cannot_be_read_are_counted_and_never_stop_it(tmp_path: Pat
     for name, text in {**damage, "d-list": "[]", "e-<b>": "{}"}.items():
         (results.runs_folder(tmp_path) / name).mkdir()
         (results.runs_folder(tmp_path) / name / "record.json").write_text(text)
-    found = write_report(tmp_path)
+    found = write_report(tmp_path, draw=False)
     assert (found.runs, found.unreadable) == (2, 5)
     page = written(tmp_path)
     assert "5 records were not read" in page.text and "e-<b>" in page.text
@@ -206,7 +206,7 @@ def test_damaged_telemetry_costs_only_its_chart(tmp_path: Path) -> None:
     first, second = results.run_folders(tmp_path)
     (first / "telemetry.parquet").write_bytes(b"PAR1 cut off")
     (first / "stages.parquet").unlink()
-    write_report(tmp_path)
+    write_report(tmp_path, draw=False)
     assert list(embedded(written(tmp_path), "packed")["timelines"]) == [second.name]
 
 
@@ -266,8 +266,8 @@ def test_it_stays_small_and_says_what_it_left_out(
 def test_links_lead_to_the_files_beside_it(filled: Path, tmp_path: Path) -> None:
     from urllib.parse import unquote
 
+    write_report(filled, tmp_path / "elsewhere" / "r.html")
     for out in (filled / "report.html", tmp_path / "elsewhere" / "r.html"):
-        write_report(filled, out)
         page = Page(out.read_text())
         links = [str(attrs["href"]) for tag, attrs in page.tags if tag == "a" and "/figures/" in str(attrs.get("href"))]
         assert links and all((out.parent / unquote(link)).is_file() for link in links)

@@ -108,7 +108,13 @@ def test_a_table_fits_and_nothing_in_it_is_cut(
 
 
 @pytest.mark.parametrize(
-    "text", ["results list --wide", "results show ginex --wide", "claims --wide", "systems --wide"]
+    "text",
+    [
+        "results list --wide",
+        "results show ginex --wide",
+        pytest.param("claims --wide", marks=pytest.mark.slow("harness/cli", "harness/claims", seconds=10)),
+        "systems --wide",
+    ],
 )
 def test_wide_has_every_column_whole(text: str, roots: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     few, whole = (printed(partial(run, *words), 1000, capsys) for words in (text.split()[:-1], text.split()))

@@ -126,7 +126,7 @@ def test_the_records_give_numbers_that_could_change() -> None:
     assert max(len(setting.measured) for setting in standings.values()) > 3
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(unrelated(), st.randoms(use_true_random=False))
 def test_no_verdict_and_no_standing_moves(more: list[Plain], order: Any) -> None:
     records = [*planned(), *more]

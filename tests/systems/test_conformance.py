@@ -20,8 +20,8 @@ from workloads.errors import InputError
 pytestmark = pytest.mark.timeout(300)
 
 BASE = Case("base")
-#: Systems that are checked in every run of the tests: of each kind one.
-QUICK = ("in-memory", "pyg+", "gnndrive", "outcore")
+#: Systems that are checked in every run of the tests: of each kind that reads from disk one.
+QUICK = ("pyg+", "gnndrive", "outcore")
 SLOW = pytest.mark.slow("systems", "workloads", "harness/check")
 CASES = {
     "run": BASE,

@@ -44,19 +44,19 @@ def test_no_system_holds_more_device_memory_than_it_planned_nor_keeps_memory_pin
         assert device.driver.nbytes == 0 and device.used_bytes == 0
 
 
-def test_host_memory_is_flat_over_fifty_episodes_of_pinned_staging(dataset: Dataset, tmp_path: Path) -> None:
+def test_host_memory_is_flat_over_thirty_episodes_of_pinned_staging(dataset: Dataset, tmp_path: Path) -> None:
     device, workload = PinningDevice(320 << 10), workload_of(dataset, batch_size=10, max_batches=4)
     held, pinned, resident = psutil.Process(), [], []
     options: dict[str, Any] = {"episode": 1, "host_cache": "1MiB"}
-    with running("diskgnn", workload, root=tmp_path, device=device, epochs=50, **options) as system:
-        for epoch in range(50):
+    with running("diskgnn", workload, root=tmp_path, device=device, epochs=30, **options) as system:
+        for epoch in range(30):
             run(system, epoch)
             pinned.append(device.driver.nbytes)
             resident.append(held.memory_info().rss)
     assert min(pinned) > 0 and device.driver.most_bytes < 2 * max(pinned)
     assert max(pinned[1:]) - min(pinned[1:]) <= MIB
-    # Pinned until the end, fifty episodes of at least a megabyte would hold fifty megabytes.
-    assert resident[-1] - resident[9] < 16 * MIB
+    # Pinned until the end, twenty more episodes of at least a megabyte would hold twenty megabytes more.
+    assert resident[-1] - resident[9] < 12 * MIB
 
 
 @pytest.mark.parametrize("name", ["uva", "data-tiering"])

@@ -74,7 +74,17 @@ def test_every_refusal_for_want_of_memory_names_system_part_and_way_out(tiny_dat
 
 
 # ali+pg prepares what ginex prepares, pagraph a part of what pagraph+pp does; diskgnn has its own test.
-@pytest.mark.parametrize("name", ["ginex", "mariusgnn", "pagraph+pp", "data-tiering"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ginex",
+        "data-tiering",
+        pytest.param("mariusgnn", marks=pytest.mark.slow("systems/mariusgnn", "systems/engine/store", seconds=5)),
+        pytest.param(
+            "pagraph+pp", marks=pytest.mark.slow("systems/pagraph_plus_pp", "systems/engine/store", seconds=5)
+        ),
+    ],
+)
 def test_a_preparation_killed_before_its_end_is_started_anew(tmp_path: Path, name: str) -> None:
     dataset = make_tiny(tmp_path / "d")
     code = """

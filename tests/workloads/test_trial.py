@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -13,7 +11,7 @@ from torch import Tensor
 from harness.doctor import tried_out
 from tests.systems.pinning import PinningDevice
 from workloads.accelerator import Event
-from workloads.accelerators.trial import try_out
+from workloads.accelerators.trial import main, try_out
 from workloads.feature_table import Table
 
 
@@ -46,12 +44,10 @@ def test_each_fault_is_named_by_its_step() -> None:
     assert try_out(PinningDevice(4096), 8, torch.float32).startswith("allocating device memory: device memory: a table")
 
 
-def test_the_trial_in_a_process_of_its_own_prints_one_object() -> None:
+def test_the_trial_prints_one_object_and_is_read_from_its_own_process(capsys: pytest.CaptureFixture[str]) -> None:
+    main("cpu", 16, torch.float16)
+    assert json.loads(capsys.readouterr().out) == {"failed": "", "notes": {}}
     assert tried_out("emulated:instant") == {"failed": "", "notes": {}}
-    done = subprocess.run(
-        [sys.executable, "-m", "workloads.accelerators.trial", "cpu", "16", "float16"], capture_output=True, check=True
-    )
-    assert json.loads(done.stdout) == {"failed": "", "notes": {}}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this host has CUDA")

@@ -160,7 +160,7 @@ class RaisedCap(Act):
 class TakesEveryProcessor(Act):
     """Computes on every processor although it was given one."""
 
-    settings: ClassVar[dict[str, Any]] = {"cores": 1, "max_batches": 10}
+    settings: ClassVar[dict[str, Any]] = {"cores": 1, "max_batches": 5}
 
     def prepare(self) -> None:
         """Undo the affinity and make a thread for each processor."""

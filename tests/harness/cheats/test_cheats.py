@@ -39,6 +39,25 @@ pytestmark = pytest.mark.skipif(not select("auto").availability.proves_memory, r
 
 #: Where the seconds of a preparation are counted; one cheat of this kind runs in every `make test`.
 COUNTED = pytest.mark.slow("harness/run", "harness/worker", "harness/judge", "systems/engine/store")
+#: Cheats that are caught by the rule of others, which run in every `make test`.
+LIKE_OTHERS = {
+    "device_memory_as_cache",
+    "disk_in_memory",
+    "escape",
+    "half_precision",
+    "helper_outside",
+    "huge_pages",
+    "no_labels",
+    "other_seed",
+    "prepares_on_both_sides",
+    "reads_nothing",
+    "repeated_seeds",
+    "same_every_epoch",
+    "stale_rows",
+    "warm_artefact",
+    "wrong_rows",
+}
+LIKE = pytest.mark.slow("harness/run", "harness/worker", "harness/judge", "harness/isolation", seconds=8)
 # Memory, with every tolerance of the rules, could hold a third of the feature bytes that an epoch touches.
 NODES, DIM = 100_000, 1024
 SETTINGS: dict[str, Any] = {
@@ -208,9 +227,11 @@ def run(series: Series, cheat: str) -> Record:
     return execute(series, wanted(series, cheat, **CHEATS[cheat].settings), dataset)
 
 
-def test_there_are_enough_cheats() -> None:
+def test_there_are_enough_cheats_and_each_rule_catches_one_in_every_run_of_the_tests() -> None:
     hands = [name for name in globals() if name.startswith("test_a_hand")]
     assert len(CHEATS) - 1 + len(hands) >= 25
+    assert set(CHEATS) > LIKE_OTHERS
+    assert {act.rule for act in CHEATS.values()} == {CHEATS[name].rule for name in set(CHEATS) - LIKE_OTHERS}
 
 
 @pytest.fixture(scope="module")
@@ -226,18 +247,38 @@ def test_the_honest_system_beside_them_is_not_called_invalid(honest: Record) -> 
     assert all(check.ok for check in honest.evidence.features) and len(honest.evidence.features) >= 8
 
 
+ALONE = "takes_every_processor"
+
+
 def with_rule() -> list[Any]:
-    """Return the cheats that a rule has to catch; one of them needs every processor."""
-    names = sorted(name for name, act in CHEATS.items() if act.rule)
-    marks = {"takes_every_processor": pytest.mark.alone}
-    return [pytest.param(name, marks=marks.get(name, ())) for name in names]
+    """Return the cheats that a rule has to catch, except the one that needs every processor."""
+    names = sorted(name for name, act in CHEATS.items() if act.rule and name != ALONE)
+    return [pytest.param(name, marks=LIKE if name in LIKE_OTHERS else ()) for name in names]
+
+
+@pytest.fixture
+def judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure no profile again, which has its own test."""
+    monkeypatch.setattr(orchestrator, "_DOUBTS_S", ())
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("judged_once")
+def test_a_run_on_every_processor_is_caught(tmp_path: Path) -> None:
+    """A small table and no profile of the device will do, for this rule counts the seconds of processors alone."""
+    make_tiny(tmp_path / "data" / "table", nodes=5_000, edges=25_000, train_fraction=0.5)
+    with Series(tmp_path / "results", tmp_path / "data") as small:
+        small.prepare([wanted(small, "honest")], table(small), profiled=False)
+        record = run(small, ALONE)
+    if "processors_were_quiet" in broken(record):
+        pytest.skip("other programs use the processors that this cheat would use")
+    assert (record.status, record.verdict) == ("ok", "INVALID") and CHEATS[ALONE].rule in broken(record), broken(record)
 
 
 @pytest.mark.parametrize("cheat", with_rule())
+@pytest.mark.usefixtures("judged_once")
 def test_the_cheat_is_caught(series: Series, cheat: str, monkeypatch: pytest.MonkeyPatch) -> None:
     act = CHEATS[cheat]
-    # Measuring the profile again has its own test.
-    monkeypatch.setattr(orchestrator, "_DOUBTS_S", ())
     if act.unconfined:
         if os.geteuid() != 0:
             pytest.skip("only root can leave a cap")
@@ -247,8 +288,6 @@ def test_the_cheat_is_caught(series: Series, cheat: str, monkeypatch: pytest.Mon
     record = run(series, cheat)
     if cheat == "huge_pages" and "Cannot allocate memory" in record.reason:
         pytest.skip("this kernel gives no reserved huge pages to capped processes")
-    if cheat == "takes_every_processor" and "processors_were_quiet" in broken(record):
-        pytest.skip("other programs use the processors that this cheat would use")
     assert record.verdict == "INVALID", broken(record)
     if cheat == "holds_more_than_planned" and record.status == "oom":
         # The interpreter's own memory decides whether the cap is reached.
@@ -259,7 +298,7 @@ def test_the_cheat_is_caught(series: Series, cheat: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.skipif(not processes.can_confine(), reason="this user cannot confine a worker")
-@pytest.mark.parametrize("cheat", ["escape", "raised_cap", "rewrites_the_graph"])
+@pytest.mark.parametrize("cheat", ["escape", pytest.param("raised_cap", marks=LIKE), "rewrites_the_graph"])
 def test_a_worker_cannot_leave_its_cap_or_raise_it_or_write_to_its_dataset(series: Series, cheat: str) -> None:
     record = run(series, cheat)
     assert record.status == "failed" and "Read-only file system" in record.reason

@@ -42,7 +42,7 @@ class Faulty(_TEMPLATE.NewSystem):
         if self.fault == "file":
             Path(tempfile.gettempdir(), "forgotten").write_text("x")
         if self.fault == "shared memory":
-            Path(f"/dev/shm/outcore-test-{os.getpid()}").write_bytes(b"x" * 100)
+            Path(f"/dev/shm/outcore-forgotten-{os.getpid()}").write_bytes(b"x" * 100)
 
     def told(self, nodes: Any, rows: Any, edges: int, seeds: Any, loss: float, correct: int) -> None:
         index = len(self.log.rows)

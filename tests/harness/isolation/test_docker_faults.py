@@ -26,7 +26,7 @@ from harness.isolation.docker.options import Wanted
 from harness.isolation.processes import cap_name
 from tests.harness.cap_tools import MIB, REPOSITORY, needs_root
 from tests.harness.isolation.docker_tools import needs_docker, one_file
-from tests.harness.run_tools import command
+from tests.harness.run_tools import outcore_here
 from workloads.errors import HostError, InputError
 
 
@@ -44,14 +44,8 @@ def test_without_an_engine_the_fix_names_the_package(monkeypatch: pytest.MonkeyP
     assert not socket_present() and Docker.sweep() == []
     with pytest.raises(HostError, match="isolation docker does not work here"):
         select("docker")
-    done = subprocess.run(
-        command("run", "in-memory", "--dataset", "x", "--isolation", "docker", "--data-root", str(tmp_path)),
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OUTCORE_RESULTS": str(tmp_path / "results")},
-    )
+    arguments = ("run", "in-memory", "--dataset", "x", "--isolation", "docker")
+    done = outcore_here(*arguments, data=tmp_path, results=tmp_path / "results")
     assert done.returncode == 3 and "docker.io" in done.stderr and "Traceback" not in done.stderr
 
 

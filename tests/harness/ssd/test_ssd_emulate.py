@@ -67,7 +67,13 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @needs_cap
 @needs_io
 @needs_root
-@pytest.mark.parametrize("how", ["direct", "buffered"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("direct", marks=pytest.mark.slow("harness/ssd/emulate.py", "harness/isolation", seconds=6)),
+        "buffered",
+    ],
+)
 def test_a_command_is_held_to_the_class_and_root_is_dropped(disk: Path, slow: str, how: str) -> None:
     file = cold_file(disk, 16 * MIB)
     file.chmod(0o644)
