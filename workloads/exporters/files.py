@@ -37,7 +37,7 @@ Tick = Callable[[int], None]
 """Function that is called with the number of bytes just written."""
 
 PIECE_BYTES = 4 << 20
-_AHEAD = 2
+_AHEAD = 4
 _SPARE_BYTES = 1 << 20  # for the file system's own blocks
 _TORCH_BYTES = 4096  # of a file of torch besides its values
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -279,7 +279,7 @@ def pieces(dataset: Dataset, part: Part) -> Iterator[Array]:
 
 
 def _direct_pieces(path: Path, begin: int, end: int) -> Iterator[npt.NDArray[np.uint8]]:
-    """Yield the bytes of a file from `begin` (a multiple of 4096) to `end`, in order, with two reads in flight beside
+    """Yield the bytes of a file from `begin` (a multiple of 4096) to `end`, in order, with four reads in flight beside
     the piece in use; each is valid until the next. Raises DataIOError where the file cannot be read, or ends early."""
     memory = aligned_empty((_AHEAD + 1) * PIECE_BYTES).reshape(_AHEAD + 1, PIECE_BYTES)
     handle = open_direct(path, os.O_RDONLY)
