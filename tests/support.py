@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,6 +80,25 @@ def write_over(nbytes: int) -> None:
     gc.collect()
     kept = [np.full(size, 0xFF, dtype=np.uint8) for size in (nbytes // 2, nbytes, nbytes, 2 * nbytes) for _ in range(8)]
     del kept
+
+
+def default_signals() -> None:
+    """Restore default signal handlers: a test run in the background passes ignored signals on to its children."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def mounted(folder: Path, kind: str, *options: str) -> Iterator[Path]:
+    """Mount a file system in memory at a new folder; skips the test where that needs root."""
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", kind, *options, kind, folder], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"needs root to mount {kind} ({done.stderr.strip()})")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
 
 
 @contextmanager

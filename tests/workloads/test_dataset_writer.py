@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support import make_tiny
+from tests.support import default_signals, make_tiny, mounted
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError
 from workloads.making.writer import DatasetWriter
@@ -27,15 +27,8 @@ def leftovers(root: Path) -> list[str]:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Mount a real file system of 8 MiB."""
-    mount = tmp_path / "disk"
-    mount.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", mount], capture_output=True, text=True)
-    if done.returncode != 0:
-        pytest.skip(f"needs root to mount a small disk ({done.stderr.strip()})")
-    try:
-        yield mount
-    finally:
-        subprocess.run(["umount", mount], check=True)
+    with mounted(tmp_path / "disk", "tmpfs", "-o", "size=8m") as disk:
+        yield disk
 
 
 def test_an_existing_dataset_is_refused_and_kept(tmp_path: Path) -> None:
@@ -125,12 +118,6 @@ with DatasetWriter(sys.argv[1]) as writer:
     print("writing", flush=True)
     time.sleep(60)
 """
-
-
-def default_signals() -> None:
-    """Restore default signal handlers: a test run in the background passes ignored signals on to its children."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
 
 
 def start_writer(path: Path) -> subprocess.Popen[str]:

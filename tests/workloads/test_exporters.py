@@ -6,6 +6,7 @@ import json
 import os
 import pickletools
 import shutil
+import signal
 import subprocess
 import sys
 import zipfile
@@ -21,12 +22,14 @@ from torch_geometric.data import Data
 
 from harness.isolation import Limits
 from tests.harness.cap_tools import CAPPING, MIB, needs_cap, on_disk
-from tests.support import make_tiny
+from tests.support import default_signals, make_tiny, mounted
 from workloads.dataset import PARTS, Dataset
-from workloads.direct_files import PAGE
+from workloads.direct_files import PAGE, write_at
 from workloads.errors import DataIOError, DatasetError, InputError
 from workloads.exporters import FORMATS, export_dataset, ginex
+from workloads.exporters import files as exporter_files
 from workloads.exporters.graphbolt import GRAPH
+from workloads.making import direct_stream
 from workloads.making.importing import ImportSpec, import_dataset
 from workloads.making.writer import DatasetWriter
 from workloads.npyfile import padded_header
@@ -236,17 +239,105 @@ def test_a_damaged_dataset_is_not_exported_and_nothing_is_left(tmp_path: Path, f
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_file_that_reads_back_other_than_written_fails_the_export(tiny_dataset: Dataset, tmp_path: Path) -> None:
-    def damage(stage: str, fraction: float) -> None:
-        if stage == "reading back" and fraction < 0.5:  # of files that were not read back yet
-            (file,) = tmp_path.glob(".out.outcore-tmp-*/y.npy")
-            with file.open("r+b") as opened:
-                opened.seek(PAGE + 8)
-                opened.write(b"\x07")
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small files have many pieces, as large ones have."""
+    monkeypatch.setattr(direct_stream, "BUFFER_BYTES", 2 * PAGE)
+    monkeypatch.setattr(exporter_files, "PIECE_BYTES", 3 * PAGE)
 
-    with pytest.raises(DataIOError, match=r"y\.npy of the export reads back other than it was written"):
-        export_dataset(tiny_dataset, tmp_path / "out", "pyg", progress=damage)
-    assert list(tmp_path.iterdir()) == []
+
+@pytest.fixture
+def buffered_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Mount a file system that refuses direct I/O."""
+    with mounted(tmp_path / "memory", "ramfs") as root:
+        monkeypatch.setattr(exporter_files, "free_bytes", lambda folder: 1 << 30)  # it reports none
+        with pytest.raises(OSError, match="Invalid argument"):
+            os.open(root / "probe", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+        (root / "probe").unlink()
+        yield root
+
+
+def content(folder: Path) -> dict[str, bytes | Path]:
+    return {file.name: file.readlink() if file.is_symlink() else file.read_bytes() for file in folder.iterdir()}
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_file_system_without_direct_io_gets_the_same_export(
+    tiny_dataset: Dataset, tmp_path: Path, buffered_disk: Path, format_name: str
+) -> None:
+    there, here = (export(tiny_dataset, root / "out", format_name) for root in (buffered_disk, tmp_path))
+    assert content(there) == content(here)
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("disk", ["tmp_path", "buffered_disk"])
+def test_a_piece_that_reads_back_other_than_it_was_written_fails_the_export(
+    tiny_dataset: Dataset, disk: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaging(handle: int, data: Any, offset: int, path: Path) -> None:
+        write_at(handle, data, offset, path)
+        if path.name == "x.npy" and offset == 4 * PAGE:
+            with path.open("r+b") as file:
+                file.seek(offset + PAGE + 8)
+                file.write(b"\x07")
+
+    root = request.getfixturevalue(disk)
+    monkeypatch.setattr(direct_stream, "write_at", damaging)
+    with pytest.raises(DataIOError, match=r"x\.npy reads back other than it was written, .* 8192 bytes from 16384"):
+        export_dataset(tiny_dataset, root / "out", "pyg")
+    assert list(root.iterdir()) == []
+
+
+def test_a_disk_filled_by_others_meanwhile_ends_the_export_in_one_sentence(
+    tiny_dataset: Dataset, tmp_path: Path
+) -> None:
+    with mounted(tmp_path / "disk", "tmpfs", "-o", "size=8m") as disk:
+
+        def fill(stage: str, fraction: float) -> None:
+            if not (disk / "other").exists():
+                with (disk / "other").open("wb", buffering=0) as other, pytest.raises(OSError, match="No space left"):
+                    while True:
+                        other.write(b"\0" * PAGE)
+
+        for format_name in FORMATS:
+            with pytest.raises(DatasetError, match=r"no space for the export 'out': it needs .* are free") as caught:
+                export_dataset(tiny_dataset, disk / "out", format_name, progress=fill)
+            assert caught.value.exit_code == 2
+            assert [path.name for path in disk.iterdir()] == ["other"]
+            (disk / "other").unlink()
+        export(tiny_dataset, disk / "out", "dgl")
+
+
+SLOW_EXPORT = """
+import sys, time
+from pathlib import Path
+from workloads.dataset import Dataset
+from workloads.exporters import export_dataset
+
+def stop(stage, fraction):
+    if fraction > 0.5:
+        print("writing", flush=True)
+        time.sleep(60)
+
+export_dataset(Dataset.open(sys.argv[1]), Path(sys.argv[2]), "graphbolt", progress=stop)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+def test_an_export_ended_by_a_signal_leaves_nothing(
+    tiny_dataset: Dataset, tmp_path: Path, number: signal.Signals
+) -> None:
+    """What a killed process leaves is removed by the next export to the same place."""
+    command = [sys.executable, "-c", SLOW_EXPORT, str(tiny_dataset.path), str(tmp_path / "out")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=default_signals, cwd=ROOT)
+    assert process.stdout is not None and process.stdout.readline() == "writing\n"
+    process.send_signal(number)
+    assert process.wait(10) != 0
+    left = [path.name for path in tmp_path.iterdir()]
+    assert [name.startswith(".out.outcore-tmp-") for name in left] == [True] * (number == signal.SIGKILL)
+    export(tiny_dataset, tmp_path / "out", "graphbolt")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_an_interrupted_export_leaves_nothing(tiny_dataset: Dataset, tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from workloads.kronecker import GenerateSpec, plan_topology
 from workloads.kronecker.fractal import keep_matrix
 from workloads.kronecker.rmat import rmat_base
 from workloads.kronecker.stats import graph_stats
-from workloads.making.writer import BUFFER_BYTES, PartWriter
+from workloads.making.direct_stream import BUFFER_BYTES
+from workloads.making.writer import PartWriter
 
 
 @settings(max_examples=100, deadline=None)

@@ -1,4 +1,4 @@
-"""Files of an export: declared with their values as streams, written under a temporary name, read back and compared."""
+"""Files of an export: declared with their values as streams, written under a temporary name and compared meanwhile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,23 +25,30 @@ import xxhash
 from workloads.dataset import Dataset, Part
 from workloads.direct_files import PAGE, aligned_empty, io_failed, open_direct, read_at
 from workloads.errors import DataIOError, DatasetError
-from workloads.making.writer import PartWriter, signals_raise
-from workloads.npyfile import file_digest, padded_header
+from workloads.making.direct_stream import DirectStream
+from workloads.making.writer import signals_raise
+from workloads.npyfile import padded_header
 from workloads.tempfolder import TemporaryFolder, free_bytes, locked, sync
 from workloads.units import format_bytes
 
 Array = npt.NDArray[Any]
 Progress = Callable[[str, float], None]
 Tick = Callable[[int], None]
-"""Function that is called with the number of bytes just written or read back."""
+"""Function that is called with the number of bytes just written."""
 
 PIECE_BYTES = 4 << 20
-_AHEAD = 2
+_AHEAD = 4
 _SPARE_BYTES = 1 << 20  # for the file system's own blocks
 _TORCH_BYTES = 4096  # of a file of torch besides its values
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-_READ_BYTES = 8 << 20
 _STORAGES = {"int32": "IntStorage", "int64": "LongStorage", "float32": "FloatStorage"}
+
+
+class Writable(Protocol):
+    """Stream that takes bytes."""
+
+    def write(self, data: memoryview, /) -> object:
+        """Append bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,28 +74,60 @@ class Values:
         """Bytes of all elements."""
         return self.count * np.dtype(self.dtype).itemsize
 
+    def write(self, out: Writable) -> None:
+        """Write all elements to a stream; raises ValueError where there are more or fewer than the shape tells."""
+        left = self.nbytes
+        for piece in self.pieces():
+            data = np.ascontiguousarray(piece, dtype=self.dtype).view(np.uint8).data
+            left -= len(data)
+            out.write(data)
+        if left:
+            raise ValueError(f"an array of shape {list(self.shape)} lacks {left} bytes of what was announced")
 
-class File(Protocol):
-    """One file of an export."""
 
-    @property
-    def name(self) -> str:
-        """Name within the export's folder."""
+class Output:
+    """Context manager of a new file: every piece is written past the page cache, read back from disk and compared.
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes to be written, within a few KiB."""
+    Up to six pieces of 4 MiB are written and read back at once, while the next ones are read and converted.
 
-    def write(self, path: Path, tick: Tick) -> str:
-        """Write the file to disk; return the digest of its content."""
+    Attributes:
+        nbytes: bytes written so far.
+    """
 
-    def digest(self, path: Path, tick: Tick) -> str:
-        """Read the file back; return the digest of its content."""
+    def __init__(self, path: Path, most: int, tick: Tick) -> None:
+        """Make the file with blocks for `most` bytes reserved; `tick` is called with each written piece's bytes."""
+        self._path, self._tick, self.nbytes = path, tick, 0
+        with path.open("xb") as file:
+            # Reserving first turns a disk that fills up into an error here, and saves the file system's work later.
+            os.posix_fallocate(file.fileno(), 0, max(1, most))
+        self._stream = DirectStream(path, 0, read_back=True)
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Append bytes; return their number."""
+        self._stream.write(np.frombuffer(data, np.uint8))
+        self.nbytes += len(data)
+        self._tick(len(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: a `zipfile.ZipFile` wants the method."""
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Wait until all is written and compared, cut the file to its bytes and flush it to disk."""
+        if error is None:
+            self._stream.flush()
+        self._stream.close(cancel=error is not None)
+        if error is None:
+            os.truncate(self._path, self.nbytes)
+            sync(self._path)
 
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """File of one array: plain values, after a header if the name ends in `.npy`; written past the page cache."""
+    """File of one array: plain values, after a header if the name ends in `.npy`."""
 
     name: str
     values: Values
@@ -102,40 +141,10 @@ class ArrayFile:
         """Bytes of header and values."""
         return len(self._header) + self.values.nbytes
 
-    def write(self, path: Path, tick: Tick) -> str:
-        """Write the file to disk; return its digest."""
-        sink = _Sink(path, self._header, self.nbytes)
-        with PartWriter(sink, self.name, self.values.dtype, self.values.count, header=self._header) as out:
-            for piece in self.values.pieces():
-                out.write(piece)
-                tick(len(piece) * np.dtype(self.values.dtype).itemsize)
-        return sink.digest
-
-    def digest(self, path: Path, tick: Tick) -> str:
-        """Read the file back; return its digest."""
-        digest = xxhash.xxh3_64()
-        for piece in _direct_pieces(path, 0, path.stat().st_size):
-            digest.update(piece.data)
-            tick(len(piece))
-        return digest.hexdigest()
-
-
-class _Sink:
-    """Destination of a `PartWriter`: one file, its blocks reserved beforehand."""
-
-    def __init__(self, path: Path, header: bytes, nbytes: int) -> None:
-        self._path, self._header, self._nbytes, self.digest = path, header, nbytes, ""
-
-    def begin(self, part: Any, dtype: npt.DTypeLike, count: int) -> tuple[Path, int]:
-        with self._path.open("xb", buffering=0) as file:
-            os.posix_fallocate(file.fileno(), 0, max(1, self._nbytes))
-            file.write(self._header)
-        return self._path, len(self._header)
-
-    def finish(self, part: Any, xxh3: str | None = None) -> None:
-        os.truncate(self._path, self._nbytes)
-        _flush(self._path)
-        self.digest = xxh3 or ""
+    def write(self, out: Output) -> None:
+        """Write the content."""
+        out.write(self._header)
+        self.values.write(out)
 
 
 @dataclass(frozen=True)
@@ -150,15 +159,9 @@ class TextFile:
         """Bytes of the text."""
         return len(self.text.encode())
 
-    def write(self, path: Path, tick: Tick) -> str:
-        """Write the file to disk; return its digest."""
-        path.write_text(self.text, encoding="utf-8")
-        sync(path)
-        return xxhash.xxh3_64_hexdigest(self.text.encode())
-
-    def digest(self, path: Path, tick: Tick) -> str:
-        """Read the file back; return its digest."""
-        return file_digest(path)
+    def write(self, out: Output) -> None:
+        """Write the content."""
+        out.write(self.text.encode())
 
 
 @dataclass(frozen=True)
@@ -168,15 +171,6 @@ class LinkFile:
     name: str
     to: str
     nbytes: int = 0
-
-    def write(self, path: Path, tick: Tick) -> str:
-        """Make the link; return its target."""
-        path.symlink_to(self.to)
-        return self.to
-
-    def digest(self, path: Path, tick: Tick) -> str:
-        """Return the link's target."""
-        return str(path.readlink())
 
 
 @dataclass(frozen=True)
@@ -208,44 +202,22 @@ class TorchFile:
         """Bytes of the tensors and of a small rest."""
         return _TORCH_BYTES + sum(values.nbytes for values in self._pickled()[1])
 
-    def write(self, path: Path, tick: Tick) -> str:
-        """Write the file to disk; return the digest of its tensors."""
+    def write(self, out: Output) -> None:
+        """Write the content: an archive whose members have their checksums behind them, since it cannot be sought."""
         data, tensors = self._pickled()
-        digest = xxhash.xxh3_64(data)
-        with zipfile.ZipFile(path, "x") as archive:
+        with zipfile.ZipFile(cast(IO[bytes], out), "w") as archive:
             archive.writestr("archive/data.pkl", data)
             archive.writestr("archive/byteorder", sys.byteorder)
             for number, values in enumerate(tensors):
                 info = zipfile.ZipInfo(f"archive/data/{number}")
                 info.file_size = values.nbytes
-                left = values.nbytes
                 with archive.open(info, "w") as member:
-                    for piece in values.pieces():
-                        part = np.ascontiguousarray(piece, dtype=values.dtype).view(np.uint8).data
-                        left -= len(part)
-                        digest.update(part)
-                        member.write(part)
-                        tick(len(part))
-                if left:
-                    raise ValueError(f"tensor {number} of {self.name} lacks {left} bytes of what was announced")
+                    values.write(member)
             archive.writestr("archive/version", "3\n")
-        _flush(path)
-        return digest.hexdigest()
 
-    def digest(self, path: Path, tick: Tick) -> str:
-        """Read the file back; return the digest of its tensors, or the reason why it cannot be read."""
-        digest = xxhash.xxh3_64()
-        try:
-            with zipfile.ZipFile(path) as archive:
-                tensors = len([name for name in archive.namelist() if name.startswith("archive/data/")])
-                for name in ("archive/data.pkl", *(f"archive/data/{number}" for number in range(tensors))):
-                    with archive.open(name) as member:
-                        while part := member.read(_READ_BYTES):
-                            digest.update(part)
-                            tick(len(part) if name != "archive/data.pkl" else 0)
-        except (zipfile.BadZipFile, EOFError, KeyError) as error:
-            return str(error)
-        return digest.hexdigest()
+
+File = ArrayFile | TextFile | LinkFile | TorchFile
+"""One file of an export: its name within the folder, and its bytes within a few KiB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,15 +278,8 @@ def pieces(dataset: Dataset, part: Part) -> Iterator[Array]:
         raise DatasetError(fault, "`outcore data verify` names every fault; make or import it again")
 
 
-def _flush(path: Path) -> None:
-    """Flush a file to disk and drop it from the page cache, so that it is read back from the disk."""
-    sync(path)
-    with path.open("rb") as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
 def _direct_pieces(path: Path, begin: int, end: int) -> Iterator[npt.NDArray[np.uint8]]:
-    """Yield the bytes of a file from `begin` (a multiple of 4096) to `end`, in order, with two reads in flight beside
+    """Yield the bytes of a file from `begin` (a multiple of 4096) to `end`, in order, with four reads in flight beside
     the piece in use; each is valid until the next. Raises DataIOError where the file cannot be read, or ends early."""
     memory = aligned_empty((_AHEAD + 1) * PIECE_BYTES).reshape(_AHEAD + 1, PIECE_BYTES)
     handle = open_direct(path, os.O_RDONLY)
@@ -358,19 +323,19 @@ def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int
     def tick(nbytes: int) -> None:
         nonlocal done
         done += nbytes
-        progress(stage, done / max(1, total))
+        progress("writing and reading back", done / max(1, total))
 
     try:
         root.mkdir(parents=True, exist_ok=True)
         with signals_raise(), TemporaryFolder(root, target.name) as folder:
             folder.chmod(0o755)
-            stage = "writing"
-            written = {file.name: file.write(folder / file.name, tick) for file in files}
-            stage, done = "reading back", 0
             for file in files:
-                if file.digest(folder / file.name, tick) != written[file.name]:
-                    fault = f"{file.name} of the export reads back other than it was written"
-                    raise DataIOError(fault, path=str(target / file.name), fix="check the device")
+                path = folder / file.name
+                if isinstance(file, LinkFile):
+                    path.symlink_to(file.to)
+                    continue
+                with Output(path, file.nbytes, tick) as out:
+                    file.write(out)
             sync(folder)
             with locked(root):
                 if target.exists():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 
 import numpy as np
 
+from workloads import _native
 from workloads.dataset import Dataset
 from workloads.exporters.files import Array, ArrayFile, File, LinkFile, TextFile, TorchFile, Values, pieces, stored
 
@@ -40,12 +42,12 @@ def files_of(dataset: Dataset) -> list[File]:
 
 def _scores(dataset: Dataset) -> Iterator[Array]:
     """Yield each node's out-degree over its in-degree, both with a small addend, in node order."""
-    indptr = dataset.memmap("indptr")
+    indptr, threads = dataset.memmap("indptr"), len(os.sched_getaffinity(0))
     for first in range(0, dataset.num_nodes, NODES_A_PASS):
         last = min(dataset.num_nodes, first + NODES_A_PASS)
         out = np.zeros(last - first, dtype=np.int64)
         for ids in pieces(dataset, "indices"):
-            inside = ids[(ids >= first) & (ids < last)] if last - first < dataset.num_nodes else ids
-            np.add.at(out, inside - first if first else inside, 1)
+            inside = ids if len(out) == dataset.num_nodes else ids[(ids >= first) & (ids < last)] - first
+            _native.count_sources(inside, out, threads)
         into = np.diff(indptr[first : last + 1])
         yield (out.astype(np.float32) + np.float32(_EPSILON)) / (into.astype(np.float32) + np.float32(_EPSILON))

@@ -12,7 +12,8 @@ from workloads.errors import require
 from workloads.kronecker.kronecker import sorted_base
 from workloads.kronecker.rmat import rmat_base, rmat_base_bytes
 from workloads.kronecker.spec import BaseGraph, GenerateSpec, Progress, TopologyPlan
-from workloads.making.writer import STREAM_BYTES, PartWriter, TopologySink
+from workloads.making.direct_stream import STREAM_BYTES
+from workloads.making.writer import PartWriter, TopologySink
 
 LOWEST_KEEP, HIGHEST_KEEP = 0.01, 0.95
 _DEFAULT_EXPAND = 4

@@ -13,7 +13,8 @@ from workloads import _native
 from workloads.errors import InputError, require
 from workloads.kronecker.rmat import rmat_base, rmat_base_bytes
 from workloads.kronecker.spec import BaseGraph, GenerateSpec, Int32, Int64, Progress, TopologyPlan
-from workloads.making.writer import STREAM_BYTES, PartWriter, TopologySink
+from workloads.making.direct_stream import STREAM_BYTES
+from workloads.making.writer import PartWriter, TopologySink
 
 DEFAULT_COPIES_LINKED = 3
 _BASE_NODES = 1 << 18

@@ -9,7 +9,8 @@ import numpy as np
 from workloads import _native
 from workloads.errors import InputError, require
 from workloads.kronecker.spec import DEFAULT_MEAN_DEGREE, BaseGraph, GenerateSpec, Int64, Progress, TopologyPlan
-from workloads.making.writer import STREAM_BYTES, PartWriter, TopologySink
+from workloads.making.direct_stream import STREAM_BYTES
+from workloads.making.writer import PartWriter, TopologySink
 
 
 def plan_rmat(spec: GenerateSpec, progress: Progress) -> TopologyPlan:

@@ -92,7 +92,7 @@ def build_csc(
             out_weights = stack.enter_context(path.open("r+b", buffering=0))
             out_weights.seek(offset)
         for index, file in enumerate(files):
-            first, last = int(bounds[index]), int(bounds[index + 1])
+            first = int(bounds[index])
             keys = np.fromfile(file, dtype=record)
             file.unlink()
             if weights is None:
@@ -113,9 +113,14 @@ def build_csc(
                     duplicates += int(part.shape[0] - fresh.sum())
                     part = part[fresh]
                 before = tail
-                target, source = np.divmod(part, num_nodes)
-                self_loops += int((target + first == source).sum())
-                indptr[first + 1 : last + 1] += np.bincount(target, minlength=last - first)
+                if not len(part):
+                    continue
+                target = part // num_nodes + first  # by one number, which numpy divides by faster than by `divmod`
+                source = part - (target - first) * num_nodes
+                self_loops += int(np.count_nonzero(target == source))
+                low = int(target[0])
+                into = np.bincount(target - low)
+                indptr[low + 1 : low + 1 + len(into)] += into
                 write_all(out, source.astype(index_dtype))
                 written += part.shape[0]
             progress("sorting neighbour lists", (index + 1) / len(files))
@@ -194,18 +199,20 @@ def _spill(
         files = [stack.enter_context(path.open("wb", buffering=0)) for path in paths]
         for source, target, weight in edges:
             wide = target.astype(np.int64)
-            owner = np.searchsorted(bounds, wide, side="right") - 1
-            keys: npt.NDArray[Any] = (wide - bounds[owner]) * num_nodes + source
+            owner = np.searchsorted(bounds, wide, side="right") - 1 if len(files) > 1 else None
+            keys: npt.NDArray[Any] = (wide if owner is None else wide - bounds[owner]) * num_nodes + source
             if weight is not None:
                 pairs = np.empty(len(keys), dtype=_WEIGHTED)
                 pairs["key"], pairs["weight"] = keys, weight
                 keys = pairs
-            if len(files) > 1:
+            if owner is None:
+                write_all(files[0], keys)
+            else:
                 keys = keys[np.argsort(owner.astype(np.uint16), kind="stable")]  # 16 bits: numpy's radix sort
-            borders = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(files)))])
-            for index, file in enumerate(files):
-                if borders[index] < borders[index + 1]:
-                    write_all(file, keys[borders[index] : borders[index + 1]])
+                borders = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(files)))])
+                for index, file in enumerate(files):
+                    if borders[index] < borders[index + 1]:
+                        write_all(file, keys[borders[index] : borders[index + 1]])
             done += target.shape[0]
             progress("grouping edges", done / max(1, total))
     return paths

@@ -15,7 +15,7 @@ from workloads import _native
 from workloads.direct_files import small_maps
 from workloads.errors import InputError, check_choice, require
 from workloads.kronecker import Progress
-from workloads.making.writer import DatasetWriter
+from workloads.making.writer import DatasetWriter, PartWriter
 
 _CHUNK = 1 << 20
 _STREAM = 0x73706C6974  # keeps the draws of splits apart from others of the same seed
@@ -94,7 +94,7 @@ def write_features(
     """Write `features` of shape [N, D] from chunks of their rows in order; raises InputError where there are more or
     fewer rows than nodes."""
     done, num_nodes = 0, shape[0]
-    with writer.stream("features", dtype, shape) as stream:
+    with PartWriter(writer, "features", dtype, shape) as stream:
         for rows in chunks:
             done += rows.shape[0]
             if done > num_nodes:

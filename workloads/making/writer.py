@@ -1,18 +1,17 @@
 """Writer of a dataset, all or nothing: a locked temporary folder, renamed when every part is whole and on disk; and the
-streaming writer of one part: direct I/O from aligned buffers, hashed while generation runs."""
+streaming writer of one part."""
 
 from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import shutil
 import signal
 import tempfile
 import threading
-from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from workloads.direct_files import aligned_empty, open_direct, padded, write_at
 from workloads.errors import DataIOError, DatasetError, OutcoreError
+from workloads.making.direct_stream import DirectStream
 from workloads.manifest import ALIGNMENT, ALLOWED_DTYPES, PARTS, FileEntry, Manifest, Part
 from workloads.npyfile import file_digest, padded_header, write_all
 from workloads.tempfolder import TemporaryFolder, free_bytes, locked, sync, temporary_prefix
@@ -32,16 +31,12 @@ from workloads.units import format_bytes
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _SPARE_BYTES = 1 << 20  # for the manifest and the file system's own blocks
-BUFFER_BYTES = 4 << 20
-DEPTH = 8
-STREAM_BYTES = BUFFER_BYTES * DEPTH + (2 << 20)  # with the stacks of the threads
-_WRITERS = 6  # buffers written at once, while others are filled and hashed
 
 
 class TopologySink(Protocol):
     """Destination of `indptr` and `indices`, such as a `workloads.making.writer.DatasetWriter`."""
 
-    def begin(self, part: Any, dtype: npt.DTypeLike, count: int) -> tuple[Path, int]:
+    def begin(self, part: Any, dtype: npt.DTypeLike, count: int | tuple[int, ...]) -> tuple[Path, int]:
         """Make a file with its header and its blocks reserved; return it and the data's offset, a multiple of 4096."""
 
     def finish(self, part: Any, xxh3: str | None = None) -> None:
@@ -49,66 +44,41 @@ class TopologySink(Protocol):
 
 
 class PartWriter:
-    """Streaming writer of a part of `count` elements: fill `buffer()`, `commit` it; or `write` arrays of any length.
+    """Streaming writer of a part of `count` elements (or that shape): fill `buffer()`, `commit` it; or `write` arrays
+    of any length.
 
-    Up to eight buffers of 4 MiB are in flight; six threads write, one hashes in order. Page cache is not used where the
-    file system does direct I/O. A later call raises the first error of a thread: DataIOError where the disk is full or
-    failed.
+    The part is a `DirectStream`, hashed while it is written. A later call raises the first error of a thread:
+    DataIOError where the disk is full or failed.
     """
 
-    def __init__(
-        self, sink: TopologySink, part: str, dtype: npt.DTypeLike, count: int, *, header: bytes | None = None
-    ) -> None:
-        """Begin the part; `header` is the file's content before the data, by default that of a dataset's part."""
+    def __init__(self, sink: TopologySink, part: Any, dtype: npt.DTypeLike, count: int | tuple[int, ...]) -> None:
         self._sink, self._part, self._dtype = sink, part, np.dtype(dtype)
-        self._path, self._offset = sink.begin(part, self._dtype, count)
-        self._left = count
-        self._hash = xxhash.xxh3_64(padded_header(self._dtype, (count,)) if header is None else header)
-        self._file = open_direct(self._path, os.O_WRONLY)
-        self._writers, self._hasher = ThreadPoolExecutor(_WRITERS), ThreadPoolExecutor(1)
-        memory = aligned_empty(DEPTH * BUFFER_BYTES).reshape(DEPTH, BUFFER_BYTES)
-        # In the order of their last use, each with the work that has to end before the next one.
-        self._buffers = deque[tuple[npt.NDArray[np.uint8], tuple[Future[None], ...]]]((row, ()) for row in memory)
-        self._current: npt.NDArray[np.uint8] | None = None
-        self._used = 0
+        shape = (count,) if isinstance(count, int) else count
+        path, offset = sink.begin(part, self._dtype, count)
+        self._left = math.prod(shape)
+        self._hash = xxhash.xxh3_64(padded_header(self._dtype, shape))
+        self._stream = DirectStream(path, offset, digest=self._hash)
 
     def buffer(self) -> npt.NDArray[Any]:
         """Return a view of the free part of the current buffer, never empty, to fill with the next elements."""
-        if self._current is None:
-            # The last used of those that are free, so that memory that the disk's speed does not need stays untouched.
-            free = (at for at, (_, work) in reversed([*enumerate(self._buffers)]) if all(one.done() for one in work))
-            at = next(free, 0)
-            self._current, under_way = self._buffers[at]
-            del self._buffers[at]
-            for work in under_way:
-                work.result()
-        return self._current[self._used :].view(self._dtype)
+        return self._stream.room().view(self._dtype)
 
     def commit(self, count: int) -> None:
         """Accept the first `count` elements of `buffer()`."""
         if count > self._left:
             raise ValueError(f"{self._part} gets {count - self._left} elements more than announced")
-        memory = self._current
-        assert memory is not None, "commit() follows buffer()"
         self._left -= count
-        self._used += count * self._dtype.itemsize
-        if self._used == BUFFER_BYTES or self._left == 0:
-            self._current = None
-            whole = memory[: padded(self._used)]
-            whole[self._used :] = 0  # the last buffer: direct I/O takes whole blocks, and the sink cuts the file
-            hashed = self._hasher.submit(self._hash.update, memory[: self._used].data)
-            written = self._writers.submit(write_at, self._file, whole, self._offset, self._path)
-            self._buffers.append((memory, (written, hashed)))
-            self._offset += self._used
-            self._used = 0
+        self._stream.advance(count * self._dtype.itemsize)
+        if self._left == 0:
+            self._stream.flush()
 
     def write(self, array: npt.NDArray[Any]) -> None:
-        """Append a copy of `array`."""
-        done = 0
-        while done < array.shape[0]:
+        """Append a copy of `array`, converted to the part's type."""
+        flat, done = array.reshape(-1), 0
+        while done < flat.shape[0]:
             room = self.buffer()
-            step = min(room.shape[0], array.shape[0] - done)
-            room[:step] = array[done : done + step]
+            step = min(room.shape[0], flat.shape[0] - done)
+            room[:step] = flat[done : done + step]
             self.commit(step)
             done += step
 
@@ -117,12 +87,8 @@ class PartWriter:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         """Wait for the disk, then finish the part; every announced element must have been written."""
-        for threads in (self._writers, self._hasher):
-            threads.shutdown(cancel_futures=error is not None)
-        os.close(self._file)
+        self._stream.close(cancel=error is not None)
         if error is None:
-            for work in (work for _, under_way in self._buffers for work in under_way):
-                work.result()
             if self._left:
                 raise ValueError(f"{self._part} lacks {self._left} elements of what was announced")
             self._sink.finish(self._part, xxh3=self._hash.hexdigest())
