@@ -131,7 +131,7 @@ def compare(name: str, batches: list[SampledBatch], table: torch.Tensor, argumen
     """Return the figures of one model: on each mini-batch ours and PyG's take turns for some rounds."""
     accelerator = make_accelerator(arguments.device)
     device = accelerator.torch_device
-    spec = ModelSpec(name=name, layers=len(batches[0].blocks), hidden=HIDDEN, heads=HEADS)
+    spec = ModelSpec(name=name, layers=len(batches[0].blocks), hidden=HIDDEN, heads=HEADS)  # type: ignore[arg-type]
     trainer = Trainer(spec, DIM, CLASSES, accelerator)
     theirs = {"pyg edge list": PygSteps(trainer, False, device)}
     if name == "sage":

@@ -42,7 +42,8 @@ class Adam:
         self._values = torch.cat([p.detach().reshape(-1) for p in parameters])
         self._mean, self._square = torch.zeros_like(self._values), torch.zeros_like(self._values)
         self._steps = 0
-        for parameter, own in zip(parameters, self._values.split([p.numel() for p in parameters]), strict=True):
+        parts = self._values.split_with_sizes([p.numel() for p in parameters])
+        for parameter, own in zip(parameters, parts, strict=True):
             parameter.data = own.view(parameter.shape)
 
     @torch.no_grad()
