@@ -66,15 +66,8 @@ class Graph:
     @cached_property
     def by_source(self) -> tuple[Tensor, Tensor, Tensor]:
         """Transpose: int32 (indptr [num_src + 1], destinations [num_edges], edge of each entry [num_edges])."""
-        if self.indices.device.type == "cpu":
-            # Keys that all differ need no stable sort; numpy's sort of integers is vectorised, torch's stable one not.
-            keys = self.indices.numpy().astype(np.int64) << 32
-            keys |= np.arange(self.num_edges)
-            keys.sort()
-            sources, order = (torch.from_numpy(part.astype(np.int32)) for part in (keys >> 32, keys & 0xFFFFFFFF))
-        else:
-            sources, order = torch.sort(self.indices, stable=True)
-            order = order.to(torch.int32)
+        sources, order = torch.sort(self.indices, stable=True)
+        order = order.to(torch.int32)
         # Of sorted numbers, without waiting for the device: `bincount` asks it for the largest.
         indptr = torch._convert_indices_from_coo_to_csr(sources, self.num_src, out_int32=True)
         return indptr, torch.index_select(self.destinations, 0, order), order
@@ -250,13 +243,13 @@ def _of_edges(values: Tensor, graph: Graph) -> Tensor:
 
 
 def _per_head(x: Tensor, alpha: Tensor, indptr: Tensor, indices: Tensor) -> Tensor:
-    """Sum the rows of `x`, [rows, heads, width], for each head with its own weights, [edges, heads], in one call: the
-    sums of one head after those of the other."""
-    heads, width = x.shape[1:]
-    number = torch.arange(heads, dtype=indices.dtype, device=x.device)[:, None]
-    begins, rows = (indptr[:-1] + number * indices.shape[0]).view(-1), (indices * heads + number).view(-1)
-    out = torch.embedding_bag(x.reshape(-1, width), rows, begins, False, _SUM, False, alpha.t().reshape(-1))[0]
-    return out.view(heads, -1, width).transpose(0, 1).contiguous()
+    """Sum the rows of `x`, [rows, heads, width], for each head with its own weights, [edges, heads]."""
+    rows, heads, width = x.shape
+    flat = x.reshape(rows * heads, width)
+    out = x.new_empty(indptr.shape[0] - 1, heads, width)
+    for head in range(heads):
+        out[:, head] = row_sums(flat, indptr, indices * heads + head, alpha[:, head].contiguous())
+    return out
 
 
 def edge_dots(dst_rows: Tensor, src_rows: Tensor, graph: Graph) -> Tensor:
