@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from workloads.errors import InputError, require
 from workloads.sampling.batch import Block
-from workloads.sparse import Graph, attend, edge_softmax, neighbourhood, relu_
+from workloads.sparse import Graph, attend, neighbour_sum, neighbourhood, relu_
 from workloads.workload import ModelSpec
 
 
@@ -55,7 +55,7 @@ class SageLayer(Layer):
         if _aggregate_first(graph, self.in_dim, self.out_dim):
             return self._products(*neighbourhood(x, graph, rows, scale=scale))
         x = x if rows is None else torch.index_select(x, 0, rows)
-        mean, _ = neighbourhood(x @ self.neighbour_weight.t(), graph, scale=scale)
+        mean = neighbour_sum(x @ self.neighbour_weight.t(), graph, scale=scale)
         return torch.addmm(mean + self.bias, x[: graph.num_dst], self.root_weight.t())
 
     def from_aggregated(self, x: Tensor) -> Tensor:
@@ -89,11 +89,9 @@ class GcnLayer(Layer):
         weights = torch.index_select(inverse_root, 0, graph.indices)
         scale = inverse_root[: graph.num_dst]
         if _aggregate_first(graph, self.in_dim, self.out_dim):
-            total, _ = neighbourhood(x, graph, rows, weights=weights, scale=scale)
-            return self.from_aggregated(total)
+            return self.from_aggregated(neighbour_sum(x, graph, rows, weights=weights, scale=scale))
         x = x if rows is None else torch.index_select(x, 0, rows)
-        total, _ = neighbourhood(x @ self.weight.t(), graph, weights=weights, scale=scale)
-        return total + self.bias
+        return neighbour_sum(x @ self.weight.t(), graph, weights=weights, scale=scale) + self.bias
 
     def from_aggregated(self, x: Tensor) -> Tensor:
         """Compute nodes' new rows from the normalised sum over the neighbours and the node itself."""
@@ -125,12 +123,9 @@ class GatLayer(Layer):
         x = x if rows is None else torch.index_select(x, 0, rows)
         h = (x @ self.weight.t()).view(graph.num_src, self.heads, self.width)
         # a . (W x) = (W' a) . x: the scores come from one narrow product, not from a pass over every head's rows.
-        by_head = self.weight.view(self.heads, self.width, self.in_dim)
-        source = x @ (by_head * self.source_attention[:, :, None]).sum(1).t()
-        destination = x[: graph.num_dst] @ (by_head * self.destination_attention[:, :, None]).sum(1).t()
-        scores = torch.index_select(source, 0, graph.indices) + torch.index_select(destination, 0, graph.destinations)
-        alpha = edge_softmax(functional.leaky_relu(scores, 0.2), graph)
-        out = attend(h, alpha, graph)
+        vectors = torch.stack([self.source_attention, self.destination_attention])
+        narrow = (self.weight.view(self.heads, self.width, self.in_dim) * vectors[..., None]).sum(2)
+        out = attend(h, x @ narrow.view(2 * self.heads, self.in_dim).t(), graph)
         out = out.reshape(graph.num_dst, -1) if self.concat else out.mean(1)
         return out + self.bias
 

@@ -15,10 +15,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from workloads.sampling.batch import Block
 
 _SUM = 0
+SLOPE = 0.2  # of the LeakyReLU over attention scores, below zero
 # Edges whose two rows are gathered at once for a dot product: 4,096 x 256 floats are 4 MiB, which stay in the L2/L3.
 CHUNK_EDGES = 4096
 # Bytes of rows gathered at once on a device, where each chunk takes three launches.
@@ -63,8 +65,9 @@ class Graph:
 
     @cached_property
     def by_source(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Transpose: int32 (indptr [num_src + 1], destinations [num_edges]), and the int64 edge of each entry."""
+        """Transpose: int32 (indptr [num_src + 1], destinations [num_edges], edge of each entry [num_edges])."""
         sources, order = torch.sort(self.indices, stable=True)
+        order = order.to(torch.int32)
         # Of sorted numbers, without waiting for the device: `bincount` asks it for the largest.
         indptr = torch._convert_indices_from_coo_to_csr(sources, self.num_src, out_int32=True)
         return indptr, torch.index_select(self.destinations, 0, order), order
@@ -103,18 +106,27 @@ class _Neighbourhood(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, graph: Graph, rows: Tensor | None, weights: Tensor | None, scale: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+        ctx: Any,
+        x: Tensor,
+        graph: Graph,
+        rows: Tensor | None,
+        weights: Tensor | None,
+        scale: Tensor | None,
+        with_own: bool,
+    ) -> tuple[Tensor, Tensor | None]:
         ctx.graph, ctx.weights, ctx.scale = graph, weights, scale
-        indices = graph.indices if rows is None else rows[graph.indices]
+        ctx.set_materialize_grads(False)
+        indices = graph.indices if rows is None else torch.index_select(rows, 0, graph.indices)
         total = row_sums(x, graph.indptr.to(indices.dtype), indices, weights)
         if scale is not None:
             total.mul_(scale[:, None])
+        if not with_own:
+            return total, None
         return total, x[: graph.num_dst] if rows is None else torch.index_select(x, 0, rows[: graph.num_dst])
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_total: Tensor, grad_own: Tensor) -> Any:
+    def backward(ctx: Any, grad_total: Tensor, grad_own: Tensor | None) -> Any:
         graph: Graph = ctx.graph
         grad = None
         if ctx.needs_input_grad[0]:
@@ -123,14 +135,24 @@ class _Neighbourhood(torch.autograd.Function):
             indptr, destinations, order = graph.by_source
             weights = None if ctx.weights is None else torch.index_select(ctx.weights, 0, order)
             grad = row_sums(grad_total.contiguous(), indptr, destinations, weights)
-            grad[: graph.num_dst].add_(grad_own)
-        return grad, None, None, None, None
+            if grad_own is not None:
+                grad[: graph.num_dst].add_(grad_own)
+        return grad, None, None, None, None, None
 
 
 def neighbourhood(
     x: Tensor, graph: Graph, rows: Tensor | None = None, *, weights: Tensor | None = None, scale: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Compute the neighbour sum and the own row of every destination, [num_dst, dim] each.
+    """Compute the neighbour sum and the own row of every destination, [num_dst, dim] each; arguments as for
+    `neighbour_sum`."""
+    total, own = _Neighbourhood.apply(x, graph, rows, weights, scale, True)  # type: ignore[no-untyped-call]
+    return total, own
+
+
+def neighbour_sum(
+    x: Tensor, graph: Graph, rows: Tensor | None = None, *, weights: Tensor | None = None, scale: Tensor | None = None
+) -> Tensor:
+    """Compute the neighbour sum of every destination, [num_dst, dim].
 
     Args:
         x: float [num_src, dim]; with `rows`, a table whose row `rows[i]` is source i (then without gradient): the sum
@@ -140,8 +162,8 @@ def neighbourhood(
         weights: [num_edges], weight of each edge, constant.
         scale: [num_dst], factor of each sum (one over the degree gives the mean), constant.
     """
-    total, own = _Neighbourhood.apply(x, graph, rows, weights, scale)  # type: ignore[no-untyped-call]
-    return total, own
+    total, _ = _Neighbourhood.apply(x, graph, rows, weights, scale, False)  # type: ignore[no-untyped-call]
+    return total  # type: ignore[no-any-return]
 
 
 class _Relu(torch.autograd.Function):
@@ -169,39 +191,65 @@ relu_: Callable[[Tensor], Tensor] = _Relu.apply
 
 
 class _Attention(torch.autograd.Function):
-    """Sum of [num_src, heads, width] rows `h` with attention [num_edges, heads] as weights: [num_dst, heads, width]."""
+    """Sum of the sources' rows, weighted by the softmax of LeakyReLU scores over the edges of each destination."""
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, alpha: Tensor, graph: Graph) -> Tensor:
-        ctx.graph = graph
-        ctx.save_for_backward(h, alpha)
+    def forward(ctx: Any, h: Tensor, ends: Tensor, graph: Graph) -> Tensor:
+        ctx.graph, heads = graph, h.shape[1]
+        scores = torch.index_select(ends[:, :heads].contiguous(), 0, graph.indices)
+        scores.add_(_of_edges(ends[: graph.num_dst, heads:].contiguous(), graph))
+        rising = scores > 0
+        alpha = functional.leaky_relu_(scores, SLOPE)
+        alpha.sub_(_of_edges(_segments(alpha, graph, "max"), graph)).exp_()
+        alpha.div_(_of_edges(_segments(alpha, graph, "sum"), graph))
+        ctx.save_for_backward(h, alpha, rising)
         return _per_head(h, alpha, graph.indptr, graph.indices)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        h, alpha = ctx.saved_tensors
-        graph: Graph = ctx.graph
-        grad = grad.contiguous()
-        grad_h = grad_alpha = None
-        if ctx.needs_input_grad[0]:
-            indptr, destinations, order = graph.by_source
-            grad_h = _per_head(grad, torch.index_select(alpha, 0, order), indptr, destinations)
-        if ctx.needs_input_grad[1]:
-            grad_alpha = edge_dots(grad, h, graph)
-        return grad_h, grad_alpha, None
+        h, alpha, rising = ctx.saved_tensors
+        graph, heads, grad = ctx.graph, h.shape[1], grad.contiguous()
+        indptr, destinations, order = graph.by_source
+        grad_h = _per_head(grad, torch.index_select(alpha, 0, order), indptr, destinations)
+        scores = edge_dots(grad, h, graph).mul_(alpha)
+        scores.sub_(_of_edges(_segments(scores, graph, "sum"), graph).mul_(alpha))
+        scores = torch.where(rising, scores, SLOPE * scores)
+        grad_ends = h.new_zeros(graph.num_src, 2 * heads)
+        grad_ends[:, :heads] = row_sums(scores, indptr, order)
+        grad_ends[: graph.num_dst, heads:] = _segments(scores, graph, "sum")
+        return grad_h, grad_ends, None
+
+
+def attend(h: Tensor, ends: Tensor, graph: Graph) -> Tensor:
+    """Sum the sources' rows with attention: [num_dst, heads, width].
+
+    Args:
+        h: float [num_src, heads, width].
+        ends: [num_src, 2 heads], a node's part in the score of an edge by head: as its source, then as its destination.
+        graph: the block, with an edge to each destination at least.
+    """
+    return _Attention.apply(h, ends, graph)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def _segments(values: Tensor, graph: Graph, how: str) -> Tensor:
+    """Reduce values of edges, [num_edges, heads], to their destinations: [num_dst, heads]."""
+    return torch.segment_reduce(values, how, offsets=graph.indptr, axis=0, unsafe=True)
+
+
+def _of_edges(values: Tensor, graph: Graph) -> Tensor:
+    """Return the value of each edge's destination: [num_edges, heads]."""
+    return torch.index_select(values, 0, graph.destinations)
 
 
 def _per_head(x: Tensor, alpha: Tensor, indptr: Tensor, indices: Tensor) -> Tensor:
+    """Sum the rows of `x`, [rows, heads, width], for each head with its own weights, [edges, heads]."""
     rows, heads, width = x.shape
     flat = x.reshape(rows * heads, width)
     out = x.new_empty(indptr.shape[0] - 1, heads, width)
     for head in range(heads):
         out[:, head] = row_sums(flat, indptr, indices * heads + head, alpha[:, head].contiguous())
     return out
-
-
-attend: Callable[[Tensor, Tensor, Graph], Tensor] = _Attention.apply
 
 
 def edge_dots(dst_rows: Tensor, src_rows: Tensor, graph: Graph) -> Tensor:
@@ -216,32 +264,3 @@ def edge_dots(dst_rows: Tensor, src_rows: Tensor, graph: Graph) -> Tensor:
         right = torch.index_select(src_rows, 0, graph.indices[chunk])
         torch.sum(left.mul_(right), -1, out=out[chunk])
     return out
-
-
-class _EdgeSoftmax(torch.autograd.Function):
-    """Softmax of edge scores [num_edges, heads] over the edges of each destination."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, graph: Graph) -> Tensor:
-        destinations = graph.destinations
-        shape = (graph.num_dst, scores.shape[1])
-        index = destinations.long()[:, None].expand(-1, scores.shape[1])
-        top = scores.new_full(shape, float("-inf")).scatter_reduce_(0, index, scores, "amax")
-        alpha = scores.sub(torch.index_select(top, 0, destinations)).exp_()
-        total = scores.new_zeros(shape).index_add_(0, destinations, alpha)
-        alpha.div_(torch.index_select(total, 0, destinations))
-        ctx.graph = graph
-        ctx.save_for_backward(alpha)
-        return alpha
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        (alpha,) = ctx.saved_tensors
-        graph: Graph = ctx.graph
-        product = alpha * grad
-        total = grad.new_zeros(graph.num_dst, grad.shape[1]).index_add_(0, graph.destinations, product)
-        return product.sub_(alpha * torch.index_select(total, 0, graph.destinations)), None
-
-
-edge_softmax: Callable[[Tensor, Graph], Tensor] = _EdgeSoftmax.apply

@@ -32,14 +32,19 @@ class StepResult:
 
 
 class Adam:
-    """Adam with torch's defaults; torch's own class imports its compiler, a second and 100 MB before any data."""
+    """Adam with torch's defaults; torch's own class imports its compiler, a second and 100 MB before any data.
+
+    The parameters become views of one tensor, so that a step takes eight operations, not eight a parameter.
+    """
 
     def __init__(self, parameters: Sequence[Tensor], learning_rate: float) -> None:
-        self._parameters = list(parameters)
         self._learning_rate = learning_rate
-        self._mean = [torch.zeros_like(p) for p in self._parameters]
-        self._square = [torch.zeros_like(p) for p in self._parameters]
+        self._values = torch.cat([p.detach().reshape(-1) for p in parameters])
+        self._mean, self._square = torch.zeros_like(self._values), torch.zeros_like(self._values)
         self._steps = 0
+        parts = self._values.split_with_sizes([p.numel() for p in parameters])
+        for parameter, own in zip(parameters, parts, strict=True):
+            parameter.data = own.view(parameter.shape)
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
@@ -48,11 +53,10 @@ class Adam:
         self._steps += 1
         size = self._learning_rate / (1 - beta1**self._steps)
         root = (1 - beta2**self._steps) ** 0.5
-        state = zip(self._parameters, gradients, self._mean, self._square, strict=True)
-        for parameter, gradient, mean, square in state:
-            mean.lerp_(gradient, 1 - beta1)
-            square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-            parameter.addcdiv_(mean, (square.sqrt().div_(root)).add_(epsilon), value=-size)
+        gradient = torch.cat([one.reshape(-1) for one in gradients])
+        self._mean.lerp_(gradient, 1 - beta1)
+        self._square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        self._values.addcdiv_(self._mean, (self._square.sqrt().div_(root)).add_(epsilon), value=-size)
 
 
 class Trainer:

@@ -220,10 +220,10 @@ def gather(setting: Setting) -> Result:
 
 
 def training_step(setting: Setting) -> Result:
-    """Run `benchmarks/training_step.py` on the device: the same step by our kernels and by PyG's."""
+    """Run `benchmarks/training_step.py` on the device: each model's step by our kernels and by PyG's."""
     script = Path(__file__).parents[1] / "training_step.py"
     device = setting.device if setting.real else "cpu"
-    sizes = ["--seeds", "1000"] if setting.real else ["--seeds", "50", "--nodes", "20000", "--rounds", "2"]
+    sizes = ["--seeds", "1000"] if setting.real else ["--seeds", "50", "--nodes", "20000", "--rounds", "3"]
     done = subprocess.run(
         [sys.executable, "-P", str(script), "--device", device, *sizes], capture_output=True, text=True, check=False
     )
@@ -231,10 +231,15 @@ def training_step(setting: Setting) -> Result:
         found: Result = json.loads(done.stdout)
     except ValueError:
         raise RuntimeError(done.stderr.strip()[-2000:] or "no output") from None
-    ratios = found["time_ratio"]
-    # A step of PyG that takes less time than ours is a fault of ours, on a GPU.
-    targets = [target(f"time of {name}, over ours", ratio, least=1.0) for name, ratio in ratios.items()]
-    return found | {"targets": targets if setting.real else []}
+    models = found["models"]
+    faults = [f"{name} computes something else, or holds too much memory" for name in models if not models[name]["ok"]]
+    # A step of PyG that takes less time than ours is a fault of ours; sizes without a GPU are too small to tell.
+    targets = [
+        target(f"{name}: time of {side}, over ours", ratio, least=1.0)
+        for name, one in models.items()
+        for side, ratio in one["time_ratio"].items()
+    ]
+    return found | {"targets": targets if setting.real else [], "faults": faults}
 
 
 def graph(folder: Path) -> str:

@@ -119,7 +119,7 @@ def _measured(
     """Return the conditions for a stored dataset on this host, and the profile of its disk or of the drive named."""
     from harness.advise.advice import AdviceSetting, check_limit
     from harness.drives.whatif import device_of
-    from harness.run.planning import budget_of
+    from harness.run.planning import budgets_of
     from harness.run.series import Series
     from harness.run.spec import workload_of_run
 
@@ -135,10 +135,10 @@ def _measured(
         profile = series.profile(config) if drive is None else device_of(drive, call.results_root).profile
         if profile is None or not profile.points:
             raise HostError("the disk could not be profiled, so nothing can be predicted", "see `outcore doctor`")
-        host, rest = budget_of(series, config, opened)
-    assert host is not None
-    cores, device = len(os.sched_getaffinity(0)), config.device_memory_bytes
-    return AdviceSetting(workload, config.device, device, host, epochs, cores, rest=rest), profile
+        found = budgets_of(series, config, opened)
+    assert found.host is not None
+    cores = len(os.sched_getaffinity(0))
+    return AdviceSetting(workload, config.device, found.device, found.host, epochs, cores, rest=found.rest), profile
 
 
 def _forecast(entry: RankedSystem, epochs: int) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def plan(
         outcore plan gnndrive --dataset small --memory +64MiB
     """
     from harness.foreign import is_foreign
-    from harness.run.planning import budget_of, planner_of
+    from harness.run.planning import budgets_of, planner_of
     from harness.run.series import Series
     from workloads.accelerators.make import make_accelerator
 
@@ -44,10 +44,13 @@ def plan(
         if reason := series.unsupported(config):
             raise HostError(reason, "choose another device, or another system")
         series.prepare([config], opened)
-        host, rest = budget_of(series, config, opened)
-        device = config.device_memory_bytes
+        given, found = config.device_memory_bytes, budgets_of(series, config, opened)
+        host, rest, training = found.host, found.rest, found.training_device
         # The planned device may have more memory than this host: none of it is used.
-        with closing(make_accelerator(config.device, memory_bytes=device, touch=False)) as accelerator:
+        with closing(
+            make_accelerator(config.device, memory_bytes=given, training_bytes=training, touch=False)
+        ) as accelerator:
+            device = accelerator.memory_bytes
             planner = planner_of(series, config, opened, accelerator, rest)
             with closing(planner.planned(host, device)) as planned:
                 held = [*planned.plan().items, *planned.budget.held]
@@ -59,6 +62,8 @@ def plan(
         "memory": config.memory,
         "budget_bytes": host,
         "cap_bytes": None if host is None or rest is None else host + rest,
+        "device_budget_bytes": device,
+        "training_device_bytes": training,
         "plan": items,
         "least_memory": None if least is None else planner.written(least),
         "least_budget_bytes": least,
@@ -80,6 +85,9 @@ def _print(content: dict[str, Any], options: Any) -> None:
         cap = content["cap_bytes"]
         beside = "" if cap is None else f" (of {format_bytes(cap)}, beside interpreter, torch and a training step)"
         print_lines(f"budget {format_bytes(budget)}{beside}")
+    if training := content["training_device_bytes"]:
+        device = format_bytes(content["device_budget_bytes"])
+        print_lines(f"device memory for buffers {device}, beside {format_bytes(training)} of training")
     if content["least_memory"] is not None:
         print_lines(f"least memory that it accepts: {content['least_memory']}")
     for name, value in content["auto"].items():

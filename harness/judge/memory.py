@@ -110,19 +110,30 @@ def device_memory_as_asked(record: Record, context: RunContext) -> Finding | Non
     """A system that holds more device memory than it was given or planned has a cache that others lack.
 
     Compares the most device memory that the worker held with the device memory of the run, and its sum over all ranks
-    with plan + training working set (device buffers), with slack of a tenth, on CUDA at least 32 MiB for the segments
-    in which torch reserves memory. On an emulated device tables count, on CUDA all bytes that torch reserves.
+    with plan + training working set (device buffers), with slack of a tenth, on CUDA at least 32 MiB a rank for the
+    segments in which torch reserves memory. On an emulated device tables count, on CUDA all bytes that torch reserves,
+    and beside them NVML's count of the run's processes on all GPUs of the host, read from outside ten times a second,
+    less the CUDA contexts as the calibration measured them.
     """
     memory, given = record.memory, record.config.device_memory_bytes
-    if not memory.device_peak_bytes:
+    ranks = len(memory.device_peak_bytes)
+    if not ranks:
         return None
     most, held = max(memory.device_peak_bytes), sum(memory.device_peak_bytes)
-    asked = memory.planned_device_bytes + len(memory.device_peak_bytes) * memory.training_device_bytes
-    least = CUDA_SLACK_BYTES * len(memory.device_peak_bytes) if record.config.device.startswith("cuda") else 0
+    asked = memory.planned_device_bytes + ranks * memory.training_device_bytes
+    least = CUDA_SLACK_BYTES * ranks if record.config.device.startswith("cuda") else 0
     allowed = asked + max(int(asked * SLACK_SHARE), least)
     if given is not None and most > given:
         return Finding(False, f"held {format_bytes(most)} of {format_bytes(given)} of device memory")
-    return Finding(held <= allowed, f"held {format_bytes(held)}, {format_bytes(allowed)} asked for (slack included)")
+    told = f"held {format_bytes(held)}, {format_bytes(allowed)} asked for (slack included)"
+    if held > allowed or not least:
+        return Finding(held <= allowed, told)
+    if memory.device_seen_bytes is None or memory.device_context_bytes is None:
+        return unknown("NVML did not count the device memory of the run's processes")
+    seen = memory.device_seen_bytes - memory.device_context_bytes
+    allowed = allowed if given is None else min(allowed, ranks * given + least)
+    contexts = format_bytes(memory.device_context_bytes)
+    return Finding(seen <= allowed, f"{told}; NVML counted {format_bytes(max(0, seen))} beside contexts of {contexts}")
 
 
 @rule("4")

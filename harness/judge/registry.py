@@ -29,6 +29,7 @@ class Calibration:
         floor_bytes: memory of interpreter, imports, model and optimiser.
         training_bytes: peak memory added by the largest mini-batch's digests and, if the run trains, by its step.
         training_device_bytes: device memory of model, optimiser, the same step and copies, beside the tables.
+        device_context_bytes: device memory of the CUDA contexts of all ranks, by NVML; None: not told.
         train_s: uncontended training seconds of each epoch's mini-batches, by epoch.
         null_s: seconds of the same epochs with features already in memory, by epoch.
         max_nodes, max_edges: bounds over all mini-batches of the run.
@@ -43,11 +44,12 @@ class Calibration:
     max_edges: int = 0
     how: str = ""
     training_device_bytes: int = 0
+    device_context_bytes: int | None = None
 
     @property
-    def memory(self) -> dict[str, int]:
+    def memory(self) -> dict[str, int | None]:
         """Memory by its name in `Memory`."""
-        names = ("floor_bytes", "training_bytes", "training_device_bytes")
+        names = ("floor_bytes", "training_bytes", "training_device_bytes", "device_context_bytes")
         return {name: getattr(self, name) for name in names}
 
 

@@ -118,7 +118,9 @@ class Memory(_Part):
     `resident_before_bytes`: cached bytes of the run's files after the last eviction; `evictable_bytes`: sizes of these
     files. `page_cache_at_peak_bytes` and `anon_at_peak_bytes` are from the telemetry sample nearest to the peak.
     `training_device_bytes`: device memory that training takes beside the tables. `device_peak_bytes`: most device
-    memory that the worker held, by rank; empty where host memory is the device.
+    memory that the worker held, by rank; empty where host memory is the device. `device_seen_bytes`: most device memory
+    of the run's processes, as NVML counts it from outside; `device_context_bytes`: the part of it that CUDA contexts
+    take, from the calibration; None where NVML does not tell.
     """
 
     cap_bytes: int | None = None
@@ -136,6 +138,8 @@ class Memory(_Part):
     plan: list[PlannedBuffer] = Field(default_factory=list)
     training_device_bytes: int = 0
     device_peak_bytes: list[int] = Field(default_factory=list)
+    device_context_bytes: int | None = None
+    device_seen_bytes: int | None = None
 
     @property
     def planned_device_bytes(self) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from harness.run.holder import mapped_libraries, populate_libraries
 from harness.run.launch import Worker
 from harness.run.series import Series
 from harness.settings import deciding, parse_memory
+from harness.telemetry.gpu import GpuSource, gpus_of
 from harness.wire.protocol import Calibrated, Event, Gate, WorkerSpec
 from workloads.dataset import Dataset
 from workloads.errors import HostError, InputError
@@ -70,7 +72,8 @@ def calibrate(
         wanted = {"mode": "calibrate", "time_training": times is None and config.stages == "all"}
         log = folder / "calibrate.log"
         with series.isolation.create(f"calibrate-{key}", Limits()) as cap:
-            reading = GateMemory(cap, with_libraries=folder_of(config.system) is not None)
+            gpus = gpus_of(config.device, config.ranks)
+            reading = GateMemory(cap, with_libraries=folder_of(config.system) is not None, gpus=gpus)
             with Worker(cap, spec.model_copy(update=wanted), folder, log, cache) as worker:
                 ending = worker.watch(CALIBRATION_TIMEOUT_S, reading)
         if ending.status != "ok":
@@ -81,6 +84,7 @@ def calibrate(
         training = max(0, reading.after - reading.before) if config.stages != "sample" else 0
         memory = {"floor_bytes": reading.floor, "training_bytes": training, "libraries": reading.libraries}
         memory["training_device_bytes"] = max(ending.device_peak_bytes, default=0)
+        memory["device_context_bytes"] = reading.contexts(ending.device_held_bytes)
         cache.put("held", key, memory)
         if times is None:
             times = reading.times.model_dump(exclude={"event"}) if reading.times else {}
@@ -111,10 +115,11 @@ class GateMemory:
     """Memory charged to the cap at the calibration's gates, file pages excluded: which pages of libraries and of the
     dataset are charged depends on their first reader, and they can be reclaimed. Counted, they differed by some MiB
     between calibrations and gave runs as much additional page cache. `libraries`: paths of the libraries mapped at the
-    first step, where they are wanted."""
+    first step, where they are wanted. `gpus`: UUIDs of the GPUs whose memory is read too."""
 
-    def __init__(self, cap: Cap, *, with_libraries: bool = False) -> None:
-        self._cap, self._with_libraries = cap, with_libraries
+    def __init__(self, cap: Cap, *, with_libraries: bool = False, gpus: Sequence[str] = ()) -> None:
+        self._cap, self._with_libraries, self._gpus = cap, with_libraries, gpus
+        self._on_gpus: int | None = None
         self.libraries: list[str] = []
         self.floor = self.before = self.after = 0
         self.times: Calibrated | None = None
@@ -138,6 +143,14 @@ class GateMemory:
                 self.libraries = sorted(set().union(*map(mapped_libraries, self._cap.pids())))
             # The first step has read its code pages, so the page cache was as large at the second step's peak as now.
             self.after = max(memory.peak - memory.page_cache, held)
+            if self._gpus:
+                with closing(GpuSource(self._gpus)) as source:
+                    self._on_gpus = source.held_by(self._cap.pids())
+
+    def contexts(self, held: Sequence[int]) -> int | None:
+        """Return the device memory of the CUDA contexts: the processes' memory by NVML less the bytes that torch held,
+        by rank. None where NVML does not tell, or counts no process of the cap, as from another pid namespace."""
+        return max(0, self._on_gpus - sum(held)) if self._on_gpus else None
 
 
 def device_budget(config: RunConfig, calibration: Calibration) -> int | None:

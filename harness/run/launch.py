@@ -40,8 +40,8 @@ _ERRORS: dict[str, type[OutcoreError]] = {
 
 @dataclass
 class Ending:
-    """End of a worker. `error` is set if a user can fix the cause; `test_accuracy` is by epoch, `device_peak_bytes` by
-    rank."""
+    """End of a worker. `error` is set if a user can fix the cause; `test_accuracy` is by epoch, `device_peak_bytes` and
+    `device_held_bytes` are by rank."""
 
     status: Status
     reason: str = ""
@@ -50,6 +50,7 @@ class Ending:
     facts: Facts = field(default_factory=Facts)
     test_accuracy: list[float] = field(default_factory=list)
     device_peak_bytes: list[int] = field(default_factory=list)
+    device_held_bytes: list[int] = field(default_factory=list)
 
 
 class Worker:
@@ -150,7 +151,7 @@ class Worker:
         if self._cap.memory().oom_kills > 0:
             return Ending("oom", "the kernel ended it: out of memory under the cap")
         if isinstance(last, Done):
-            told = last.model_dump(include={"notes", "test_accuracy", "device_peak_bytes"})
+            told = last.model_dump(include={"notes", "test_accuracy", "device_peak_bytes", "device_held_bytes"})
             return Ending("ok", facts=last.facts, **told)
         if isinstance(last, Failed):
             return _failure(last)

@@ -29,7 +29,7 @@ from harness.run.series import Progress, Series
 from harness.run.spec import MadePartition, partition, worker_spec, workload_of_run
 from harness.run.turns import Turn
 from harness.telemetry.frame import at_peak
-from harness.telemetry.gpu import cuda_uuids
+from harness.telemetry.gpu import gpus_of
 from harness.telemetry.recorder import Recorder
 from harness.wire.board import Board
 from harness.wire.protocol import EpochDone, Event, Gate, Planned, Prepared, WorkerSpec
@@ -144,7 +144,7 @@ class _Execution:
     def _watch(self, cap: Cap, spec: WorkerSpec, folder: Path) -> Ending:
         guard = self._seen.guard = Guard(cap)
         guard.begin()
-        disks, gpus = self._series.disks, _gpus(self._config)
+        disks, gpus = self._series.disks, gpus_of(self._config.device, self._config.ranks)
         with Board.create(f"{self._run_id}-board") as board:
             recorder = Recorder(
                 cap, disks, gpus=gpus, look=lambda memory: guard.look(memory.limit), share=lambda: board.read("").share
@@ -307,6 +307,8 @@ class _Execution:
             held = (telemetry["mem_anon"] + telemetry["mem_shmem"]).max()
             if held == held:  # not NaN
                 memory.demand_peak_bytes = max(memory.demand_peak_bytes, int(held) + most.kernel)
+            seen = telemetry["gpu_process_bytes"].max()
+            memory.device_seen_bytes = int(seen) if seen == seen else None
         if seen.evictions:
             memory.resident_before_bytes = seen.evictions[-1].resident_bytes
             memory.evictable_bytes = seen.evictions[-1].total_bytes
@@ -341,16 +343,6 @@ class _Execution:
             gate_s=end.reached_s - start.opened_s if start and end else None,
             checking_s=checking_s,
         )
-
-
-def _gpus(config: RunConfig) -> list[str]:
-    """Return the UUIDs of the GPUs that the ranks of a run train on; empty on other devices."""
-    kind, _, number = config.device.partition(":")
-    if kind != "cuda":
-        return []
-    wanted = [int(number)] if number else range(config.ranks)
-    found = cuda_uuids()
-    return [found[index] for index in wanted if index < len(found)]
 
 
 def _ending_of(error: OutcoreError) -> Ending:

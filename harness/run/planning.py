@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 from harness.records.record import RunConfig
 from harness.run import calibrate
@@ -17,22 +18,39 @@ from workloads.dataset import Dataset
 from workloads.sampling.bounds import BatchBounds, keep_bounds
 
 
-def budget_of(series: Series, config: RunConfig, dataset: Dataset) -> tuple[int | None, int | None]:
-    """Return the host budget in bytes, and the bytes of a cap beside it: interpreter, torch and a training step.
+@dataclass(frozen=True)
+class Budgets:
+    """Memory for the buffers of a run's system, in bytes.
 
-    Both are None for memory `none`, the second is for a budget. A cap is calibrated by an empty run, kept in the cache.
+    Attributes:
+        host: host memory; None for memory `none`.
+        rest: bytes of a cap beside it: interpreter, torch and a training step; None where the setting is no cap.
+        device: device memory, less that of training; None where none is given.
+        training_device: device memory that training takes; None where it was not measured.
+    """
+
+    host: int | None
+    rest: int | None
+    device: int | None
+    training_device: int | None
+
+
+def budgets_of(series: Series, config: RunConfig, dataset: Dataset) -> Budgets:
+    """Return the budgets of a run. A cap and a GPU are calibrated by an empty run, kept in the cache.
 
     Raises:
-        InputError: the memory is below that of an empty run.
+        InputError: the host memory is below that of an empty run, or training takes all the device memory.
         HostError: an empty run could not be measured.
     """
     wanted = parse_memory(config.memory, dataset.feature_bytes)
-    if wanted.cap_bytes is None:
-        return wanted.budget_bytes, None
+    # Training takes no memory of an emulated device.
+    if wanted.cap_bytes is None and not config.device.startswith("cuda"):
+        return Budgets(wanted.budget_bytes, None, config.device_memory_bytes, None)
     with series.scratch() as folder, worker_spec(series, config, dataset, folder, folder.name) as (spec, _):
-        budget = calibrate.memory_of(config, dataset, calibrate.calibrate(series, spec, folder))[1]
-    assert budget is not None
-    return budget, wanted.cap_bytes - budget
+        held = calibrate.calibrate(series, spec, folder)
+    _, host = calibrate.memory_of(config, dataset, held)
+    rest = None if wanted.cap_bytes is None or host is None else wanted.cap_bytes - host
+    return Budgets(host, rest, calibrate.device_budget(config, held), held.training_device_bytes)
 
 
 def planner_of(

@@ -18,7 +18,8 @@ COLUMNS = tuple(
     """
     t epoch monotonic cpu_percent iowait_percent ctx_switches major_faults mem_usage mem_anon mem_page_cache
     mem_shmem psi_io psi_memory disk_read_bytes disk_read_requests disk_queue disk_latency_s gpu_percent
-    gpu_memory_bytes gpu_kernel_percent gpu_sm_percent gpu_energy_j gpu_pcie_in_bytes_s gpu_pcie_out_bytes_s progress
+    gpu_memory_bytes gpu_process_bytes gpu_kernel_percent gpu_sm_percent gpu_energy_j gpu_pcie_in_bytes_s
+    gpu_pcie_out_bytes_s progress
     """.split()
 )
 _MEMORY = ("usage", "anon", "page_cache", "shmem")
@@ -27,7 +28,7 @@ _SECTOR = 512
 # How samples are joined to one: counts add up, states are the last, memory is the highest, others are the mean.
 _JOINED = dict.fromkeys(("ctx_switches", "major_faults", "disk_read_bytes", "disk_read_requests"), "sum")
 _JOINED |= dict.fromkeys(("t", "epoch", "monotonic", "progress"), "last")
-_JOINED |= dict.fromkeys((*(f"mem_{name}" for name in _MEMORY), "gpu_memory_bytes"), "max")
+_JOINED |= dict.fromkeys((*(f"mem_{name}" for name in _MEMORY), "gpu_memory_bytes", "gpu_process_bytes"), "max")
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ def to_frame(samples: Sequence[Sample]) -> pd.DataFrame:
             "disk_latency_s": np.where(disk["reads"] > 0, disk["read_ms"] / 1e3 / disk["reads"], np.nan),
             "gpu_percent": np.full(len(samples), np.nan),
             "gpu_memory_bytes": _column(gpu, "memory_bytes"),
+            "gpu_process_bytes": _column(gpu, "process_bytes"),
             "gpu_kernel_percent": _column(gpu, "kernel_percent"),
             "gpu_sm_percent": _column(gpu, "sm_percent"),
             "gpu_energy_j": _step(_column(gpu, "energy_j")),

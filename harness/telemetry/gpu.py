@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +26,7 @@ class GpuSample:
         energy_j: joules since the driver was loaded; sum of the GPUs.
         sm_percent: busy multiprocessors since the last sample; mean of the GPUs.
         pcie_in, pcie_out: bytes a second to and from the GPUs since the last sample; sums.
+        process_bytes: memory in use by the run's processes, on any GPU of the host.
     """
 
     kernel_percent: float | None = None
@@ -34,6 +35,7 @@ class GpuSample:
     sm_percent: float | None = None
     pcie_in: float | None = None
     pcie_out: float | None = None
+    process_bytes: float | None = None
 
 
 def cuda_uuids(library: str = "libcuda.so.1") -> list[str]:
@@ -54,6 +56,15 @@ def cuda_uuids(library: str = "libcuda.so.1") -> list[str]:
                 return []
             found.append(str(uuid.UUID(bytes=bytes(raw))))
     return found
+
+
+def gpus_of(device: str, ranks: int) -> list[str]:
+    """Return the UUIDs of the GPUs on which the ranks of a run on `device` train; empty for other devices."""
+    kind, _, number = device.partition(":")
+    if kind != "cuda":
+        return []
+    found = cuda_uuids()
+    return [found[index] for index in ([int(number)] if number else range(ranks)) if index < len(found)]
 
 
 class GpuSource:
@@ -88,8 +99,24 @@ class GpuSource:
                 return self._nvml.nvmlDeviceGetHandleByUUID(f"{kind}-{name}")
         return None
 
-    def read(self) -> GpuSample | None:
-        """Read all GPUs; None without one."""
+    def held_by(self, pids: Collection[int]) -> int | None:
+        """Return the bytes of device memory that processes hold on any GPU of the host, CUDA contexts included; None
+        where NVML does not tell or there are no GPUs. Of pids of another namespace it knows none: 0."""
+        if not self.present:
+            return None
+        nvml, wanted, held = self._nvml, set(pids), 0
+        with suppress(nvml.NVMLError):
+            for index in range(nvml.nvmlDeviceGetCount()):
+                for one in nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByIndex(index)):
+                    if one.pid in wanted:
+                        if one.usedGpuMemory is None:  # hidden, as by some drivers
+                            return None
+                        held += int(one.usedGpuMemory)
+            return held
+        return None
+
+    def read(self, pids: Collection[int] = ()) -> GpuSample | None:
+        """Read all GPUs, and the memory of the processes `pids`; None without a GPU."""
         if not self.present:
             return None
         nvml = self._nvml
@@ -98,7 +125,8 @@ class GpuSource:
         energy = self._each(nvml.nvmlDeviceGetTotalEnergyConsumption)  # millijoules
         busy = [counters.read() for counters in self._counters]
         sm, into, out = ([values[at] for values in busy] for at in range(3))
-        return GpuSample(_mean(kernel), _sum(memory), _sum(energy, 1e-3), _mean(sm), _sum(into, _MIB), _sum(out, _MIB))
+        bus = _sum(into, _MIB), _sum(out, _MIB)
+        return GpuSample(_mean(kernel), _sum(memory), _sum(energy, 1e-3), _mean(sm), *bus, self.held_by(pids))
 
     def _each(self, read: Callable[[Any], float]) -> list[float | None]:
         found: list[float | None] = []

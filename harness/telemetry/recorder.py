@@ -150,7 +150,7 @@ class Recorder:
         psi_io, psi_memory = self._cap.pressure() if self._cap else (None, None)
         if psi_io is None:
             psi_io, psi_memory = self._pressure.read()
-        gpu = self._gpu.read() if self._gpu else None
+        gpu = self._gpu.read(self._cap.pids() if self._cap else ()) if self._gpu else None
         memory = self._cap.memory() if self._cap else None
         if self._look and memory:
             self._look(memory)

@@ -154,13 +154,15 @@ class Calibrated(_Event):
 
 class Done(_Event):
     """The run completed. `notes`, `facts`: the system's. `test_accuracy`: by epoch, where requested.
-    `device_peak_bytes`: most device memory held, by rank; of a calibration, beside the tables."""
+    `device_peak_bytes`: most device memory held, by rank; of a calibration, beside the tables. `device_held_bytes`: of
+    a calibration on CUDA, bytes that torch held at the last gate, by rank."""
 
     event: Literal["done"] = "done"
     notes: dict[str, str]
     facts: SerializeAsAny[Facts] = Field(default_factory=Facts)
     test_accuracy: list[float] = Field(default_factory=list)
     device_peak_bytes: list[int] = Field(default_factory=list, max_length=1024)
+    device_held_bytes: list[int] = Field(default_factory=list, max_length=1024)
 
 
 class Failed(_Event):

@@ -74,13 +74,14 @@ def test_pages_of_files_are_no_floor_and_no_step(disk: Path, read_first: str, st
 
 
 def test_device_memory_that_training_took_is_subtracted_from_the_runs(tmp_path: Path) -> None:
-    held = {"floor_bytes": 1, "training_bytes": 2, "training_device_bytes": 3 * MIB, "libraries": []}
+    sizes = {"floor_bytes": 1, "training_bytes": 2, "training_device_bytes": 3 * MIB, "device_context_bytes": 4 * MIB}
+    held = sizes | {"libraries": []}
     cache = SimpleNamespace(get=lambda kind, key: held if kind == "held" else {})
     series: Any = SimpleNamespace(cache=cache, isolation=SimpleNamespace(describe=dict))
     config = make_record("gnndrive", [1.0]).config
     spec: Any = SimpleNamespace(config=config, bounds=None)
     measured = calibrate(series, spec, tmp_path)
-    assert measured.memory == {name: held[name] for name in ("floor_bytes", "training_bytes", "training_device_bytes")}
+    assert measured.memory == sizes
     assert device_budget(config.model_copy(update={"device_memory_bytes": 10 * MIB}), measured) == 7 * MIB
     with pytest.raises(InputError, match=r"training takes 3\.0 MiB"):
         device_budget(config.model_copy(update={"device_memory_bytes": 3 * MIB}), measured)

@@ -68,12 +68,19 @@ def test_a_slice_tells_its_memory_and_hides_its_utilisation(drivers: Drivers) ->
 
 
 @pytest.mark.parametrize(
-    "fail", ["nvmlDeviceGetUtilizationRates=3", "nvmlDeviceGetTotalEnergyConsumption=3", "nvmlGpmQueryDeviceSupport=3"]
+    "fail",
+    [
+        "nvmlDeviceGetUtilizationRates=3",
+        "nvmlDeviceGetTotalEnergyConsumption=3",
+        "nvmlGpmQueryDeviceSupport=3",
+        "nvmlDeviceGetComputeRunningProcesses=4",
+    ],
 )
 def test_a_reading_that_a_device_refuses_is_unknown_and_the_others_stay(drivers: Drivers, fail: str) -> None:
     present, _, second = read(drivers, devices=2, fail=fail)
     unknown = {name for name, value in second.items() if value is None}
     wanted = {"Utilization": {"kernel_percent"}, "Energy": {"energy_j"}, "Gpm": {"sm_percent", "pcie_in", "pcie_out"}}
+    wanted["RunningProcesses"] = {"process_bytes"}
     assert present and unknown == next(names for part, names in wanted.items() if part in fail)
 
 
@@ -90,3 +97,84 @@ def test_a_reading_that_a_device_refuses_is_unknown_and_the_others_stay(drivers:
 )
 def test_no_device_is_unknown_and_not_idle(drivers: Drivers, how: dict[str, Any]) -> None:
     assert read(drivers, **how) == (False, {}, {})
+
+
+# Memory of a run's processes, from outside
+
+HELD = """
+import json, os, sys
+from harness.telemetry.gpu import GpuSource, cuda_uuids
+os.environ["STUB_PROCESSES"] = sys.argv[1]
+source = GpuSource(cuda_uuids())
+print(json.dumps(source.held_by([4711, 4712])))
+source.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("processes", "held"),
+    [
+        ("", 0),
+        ("0:4711:300", 300),
+        ("0:4711:300,0:9:500,1:4712:20,2:4711:5", 325),  # one of another run; one on a GPU that is not the run's
+        ("0:9:500", 0),
+        ("0:9:?,0:4711:1", 1),
+        ("0:4711:?", None),
+    ],
+)
+def test_the_memory_of_the_runs_processes_is_counted_on_every_gpu(
+    drivers: Drivers, processes: str, held: int | None
+) -> None:
+    done = drivers.python(HELD, processes, devices=3, visible="0,1")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == (None if held is None else held * MIB)
+
+
+JUDGED = """
+import json, os, sys, time
+from types import SimpleNamespace
+from harness.isolation.base import MemoryStats
+from harness.judge.registry import rules
+from harness.run.calibrate import GateMemory
+from harness.telemetry.gpu import cuda_uuids
+from harness.telemetry.recorder import Recorder
+from harness.wire.protocol import Gate
+from tests.harness.records import make_record
+
+MIB, own = 1 << 20, os.getpid()
+cap = SimpleNamespace(pids=lambda: [own], memory=MemoryStats, pressure=lambda: (None, None), reset_peak=lambda: None)
+
+def hold(mib):
+    os.environ["STUB_PROCESSES"] = f"0:{own}:{mib},0:9:5000"
+
+hold(400)
+gates = GateMemory(cap, gpus=cuda_uuids())
+for at in ("floor", "before step", "step again", "after step"):
+    gates(Gate(at=at))
+record = make_record("gnndrive", [1.0])
+config = record.config.model_copy(update={"device": "cuda", "device_memory_bytes": 100 * MIB})
+record = record.model_copy(update={"config": config})
+record.memory.training_device_bytes, record.memory.device_peak_bytes = 90 * MIB, [95 * MIB]
+record.memory.device_context_bytes = gates.contexts([100 * MIB])
+hold(350)
+recorder = Recorder(cap, None, hz=100.0, gpus=cuda_uuids()).start()
+for mib in (350, int(sys.argv[1]), 350):
+    hold(mib)
+    before = len(recorder._samples)
+    while len(recorder._samples) < before + 2:
+        time.sleep(0.01)
+record.memory.device_seen_bytes = int(recorder.stop()["gpu_process_bytes"].max())
+(rule,) = (one for one in rules() if one.name == "device_memory_as_asked")
+found = rule.outcome(record, None)
+print(json.dumps([record.memory.device_context_bytes, found.ok, found.known, found.detail]))
+"""
+
+
+@pytest.mark.parametrize(("most", "ok"), [(395, True), (422, True), (423, False), (900, False)])
+def test_memory_that_the_worker_does_not_tell_of_breaks_the_rule(drivers: Drivers, most: int, ok: bool) -> None:
+    """Contexts of 300 MiB, measured while torch held 100; 90 MiB asked for, and 32 MiB of slack."""
+    done = drivers.python(JUDGED, str(most))
+    assert done.returncode == 0, done.stderr
+    context, found, known, detail = json.loads(done.stdout)
+    assert context == 300 * MIB and known and found == ok, detail
+    assert f"NVML counted {most - 300}" in detail and "contexts of 300.0 MiB" in detail

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness.cap_tools import on_disk
+from harness.judge.registry import Calibration
+from harness.run import calibrate
+from harness.run.series import Series
+from tests.harness.cap_tools import MIB, on_disk
 from tests.harness.run_tools import outcore, outcore_here, share_cache
 from tests.support import make_tiny
+from workloads.accelerators.emulated import EmulatedAccelerator
+from workloads.accelerators.profile import load_profile
 from workloads.dataset import Dataset
 
 SETTINGS = "--dataset tiny --fanout 5,5 --batch-size 50 --max-batches 6 --epochs 1 --warmup 0 --hidden 16".split()
@@ -73,3 +79,41 @@ def test_what_has_no_plan_of_one_process_is_refused(tiny_dataset: Dataset, tmp_p
     ):
         done = outcore_here("plan", *arguments, *SETTINGS, data=tiny_dataset.path.parent, results=tmp_path)
         assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
+class Card(EmulatedAccelerator):
+    """A device without a GPU that subtracts what training takes, as the CUDA device does."""
+
+    def __init__(self, name: str, *, memory_bytes: int, training_bytes: int | None = None, touch: bool = True) -> None:
+        self.training_bytes = training_bytes or 0
+        super().__init__(load_profile("instant"), memory_bytes - self.training_bytes, touch=touch)
+
+
+def test_training_takes_its_part_of_a_gpus_memory_before_the_system_plans(
+    tiny_dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Calibration(floor_bytes=MIB, training_bytes=MIB, training_device_bytes=3 * MIB)
+    monkeypatch.setattr(calibrate, "calibrate", lambda *_: held)
+    monkeypatch.setattr(Series, "unsupported", lambda *_: "")
+    monkeypatch.setattr(Series, "prepare", lambda *_, **__: None)
+    monkeypatch.setattr("workloads.accelerators.make.make_accelerator", Card)
+    monkeypatch.setattr("systems.planning.make_accelerator", Card)
+
+    def plan(device_memory: str, *more: str) -> Any:
+        arguments = ("--memory", "+40MiB", "--device", "cuda", "--device-memory", device_memory, *more)
+        return outcore_here("plan", "gnndrive", *SETTINGS, *arguments, data=tiny_dataset.path.parent, results=tmp_path)
+
+    done = plan("64MiB", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["device_budget_bytes"], found["training_device_bytes"]) == (61 * MIB, 3 * MIB)
+    planned = sum(item["bytes"] for item in found["plan"] if item["tier"] == "device")
+    assert 0 < planned <= 61 * MIB
+    assert "device memory for buffers 61.0 MiB, beside 3.0 MiB of training" in plan("64MiB").stdout
+    # The least device memory that a refusal names holds training too, and is accepted.
+    done = plan("3100KiB")
+    named = re.search(r"(\d+)MiB of device memory is the least", done.stderr)
+    assert done.returncode == 2 and named is not None and int(named[1]) > 3, done.stderr
+    assert plan(f"{named[1]}MiB").returncode == 0
+    done = plan("3MiB")
+    assert done.returncode == 2 and "training takes 3.0 MiB of it already" in done.stderr

@@ -430,27 +430,35 @@ def test_a_run_is_held_to_what_others_left_of_the_device(sound: Run, ratio: floa
 
 
 @pytest.mark.parametrize(
-    ("device", "given", "training", "held", "ok"),
+    ("device", "given", "training", "held", "seen", "ok"),
     [
-        ("emulated:a10g", 100_000, 0, [60_000], True),
-        ("emulated:a10g", 100_000, 0, [60_000, 60_000], False),  # the plan is of both ranks
-        ("emulated:a10g", 100_000, 0, [100_001], False),
-        ("cuda", 200 * MIB, 80 * MIB, [110 * MIB], True),  # segments of torch's allocator
-        ("cuda", 200 * MIB, 80 * MIB, [113 * MIB], False),
-        ("cuda", 100 * MIB, 90 * MIB, [101 * MIB], False),
-        ("cuda", None, 80 * MIB, [113 * MIB], False),
-        ("cpu", None, 0, [], None),
+        ("emulated:a10g", 100_000, 0, [60_000], None, True),
+        ("emulated:a10g", 100_000, 0, [60_000, 60_000], None, False),  # the plan is of both ranks
+        ("emulated:a10g", 100_000, 0, [100_001], None, False),
+        ("cuda", 200 * MIB, 80 * MIB, [110 * MIB], 412, True),  # segments of torch's allocator
+        ("cuda", 200 * MIB, 80 * MIB, [113 * MIB], 412, False),
+        ("cuda", 200 * MIB, 80 * MIB, [110 * MIB], 413, False),  # of NVML's count, 300 MiB are the contexts'
+        ("cuda", 100 * MIB, 90 * MIB, [95 * MIB], 422, True),
+        ("cuda", 100 * MIB, 90 * MIB, [101 * MIB], 400, False),
+        ("cuda", None, 80 * MIB, [113 * MIB], 400, False),
+        ("cuda", None, 80 * MIB, [80 * MIB, 80 * MIB], 520, True),
+        ("cuda", None, 80 * MIB, [80 * MIB, 80 * MIB], 530, False),
+        ("cuda", None, 80 * MIB, [80 * MIB], None, None),
+        ("cpu", None, 0, [], None, None),
     ],
 )
 def test_device_memory_is_held_to_what_was_given_and_planned(
-    device: str, given: int | None, training: int, held: list[int], ok: bool | None, sound: Run
+    device: str, given: int | None, training: int, held: list[int], seen: int | None, ok: bool | None, sound: Run
 ) -> None:
     record, context = sound
     changed(sound, {"config.device": device, "config.device_memory_bytes": given})
     changed(sound, {"memory.training_device_bytes": training, "memory.device_peak_bytes": held})
+    changed(sound, {"memory.device_context_bytes": 300 * MIB})
+    changed(sound, {"memory.device_seen_bytes": None if seen is None else seen * MIB})
     (entry,) = (rule for rule in rules() if rule.name == "device_memory_as_asked")
     outcome = entry.outcome(record, context)
-    assert (None if outcome is None else outcome.ok) == ok
+    assert (outcome.ok if outcome is not None and outcome.known else None) == ok
+    assert (outcome is None) == (device == "cpu")  # a GPU whose processes nobody counted is a caveat
 
 
 def test_what_a_plan_refuses_is_a_result_and_no_fault(sound: Run) -> None:

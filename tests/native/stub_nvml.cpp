@@ -1,11 +1,14 @@
 // Stub of NVML. Device d has (d + 1) GiB of memory in use, is busy for 10 (d + 1) % of the time, has used
 // 1000 (d + 1) J more energy at each reading, and moves 1000 (d + 1) KiB/s over its bus. A device in slices (STUB_MIG)
-// hides its utilisation, as NVML does; its slices s have (s + 1) * 100 MiB in use.
+// hides its utilisation, as NVML does; its slices s have (s + 1) * 100 MiB in use. Processes: STUB_PROCESSES, which the
+// calling process may change, as `0:4711:300,1:4711:20` (device, pid, MiB in use; `?` for a hidden number).
+#include <algorithm>
+
 #include "stub_driver.hpp"
 
 namespace {
 
-constexpr int invalid_argument = 2, not_supported = 3, not_found = 6;
+constexpr int invalid_argument = 2, not_supported = 3, not_found = 6, insufficient_size = 7;
 constexpr unsigned long long gib = 1ull << 30, mib = 1ull << 20;
 
 // A handle is one plus the device's number; that of a slice has its own number times 256 above.
@@ -18,7 +21,7 @@ int answer(const char* name, const void* handle) {
     return stub::call(name, static_cast<unsigned long long>(device_of(handle)));
 }
 int text(const std::string& value, char* out, unsigned length) {
-    if (value.size() >= length) return 7;  // insufficient size
+    if (value.size() >= length) return insufficient_size;
     std::memcpy(out, value.c_str(), value.size() + 1);
     return 0;
 }
@@ -36,6 +39,11 @@ struct Memory_v2 {
 };
 struct Utilization {
     unsigned gpu, memory;
+};
+struct Process {
+    unsigned pid;
+    unsigned long long used;
+    unsigned instance, compute_instance;
 };
 struct Support {
     unsigned version, supported;
@@ -105,6 +113,25 @@ int nvmlDeviceGetMemoryInfo_v2(void* handle, Memory_v2* memory) {
     const int code = nvmlDeviceGetMemoryInfo(handle, &plain);
     memory->total = plain.total, memory->free = plain.free, memory->used = plain.used, memory->reserved = 0;
     return code;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void* handle, unsigned* count, Process* out) {
+    if (const int code = answer("nvmlDeviceGetComputeRunningProcesses", handle)) return code;
+    std::vector<Process> found;
+    const char* listed = std::getenv("STUB_PROCESSES");
+    for (const std::string& part : stub::parts(listed != nullptr ? listed : "")) {
+        std::istringstream fields(part);
+        std::string device, pid, used;
+        std::getline(std::getline(std::getline(fields, device, ':'), pid, ':'), used);
+        if (std::stoi(device) != device_of(handle)) continue;
+        found.push_back({static_cast<unsigned>(std::stoul(pid)), used == "?" ? ~0ull : std::stoull(used) * mib, 0, 0});
+    }
+    const bool fits = out != nullptr && found.size() <= *count;
+    *count = static_cast<unsigned>(found.size());
+    if (found.empty()) return 0;
+    if (!fits) return insufficient_size;
+    std::copy(found.begin(), found.end(), out);
+    return 0;
 }
 
 int nvmlDeviceGetUtilizationRates(void* handle, Utilization* rates) {

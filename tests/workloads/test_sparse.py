@@ -23,7 +23,7 @@ def test_the_transpose_lists_every_edge_by_source_in_the_order_of_edges(block: B
     graph = Graph.from_block(block, CPU, self_loops=self_loops)
     indptr, destinations, order = (part.numpy() for part in graph.by_source)
     indices, expected = graph.indices.numpy(), np.repeat(np.arange(block.num_dst), graph.degrees.numpy())
-    assert indptr.dtype == destinations.dtype == np.int32 and len(indptr) == block.num_src + 1
+    assert indptr.dtype == destinations.dtype == order.dtype == np.int32 and len(indptr) == block.num_src + 1
     for source in range(block.num_src):
         edges = np.flatnonzero(indices == source)
         assert order[indptr[source] : indptr[source + 1]].tolist() == edges.tolist()
