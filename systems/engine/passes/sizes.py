@@ -27,6 +27,8 @@ from workloads.units import parse_bytes
 
 LISTS_AHEAD = 3  # address lists of mini-batches that are read ahead
 BOUNCE = 512 << 10  # bytes of each of the two buffers through which rows are copied to a device
+BYTES_PER_S = 1e9  # of a device without a profile, for estimates
+SAMPLED_PER_S = 2e6  # uses of rows that a thread samples
 _SLACK = 1.05  # the bounds may come from fewer epochs than the run has
 _THREADS = 2 << 20  # stacks, the allocator's leftovers
 _UNBOUNDED_SHARE = 10
