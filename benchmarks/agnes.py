@@ -1,6 +1,6 @@
 """`outcore` against `agnes`: same graph, same cap, in turns, on the bare device and under every SSD class.
 
-    python benchmarks/agnes.py [--quick] [--classes none aws-nvme/16 ...] [--memory 0.1x 0.15x] [--root FOLDER]
+    python benchmarks/agnes.py [--quick] [--classes none aws-nvme/16 ...] [--memory 0.12x 0.15x] [--root FOLDER]
 
 A cell is a class and a budget. In its first round `agnes` is tuned: other settings of `look_ahead` and `block_bytes`
 are tried one after the other and the fastest is kept for all rounds; `outcore` keeps its defaults. With `--quick` the
@@ -213,7 +213,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a quarter of the graph: about 8 minutes on two cores")
     parser.add_argument("--classes", nargs="+", default=CLASSES)
-    parser.add_argument("--memory", nargs="+", default=["0.1x", "0.15x"], help="budgets, as `outcore run --memory`")
+    parser.add_argument("--memory", nargs="+", default=["0.12x", "0.15x"], help="budgets, as `outcore run --memory`")
     for name, value in FULL.items():
         parser.add_argument(f"--{name}", type=type(value), help=f"default {value}, with --quick {QUICK[name]}")
     parser.add_argument("--dim", default="256")

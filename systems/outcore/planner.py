@@ -109,13 +109,17 @@ class OutcoreSizes(PassSizes):
         shared = {"auto": (True, False), "on": (True,), "off": (False,)}[options.shared_passes]
         beside = (False,) if alone else {"auto": (False, True), "on": (True,), "off": (False,)}[options.sample_beside]
         found: list[tuple[float, bool, bool]] = []
+        groups: dict[bool, int] = {}  # by whether passes are shared
         refused: BudgetError | None = None
         for ways in product(shared if self.external else shared[:1], beside):
             try:
                 self._fit_for(*ways)
-                found.append((self._epoch_s(), *ways))
             except BudgetError as error:
                 refused = refused or error
+                continue
+            # Sampling beside packing saves no more than its own time: not worth smaller groups.
+            if self.group >= groups.setdefault(ways[0], self.group):
+                found.append((self._epoch_s(), *ways))
         if refused is not None and not found:
             raise refused
         # The first of those within 2 % of the least time, since it takes the least memory or reads the least.
