@@ -8,6 +8,7 @@ larger of sampling and gathering instead of both; a cost estimate chooses.
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import Literal
 
 from pydantic import Field
@@ -26,6 +27,7 @@ _BUFFERS = (256 << 10, 128 << 10, 64 << 10, 32 << 10, 16 << 10)  # a mini-batch'
 _GOOD_PASS = 64 << 20
 _PASS_SHARE = 8  # of the host budget, for the blocks and write buffers of gathering
 _LISTS = 1 << 20
+_MARGIN = 1.1  # of estimates
 _BESIDE = 3 << 20  # of gathering: stacks, a part of the nodes' counts, digests
 
 
@@ -94,26 +96,27 @@ class AgnesSizes(PassSizes):
         return min(self.num_nodes, need) if self.options.tiers == "fill" else need
 
     def _fit(self) -> None:
-        asked = self.options.look_ahead
-        if asked != "auto":
-            self._fit_for(asked)
-            return
-        self._fit_for("training")
-        group, training_s = self.group, self._epoch_s()
-        try:
-            self._fit_for("on")
-            # Smaller hyperbatches cost more than the estimate has.
-            if self._epoch_s() <= training_s * (1.0 if self.group == group else 0.9):
-                return
-        except BudgetError:
-            pass
-        self._fit_for("training")
+        options, found, refused = self.options, list[tuple[float, int, LookAhead, int]](), list[BudgetError]()
+        modes: tuple[LookAhead, ...] = ("on", "training") if options.look_ahead == "auto" else (options.look_ahead,)
+        # Rows of fewer mini-batches at a time leave memory for a larger hyperbatch.
+        for window, mode in product(dict.fromkeys((options.window, 1)), modes):
+            try:
+                self._fit_for(mode, window)
+                found.append((self._epoch_s(), self.group, mode, window))
+            except BudgetError as error:
+                refused.append(error)
+        if not found:
+            raise refused[0]
+        # The estimate has no waits of smaller hyperbatches, and none for training: the first ways overlap most.
+        largest = max(group for _, group, *_ in found)
+        costs = [seconds * (1.0 if group == largest else _MARGIN) for seconds, group, *_ in found]
+        self._fit_for(*next(one[2:] for one, cost in zip(found, costs, strict=True) if cost <= _MARGIN * min(costs)))
 
-    def _fit_for(self, look_ahead: LookAhead) -> None:
-        """Size all that depends on when the next hyperbatch is sampled."""
+    def _fit_for(self, look_ahead: LookAhead, window: int) -> None:
+        """Size all that depends on when the next hyperbatch is sampled and on the window."""
         self.look_ahead = look_ahead
         held = self._held()
-        self.window, least = self._window(held)
+        self.window, least = self._window(held, window)
         self.group = group = self._group(held, least)
         self.group_uses, self.slots = self.uses(group), 0
         self.pass_plan = self._pass_plan(group)

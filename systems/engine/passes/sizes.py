@@ -212,12 +212,15 @@ class PassSizes(Sizes):
         self.require(items, self.fix)
         return items
 
-    def _window(self, held: list[PlanItem]) -> tuple[int, int]:
-        """Return the mini-batches whose rows are in memory together, fewer in little memory, and the slots for them."""
+    def _window(self, held: list[PlanItem], most: int = 0) -> tuple[int, int]:
+        """Return the mini-batches whose rows are in memory together, fewer in little memory, and the slots for them.
+
+        `most` is the number that is tried first; 0: that of the options.
+        """
         if self.sampling_only:
             return self.options.window, 0
         left = self.left(held)
-        for window in range(self.options.window, 0, -1):
+        for window in range(most or self.options.window, 0, -1):
             least = self._rows_of(window)
             need = self._slots_bytes(least) + self._preparing_least(1)
             if left is None or need <= left:
