@@ -10,12 +10,14 @@ Ours, where the description leaves it open or the engine does it better: draws a
 are equal; where the rows used often do not fit, the most used ones come first, and where room is left others fill it
 (as in the authors' public code; `tiers=average` leaves it empty); blocks are read with several in flight, past the page
 cache; the write buffers of files and the hyperbatch shrink to the budget; `indptr` is read in blocks, too; sampling may
-go on while the hyperbatch before trains. Memory takes four bytes a node of the graph, for its uses and its place.
+go on while the hyperbatch before trains, or take place only then, which leaves memory for larger hyperbatches; the
+thread that samples also places the rows, so that gathering is one pass over the table. Memory takes five bytes a node
+of the graph, for its uses and its place.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -45,15 +47,20 @@ class Hyperbatch(preparer.Group):
     Attributes:
         kept, on_device: rows that its gathering brings to memory, and those of them in device memory.
         in_files: rows that it appends to files.
+        writer: writer of its files, which holds the ids of their rows; None once it is gathered.
+        ids, to: uint32 and int32 [kept], rows that come to memory, ascending, and their slots; empty once gathered.
     """
 
     kept: int = 0
     on_device: int = 0
     in_files: int = 0
+    writer: ChunkWriter | None = None
+    ids: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, dtype=np.uint32))
+    to: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
 
 
 class Preparer(preparer.Preparer[Hyperbatch]):
-    """Preparer of successive hyperbatches: a thread samples one while another gathers the one before.
+    """Preparer of successive hyperbatches: a thread samples and places one while another gathers the one before.
 
     Raises:
         DataIOError: a file of the dataset cannot be opened.
@@ -63,54 +70,74 @@ class Preparer(preparer.Preparer[Hyperbatch]):
 
     def __init__(self, sizes: AgnesSizes, clock: StageClock) -> None:
         super().__init__(sizes, clock, Hyperbatch, gap_bytes=sizes.graph_piece_bytes)
+        self._writers: list[ChunkWriter] = []
 
-    def gather(self, group: Hyperbatch, trainer: GroupLoader) -> None:
-        """Bring a hyperbatch's rows to memory and to files; all mini-batches before it are released.
+    def prepare(self, job: Job) -> Hyperbatch:
+        """Sample a hyperbatch, place its rows, and write the address lists of its mini-batches.
 
         Raises:
             BudgetError: the mini-batches are larger than planned.
             DataIOError: a disk is full or fails.
             InterruptedError: `stop` was called.
         """
-        sizes, used, slots = self.sizes, group.used, trainer.slots
-        assert slots is not None
-        first, nodes, row = group.job.first, sizes.num_nodes, sizes.row
-        with self.clock.stage("inspect", first):
-            try:
-                tiers = place(
-                    used,
-                    num_nodes=nodes,
-                    slots=sizes.slots,
-                    device_slots=sizes.device_slots,
-                    window=sizes.window,
-                    least={"fill": 1, "average": 0, "off": group.job.count + 1}[sizes.options.tiers],
-                )
-            except ValueError as error:
-                raise BudgetError(f"{NAME}: {error}", "raise memory or lower window") from None
-            group.kept, group.on_device, group.in_files = len(tiers.kept), tiers.on_device, int(tiers.missing.sum())
-        group.rows = self._path("rows")
-        table = RowTable.of(sizes.workload.dataset)
-        writer = ChunkWriter(group.rows, table, misses=group.in_files, stop=self._stop, plan=sizes.pass_plan)
-        try:
-            with self.clock.stage("inspect", first):
-                for ids, to, places in tiers.lists(used):
-                    writer.append(ids, {"slots": places, "to": to})
-                    if self._stopped:
-                        raise InterruptedError("gathering was stopped")
-            kept, to_slots = tiers.kept, tiers.places[tiers.kept]
-            group.used, used = NO_USES, NO_USES
-            del tiers
+        group = self.sample([job])
+        group.graph_written = group.index.nbytes
+        if not self.sizes.sampling_only:
+            with self.clock.stage("inspect", job.first):
+                self._place(group)
+            group.used = NO_USES
             give_back_free_memory()
-            room = aligned_empty(max(1, BOUNCE // row) * row).reshape(-1, row)
+        return group
 
-            def give(rows: npt.NDArray[np.uint8], at: int) -> None:
-                slots.put(rows, to_slots[at : at + len(rows)], first)
+    def _place(self, group: Hyperbatch) -> None:
+        sizes, used = self.sizes, group.used
+        try:
+            tiers = place(
+                used,
+                num_nodes=sizes.num_nodes,
+                slots=sizes.slots,
+                device_slots=sizes.device_slots,
+                window=sizes.window,
+                least={"fill": 1, "average": 0, "off": group.job.count + 1}[sizes.options.tiers],
+            )
+        except ValueError as error:
+            raise BudgetError(f"{NAME}: {error}", "raise memory or lower window") from None
+        group.kept, group.on_device, group.in_files = len(tiers.kept), tiers.on_device, int(tiers.missing.sum())
+        group.ids, group.to, group.rows = tiers.kept, tiers.places[tiers.kept], self._path("rows")
+        table = RowTable.of(sizes.workload.dataset)
+        group.writer = ChunkWriter(group.rows, table, misses=group.in_files, stop=self._stop, plan=sizes.pass_plan)
+        self._writers.append(group.writer)
+        for ids, to, places in tiers.lists(used):
+            group.writer.append(ids, {"slots": places, "to": to})
+            if self._stopped:
+                raise InterruptedError("placing was stopped")
 
-            with self.clock.stage("pack", first):
-                group.chunks, group.pack = writer.distribute(KeptRows(kept, room, give))
-                slots.wait_for_copies(first)
-        finally:
+    def gather(self, group: Hyperbatch, trainer: GroupLoader) -> None:
+        """Bring a hyperbatch's rows to memory and to files; all mini-batches before it are released.
+
+        Raises:
+            DataIOError: a disk is full or fails.
+            InterruptedError: `stop` was called.
+        """
+        slots, writer, first = trainer.slots, group.writer, group.job.first
+        assert slots is not None and writer is not None
+        row = self.sizes.row
+        room = aligned_empty(max(1, BOUNCE // row) * row).reshape(-1, row)
+
+        def give(rows: npt.NDArray[np.uint8], at: int) -> None:
+            slots.put(rows, group.to[at : at + len(rows)], first)
+
+        with self.clock.stage("pack", first):
+            group.chunks, group.pack = writer.distribute(KeptRows(group.ids, room, give))
+            slots.wait_for_copies(first)
+        self._writers.remove(writer)
+        group.writer, group.ids, group.to = None, group.ids[:0].copy(), group.to[:0].copy()
+
+    def close(self) -> None:
+        """Close the files and remove the prepared hyperbatches."""
+        for writer in self._writers:
             writer.close()
+        super().close()
 
 
 class Agnes(GroupSystem[Hyperbatch]):
@@ -134,12 +161,14 @@ class Agnes(GroupSystem[Hyperbatch]):
 
     @property
     def _looks_ahead(self) -> bool:
-        return self.options.look_ahead
+        return self._sizes.look_ahead != "off"
+
+    @property
+    def _brings_first(self) -> bool:
+        return self._sizes.look_ahead == "training"
 
     def _prepare(self, preparer: Preparer, job: Job) -> Hyperbatch:
-        group = preparer.sample([job])
-        group.graph_written = group.index.nbytes
-        return group
+        return preparer.prepare(job)
 
     def _count(self, group: Hyperbatch, tally: Tally) -> None:
         tally.add(
@@ -221,6 +250,7 @@ class Agnes(GroupSystem[Hyperbatch]):
         found = {
             **super().notes(),
             "hyperbatch": f"{sizes.group}{fewer}",
+            "look_ahead": sizes.look_ahead,
             "sampling": "block by block" if sizes.external else "online",
             "slots": str(sizes.slots),
         }

@@ -91,11 +91,14 @@ def place(used: Uses, *, num_nodes: int, slots: int, device_slots: int, window: 
         least = -(-len(used.nodes) // max(1, int(by_uses.sum())))
     by_uses[:least] = 0
 
+    inside = np.empty(num_nodes, dtype=np.bool_)  # a byte a node stays in the processor's cache, unlike its count
+
     def ring_beside(cut: Cut) -> tuple[int, npt.NDArray[np.int64]]:
         """Return the slots for files' rows beside these rows in memory, and each mini-batch's number of such rows."""
-        missing = np.array(
-            [len(ids) - np.count_nonzero(cut.has(counts[ids], ids)) for ids in map(used.batch, range(batches))]
-        )
+        for begin in range(0, num_nodes, _PART):
+            part = counts[begin : begin + _PART]
+            inside[begin : begin + _PART] = cut.has(part, np.arange(begin, begin + len(part)))
+        missing = np.array([len(ids) - np.count_nonzero(inside[ids]) for ids in map(used.batch, range(batches))])
         sums = np.concatenate([[0], np.cumsum(missing)])
         step = min(window, batches)
         return int((sums[step:] - sums[:-step]).max()), missing
@@ -117,10 +120,10 @@ def place(used: Uses, *, num_nodes: int, slots: int, device_slots: int, window: 
     for begin in range(0, num_nodes, _PART):
         part = counts[begin : begin + _PART]
         ids = np.arange(begin, begin + len(part))
-        inside, device = cut.has(part, ids), first.has(part, ids)
-        here, there = np.flatnonzero(inside & ~device), np.flatnonzero(device)
+        chosen, device = cut.has(part, ids), first.has(part, ids)
+        here, there = np.flatnonzero(chosen & ~device), np.flatnonzero(device)
         host = at - on_device
-        kept[at : at + len(here) + len(there)] = begin + np.flatnonzero(inside)
+        kept[at : at + len(here) + len(there)] = begin + np.flatnonzero(chosen)
         at += len(here) + len(there)
         part[:] = -1
         part[there] = on_device + np.arange(len(there))

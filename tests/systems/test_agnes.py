@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.advise.trace import take_trace
+from harness.ssd.classes import load_classes
 from systems import _native
 from systems.agnes.planner import AgnesOptions
+from systems.agnes.system import Agnes, Preparer
 from systems.agnes.tiers import place
 from systems.engine.passes.preparer import Uses
-from systems.interface import Counters, MemoryBudget
+from systems.interface import Counters, DiskPoint, DiskProfile, MemoryBudget
 from tests.support import make_tiny
 from tests.systems.support_systems import assert_refused, reference, run, running, workload_of
 from workloads.dataset import Dataset
@@ -56,6 +61,7 @@ def counters_of(workload: Workload, epochs: int = 2, **options: Any) -> Counters
         {"tiers": "off", "window": 1, "block_bytes": 4096},
         {"tiers": "average", "slots": str(1600 * ROW), "hyperbatch": 7},
         {"look_ahead": False, "device_slots": "off", "queue": 1, "window": 3},
+        {"look_ahead": "training", "hyperbatch": 4, "slots": str(1600 * ROW)},
     ],
 )
 def test_mini_batches_are_the_oracles_in_order(tiny_dataset: Dataset, device: str, options: dict[str, Any]) -> None:
@@ -262,8 +268,59 @@ def test_the_forecast_has_the_bytes_that_an_epoch_moves(tmp_path: Path, options:
     assert expected == pytest.approx(counters.bytes_read + counters.bytes_written, rel=0.15)
 
 
+def test_auto_samples_while_training_where_memory_then_holds_a_larger_hyperbatch(tmp_path: Path) -> None:
+    dataset = make_tiny(tmp_path / "d", nodes=20_000, edges=200_000)
+    workload = workload_of(dataset, batch_size=20, fanout=(10, 10))
+    disk = DiskProfile((DiskPoint(4096, 64, 5e3, 2e7), DiskPoint(1 << 20, 8, 20.0, 2e7, "sequential")))
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for look_ahead in ("auto", "on", "training", "off"):
+        for mib in (14, 400):
+            budget, options = MemoryBudget(mib << 20), {"block_bytes": 1 << 16, "look_ahead": look_ahead}
+            with running("agnes", workload, budget=budget, disk=disk, prepare=False, **options) as system:
+                assert system.plan().total("host") <= mib << 20
+                found[look_ahead, mib] = dict(system.chosen())
+    assert found["training", 14]["hyperbatch"] == found["off", 14]["hyperbatch"] > found["on", 14]["hyperbatch"]
+    assert found["auto", 14] == found["training", 14]
+    assert (
+        found["auto", 400] == found["on", 400]
+        and found["on", 400]["hyperbatch"] == make_seed_plan(workload).num_batches
+    )
+    counters_of(workload, 2, budget=MemoryBudget(14 << 20), disk=disk, block_bytes=1 << 16)
+
+
+@pytest.mark.parametrize("look_ahead", ["on", "training", "off"])
+def test_the_next_hyperbatch_is_sampled_beside_gathering_or_after_it(
+    tiny_dataset: Dataset, monkeypatch: pytest.MonkeyPatch, look_ahead: str
+) -> None:
+    workload, order = workload_of(tiny_dataset), list[str]()
+
+    def noted(kind: type, name: str, word: str) -> None:
+        call = getattr(kind, name)
+        monkeypatch.setattr(kind, name, lambda *given: (order.append(word), call(*given))[1])
+
+    noted(Agnes, "_ask", "sample")
+    noted(Preparer, "gather", "gather")
+    with running("agnes", workload, look_ahead=look_ahead, hyperbatch=4) as system:
+        run(system, 0)
+    groups = -(-make_seed_plan(workload).num_batches // 4)
+    each = ["gather", "sample"] if look_ahead == "training" else ["sample", "gather"]
+    assert order == ["sample"] * (look_ahead != "off") + each * groups and groups > 1
+
+
+def test_an_epoch_left_before_a_hyperbatch_is_gathered_closes_its_files(tiny_dataset: Dataset) -> None:
+    def opened() -> list[str]:
+        links = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
+        return [link for link in links if "/agnes-" in link]
+
+    with running("agnes", workload_of(tiny_dataset), hyperbatch=4) as system:
+        epoch = system.epoch(0)
+        next(epoch).release()
+        epoch.close()  # type: ignore[attr-defined]
+        assert opened() == []
+
+
 def test_look_ahead_samples_the_next_epoch_within_this_one(tiny_dataset: Dataset) -> None:
-    for look_ahead, groups in ((True, 2), (False, 1)):
+    for look_ahead, groups in ((True, 2), ("training", 2), (False, 1)):
         with running("agnes", workload_of(tiny_dataset), look_ahead=look_ahead) as system:
             run(system, 0)
             assert system.counters().observed["groups"] == groups
@@ -335,3 +392,33 @@ def test_options_are_words_and_whole_pages() -> None:
     assert AgnesOptions.model_validate({"tiers": False}).tiers == "off"
     with pytest.raises(ValueError, match="multiple of 4096"):
         AgnesOptions.model_validate({"block_bytes": 5000})
+
+
+@pytest.fixture()
+def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+    return importlib.import_module("agnes")
+
+
+def test_the_benchmark_has_every_ssd_class(bench: ModuleType) -> None:
+    assert {name.partition("/")[0] for name in bench.CLASSES} == {"none", *load_classes()}
+
+
+@pytest.mark.parametrize(
+    ("ratios", "code"),
+    [
+        ([[1.4, 1.5], [1.3, 1.3]], 0),
+        ([[1.4, 1.5], [0.9, 1.1], [1.4, 1.4]], 0),  # slower in one of two rounds only
+        ([[1.4, 1.5], [0.9, 0.95], [1.4, 1.4]], 1),
+        ([[1.2, 1.2], [1.3, 1.3]], 1),
+        ([], 1),
+    ],
+)
+def test_the_benchmark_fails_where_outcore_is_slower_or_gains_too_little(
+    bench: ModuleType, ratios: list[list[float]], code: int
+) -> None:
+    def cell(rounds: list[float], bound: bool) -> Any:
+        return bench.Cell({"outcore": [[1.0, 1.0]] * len(rounds), "agnes": [[one] * 2 for one in rounds]}, bound)
+
+    cells = {str(number): cell(rounds, bound=True) for number, rounds in enumerate(ratios)}
+    assert bench.judge({**cells, "fits memory": cell([0.5, 0.5], bound=False)}) == code

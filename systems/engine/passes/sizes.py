@@ -27,6 +27,8 @@ from workloads.units import parse_bytes
 
 LISTS_AHEAD = 3  # address lists of mini-batches that are read ahead
 BOUNCE = 512 << 10  # bytes of each of the two buffers through which rows are copied to a device
+BYTES_PER_S = 1e9  # of a device without a profile, for estimates
+SAMPLED_PER_S = 2e6  # uses of rows that a thread samples
 _SLACK = 1.05  # the bounds may come from fewer epochs than the run has
 _THREADS = 2 << 20  # stacks, the allocator's leftovers
 _UNBOUNDED_SHARE = 10
@@ -210,12 +212,15 @@ class PassSizes(Sizes):
         self.require(items, self.fix)
         return items
 
-    def _window(self, held: list[PlanItem]) -> tuple[int, int]:
-        """Return the mini-batches whose rows are in memory together, fewer in little memory, and the slots for them."""
+    def _window(self, held: list[PlanItem], most: int = 0) -> tuple[int, int]:
+        """Return the mini-batches whose rows are in memory together, fewer in little memory, and the slots for them.
+
+        `most` is the number that is tried first; 0: that of the options.
+        """
         if self.sampling_only:
             return self.options.window, 0
         left = self.left(held)
-        for window in range(self.options.window, 0, -1):
+        for window in range(most or self.options.window, 0, -1):
             least = self._rows_of(window)
             need = self._slots_bytes(least) + self._preparing_least(1)
             if left is None or need <= left:

@@ -53,6 +53,11 @@ class GroupSystem(SizedSystem, Generic[G]):
     def _looks_ahead(self) -> bool:
         """Whether the next group is prepared while one trains."""
 
+    @property
+    def _brings_first(self) -> bool:
+        """Whether a group is brought before the next one is asked for, so that memory holds one of both at a time."""
+        return False
+
     @abstractmethod
     def _count(self, group: G, tally: Tally) -> None:
         """Count the reads and writes of a group that was prepared in this epoch."""
@@ -105,10 +110,12 @@ class GroupSystem(SizedSystem, Generic[G]):
             group = self._prepared()
             if number or not ready:  # else the epoch before counted it
                 self._count(group, tally)
-            if self._looks_ahead:
+            if self._looks_ahead and not self._brings_first:
                 self._ask(next(self._later(job)))
             assert self._preparer is not None and self._trainer is not None
             self._bring(self._preparer, group, tally)
+            if self._looks_ahead and self._brings_first:
+                self._ask(next(self._later(job)))
             yield from self._trainer.run(group, tally)
             if self._preparer is not None:
                 self._preparer.release(group)
