@@ -1,11 +1,14 @@
 """Our reimplementations against the software they stand for: same graph, same memory, rounds in turns.
 
-    python benchmarks/real_others.py [--rounds 3] [--disk-class none|CLASS] [--memory +160MiB] [--pairs …]
+    python benchmarks/real_others.py [--quick] [--search] [--rounds 3] [--pairs …] [--disk-class none|CLASS]
 
-Ratios of epoch times, medians over the rounds: `pyg` over `pyg+`; GraphBolt, plain and without read-ahead, over
-`gnndrive` and `outcore`; DGL's loader over `dgl-ondisk`. Systems whose environment is not set up are left out and
-named. The graph has more features than memory, so that all are storage-bound; a run that is not says so. Exit 1 if a
-target is missed.
+Ratios of epoch times, medians over the rounds: `pyg` over `pyg+`; GraphBolt over `gnndrive` and `outcore`; DGL's loader
+over `dgl-ondisk`. Theirs run as their users run them, without read-ahead, and at the strongest settings that `--search`
+found; ours run at their defaults. All get the same memory beyond their own interpreter, libraries and training step,
+and one epoch of warm-up. The graph has several times as many features as memory: a run that is not storage-bound is an
+error. Systems whose environment is not set up are left out and named. Exit 1 if a target is missed.
+
+`--quick` makes one round of one warm-up and one measured epoch, without DGL's loader: no interval can be told of it.
 """
 
 from __future__ import annotations
@@ -14,29 +17,47 @@ import argparse
 import statistics
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from _outcore import outcore
 
-#: Ours, theirs with its options, and the least ratio of epoch times (None: printed only).
-PAIRS: dict[str, tuple[str, str, list[str], float | None]] = {
-    "pyg": ("pyg+", "env:pyg", [], 2.0),
-    "graphbolt-gnndrive": ("gnndrive", "env:graphbolt", [], 2.0),
-    "graphbolt-outcore": ("outcore", "env:graphbolt", [], 5.0),
-    "strengthened-gnndrive": ("gnndrive", "env:graphbolt", ["madvise=random"], 2.0),
-    "strengthened-outcore": ("outcore", "env:graphbolt", ["madvise=random"], 5.0),
-    "dgl": ("dgl-ondisk", "env:dgl", [], None),
+#: Variants of the other side: as its users run it, without read-ahead, and the best of `--search` on two cores.
+PLAIN, RANDOM = (), ("madvise=random",)
+STRONGEST = {
+    "env:pyg": ("madvise=random", "threads=32"),
+    "env:graphbolt": ("madvise=random", "threads=32"),
+    "env:dgl": ("madvise=random", "threads=32"),
 }
-GRAPH = "--kind kronecker --nodes 500k --edges 4M --dim 512 --train-fraction 0.04"
+#: Ours, theirs, and the least ratio of epoch times (None: printed only).
+PAIRS: dict[str, tuple[str, str, float | None]] = {
+    "pyg": ("pyg+", "env:pyg", 2.0),
+    "graphbolt-gnndrive": ("gnndrive", "env:graphbolt", 2.0),
+    "graphbolt-outcore": ("outcore", "env:graphbolt", 5.0),
+    "dgl": ("dgl-ondisk", "env:dgl", None),
+}
+NODES = 500_000
+GRAPH = f"--kind kronecker --nodes {NODES} --edges 4M --dim 512 --train-fraction"
+#: Settings that `--search` tries for each of theirs.
+_MORE = ("threads=8", "threads=32", "threads=128", "workers=2", "workers=4", "threads=32 workers=2")
+SEARCHED = [PLAIN, RANDOM, *((*RANDOM, *more.split()) for more in _MORE), ("threads=32",)]
+Variant = tuple[str, tuple[str, ...]]
 
 
-def run(root: Path, system: str, options: list[str], chosen: argparse.Namespace, seed: int) -> dict[str, Any]:
+def run(root: Path, variant: Variant, chosen: argparse.Namespace, seed: int) -> dict[str, Any]:
     """Run a system once; return its record."""
     words = f"--dataset {chosen.dataset} --memory {chosen.memory} --model {chosen.model} --fanout {chosen.fanout}"
     words += f" --hidden 32 --batch-size {chosen.batch_size} --epochs {chosen.epochs} --disk-class {chosen.disk_class}"
-    more = [word for option in options for word in ("-o", option)]
-    return outcore(root, "run", system, *words.split(), "--seed", str(seed), "--timeout", "2h", *more)
+    more = [word for option in variant[1] for word in ("-o", option)]
+    record = outcore(root, "run", variant[0], *words.split(), "--seed", str(seed), "--timeout", "2h", *more)
+    if record["status"] == "ok" and record["class"] != "storage-bound":
+        sys.exit(f"{named(variant)} is {record['class']}, not storage-bound: give less --memory")
+    return record
+
+
+def named(variant: Variant) -> str:
+    return " ".join((variant[0], *variant[1]))
 
 
 def epoch_seconds(record: dict[str, Any]) -> float | None:
@@ -47,51 +68,79 @@ def epoch_seconds(record: dict[str, Any]) -> float | None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", nargs="*", default=list(PAIRS), choices=list(PAIRS))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=3, help="of each run, the first of them warming up")
+    parser.add_argument("--quick", action="store_true", help="one round of two epochs, at most 8 minutes on two cores")
+    parser.add_argument("--search", action="store_true", help="find the strongest settings of theirs, one epoch each")
+    parser.add_argument("--pairs", nargs="*", choices=list(PAIRS))
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--epochs", type=int, help="of each run, the first of them warming up")
+    parser.add_argument("--batches", type=int, default=40, help="mini-batches of an epoch")
     parser.add_argument("--disk-class", default="none")
     parser.add_argument("--memory", default="+160MiB", help="beyond interpreter, libraries and a training step of each")
     parser.add_argument("--model", default="sage")
     parser.add_argument("--fanout", default="10,10,10")
-    parser.add_argument("--batch-size", type=int, default=250)
+    parser.add_argument("--batch-size", type=int, default=100)
     parser.add_argument("--dataset", default="others")
     parser.add_argument("--data", type=Path, help="folder with data/DATASET; without it a graph is made and removed")
     chosen = parser.parse_args()
+    brief = chosen.quick or chosen.search
+    chosen.rounds = chosen.rounds or (1 if brief else 3)
+    chosen.epochs = chosen.epochs or (2 if brief else 3)
+    chosen.pairs = chosen.pairs or [name for name in PAIRS if name != "dgl" or not brief]
     with tempfile.TemporaryDirectory(prefix="outcore-others-", dir="/var/tmp") as temporary:
         root = chosen.data or Path(temporary)
         if not (root / "data" / chosen.dataset).is_dir():
-            outcore(root, "data", "make", chosen.dataset, *GRAPH.split())
-        return measure(root, chosen)
+            share = chosen.batches * chosen.batch_size / NODES
+            outcore(root, "data", "make", chosen.dataset, *GRAPH.split(), f"{share:g}")
+        return search(root, chosen) if chosen.search else compare(root, chosen)
 
 
-def measure(root: Path, chosen: argparse.Namespace) -> int:
-    """Run every system of the chosen pairs once a round and compare the medians."""
-    wanted = [PAIRS[name] for name in chosen.pairs]
-    seconds: dict[tuple[str, tuple[str, ...]], list[float]] = {}
-    for ours, theirs, options, _ in wanted:
-        seconds |= {(ours, ()): [], (theirs, tuple(options)): []}
+def rounds(root: Path, variants: Iterable[Variant], chosen: argparse.Namespace) -> dict[Variant, list[float]]:
+    """Run all variants in turns, print each run, and return the epoch times of those that ended well."""
+    seconds: dict[Variant, list[float]] = {variant: [] for variant in variants}
     for number in range(chosen.rounds):
-        for system, more in seconds:
-            record = run(root, system, list(more), chosen, number)
+        for variant, known in seconds.items():
+            record = run(root, variant, chosen, number)
             found = epoch_seconds(record)
-            rows = record["epochs"][-1]["counters"].get("rows") if record["epochs"] else None
+            epoch = record["epochs"][-1] if record["epochs"] else {}
             how = f"{found:8.2f} s" if found else f"{record['status']}: {record['reason']}"
-            print(f"round {number}  {' '.join((system, *more)):32} {how}  rows {rows}  {record['verdict']}", end="")
+            print(f"round {number}  {named(variant):40} {how}  rows {epoch.get('counters', {}).get('rows')}", end="")
+            print(f"  read {(epoch.get('device_bytes') or 0) >> 20} MiB  {record['verdict']}", end="")
             print(f"  {record['class'] or ''}  cap {(record['memory']['cap_bytes'] or 0) >> 20} MiB", flush=True)
-            seconds[system, more] += [found] if found else []
+            known += [found] if found else []
+    return seconds
+
+
+def search(root: Path, chosen: argparse.Namespace) -> int:
+    """Print the strongest settings of each of theirs."""
+    for theirs in dict.fromkeys(PAIRS[name][1] for name in chosen.pairs):
+        seconds = rounds(root, [(theirs, options) for options in SEARCHED], chosen)
+        ended = {variant: statistics.median(found) for variant, found in seconds.items() if found}
+        if ended:
+            print(f"strongest: {named(min(ended, key=ended.__getitem__))}", flush=True)
+    return 0
+
+
+def compare(root: Path, chosen: argparse.Namespace) -> int:
+    """Run every system of the chosen pairs once a round and compare the medians; return 1 if a target is missed."""
+    pairs = [
+        ((ours, PLAIN), (theirs, options), target)
+        for ours, theirs, target in (PAIRS[name] for name in chosen.pairs)
+        for options in dict.fromkeys((PLAIN, RANDOM, STRONGEST[theirs]))
+    ]
+    seconds = rounds(root, dict.fromkeys(one for pair in pairs for one in pair[:2]), chosen)
     missed = False
-    for ours, theirs, options, target in wanted:
-        pair = seconds[ours, ()], seconds[theirs, tuple(options)]
-        name = " ".join((theirs, *options))
-        if not all(pair):
-            print(f"{name} / {ours}: left out, one of them has no epoch")
+    for ours, theirs, target in pairs:
+        if not seconds[ours] or not seconds[theirs]:
+            print(f"{named(theirs)} / {named(ours)}: left out, one of them has no epoch")
+            missed = missed or not seconds[ours]
             continue
-        ratio = statistics.median(pair[1]) / statistics.median(pair[0])
+        ratio = statistics.median(seconds[theirs]) / statistics.median(seconds[ours])
         reached = target is None or ratio >= target
         wish = f", at least {target:g}x{'' if reached else ': MISSED'}" if target else ""
-        print(f"{name} / {ours}: {ratio:.2f}x{wish}")
+        print(f"{named(theirs)} / {named(ours)}: {ratio:.2f}x{wish}")
         missed = missed or not reached
+    if chosen.rounds == 1:
+        print("one round: these ratios have no interval")
     return 1 if missed else 0
 
 

@@ -1,238 +1,126 @@
-"""A complete custom worker: everything that Outcore expects of the process in a system's own container.
+"""A complete worker of a system that has the workload's own mini-batches: Outcore's `gnndrive` behind `outcore_worker`.
 
-Started as `worker.py SPEC EVENTS GO PARENT`. SPEC is a JSON file that says what to run; events go to the named pipe
-EVENTS, one JSON object a line; at a gate the worker waits for one byte `g` from the named pipe GO. docs/foreign.md
-lists the events. The code below the line belongs to the system; here it is one of Outcore's systems.
+It digests every mini-batch, as a system that claims `faithful` has to (docs/foreign.md). Replace the class by your own;
+an image without Outcore needs a copy of `outcore/foreign/outcore_worker.py` beside this file.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import os
-import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-CHUNK = 1000  # rows a line: lines are limited to 1 MiB, tables to 2000 rows a line
+from outcore.foreign.outcore_worker import Log, Run, Worker, main
 
 
-class Orchestrator:
-    """Orchestrator at the other end of the pipes."""
-
-    def __init__(self, events: str, go: str) -> None:
-        self._events = os.open(events, os.O_WRONLY)
-        self._go = os.open(go, os.O_RDONLY)
-
-    def send(self, event: str, **fields: Any) -> None:
-        """Send one event as a line."""
-        data = json.dumps({"event": event, **fields}).encode() + b"\n"
-        while data:
-            data = data[os.write(self._events, data) :]
-
-    def gate(self, at: str) -> None:
-        """Wait until the orchestrator answers; exit if it is gone."""
-        self.send("gate", at=at)
-        if os.read(self._go, 1) != b"g":
-            os._exit(70)
-
-
-def main(spec_file: str, events: str, go: str, _: str) -> int:
-    """Calibrate or run, as the spec says; send any error as an event."""
-    spec = json.loads(Path(spec_file).read_text(encoding="utf-8"))
-    orchestrator = Orchestrator(events, go)
-    try:
-        work = Work(spec)
-        calibrate(spec, orchestrator, work) if spec["mode"] == "calibrate" else run(spec, orchestrator, work)
-    except Exception as error:
-        kind = "memory" if isinstance(error, MemoryError) else getattr(error, "kind", "bug")
-        orchestrator.send("error", kind=kind, message=f"{type(error).__name__}: {error}"[:4000])
-        return 1
-    return 0
-
-
-def calibrate(spec: dict[str, Any], orchestrator: Orchestrator, work: Work) -> None:
-    """Stop at three gates, where memory is read, and time training alone if the spec asks for it."""
-    orchestrator.gate("floor")  # imports, model and optimiser are loaded, no data
-    step = work.largest_step()
-    orchestrator.gate("before step")
-    step()
-    orchestrator.gate("after step")
-    if spec["time_training"]:
-        seconds = {epoch: work.train_seconds(epoch) for epoch in range(spec["config"]["epochs"])}
-        orchestrator.send("calibrated", train_s=seconds, null_s=seconds, how="the author's own")
-    orchestrator.send("done", notes={})
-
-
-def run(spec: dict[str, Any], orchestrator: Orchestrator, work: Work) -> None:
-    """Plan, prepare, then run every epoch between its two gates."""
-    config = spec["config"]
-    orchestrator.send("plan", items=work.plan())
-    start = time.monotonic()
-    files = work.prepare()
-    orchestrator.send(
-        "prepared", seconds=time.monotonic() - start, bytes_read=0, bytes_written=0, reused=False, files=files
-    )
-    orchestrator.gate("prepared")  # written files are evicted from the page cache meanwhile
-    for epoch in range(config["epochs"]):
-        with_features = epoch < config["warmup"] or config["verify"]
-        orchestrator.gate(f"epoch {epoch} start")
-        begin = time.monotonic()
-        rows, digest, feature_digest = work.epoch(epoch, with_features)
-        end = time.monotonic()
-        orchestrator.gate(f"epoch {epoch} end")
-        spans = work.spans()
-        for at in range(0, len(rows), CHUNK):
-            orchestrator.send("batches", epoch=epoch, rows=rows[at : at + CHUNK])
-        for at in range(0, len(spans), CHUNK):
-            orchestrator.send("spans", epoch=epoch, kind="stage", rows=spans[at : at + CHUNK])
-        trained = [(row[4], row[3]) for row in rows if row[4] is not None]
-        seen = sum(seeds for _, seeds in trained)
-        orchestrator.send(
-            "epoch",
-            epoch=epoch,
-            start=begin,
-            end=end,
-            batches=len(rows),
-            digest=digest,
-            feature_digest=feature_digest,
-            loss=sum(loss * seeds for loss, seeds in trained) / seen if seen else None,
-            accuracy=sum(row[5] for row in rows) / seen if seen else None,
-            counters=work.counters(),
-            stages_s=work.stage_seconds(),
-        )
-    orchestrator.send("done", notes=work.close())
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# From here on the code belongs to the system. This one uses Outcore's modules; any other code in any language will do.
-
-
-class Work:
-    """System of Outcore, wrapped for the protocol."""
+class Example(Worker):
+    """System of Outcore in a worker of its own."""
 
     WRAPPED = "gnndrive"
 
-    def __init__(self, spec: dict[str, Any]) -> None:
-        self._spec, self._config = spec, spec["config"]
-        self._build()
-
-    def _build(self) -> None:
+    def __init__(self, run: Run) -> None:
+        """Make model and optimiser."""
+        super().__init__(run)
         from harness.wire.protocol import Channel, Joint, WorkerSpec
         from harness.worker import build
+        from systems.interface import StageClock
 
-        inner = {**self._spec, "config": {**self._config, "system": self.WRAPPED}}
-        self._inner = WorkerSpec.model_validate(inner)
-        # A single rank, which talks to the harness directly.
-        made = build.parts(self._inner, Joint(Channel(-1, -1), None))
-        self._class, self._workload, self._cores = made.system_class, made.workload, made.cores
-        self._accelerator, self._trainer = made.accelerator, made.trainer
-        build.hand_over_bounds(self._inner, self._workload)
+        self.spec = WorkerSpec.model_validate(
+            {**run.spec, "config": {**run.spec["config"], "system": self.WRAPPED, "options": self.options()}}
+        )
+        # A single rank, which talks to the harness by `outcore_worker` alone.
+        self.parts = build.parts(self.spec, Joint(Channel(-1, -1), None))
+        build.hand_over_bounds(self.spec, self.parts.workload)
+        self.clock, self.system = StageClock(), None
 
-    def largest_step(self) -> Any:
-        """Return a function that trains the largest mini-batch once, with its features in memory."""
+    def options(self) -> dict[str, Any]:
+        """Return the options of the wrapped system."""
+        return {"extractors": self.run.options.extractors}
+
+    def step(self) -> Callable[[], None]:
+        """Return a training step on the largest mini-batch, its rows in memory."""
         import torch
 
         from workloads.sampling.make import make_sampler, make_seed_plan
 
-        epoch, index = self._spec["bounds"][0]["largest"]
-        seeds = make_seed_plan(self._workload).batches(epoch)[index]
-        sampled = make_sampler(self._workload).sample(epoch, index, seeds)
-        table = torch.randn(sampled.num_nodes, self._workload.dataset.dim)
-        return lambda: self._trainer.step(sampled, table, torch.arange(sampled.num_nodes))
+        workload, (epoch, index) = self.parts.workload, self.run.spec["bounds"][0]["largest"]
+        sampled = make_sampler(workload).sample(epoch, index, make_seed_plan(workload).batches(epoch)[index])
+        table, rows = torch.randn(sampled.num_nodes, workload.dataset.dim), torch.arange(sampled.num_nodes)
 
-    def train_seconds(self, epoch: int) -> float:
-        """Estimate the seconds of training alone: one step, times the number of steps."""
-        from workloads.sampling.make import make_seed_plan
+        def step() -> None:
+            self.parts.trainer.step(sampled, table, rows)
 
-        step = self.largest_step()
-        start = time.monotonic()
-        step()
-        return (time.monotonic() - start) * len(make_seed_plan(self._workload).batches(epoch))
+        return step
 
-    def plan(self) -> list[dict[str, Any]]:
-        """List every buffer, before it is allocated."""
-        from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock
+    def plan(self) -> dict[str, int]:
+        """Return the bytes of every buffer, before it is allocated."""
+        from systems.interface import DiskProfile, MemoryBudget, Runtime
 
-        self._clock = StageClock()
+        spec, made = self.spec, self.parts
         runtime = Runtime(
-            accelerator=self._accelerator,
-            disk=DiskProfile.from_plain(self._spec["disk"]),
-            artefacts=Path(self._spec["artefacts"]),
-            scratch=Path(self._spec["scratch"]),
-            cores=self._cores,
-            keep_order=self._config["keep_order"],
-            epochs=self._config["epochs"],
+            accelerator=made.accelerator,
+            disk=DiskProfile.from_plain(spec.disk),
+            artefacts=Path(spec.artefacts),
+            scratch=Path(spec.scratch),
+            cores=made.cores,
+            keep_order=spec.config.keep_order,
+            epochs=spec.config.epochs,
         )
-        options = self._class.info.options.model_validate(self._config["options"])
-        budget = MemoryBudget(host=self._spec["budget_host"], device=self._spec["budget_device"])
-        self._system = self._class(self._workload, runtime, budget, options, self._clock)
-        return [{"name": item.name, "bytes": item.bytes, "tier": item.tier} for item in self._system.plan().items]
+        options = made.system_class.info.options.model_validate(spec.config.options)
+        budget = MemoryBudget(host=spec.budget_host, device=spec.budget_device)
+        self.system = made.system_class(made.workload, runtime, budget, options, self.clock)
+        return {item.name: item.bytes for item in self.system.plan().items}
 
-    def prepare(self) -> list[str]:
+    def prepare(self) -> list[Path]:
         """Do offline work; return the files it wrote."""
-        self._system.prepare()
-        return [str(path) for path in self._system.files()]
+        self.system.prepare()
+        return list(self.system.files())
 
-    def epoch(self, k: int, with_features: bool) -> tuple[list[tuple[Any, ...]], str, str | None]:
-        """Train one epoch; return a row per mini-batch, and the digests by which mini-batches are compared."""
+    def epoch(self, number: int, log: Log) -> None:
+        """Train every mini-batch, and digest its structure and, in the epochs that ask for it, its rows."""
         from workloads.feature_table import batch_feature_digest
         from workloads.sampling.digest import EpochDigest, structure_digest
 
-        self._clock.drain()
-        structure, features, rows = EpochDigest(), EpochDigest(), []
-        for batch in self._system.epoch(k):
-            if batch.ready is not None:
-                with self._clock.stage("wait", batch.sampled.index):
-                    batch.ready()
-            value = structure_digest(batch.sampled)
-            structure.add(value)
-            if with_features:
-                features.add(batch_feature_digest(batch.sampled, batch.table, batch.rows))
-            with self._clock.stage("train", batch.sampled.index):
-                result = self._trainer.step(
-                    batch.sampled, batch.table, batch.rows, first_layer_aggregated=batch.first_layer_aggregated
-                )
-            batch.release()
+        self.clock.drain()
+        structure, features = EpochDigest(), EpochDigest()
+        with_features = number < self.run.config.warmup or self.run.config.verify
+        for batch in self.system.epoch(number):
             one = batch.sampled
-            loss = result.loss if math.isfinite(result.loss) else None
-            rows.append(
-                (
-                    one.index,
-                    one.num_nodes,
-                    one.num_edges,
-                    one.num_seeds,
-                    loss,
-                    result.correct,
-                    f"{value:016x}",
-                    time.monotonic(),
-                )
-            )
-        self._spans = self._clock.drain()
-        return rows, structure.hexdigest(), features.hexdigest() if with_features else None
+            if batch.ready is not None:
+                with log.stage("wait", one.index):
+                    batch.ready()
+            digest = structure_digest(one)
+            structure.add(digest)
+            if with_features:
+                features.add(batch_feature_digest(one, batch.table, batch.rows))
+            with log.stage("train", one.index):
+                loss, correct = self.train(batch)
+            rows = batch.table if batch.rows is None or not log.looks_at(one.index) else batch.table[batch.rows]
+            seeds = one.nodes[: one.num_seeds]
+            log.batch(one.nodes, rows, one.num_edges, seeds, loss, correct, f"{digest:016x}", one.index)
+            batch.release()
+        log.spans += [(span.stage, span.batch, span.thread, span.start, span.end) for span in self.clock.drain()]
+        log.digest, log.feature_digest = structure.hexdigest(), features.hexdigest() if with_features else None
 
-    def spans(self) -> list[tuple[str, int, str, float, float]]:
-        """Return when each stage of each mini-batch ran, and on which thread."""
-        return [(span.stage, span.batch, span.thread, span.start, span.end) for span in self._spans]
-
-    def stage_seconds(self) -> dict[str, float]:
-        """Return the wall time of each stage in which at least one of its spans was open."""
-        from systems.interface import wall_seconds
-
-        return wall_seconds(self._spans)
+    def train(self, batch: Any) -> tuple[float, int]:
+        """Take a training step; return the mean loss and the number of correct seed nodes."""
+        result = self.parts.trainer.step(
+            batch.sampled, batch.table, batch.rows, first_layer_aggregated=batch.first_layer_aggregated
+        )
+        return result.loss, result.correct
 
     def counters(self) -> dict[str, Any]:
         """Return rows, hits, misses, requests and bytes."""
-        return self._system.counters().as_dict()
+        return self.system.counters().as_dict()
 
     def close(self) -> dict[str, str]:
         """Release everything; return notes on the run."""
-        notes = self._system.notes()
-        self._system.close()
-        self._accelerator.close()
+        notes = {} if self.system is None else self.system.notes()
+        if self.system is not None:
+            self.system.close()
+        self.parts.accelerator.close()
         return notes
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:5]))
+    main(Example)

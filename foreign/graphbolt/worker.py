@@ -65,8 +65,8 @@ class DglWorker(Worker):
         run.only(sampler="neighbor", stages="all", test_nodes=0)
         torch.manual_seed(run.config.seed)
         dgl.seed(run.config.seed)
-        if run.config.cores:
-            torch.set_num_threads(run.config.cores)
+        if threads := run.options.threads or run.config.cores:
+            torch.set_num_threads(threads)
         self.model = Model(run)
         self.adam = torch.optim.Adam(self.model.parameters(), run.config.learning_rate)
 
@@ -147,7 +147,10 @@ class GraphBolt(DglWorker):
         pipe = gb.ItemSampler(items, batch_size=config.batch_size, shuffle=config.shuffle)
         # GraphBolt's last fan-out is the seed nodes'.
         pipe = pipe.sample_neighbor(graph, config.fanout[::-1], replace=config.replace)
-        return gb.DataLoader(pipe.fetch_feature(store, node_feature_keys=["feat"]), num_workers=workers)
+        pipe = pipe.fetch_feature(store, node_feature_keys=["feat"])
+        if self.run.options.prefetch:
+            pipe = pipe.copy_to(torch.device("cpu"))  # whose loader works two mini-batches ahead in a thread
+        return gb.DataLoader(pipe, num_workers=workers)
 
     def unpacked(self, batch: Any) -> tuple[Any, Any, Any, Any]:
         """Return node ids, rows, seed nodes and blocks."""

@@ -112,8 +112,8 @@ class Pyg(Worker):
         super().__init__(run)
         run.only(sampler="neighbor", stages="all", test_nodes=0)
         torch.manual_seed(run.config.seed)
-        if run.config.cores:
-            torch.set_num_threads(run.config.cores)
+        if threads := run.options.threads or run.config.cores:
+            torch.set_num_threads(threads)
         self.model = Model(run)
         self.adam = torch.optim.Adam(self.model.parameters(), run.config.learning_rate)
 

@@ -78,6 +78,18 @@ def mini_batches_equal_the_workload(record: Record, context: RunContext) -> Find
     return Finding(False, "drawn by the system's own sampler, and compared by number and rows alone")
 
 
+@rule("18", "CAVEATS", of=["ok"], evidence=True)
+def training_is_the_workloads(record: Record, context: RunContext) -> Finding | None:
+    """A foreign system trains by its own code; one that trains on nothing has the shortest epochs.
+
+    Equal digests prove that it had the rows of every mini-batch, not that it trained on them, and its losses are as it
+    reports them. A system in Outcore's worker is trained by Outcore, so only such a run can be `VALID`.
+    """
+    if not is_foreign(record.system) or record.config.stages != "all":
+        return None
+    return Finding(False, "by the system's own code, whose losses are as it reports them")
+
+
 @rule("19", "CAVEATS")
 def emulated_is_not_accuracy(record: Record, context: RunContext) -> Finding | None:
     """An emulated accelerator computes nothing, so a run on it must not carry a loss or an accuracy."""

@@ -82,6 +82,7 @@ class Run:
 
     Attributes:
         config, options: settings of the run (docs/settings.md), and the system's options, as attributes.
+        spec: the whole task, as the protocol has it.
         data: the dataset.
         artefacts, scratch: folders for files that later runs may reuse, and for files of this run.
         budget: bytes of memory beyond interpreter, libraries and a training step; None: unlimited.
@@ -89,6 +90,7 @@ class Run:
     """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
+        self.spec = spec
         settings = dict(spec["config"])
         self.options = SimpleNamespace(**settings.pop("options"))
         self.config = SimpleNamespace(**settings)
@@ -142,8 +144,20 @@ class Log:
         finally:
             self.spans.append((name, batch, "main", begin, time.monotonic()))
 
+    def looks_at(self, index: int) -> bool:
+        """Return whether the rows of mini-batch `index` are checked; `batch` needs no others."""
+        return index in self._chosen
+
     def batch(
-        self, nodes: Any, rows: Any, edges: int, seeds: Any, loss: float, correct: int = 0, digest: str = "0" * 16
+        self,
+        nodes: Any,
+        rows: Any,
+        edges: int,
+        seeds: Any,
+        loss: float,
+        correct: int = 0,
+        digest: str = "0" * 16,
+        index: int | None = None,
     ) -> None:
         """Report a trained mini-batch.
 
@@ -154,8 +168,10 @@ class Log:
             seeds: int64 [s], ids of its seed nodes.
             loss, correct: mean loss over its seed nodes, and number of seed nodes classified correctly.
             digest: digest of its structure; only a faithful system has one.
+            index: its number, if mini-batches are trained in another order.
         """
-        index = len(self.rows)
+        if index is None:
+            index = len(self.rows)
         if index in self._chosen:
             nodes, rows = np.asarray(nodes, dtype=np.int64), np.asarray(rows)
             at = positions(self._nonce, self._epoch, index, len(nodes))
@@ -256,7 +272,8 @@ def _for_outcore(kind: Callable[[Run], Worker], spec_file: str, events: str, go:
         traceback.print_exc()
         memory = isinstance(error, MemoryError) or "can't allocate memory" in str(error)
         told = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        pipe.send("error", kind="memory" if memory else "bug", message=told[:4000])
+        known = "memory" if memory else getattr(error, "kind", "bug")
+        pipe.send("error", kind=known, message=told[:4000], fix=getattr(error, "fix", ""))
     return 1
 
 

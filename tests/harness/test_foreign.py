@@ -29,6 +29,7 @@ from workloads.dataset import Dataset
 from workloads.errors import HostError, InputError
 
 FAULTY = f"env:{REPOSITORY / 'tests' / 'harness' / 'foreign_worker'}"
+UNTRAINED = f"env:{REPOSITORY / 'tests' / 'harness' / 'untrained_worker'}"
 TEMPLATE = REPOSITORY / "outcore" / "template" / "foreign"
 
 
@@ -74,6 +75,20 @@ def test_a_worker_runs_under_a_real_cap_and_is_never_valid(series: Series) -> No
     if series.availability.proves_memory:
         assert record.memory.cap_bytes and 0 < record.memory.peak_bytes <= record.memory.cap_bytes
         assert record.readings.outside == []
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_a_worker_with_equal_digests_is_never_valid_as_it_may_train_on_nothing(series: Series, trains: bool) -> None:
+    record = run(series, UNTRAINED, options={"trains": trains}, verify=True)
+    assert record.status == "ok", record.reason
+    losses = [epoch.loss for epoch in record.epochs]
+    assert None not in losses and losses[1] < losses[0]  # type: ignore[operator]
+    rules = {rule.name: rule for rule in record.verdict_rules}
+    proven = ("digests_equal_the_workload", "features_equal_the_dataset", "features_were_checked", "every_batch_once")
+    assert all(rules[name].ok for name in proven) and "mini_batches_equal_the_workload" not in rules
+    assert sum(check.rows for check in record.readings.features) > 2 * 4 * 100
+    assert not rules["training_is_the_workloads"].ok and rules["training_is_the_workloads"].known
+    assert record.verdict in ("CAVEATS", "SPOILT")
 
 
 def test_wrong_rows_make_a_run_invalid(series: Series) -> None:

@@ -318,6 +318,7 @@ BREAKS: dict[str, tuple[str, Change]] = {
     "features_equal_the_dataset": ("INVALID", wrong_rows),
     "features_were_checked": ("CAVEATS", unchecked_rows),
     "mini_batches_equal_the_workload": ("CAVEATS", {"system": "env:theirs", "readings.faithful": False}),
+    "training_is_the_workloads": ("CAVEATS", {"system": "image:theirs"}),
     "nothing_was_prepared_before": ("INVALID", {"evidence.from_before": {"/tmp/packed.bin": 30 * MIB}}),
     "dataset_stayed_the_same": ("INVALID", {"evidence.rewritten": ["indices.npy"]}),
     "clock_agrees_with_the_gates": ("INVALID", {"epochs.1.gate_s": 4.0}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,9 +48,9 @@ def fidelity(evidence: Evidence) -> Sheet:
 
 
 def _pairs(evidence: Evidence, system: str, originals: list[str]) -> Iterator[tuple[Plain, Side, Side]]:
-    """Yield the settings in which the system and one of its originals were measured, with both."""
-    ours = _sides(evidence, system)
-    theirs = [(key, side) for name in originals for key, side in _sides(evidence, name).items()]
+    """Yield the settings in which the system, with its newest options, and one of its originals were measured."""
+    ours = dict(_sides(evidence, system))
+    theirs = [pair for name in originals for pair in _sides(evidence, name)]
     foreign = [record for record in evidence.foreign if record.system in originals]
     theirs += [
         (setting_key(record.settings), Side(record.label, record.seconds, _a_batch([record.counters]), []))
@@ -62,44 +63,47 @@ def _pairs(evidence: Evidence, system: str, originals: list[str]) -> Iterator[tu
             yield {"dataset": config["dataset"]["name"], "memory": config["memory"]}, ours[key], side
 
 
-def _sides(evidence: Evidence, system: str) -> dict[str, Side]:
-    """Return the counted runs of a system that ended well, by setting; of several option sets the newest run's."""
-    newest: dict[str, Plain] = {}
-    found: dict[str, list[Plain]] = {}
+def _sides(evidence: Evidence, system: str) -> Iterator[tuple[str, Side]]:
+    """Yield the counted runs of a system that ended well, by setting and options, those of the newest run last; the
+    side's name has the options that vary."""
+    found: dict[tuple[str, str], list[Plain]] = {}
+    values: dict[str, set[str]] = {}
     for record in evidence.records:
         if record["system"] == system and record["verdict"] in COUNTED and record["status"] == "ok":
-            key = setting_key_of(record)
-            newest[key] = record
-            found.setdefault(key, []).append(record)
-    sides = {}
-    for key, record in newest.items():
-        same = [one for one in found[key] if one["config"]["options"] == record["config"]["options"]]
+            options = record["config"]["options"]
+            key = setting_key_of(record), json.dumps(options, sort_keys=True)
+            found[key] = [*found.pop(key, []), record]
+            for name, value in options.items():
+                values.setdefault(name, set()).add(json.dumps(value))
+    for (setting, _), same in found.items():
+        options = same[0]["config"]["options"]
+        varied = [f"{name}={value}" for name, value in options.items() if len(values[name]) > 1]
         epochs = [epoch for one in same for epoch in measured_epochs(one)]
-        counts = _a_batch([{**epoch["counters"], "batches": epoch["batches"]} for epoch in epochs])
         if epochs:
-            runs = [str(one["run_id"]) for one in same]
-            sides[key] = Side(system, [float(epoch["seconds"]) for epoch in epochs], counts, runs)
-    return sides
+            counts = _a_batch([{**epoch["counters"], **epoch} for epoch in epochs])
+            seconds = [float(epoch["seconds"]) for epoch in epochs]
+            yield setting, Side(" ".join((system, *varied)), seconds, counts, [str(one["run_id"]) for one in same])
 
 
 def _a_batch(epochs: list[Plain]) -> dict[str, float]:
     """Return the median counts a mini-batch, and the share of hits, of the epochs that have them."""
     found: dict[str, list[float]] = {}
-    for counters in epochs:
-        batches = counters.get("batches")
-        for name in SPEC["counters"]:
-            if batches and counters.get(name) is not None:
-                found.setdefault(name, []).append(float(counters[name]) / float(batches))
-        if counters.get("rows") and counters.get("misses") is not None:
-            found.setdefault("hits", []).append(1.0 - float(counters["misses"]) / float(counters["rows"]))
-    return {name: statistics.median(values) for name, values in found.items()}
+    for epoch in epochs:
+        batches = epoch.get("batches")
+        for column, names in SPEC["counters"].items():
+            told = [epoch[name] for name in names if epoch.get(name) is not None]
+            if batches and told:
+                found.setdefault(column, []).append(float(told[0]) / float(batches))
+        if epoch.get("rows") and epoch.get("misses") is not None:
+            found.setdefault("hits", []).append(1.0 - float(epoch["misses"]) / float(epoch["rows"]))
+    return {column: statistics.median(values) for column, values in found.items()}
 
 
 def _row(ours: Side, theirs: Side) -> Plain:
     mine, other = statistics.median(ours.seconds), statistics.median(theirs.seconds)
     row: Plain = {"original": theirs.name, "epoch (s)": mine, "its epoch (s)": other, "times as fast": other / mine}
-    for name, column in {**SPEC["counters"], "hits": "hits"}.items():
-        both = [side.counts.get(name) for side in (ours, theirs)]
-        texts = [NOTHING if n is None else f"{100 * n:.1f} %" if name == "hits" else format_count(n) for n in both]
+    for column in (*SPEC["counters"], "hits"):
+        both = [side.counts.get(column) for side in (ours, theirs)]
+        texts = [NOTHING if n is None else f"{100 * n:.1f} %" if column == "hits" else format_count(n) for n in both]
         row[column] = None if both == [None, None] else " / ".join(texts)
     return row
