@@ -28,6 +28,7 @@ class Calibration:
     Attributes:
         floor_bytes: memory of interpreter, imports, model and optimiser.
         training_bytes: peak memory added by the largest mini-batch's digests and, if the run trains, by its step.
+        library_bytes: part of the floor that loading the system and its libraries added.
         training_device_bytes: device memory of model, optimiser, the same step and copies, beside the tables.
         train_s: uncontended training seconds of each epoch's mini-batches, by epoch.
         null_s: seconds of the same epochs with features already in memory, by epoch.
@@ -43,6 +44,7 @@ class Calibration:
     max_edges: int = 0
     how: str = ""
     training_device_bytes: int = 0
+    library_bytes: int = 0
 
     @property
     def memory(self) -> dict[str, int]:
