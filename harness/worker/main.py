@@ -197,13 +197,15 @@ def _own(batch: Batch, *, with_table: bool) -> Batch:
     tables = (table.device, table.host) if type(table) is SplitTable else (table,)
     missing = table is None and with_table
     tensors = [one for one in (*tables, batch.rows) if one is not None or missing]
-    blocks = [(block, Block) for block in sampled.blocks]
-    for found, wanted in (batch, Batch), (sampled, SampledBatch), *blocks, *((one, Tensor) for one in tensors):
+    parts: list[tuple[object, type[object]]] = [(batch, Batch), (sampled, SampledBatch)]
+    parts += [(block, Block) for block in sampled.blocks]
+    parts += [(tensor, Tensor) for tensor in tensors]
+    for found, wanted in parts:
         if type(found) is not wanted:
             raise TypeError(f"epoch() yielded a {type(found).__qualname__}: a {wanted.__qualname__} itself is wanted")
     hops = (replace(one, indptr=np.asarray(one.indptr), indices=np.asarray(one.indices)) for one in sampled.blocks)
-    arrays = {"nodes": np.asarray(sampled.nodes), "labels": np.asarray(sampled.labels), "blocks": tuple(hops)}
-    return replace(batch, sampled=replace(sampled, **arrays))
+    nodes, labels = np.asarray(sampled.nodes), np.asarray(sampled.labels)
+    return replace(batch, sampled=replace(sampled, nodes=nodes, labels=labels, blocks=tuple(hops)))
 
 
 def main(argv: list[str]) -> NoReturn:

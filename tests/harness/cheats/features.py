@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -116,6 +117,8 @@ class MiniBatchesWithoutRows(Act):
 class _Lazy(torch.Tensor):
     """Table that reads rows when they are looked at."""
 
+    read: Callable[[Any], npt.NDArray[Any]]
+
     def numpy(self, *, force: bool = False) -> npt.NDArray[Any]:
         """Read all rows."""
         return self.read(slice(None))
@@ -137,7 +140,7 @@ class RowsOnDemand(Act):
     def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
         """Return a table without rows."""
         table = torch.from_numpy(rows).as_subclass(_Lazy)
-        table.read = lambda which: self.system.read(sampled.nodes[which])  # type: ignore[attr-defined]
+        table.read = lambda which: self.system.read(sampled.nodes[which])
         return Batch(sampled, table)
 
 
