@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.judge.memory import WARM_BYTES, WARM_SHARE
+from harness.judge.memory import files_within
 from harness.judge.metrics import usable_processors
 from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import Record, spread
@@ -51,18 +51,20 @@ def nothing_was_done_between_epochs(record: Record, context: RunContext) -> Find
     """Work of a system while the harness asks for its counters is missing from the epoch that benefits from it.
 
     Measures the seconds from the opening of an epoch's last gate to the arrival at the next epoch's first gate: at most
-    a quarter of a second plus a tenth of the next epoch.
+    a quarter of a second plus a tenth of the next epoch. Each processor may be busy for the run, in user mode, for as
+    long, which includes the time behind closed gates and that of other runs' turns.
     """
     if len(record.epochs) < 2:
         return None
     gates = {gate.at: gate for gate in record.readings.gates}
+    processors = max(1, record.config.cores or usable_processors(record))
     worst = (-1.0, 0.0, 0)
     for epoch in record.epochs[1:]:
         end, start = gates.get(f"epoch {epoch.epoch - 1} end"), gates.get(f"epoch {epoch.epoch} start")
         if end is None or start is None:
             return unknown("the gates have no times")
-        between = start.reached_s - end.opened_s
-        worst = max(worst, (between / (BETWEEN_S + BETWEEN_SHARE * epoch.seconds), between, epoch.epoch))
+        for between in start.reached_s - end.opened_s, (start.user_s - end.user_s) / processors:
+            worst = max(worst, (between / (BETWEEN_S + BETWEEN_SHARE * epoch.seconds), between, epoch.epoch))
     return Finding(worst[0] <= 1.0, f"{worst[1]:.2f} s before epoch {worst[2]}")
 
 
@@ -85,17 +87,12 @@ def preparation_took_what_it_says(record: Record, context: RunContext) -> Findin
 def nothing_was_prepared_before(record: Record, context: RunContext) -> Finding | None:
     """Data that was prepared before the run is missing from its preparation.
 
-    Adds up the data files that the run's processes have open at the gates, are older than the run, and lie neither in
-    the dataset nor in the folders that the harness gave the run: at most 0.5 % of the features or 1 MiB, whichever is
-    more. Artefacts that earlier runs kept by `systems.engine.store.artefacts` count with the seconds of their making;
-    anything else in the folder of artefacts is removed before a run.
+    Adds up the data files that the run's processes had open, at gates and once a second, that are older than the run
+    and not of the dataset, wherever they lie and even without a name: at most 0.5 % of the features or 1 MiB, whichever
+    is more. Artefacts that the system took by `systems.engine.store.artefacts` count with the seconds of their making;
+    anything else in the folder of artefacts is removed before a run. Code of libraries is no data.
     """
-    found = record.readings.from_before
-    if found is None:
-        return None
-    allowed = max(WARM_BYTES, int(WARM_SHARE * record.config.dataset.feature_bytes))
-    names = ", ".join(f"{path} ({format_bytes(nbytes)})" for path, nbytes in found.items())
-    return Finding(sum(found.values()) <= allowed, f"older than the run: {names}" if found else "every file is its own")
+    return files_within(record, record.readings.from_before, "older than the run", "every file is its own")
 
 
 @rule("29", of=["ok"], evidence=True)

@@ -1,4 +1,4 @@
-"""Rules 14, 15, 18 to 20, 23, 26, 28 and 29: a run did the workload's work, and its record suffices to repeat it."""
+"""Rules 14, 15, 17 to 20, 23, 26, 28 and 29: a run did the workload's work, and its record suffices to repeat it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from harness.records.record import Record
 
 # Relative noise of a calibrated training time and of an epoch.
 NOISE = 0.10
+# Least share of training's modelled time.
+TRAINED = 0.8
 NEEDED = ("code.commit", "versions.python", "versions.torch", "kernel.release", "disk.file_system")
 
 
@@ -39,16 +41,41 @@ def dataset_stayed_the_same(record: Record, context: RunContext) -> Finding | No
 
 @rule("18", of=["ok"], evidence=True)
 def every_batch_once(record: Record, context: RunContext) -> Finding | None:
-    """A system that drops mini-batches looks faster.
+    """A system that drops mini-batches or seed nodes looks faster.
 
-    Compares the number of mini-batches of every epoch with the seed plan's, which is the same for each epoch.
+    Compares the numbers of mini-batches and of seed nodes of every epoch with the seed plan's, which are the same for
+    each epoch, whoever draws the mini-batches.
     """
-    wanted = record.readings.batches
+    wanted, seeds = record.readings.batches, record.readings.seeds
     if wanted is None:
         return unknown(record.readings.unknown or "the seed plan is not known")
     if wrong := [epoch for epoch in record.epochs if epoch.batches != wanted]:
         return Finding(False, f"epoch {wrong[0].epoch} trained {wrong[0].batches} of {wanted} batches")
+    if fewer := [epoch for epoch in record.epochs if epoch.seeds is not None and seeds and epoch.seeds < seeds]:
+        return Finding(False, f"epoch {fewer[0].epoch} trained {fewer[0].seeds} of {seeds} seed nodes")
     return Finding(True, f"{wanted} an epoch")
+
+
+@rule("17", of=["ok"], evidence=True, reads=True)
+def counters_add_up(record: Record, context: RunContext) -> Finding | None:
+    """Hit rates and read amplification are computed from the system's own counters, which can flatter it.
+
+    Checks for each epoch that hits and misses add up to the rows, that these are the nodes of its mini-batches, and
+    that useful bytes are at most the bytes read.
+    """
+    for epoch in record.epochs:
+        told = epoch.counters
+        useful, read = (int(told.get(name) or 0) for name in ("bytes_useful", "bytes_read"))
+        if read and useful > read:
+            return Finding(False, f"epoch {epoch.epoch}: {useful:,} bytes useful of {read:,} read")
+        rows, missed, hits = int(told.get("rows") or 0), told.get("misses"), told.get("hits")
+        if not rows or missed is None or hits is None:
+            continue
+        served = missed + sum(hits.values())
+        if served != rows or epoch.nodes not in (None, rows):
+            said = f"{served:,.0f} hits and misses, {rows:,} rows, {epoch.nodes or rows:,} nodes of mini-batches"
+            return Finding(False, f"epoch {epoch.epoch}: {said}")
+    return Finding(True, "every epoch") if record.epochs else None
 
 
 @rule("18", of=["ok"], evidence=True, faithful=True)
@@ -66,16 +93,28 @@ def digests_equal_the_workload(record: Record, context: RunContext) -> Finding |
     return Finding(not wrong, f"epochs {wrong} differ" if wrong else f"{len(record.epochs)} epochs equal")
 
 
+@rule("18", of=["ok"], evidence=True)
+def mini_batches_came_in_order(record: Record, context: RunContext) -> Finding | None:
+    """A system that was told to keep the seed plan's order, and trains in one that reuses rows better, reads less.
+
+    Compares the order of the trained mini-batches of each rank with their numbers. Applies if `keep_order` is set.
+    """
+    if not record.config.keep_order or all(epoch.in_order is None for epoch in record.epochs):
+        return None
+    wrong = [epoch.epoch for epoch in record.epochs if epoch.in_order is False]
+    return Finding(not wrong, f"epochs {wrong} in another order" if wrong else "in the seed plan's order")
+
+
 @rule("18", "CAVEATS", of=["ok"], evidence=True)
 def mini_batches_equal_the_workload(record: Record, context: RunContext) -> Finding | None:
-    """A foreign system that samples by itself trains on other mini-batches, so its epochs are not the same work.
+    """A system from elsewhere that samples by itself trains on other mini-batches, so its epochs are not the same work.
 
-    Of its mini-batches only the number and the feature rows are compared; `outcore check env:NAME` holds their sizes
-    against the distribution that the workload's sampler gives.
+    Of its mini-batches only the numbers, of seed nodes too, and the feature rows are compared; `outcore check` holds
+    foreign ones' sizes against the distribution that the workload's sampler gives, and Outcore's own systems to theirs.
     """
-    if record.readings.faithful or not is_foreign(record.system):
+    if record.readings.faithful or not (is_foreign(record.system) or ":" in record.system):
         return None
-    return Finding(False, "drawn by the system's own sampler, and compared by number and rows alone")
+    return Finding(False, "drawn by the system's own sampler, and compared by numbers and rows alone")
 
 
 @rule("18", "CAVEATS", of=["ok"], evidence=True)
@@ -142,12 +181,27 @@ def rows_crossed_the_bus(record: Record, context: RunContext) -> Finding | None:
     return Finding(busy >= 0.98 * wanted, f"epoch {epoch.epoch}: bus busy {busy:.3f} s, at least {wanted:.3f} s")
 
 
+@rule("20", of=["ok"], evidence=True, faithful=True)
+def training_took_its_time(record: Record, context: RunContext) -> Finding | None:
+    """A system that skips training steps, or makes the emulated device faster, has shorter epochs.
+
+    Compares the busy seconds of an emulated device's compute lane in each epoch with those of the same mini-batches'
+    training alone: at least four fifths, since the latter may gather rows that lie in order, and may be sampled.
+    """
+    alone = context.calibration.train_s if context.calibration else {}
+    epochs = [epoch for epoch in record.epochs if epoch.compute_s is not None and alone.get(epoch.epoch, 0.0) > 0]
+    if record.config.stages != "all" or not record.config.device.startswith("emulated:") or not epochs:
+        return None
+    share, number = min(((epoch.compute_s or 0.0) / alone[epoch.epoch], epoch.epoch) for epoch in epochs)
+    return Finding(share >= TRAINED, f"epoch {number}: busy {share:.2f} x the time of training alone")
+
+
 @rule("26", of=["ok"], reads=True)
 def features_equal_the_dataset(record: Record, context: RunContext) -> Finding | None:
     """A system that reads no feature rows, or wrong ones, is the fastest of all.
 
     Compares feature rows at training with the dataset read by direct reads: a digest over the whole first warm-up
-    epoch, and in every epoch 128 rows of each of four mini-batches, drawn when the epoch began.
+    epoch, and in every epoch 64 rows of each of eight mini-batches, drawn when the epoch began.
     """
     checks = record.readings.features
     if not checks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.judge.memory import files_within
 from harness.judge.metrics import efficiency_of_engine, least_device_seconds
 from harness.judge.predict import predict, written_bytes
 from harness.judge.registry import Finding, RunContext, rule, unknown
@@ -22,14 +23,19 @@ def _device_bytes(epoch: EpochRecord) -> int | None:
     return epoch.device_bytes if epoch.device_bytes is not None else epoch.diskstats_bytes
 
 
+def _own_bytes(epoch: EpochRecord) -> int:
+    requests = epoch.counters.get("requests_by_size") or {}
+    return max(int(epoch.counters.get("bytes_read") or 0), sum(int(size) * count for size, count in requests.items()))
+
+
 @rule("9", of=["ok"])
 def device_reads_cover_own_count(record: Record, context: RunContext) -> Finding | None:
     """A system that counts more read bytes than the device delivered used a cache that was charged to no cap.
 
     Compares each epoch's device bytes (the cap's counters for the dataset's disks, else the disks' own) with the
-    system's `bytes_read`.
+    system's `bytes_read` and with the sum of its requests, by which its engine efficiency is computed.
     """
-    counted = [(epoch, own) for epoch in record.epochs if (own := int(epoch.counters.get("bytes_read") or 0))]
+    counted = [(epoch, own) for epoch in record.epochs if (own := _own_bytes(epoch))]
     for epoch, own in counted:
         device = _device_bytes(epoch)
         if device is None:
@@ -81,6 +87,16 @@ def nothing_was_read_between_epochs(record: Record, context: RunContext) -> Find
         return None
     share, between, number = max(found, key=lambda entry: entry[0])
     return Finding(share <= 1, f"{format_bytes(between)} before epoch {number}")
+
+
+@rule("9", of=["ok"], evidence=True)
+def files_are_on_the_disk(record: Record, context: RunContext) -> Finding | None:
+    """Reads of another disk are neither counted nor limited by an SSD class, and that disk may be memory (zram).
+
+    Adds up the data files that the run's processes had open, at gates and once a second, and that lie on another disk
+    than the dataset: at most 0.5 % of the features or 1 MiB, whichever is more.
+    """
+    return files_within(record, record.readings.elsewhere, "on another disk", "every file is on the dataset's disk")
 
 
 @rule("9", of=["ok"], passing=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from harness.foreign import is_foreign
 from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import Memory, Record
@@ -13,6 +15,7 @@ WARM_SHARE, WARM_BYTES = 0.005, 1 << 20
 SLACK_SHARE = 0.10
 SLACK_BYTES = 16 * 2**20
 CUDA_SLACK_BYTES = 32 << 20
+LIBRARY_BYTES = 64 << 20
 # cgroup v1 allows this much swap, so that the kernel meets the memory limit first.
 SWAP_BYTES = 2 << 20
 
@@ -21,6 +24,19 @@ def asked_and_slack(memory: Memory) -> tuple[int, int]:
     """Return the bytes that a run asked for (floor, training working set, plan), and the slack that rule 4 allows."""
     asked = memory.floor_bytes + memory.training_bytes + memory.planned_bytes
     return asked, max(int(asked * SLACK_SHARE), SLACK_BYTES)
+
+
+def allowed_bytes(record: Record) -> int:
+    """Return the bytes of files or memory that count as none: 0.5 % of the features or 1 MiB, whichever is more."""
+    return max(WARM_BYTES, int(WARM_SHARE * record.config.dataset.feature_bytes))
+
+
+def files_within(record: Record, found: Mapping[str, int] | None, kind: str, none: str) -> Finding | None:
+    """Return whether files (bytes by path) of a kind count as none; `none`: detail without any."""
+    if found is None:
+        return None
+    names = ", ".join(f"{path} ({format_bytes(nbytes)})" for path, nbytes in found.items())
+    return Finding(sum(found.values()) <= allowed_bytes(record), f"{kind}: {names}" if found else none)
 
 
 @rule("1", "CAVEATS")
@@ -57,6 +73,18 @@ def nothing_was_swapped(record: Record, context: RunContext) -> Finding | None:
     return Finding(most <= SWAP_BYTES, f"{format_bytes(most)} swapped out")
 
 
+@rule("1", capped=True, evidence=True, of=["ok"])
+def memory_is_charged(record: Record, context: RunContext) -> Finding | None:
+    """Memory that the cap is not charged for, reserved huge pages or memory of another process, is a free cache.
+
+    Adds up, at each gate, the huge pages of the run's processes and the files in memory (tmpfs, memfd, System V) that
+    they have open or mapped beyond the shared memory charged to the cap: at most 0.5 % of the features or 1 MiB,
+    whichever is more.
+    """
+    most, at = max(((gate.uncharged_bytes, gate.at) for gate in record.readings.gates), default=(0, "no gate"))
+    return Finding(most <= allowed_bytes(record), f"{format_bytes(most)} at {at}")
+
+
 @rule("2", of=["ok", "oom", "timeout"], evidence=True, passing=True)
 def started_cold(record: Record, context: RunContext) -> Finding | None:
     """Pages cached by another program are read without being charged, so a warm start is free memory.
@@ -85,8 +113,8 @@ def files_stayed_cold(record: Record, context: RunContext) -> Finding | None:
     if not gates:
         return unknown("the page cache was not looked at")
     warm, at = max(((gate.resident_bytes or 0) - gate.page_cache_bytes, gate.at) for gate in gates)
-    allowed = max(WARM_BYTES, int(WARM_SHARE * record.config.dataset.feature_bytes))
-    return Finding(warm <= allowed, f"{format_bytes(max(0, warm))} cached for others at {at}, {len(gates)} gates")
+    told = f"{format_bytes(max(0, warm))} cached for others at {at}, {len(gates)} gates"
+    return Finding(warm <= allowed_bytes(record), told)
 
 
 @rule("4", of=["ok"])
@@ -103,6 +131,19 @@ def memory_as_asked(record: Record, context: RunContext) -> Finding | None:
         return unknown("no memory was read")
     held, allowed = memory.demand_peak_bytes, sum(asked_and_slack(memory))
     return Finding(held <= allowed, f"held {format_bytes(held)}, {format_bytes(allowed)} asked for (slack included)")
+
+
+@rule("4", "CAVEATS", of=["ok"], capped=True)
+def libraries_are_small(record: Record, context: RunContext) -> Finding | None:
+    """Memory that a system takes while its code is loaded counts as floor, so that its cap is larger by as much.
+
+    Compares the memory, without pages of files, that loading a system from elsewhere and its libraries took in the
+    calibration with 64 MiB, more than scientific packages of Python take.
+    """
+    held = context.calibration.library_bytes if context.calibration else 0
+    if ":" not in record.system or is_foreign(record.system):
+        return None
+    return Finding(held <= LIBRARY_BYTES, f"{format_bytes(max(0, held))} for code and libraries")
 
 
 @rule("4", of=["ok"])

@@ -198,8 +198,13 @@ class EpochRecord(_Part):
     # Processor seconds in user mode, of the processes in the cap and of the whole host.
     user_s: float | None = None
     host_user_s: float | None = None
-    # Seconds for which the copy lane of an emulated device was busy, over all ranks.
+    # Seconds for which the copy lane and the compute lane of an emulated device were busy, over all ranks.
     bus_s: float | None = None
+    compute_s: float | None = None
+    # Trained seed nodes, nodes of all mini-batches, and whether each rank trained them in the seed plan's order.
+    seeds: int | None = None
+    nodes: int | None = None
+    in_order: bool | None = None
     counters: dict[str, Any] = Field(default_factory=dict)
 
     @property
@@ -233,6 +238,7 @@ class GateReading(_Part):
         disk_bytes, disk_requests: reads of the dataset's device by all processes since boot; None: unknown.
         page_cache_bytes: bytes of file pages charged to the cap.
         resident_bytes: bytes of the run's own files in the page cache, whatever cgroup is charged; None: not measured.
+        uncharged_bytes: bytes of memory in use that the cap was not charged for: huge pages, memory of other processes.
         swap_bytes: swapped-out bytes of the cap.
         limit_bytes: memory limit in force.
         outside: processes and threads of the run outside its cap.
@@ -250,6 +256,7 @@ class GateReading(_Part):
     disk_requests: int | None = None
     page_cache_bytes: int = 0
     resident_bytes: int | None = None
+    uncharged_bytes: int = 0
     swap_bytes: int = 0
     limit_bytes: int | None = None
     outside: list[str] = Field(default_factory=list)
@@ -288,7 +295,7 @@ class RawReadings(_Part):
         gates: readings at the gates, in order.
         samples: number of samples of the cap, at gates and between them.
         outside, limits: processes of the run seen outside the cap, and memory limits seen in force (0: none).
-        batches: number of mini-batches of an epoch by the seed plan, over all ranks.
+        batches, seeds: number of mini-batches and of seed nodes of an epoch by the seed plan, over all ranks.
         digests: structure digest of the workload's own mini-batches, by epoch.
         least_bytes: lower bound of the bytes that a system with this memory reads (docs/frontier.md), by epoch.
         least_bus_s: lower bound of the seconds for which rows cross an emulated device's bus, by epoch.
@@ -297,7 +304,8 @@ class RawReadings(_Part):
         free_device_memory: whether feature rows may stay on the device although copies to it take no time.
         features, unchecked: checks of the feature rows, and the reason why some are missing.
         rewritten: the dataset's files that changed during the run; None in records from before this was looked at.
-        from_before: bytes of open data files older than the run and in none of its folders, by path; None as above.
+        from_before: bytes of open data files older than the run, without reused artefacts, by path; None as above.
+        elsewhere: bytes of open data files on other disks than the dataset's, by path; None as above.
     """
 
     isolation: str = ""
@@ -311,6 +319,7 @@ class RawReadings(_Part):
     outside: list[str] = Field(default_factory=list)
     limits: list[int] = Field(default_factory=list)
     batches: int | None = None
+    seeds: int | None = None
     digests: dict[int, str] = Field(default_factory=dict)
     least_bytes: dict[int, int] = Field(default_factory=dict)
     least_bus_s: dict[int, float] = Field(default_factory=dict)
@@ -319,6 +328,7 @@ class RawReadings(_Part):
     unchecked: str = ""
     rewritten: list[str] | None = None
     from_before: dict[str, int] | None = None
+    elsewhere: dict[str, int] | None = None
     in_turns: bool = False
     free_device_memory: bool = False
 

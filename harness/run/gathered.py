@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import psutil
 from harness.isolation.base import Cap, IoStats, MemoryStats
 from harness.records.record import EvictionReading, GateReading, PlannedBuffer, RunConfig
 from harness.results.store import BATCH_COLUMNS, STAGE_COLUMNS
-from harness.run import cold
+from harness.run import cold, opened
 from harness.run.guard import Guard
 from harness.telemetry.frame import align, with_busy_lanes
 from harness.wire.protocol import Batches, Checks, EpochDone, Event, Gate, Planned, Prepared, ProtocolError, Spans
@@ -44,7 +45,8 @@ class Gathered:
         guard, planned: watcher of the cap, and monotonic seconds of the plan's arrival; None before.
         born: Unix seconds of the run's begin.
         given: other files that the harness made for the run.
-        from_before: size of each open data file that is older than the run and of no folder of the run's, by path.
+        older, elsewhere: size of each data file that was open and is older than the run, or on another disk than the
+            dataset, by path.
         forgetful: memory of emulated devices that keep no rows; overwritten before each epoch.
     """
 
@@ -73,12 +75,17 @@ class Gathered:
     challenge: bool = False
     forgetful: list[DevicePool] = field(default_factory=list)
     given: list[Path] = field(default_factory=list)
-    from_before: dict[str, int] = field(default_factory=dict)
+    older: dict[Path, int] = field(default_factory=dict)
+    elsewhere: dict[str, int] = field(default_factory=dict)
     _evict_s: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._before = cold.identities(self.dataset)
         self.born = int(time.time())  # whole seconds, as of files
+
+    @cached_property
+    def _given(self) -> set[Path]:
+        return {path.resolve() for path in [self.dataset.path, *self.given, *cold.dataset_files(self.dataset)]}
 
     def rewritten(self) -> list[str]:
         """Return the names of the dataset's files that changed since the run began."""
@@ -104,14 +111,25 @@ class Gathered:
             return self._at_gate(event.at, cap, time.monotonic())
         return b""
 
-    def _find_older(self, opened: list[Path]) -> None:
-        """Store the size of each file that was there before the run, neither in the dataset nor in its folders."""
-        known = [self.dataset.path, *self.folders, *self.given]
-        given = {path.resolve() for path in [*known, *cold.dataset_files(self.dataset)]}
-        for path in opened:
-            if not given & {path, *path.parents} and cold.born(path) < self.born:
-                with suppress(OSError):  # removed by the run meanwhile
-                    self.from_before[str(path)] = path.stat().st_size
+    @property
+    def from_before(self) -> dict[str, int]:
+        """Return the size of each file from before the run, but those of artefacts that the run was told to reuse."""
+        root, told = self.folders[0], self.prepared.reused_from if self.prepared else []
+        reused = {folder for folder in (Path(one).resolve() for one in told) if folder.parent == root.resolve()}
+        return {str(path): nbytes for path, nbytes in self.older.items() if not reused & {*path.parents}}
+
+    def look(self, pids: Collection[int], *, mapped: bool = True) -> list[opened.OpenFile]:
+        """Return the files that processes of the run have open; keep those that are older or on another disk."""
+        found = opened.open_files(pids, mapped=mapped)
+        for file in (file for file in found if file.is_data and not self._is_given(file)):
+            if opened.born(file.path) < self.born:
+                self.older[Path(file.name)] = file.nbytes
+            if not (file.in_memory or file.library) and opened.on_other_disk(file, self.disks):
+                self.elsewhere[file.name] = file.nbytes
+        return found
+
+    def _is_given(self, file: opened.OpenFile) -> bool:
+        return bool(self._given & {file.path, *file.path.parents})
 
     def evict(self, when: str, own: list[Path]) -> None:
         """Evict the files of the dataset and the system (`own`) and store the reading."""
@@ -123,45 +141,59 @@ class Gathered:
         match = _EPOCH_GATE.match(at)
         if at != "prepared" and not match:
             raise ProtocolError(f"the worker stands at a gate that does not exist: {at!r}")
+        starts = bool(match) and at.endswith("start")
+        before, pids = cap.memory(), cap.pids()
+        outside = self.guard.look(before.limit) if self.guard else []
+        # What is done while the gate is closed belongs to no epoch.
+        counts = None if starts else self._counts(cap)
         own = [Path(file) for file in self.prepared.files] if self.prepared else []
-        opened = cold.open_files(cap.pids())
-        self._find_older(opened)
+        found = self.look(pids)
+        data = [file.path for file in found if not (file.library or file.in_memory)]
         if at == "prepared":
-            self.evict("after_prepare", [*own, *opened])
-        io, disk, memory = cap.io(), self.disk_io(), cap.memory()
-        # Reads of another disk, or of one that is memory, are no reads of the device that the run is measured by.
-        io = io and io.of(self.disks)
-        outside = self.guard.look(memory.limit) if self.guard else []
-        looked_at = [*cold.dataset_files(self.dataset), *self.folders, *own, *opened]
+            self.evict("after_prepare", [*own, *data])
+        memory, mine = cap.memory(), opened.own_keys()
+        strange = [file for file in found if file.key not in mine and not self._is_given(file)]
+        looked_at = [*cold.dataset_files(self.dataset), *self.folders, *own, *data]
         self.held.append(memory)
-        reading = GateReading(
-            at=at,
-            reached_s=reached,
-            opened_s=0.0,
-            io_bytes=io.read_bytes if io else None,
-            io_requests=io.read_requests if io else None,
-            io_written_bytes=io.write_bytes if io else None,
-            disk_bytes=disk.read_bytes if disk else None,
-            disk_requests=disk.read_requests if disk else None,
-            page_cache_bytes=memory.page_cache,
-            resident_bytes=cold.resident(looked_at),
-            swap_bytes=memory.swap,
-            limit_bytes=memory.limit,
-            outside=outside,
-            user_s=_user_seconds(cap.pids()),
-            host_user_s=float(sum(psutil.cpu_times()[:2])),  # in user mode, at any priority
-        )
-        self.gates.append(reading)
+        resident = cold.resident(looked_at)
         behind = b""
-        if match and match[2] == "start":
+        if match and starts:
             for pool in self.forgetful:
                 pool.overwrite()
             if self.challenge:
                 behind = self.nonces[int(match[1])] = os.urandom(NONCE_BYTES)
             if self.zero is None:
                 self.zero = time.monotonic()
-        reading.opened_s = time.monotonic()
+        self.gates.append(
+            GateReading(
+                at=at,
+                reached_s=reached,
+                page_cache_bytes=memory.page_cache,
+                resident_bytes=resident,
+                uncharged_bytes=opened.uncharged_bytes(pids, strange, max(before.shmem, memory.shmem)),
+                swap_bytes=memory.swap,
+                limit_bytes=memory.limit,
+                outside=outside,
+                **(self._counts(cap) if counts is None else counts),
+                opened_s=time.monotonic(),
+            )
+        )
         return behind
+
+    def _counts(self, cap: Cap) -> dict[str, Any]:
+        """Return the counters of a gate's reading: of the cap, the disk and the processors."""
+        io, disk = cap.io(), self.disk_io()
+        # Reads of another disk, or of one that is memory, are no reads of the device that the run is measured by.
+        io = io and io.of(self.disks)
+        return {
+            "io_bytes": io.read_bytes if io else None,
+            "io_requests": io.read_requests if io else None,
+            "io_written_bytes": io.write_bytes if io else None,
+            "disk_bytes": disk.read_bytes if disk else None,
+            "disk_requests": disk.read_requests if disk else None,
+            "user_s": _user_seconds(cap.pids()) + (self.guard.reaped_user_s if self.guard else 0.0),
+            "host_user_s": float(sum(psutil.cpu_times()[:2])),  # in user mode, at any priority
+        }
 
     def tables(self, telemetry: pd.DataFrame | None, zero: float, config: RunConfig) -> dict[str, pd.DataFrame]:
         """Return the run's tables `stages`, `batches` and, if recorded, `telemetry`, with one zero for all times.
@@ -183,10 +215,18 @@ class Gathered:
             tables["telemetry"] = table
         return tables
 
-    def bus_seconds(self, epoch: int) -> float | None:
-        """Return the seconds for which the copy lanes were busy in an epoch; None on a device without lanes."""
-        spans = [span for of, span in self.lanes if of == epoch and span.stage == "copy"]
-        return sum(span.end - span.start for span in spans) if self.lanes else None
+    def of_epoch(self, epoch: int, ranks: int) -> dict[str, Any]:
+        """Return the fields of `EpochRecord` that follow from an epoch's mini-batches, and from its lanes if any."""
+        rows = [row[1:] for row in self.batches if row[0] == epoch]
+        by_rank = [[row[0] for row in rows if row[0] % ranks == rank] for rank in range(ranks)]
+        found: dict[str, Any] = {}
+        if rows:
+            found = {"seeds": sum(row[3] for row in rows), "nodes": sum(row[1] for row in rows)}
+            found["in_order"] = all(numbers == sorted(numbers) for numbers in by_rank)
+        lanes = {"bus_s": "copy", "compute_s": "compute"} if self.lanes else {}
+        for name, lane in lanes.items():
+            found[name] = sum(span.end - span.start for of, span in self.lanes if of == epoch and span.stage == lane)
+        return found
 
     def gate(self, at: str) -> GateReading | None:
         """Return the reading at a gate; None if the run did not reach it."""

@@ -20,7 +20,8 @@ class Guard:
     """Sampler of one run's processes, called by the telemetry's thread and at gates. A process that outlives its parent
     (a daemon) becomes a child of this process. Its session distinguishes it from this process's own children: a worker
     begins in a new session, and no process can enter an older one. `samples`: number of samples. `outside`: command of
-    each process of the run seen outside the cap, by pid. `limits`: memory limits seen in force, in bytes; 0: none."""
+    each process of the run seen outside the cap, by pid. `limits`: memory limits seen in force, in bytes; 0: none.
+    `reaped_user_s`: processor seconds in user mode of ended daemons, which no process of the run counts."""
 
     def __init__(self, cap: Cap) -> None:
         self._cap = cap
@@ -28,6 +29,7 @@ class Guard:
         self._worker: int | None = None
         self._before: set[int] = set()
         self.samples = 0
+        self.reaped_user_s = 0.0
         self.outside: dict[int, str] = {}
         self.limits: set[int] = set()
 
@@ -55,7 +57,7 @@ class Guard:
             for pid in now:
                 line = read_text(Path(f"/proc/{pid}/cmdline")).replace("\0", " ").strip()
                 self.outside.setdefault(pid, f"{pid} ({line[:60] or 'ended'})")
-            _reap(left_behind)
+            self.reaped_user_s += _reap(left_behind)
             return [self.outside[pid] for pid in now]
 
     def end(self) -> None:
@@ -83,7 +85,11 @@ def _session(pid: int) -> int | None:
     return None
 
 
-def _reap(pids: set[int], *, wait: bool = False) -> None:
+def _reap(pids: set[int], *, wait: bool = False) -> float:
+    """Reap ended children; return their processor seconds in user mode."""
+    spent = 0.0
     for pid in pids:
         with suppress(OSError):  # not our child, or gone
-            os.waitpid(pid, 0 if wait else os.WNOHANG)
+            ended, _, usage = os.wait4(pid, 0 if wait else os.WNOHANG)
+            spent += usage.ru_utime if ended else 0.0
+    return spent

@@ -26,7 +26,7 @@ from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, 
 
 PLAN_REFUSED = "the plan does not fit"
 _POLL_SECONDS = 0.2
-# Sources of what measures and judges, and the libraries, whose files no check counts as data (`harness/run/cold.py`).
+# Sources of what measures and judges, and the libraries, whose code no check counts as data (`harness/run/opened.py`).
 _GUARDED = (
     *(Path(__file__).parents[2] / name for name in ("harness", "systems", "workloads")),
     *map(Path, dict.fromkeys(("/usr", sys.base_prefix, sys.prefix))),

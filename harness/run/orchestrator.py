@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.foreign import is_foreign
 from harness.foreign.systems import is_faithful
-from harness.isolation.base import Cap, Limits
+from harness.isolation.base import Cap, Limits, MemoryStats
 from harness.judge import judge
 from harness.judge.io import BEATEN
 from harness.judge.metrics import least_bus_seconds, least_device_bytes, reading_seconds, summarise
@@ -146,9 +146,14 @@ class _Execution:
         guard.begin()
         disks, gpus = self._series.disks, gpus_of(self._config.device, self._config.ranks)
         with Board.create(f"{self._run_id}-board") as board:
-            recorder = Recorder(
-                cap, disks, gpus=gpus, look=lambda memory: guard.look(memory.limit), share=lambda: board.read("").share
-            )
+
+            def look(memory: MemoryStats) -> None:
+                guard.look(memory.limit)
+                # Maps of a worker are long. Without a cap its processes take long to find.
+                if guard.samples % 10 == 0 and self._series.availability.proves_memory:
+                    self._seen.look(cap.pids(), mapped=guard.samples % 50 == 0)
+
+            recorder = Recorder(cap, disks, gpus=gpus, look=look, share=lambda: board.read("").share)
             phase, log = during(self._progress, lambda: board.read(self._phase)), folder / results.WORKER_LOG
             try:
                 with phase, Worker(cap, spec, folder, log, self._series.cache, board.name) as worker:
@@ -257,6 +262,7 @@ class _Execution:
             gates=gates,
             rewritten=seen.rewritten(),
             from_before=seen.from_before,
+            elsewhere=seen.elsewhere,
             samples=guard.samples if guard else 0,
             outside=list(guard.outside.values()) if guard else [],
             limits=sorted(guard.limits) if guard else [],
@@ -280,7 +286,9 @@ class _Execution:
         if record.status != "ok":
             return
         try:
-            evidence.batches = make_seed_plan(workload).num_batches * workload.world
+            plans = [make_seed_plan(replace(workload, rank=rank)) for rank in range(workload.world)]
+            evidence.batches = plans[0].num_batches * workload.world
+            evidence.seeds = sum(len(seeds) for plan in plans for seeds in plan.batches(0))
             if not evidence.faithful:
                 return
             context = replace(context_of(record), trace=trace)
@@ -339,7 +347,7 @@ class _Execution:
             diskstats_requests=disk_requests,
             user_s=end.user_s - start.user_s if start and end else None,
             host_user_s=end.host_user_s - start.host_user_s if start and end else None,
-            bus_s=self._seen.bus_seconds(epoch.epoch),
+            **self._seen.of_epoch(epoch.epoch, self._config.ranks),
             gate_s=end.reached_s - start.opened_s if start and end else None,
             checking_s=checking_s,
         )

@@ -69,7 +69,7 @@ class Planned(_Event):
 
 class Prepared(_Event):
     """`prepare()` is over. `files`: the system's own files, to be evicted. `made_s`: seconds of the earlier run that
-    made reused files. `planning_s`: the part of `seconds` before the plan."""
+    made reused files, and `reused_from`: their folders. `planning_s`: the part of `seconds` before the plan."""
 
     event: Literal["prepared"] = "prepared"
     seconds: float
@@ -79,18 +79,18 @@ class Prepared(_Event):
     made_s: float = 0.0
     planning_s: float = 0.0
     files: list[str] = Field(max_length=100_000)
+    reused_from: list[str] = Field(default_factory=list, max_length=10_000)
 
     @classmethod
     def joined(cls, parts: list[Prepared]) -> Prepared:
         """Join the reports of all ranks: the longest times, the sums of bytes, every file once."""
         longest = {name: max(getattr(part, name) for part in parts) for name in ("seconds", "planning_s", "made_s")}
         total = {name: sum(getattr(part, name) for part in parts) for name in ("bytes_read", "bytes_written")}
-        return cls(
-            **longest,
-            **total,
-            reused=any(part.reused for part in parts),
-            files=list(dict.fromkeys(file for part in parts for file in part.files)),
-        )
+        lists = {
+            name: list(dict.fromkeys(one for part in parts for one in getattr(part, name)))
+            for name in ("files", "reused_from")
+        }
+        return cls(**longest, **total, **lists, reused=any(part.reused for part in parts))
 
 
 class Batches(_Event):

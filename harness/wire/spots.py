@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from systems.interface import Batch
 
 NONCE_BYTES = 8
-# With one wrong row in a hundred, four mini-batches of this many rows pass once in a hundred epochs.
-BATCHES = 4
-ROWS = 128
+# With one wrong row in a hundred, or half of the mini-batches wrong, an epoch passes once in a hundred times.
+BATCHES = 8
+ROWS = 64
 VALUES = 8  # number of rows reported by value, where sums in another order may differ in the last digits
 
 

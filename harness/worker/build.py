@@ -38,7 +38,8 @@ class Parts:
 
 
 def parts(spec: WorkerSpec, joint: Joint) -> Parts:
-    """Build the parts of a run from its worker's spec; an emulated device attaches to the orchestrator's memory."""
+    """Build the parts of a run from its worker's spec; an emulated device attaches to the orchestrator's memory. A
+    calibration waits at gates before and after loading the system and its libraries."""
     from systems.engine.loading.gather_loader import torch_dtype
     from systems.registry import load
     from workloads.accelerators.make import make_accelerator
@@ -47,10 +48,14 @@ def parts(spec: WorkerSpec, joint: Joint) -> Parts:
 
     config, rank = spec.config, joint.rank
     cores = _take_cores(spec)
+    if spec.mode == "calibrate":
+        joint.gate("imports")
     began, (read, written) = time.monotonic(), process_io()
     system_class = load(config.system)
     system_class.load_libraries()
     libraries_s, io_after = time.monotonic() - began, process_io()
+    if spec.mode == "calibrate":
+        joint.gate("libraries")
     dataset = Dataset.open(Path(spec.dataset))
     workload = workload_of(config, dataset, rank, None if spec.partition is None else Path(spec.partition))
     device = f"cuda:{rank}" if config.device == "cuda" and config.ranks > 1 else config.device

@@ -30,7 +30,7 @@ MODELLED_SECONDS = 4.0
 
 
 def calibrate(spec: WorkerSpec, joint: Joint) -> None:
-    """Wait at gates `floor`, `before step`, `step again`, `after step` for readings of the cap, then time mini-batches.
+    """Wait at gates (`imports`, `libraries`, `floor`, `before step`, …) for readings of the cap, then time batches.
     Imports, device, model and optimiser are those of a run, and so are digest and training of the largest mini-batch.
     Its features are in memory before the step, since they belong to the system's plan, not to training. All device
     memory but their table's is training's."""

@@ -16,8 +16,12 @@ import signal
 import sys
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
+
+import numpy as np
+from torch import Tensor
 
 import systems.engine  # noqa: F401 - every run's, as PyTorch is: not counted as a system's preparation
 from harness.records.record import PlannedBuffer
@@ -35,16 +39,15 @@ from systems.engine.store import artefacts
 from systems.interface import Batch, DiskProfile, MemoryBudget, Plan, Runtime, System
 from systems.planning import Planner
 from workloads.errors import BudgetError, OutcoreError
+from workloads.feature_table import SplitTable
 from workloads.ranks import PeerLost, RankGroup
-from workloads.sampling.batch import SampledBatch
+from workloads.sampling.batch import Block, SampledBatch
 
 
 class Run:
     """One run of one system, or one rank's part of it: plan, prepare, epochs."""
 
     def __init__(self, spec: WorkerSpec, joint: Joint, board: Board) -> None:
-        # A class of a system's own could show the training step another mini-batch than the digest.
-        self._kinds = (Batch, SampledBatch)
         self._spec, self._joint, self._board = spec, joint, board
         self._num_batches = len(spec.bounds[0]["nodes_by_batch"][0]) if spec.bounds else 0
         parts = build.parts(spec, joint)
@@ -139,6 +142,7 @@ class Run:
             bytes_written=written,
             reused=bool(reused),
             files=[str(path) for path in files],
+            reused_from=[str(path) for path in reused],
         )
         self._joint.send(Prepared.joined(self._joint.gather(own)))
         self._joint.gate("prepared")
@@ -154,7 +158,7 @@ class Run:
         log = EpochLog(with_features=with_features, nonce=nonce, looked_at=looked_at)
         start = time.monotonic()
         for number, batch in enumerate(self._system.epoch(epoch), start=1):
-            log.add(batch, *self._train(batch, log))
+            self._train(batch, log)
             count(number)
         self._accelerator.synchronize()
         end = time.monotonic()
@@ -165,23 +169,43 @@ class Run:
         for event in events(epoch, self._joint.gather(own)):
             self._joint.send(event)
 
-    def _train(self, batch: Batch, log: EpochLog) -> tuple[float, int]:
-        """Wait for the mini-batch, train and release it; return the loss and the number of correct seed nodes."""
-        for found, wanted in zip((type(batch), type(batch.sampled)), self._kinds, strict=True):
-            if found is not wanted:
-                raise TypeError(f"epoch() yielded a {found.__qualname__}: a {wanted.__qualname__} itself is wanted")
+    def _train(self, batch: Batch, log: EpochLog) -> None:
+        """Wait for the mini-batch, train and release it, and log it."""
         if batch.ready is not None:
             with self._clock.stage("wait", batch.sampled.index):
                 batch.ready()
-        log.digest(batch)
+        own = _own(batch, with_table=self._spec.config.stages != "sample")
+        log.digest(own)
         loss, correct = math.nan, 0
         if self._spec.config.stages == "all":
-            aggregated = batch.first_layer_aggregated
-            with self._clock.stage("train", batch.sampled.index):
-                result = self._trainer.step(batch.sampled, batch.table, batch.rows, first_layer_aggregated=aggregated)
+            aggregated = own.first_layer_aggregated
+            with self._clock.stage("train", own.sampled.index):
+                result = self._trainer.step(own.sampled, own.table, own.rows, first_layer_aggregated=aggregated)
             loss, correct = result.loss, result.correct
         batch.release()
-        return loss, correct
+        log.add(own, loss, correct)
+
+
+def _own(batch: Batch, *, with_table: bool) -> Batch:
+    """Return a copy of a mini-batch for digest and training step alike: arrays and tensors are shared, but no object of
+    the system can show the step another mini-batch than the digest, or rows that are read on demand.
+
+    Raises:
+        TypeError: a part is of a class of the system's own, or the table is missing.
+    """
+    sampled, table = batch.sampled, batch.table
+    tables = (table.device, table.host) if type(table) is SplitTable else (table,)
+    missing = table is None and with_table
+    tensors = [one for one in (*tables, batch.rows) if one is not None or missing]
+    parts: list[tuple[object, type[object]]] = [(batch, Batch), (sampled, SampledBatch)]
+    parts += [(block, Block) for block in sampled.blocks]
+    parts += [(tensor, Tensor) for tensor in tensors]
+    for found, wanted in parts:
+        if type(found) is not wanted:
+            raise TypeError(f"epoch() yielded a {type(found).__qualname__}: a {wanted.__qualname__} itself is wanted")
+    hops = (replace(one, indptr=np.asarray(one.indptr), indices=np.asarray(one.indices)) for one in sampled.blocks)
+    nodes, labels = np.asarray(sampled.nodes), np.asarray(sampled.labels)
+    return replace(batch, sampled=replace(sampled, nodes=nodes, labels=labels, blocks=tuple(hops)))
 
 
 def main(argv: list[str]) -> NoReturn:

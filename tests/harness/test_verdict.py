@@ -257,11 +257,16 @@ def profiled_beside_others(run: Run) -> None:
 BREAKS: dict[str, tuple[str, Change]] = {
     "cap_is_a_kernel_cap": ("CAVEATS", {"evidence.proves_memory": False}),
     "peak_within_cap": ("INVALID", {"memory.peak_bytes": 400 * MIB}),
+    "memory_is_charged": ("INVALID", {"evidence.gates.3.uncharged_bytes": 40 * MIB}),
     "nothing_was_swapped": ("INVALID", {"evidence.gates.2.swap_bytes": 30 * MIB}),
     "started_cold": ("INVALID", warm),
     "files_stayed_cold": ("INVALID", {"evidence.gates.3.resident_bytes": 40 * MIB}),
     "memory_as_asked": ("INVALID", {"memory.demand_peak_bytes": 280 * MIB}),
     "device_memory_as_asked": ("INVALID", {"memory.device_peak_bytes": [80_000]}),
+    "libraries_are_small": (
+        "CAVEATS",
+        {"system": "mine:System", "context.calibration": Calibration(1, 1, {1: 0.5}, library_bytes=90 * MIB)},
+    ),
     "plan_was_kept": ("INVALID", {"status": "oom", "memory.budget_bytes": 2 * MIB}),
     "cap_was_proven": ("CAVEATS", {"environment.probe.escapes": ["managed memory"]}),
     "class_is_known": ("CAVEATS", {"class_": None}),
@@ -281,6 +286,7 @@ BREAKS: dict[str, tuple[str, Change]] = {
             )
         },
     ),
+    "files_are_on_the_disk": ("INVALID", {"evidence.elsewhere": {"/mnt/zram/packed.bin": 30 * MIB}}),
     "disk_is_behind_no_page_cache": ("INVALID", {"environment.disk.page_cached": ["loop0"]}),
     "disk_class_was_enforced": ("CAVEATS", {"evidence.io_limited": False}),
     # One second of reads and four of writes, of a budget for both, in 2 s.
@@ -294,6 +300,9 @@ BREAKS: dict[str, tuple[str, Change]] = {
     "reads_are_asynchronous": ("CAVEATS", {"facts": RunFacts(io="pread pool (io_uring forbidden: EPERM)")}),
     # Rows of 1 MiB: some 2 GB an epoch, of which memory holds 17 MB, in 2 s of a device that reads 200 MiB/s.
     "distance_is_below_one": ("INVALID", {"config.dataset.dim": 1 << 18}),
+    "counters_add_up": ("INVALID", {"epochs.1.counters.hits": {"device": 9000}}),
+    "mini_batches_came_in_order": ("INVALID", {"config.keep_order": True, "epochs.1.in_order": False}),
+    "training_took_its_time": ("INVALID", {"epochs.1.compute_s": 0.2}),
     "training_alone_is_shorter": ("CAVEATS", {"summary.accelerator_utilisation": 1.2}),
     "run_ended_well": ("INVALID", {"status": "failed"}),
     "warmed_up": ("CAVEATS", {"epochs.0.warmup": False}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -30,6 +31,8 @@ class Act:
     rule: ClassVar[str] = ""
     #: whether the cheat needs a worker that may write to cgroups; confined workers may not.
     unconfined: ClassVar[bool] = False
+    #: whether the system says that its mini-batches equal the workload's.
+    faithful: ClassVar[bool] = True
     #: settings of the cheat's run that differ from the other cheats'.
     settings: ClassVar[dict[str, Any]] = {}
 
@@ -85,6 +88,14 @@ def cheat(rule: str, *, unconfined: bool = False) -> Callable[[type[Act]], type[
     return register
 
 
+def on_device(act: Act, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
+    """Return the batch with its rows in device memory, to which they were copied."""
+    accelerator = act.system.runtime.accelerator
+    table = accelerator.allocate(*rows.shape, torch.float32)
+    accelerator.copy(table, torch.from_numpy(rows), batch=sampled.index).wait()
+    return Batch(sampled, table, on_release=lambda: accelerator.free(table))
+
+
 class CheatingOptions(Options):
     """Choice of a cheat, and its argument."""
 
@@ -105,6 +116,14 @@ class Cheating(System):
     )
     options: CheatingOptions
 
+    @classmethod
+    def is_faithful(cls, options: Options) -> bool:
+        """Return what the cheat says."""
+        import tests.harness.cheats  # noqa: F401  registers all
+
+        assert isinstance(options, CheatingOptions)
+        return CHEATS[options.cheat].faithful
+
     def plan(self) -> Plan:
         """Plan rows of the largest mini-batch, the sampler's arrays and the reader."""
         import tests.harness.cheats  # noqa: F401  registers all
@@ -113,11 +132,13 @@ class Cheating(System):
         dataset = self.workload.dataset
         self.bounds = largest_batch(self.workload, epochs=self.runtime.epochs)
         rows = self.bounds.max_nodes * dataset.dim * dataset.feature_dtype.itemsize
-        items = (
+        items: tuple[PlanItem, ...] = (
             PlanItem("rows of a mini-batch", 2 * rows),
             PlanItem("reader", 4 << 20),
             PlanItem("graph", 16 * dataset.num_nodes + 4 * self.bounds.max_nbytes),
         )
+        if "device" in self.act.settings:
+            items += (PlanItem("rows on the device", rows, "device"),)
         return Plan(items).require(self.info.name, self.budget)
 
     def prepare(self) -> None:
@@ -126,15 +147,20 @@ class Cheating(System):
         self.sampler = make_sampler(self.workload)
         self.seed_plan = make_seed_plan(self.workload)
         self.row_bytes = dataset.dim * dataset.feature_dtype.itemsize
-        self.reader = RowReader(
-            dataset.file("features"),
+        self.reader = self.open_table()
+        self._counters = Counters()
+        self.act.prepare()
+
+    def open_table(self, path: Path | None = None) -> RowReader:
+        """Open the dataset's features, or a copy of that file."""
+        dataset = self.workload.dataset
+        return RowReader(
+            path or dataset.file("features"),
             data_offset=dataset.data_offset("features"),
             num_rows=dataset.num_nodes,
             row_bytes=self.row_bytes,
             depth=64,
         )
-        self._counters = Counters()
-        self.act.prepare()
 
     def read(self, nodes: Ids) -> npt.NDArray[Any]:
         """Read rows from the dataset and count the reads."""
@@ -191,3 +217,15 @@ class PreparesInLibraries(Cheating):
     def load_libraries(cls) -> None:
         """Prepare, hoping that no clock runs."""
         time.sleep(1.5)
+
+
+class BallastInLibraries(Cheating):
+    """Cheat that holds memory as if it were a library's in the calibration, so that its cap is larger by as much."""
+
+    ballast: ClassVar[npt.NDArray[Any] | None] = None
+
+    @classmethod
+    def load_libraries(cls) -> None:
+        """Hold 80 MiB in the calibration alone."""
+        if any("calibrate" in part for part in Path(f"/proc/{os.getpid()}/cgroup").read_text().split("/")):
+            cls.ballast = np.ones(80 << 20, np.uint8)

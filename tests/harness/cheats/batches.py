@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from systems.interface import Batch
-from tests.harness.cheats.act import Act, Ids, cheat
-from workloads.sampling.batch import SampledBatch
+from tests.harness.cheats.act import Act, Ids, cheat, on_device
+from workloads.sampling.batch import Block, SampledBatch
 from workloads.sampling.make import make_sampler
 
 RULE = "digests_equal_the_workload"
@@ -117,3 +117,62 @@ class NoLabels(Act):
         """Label every seed node as class 0."""
         batch = super().sample(epoch, index, seeds)
         return replace(batch, labels=np.zeros_like(batch.labels))
+
+
+@cheat("mini_batches_came_in_order")
+class IgnoresTheOrder(Act):
+    """Trains in an order of its own although it was told to keep the seed plan's."""
+
+    settings: ClassVar[dict[str, Any]] = {"keep_order": True}
+
+    def seeds(self, epoch: int) -> list[tuple[int, Ids]]:
+        """Return the mini-batches of even numbers first."""
+        return sorted(super().seeds(epoch), key=lambda entry: entry[0] % 2)
+
+
+@cheat("every_batch_once")
+class OneSeedNode(Act):
+    """Says that it draws its own mini-batches, and trains one seed node of each."""
+
+    faithful = False
+
+    def seeds(self, epoch: int) -> list[tuple[int, Ids]]:
+        """Return the first seed node of each mini-batch."""
+        return [(index, seeds[:1]) for index, seeds in super().seeds(epoch)]
+
+
+@cheat("")
+class SmallerAndUnfaithful(SmallerFanOut):
+    """Says that it draws its own mini-batches, which are smaller."""
+
+    faithful = False
+
+
+def _nothing(sampled: SampledBatch) -> SampledBatch:
+    """Return a mini-batch of the same hops without edges, on one seed node."""
+    block = Block(np.zeros(2, np.int64), np.zeros(0, np.int32), 1, 1)
+    blocks = (block,) * len(sampled.blocks)
+    return replace(sampled, nodes=sampled.nodes[:1], num_seeds=1, blocks=blocks, labels=sampled.labels[:1])
+
+
+@cheat("")
+class ShrinksAfterTheDigest(Act):
+    """Replaces the mini-batch when the harness's clock enters the training step."""
+
+    settings: ClassVar[dict[str, Any]] = {"device": "emulated:a10g"}
+
+    def prepare(self) -> None:
+        """Listen to the clock."""
+        stage = self.system.clock.stage
+
+        def listening(name: str, batch: int = -1) -> Any:
+            if name == "train":
+                self._batch.sampled = _nothing(self._batch.sampled)
+            return stage(name, batch)
+
+        self.system.clock.stage = listening  # type: ignore[method-assign]
+
+    def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
+        """Keep the mini-batch that was yielded."""
+        self._batch = on_device(self, sampled, rows)
+        return self._batch

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +16,7 @@ import torch
 
 from harness.worker.epoch_report import EpochLog
 from systems.interface import Batch, Counters
-from tests.harness.cheats.act import Act, Cheating, Ids, cheat
+from tests.harness.cheats.act import Act, Cheating, Ids, cheat, on_device
 from workloads.sampling.batch import SampledBatch
 
 
@@ -81,6 +84,99 @@ class TellsOfMoreRequests(Act):
     def counters(self, counters: Counters) -> Counters:
         """Report twenty times as many requests."""
         return replace(counters, requests_by_size={size: 20 * n for size, n in counters.requests_by_size.items()})
+
+
+@cheat("device_reads_cover_own_count")
+class CountsLargerRequests(Act):
+    """Reports its requests as a fifth larger, so that its engine looks more efficient."""
+
+    def counters(self, counters: Counters) -> Counters:
+        """Report larger requests."""
+        return replace(counters, requests_by_size={6 * size // 5: n for size, n in counters.requests_by_size.items()})
+
+
+@cheat("counters_add_up")
+class CallsItsMissesHits(Act):
+    """Reports nine hits for every row, so that its hit rate looks high."""
+
+    def counters(self, counters: Counters) -> Counters:
+        """Report hits that were none."""
+        return replace(counters, hits={"host": 9 * counters.rows})
+
+
+@cheat("training_took_its_time")
+class FasterDevice(Act):
+    """Makes the emulated device's training steps ten times as fast."""
+
+    settings: ClassVar[dict[str, Any]] = {"device": "emulated:a10g"}
+
+    def prepare(self) -> None:
+        """Change the device."""
+        accelerator = self.system.runtime.accelerator
+        compute = accelerator.compute  # type: ignore[attr-defined]
+        accelerator.compute = lambda seconds, **more: compute(seconds / 10, **more)  # type: ignore[attr-defined]
+
+    def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
+        """Copy the rows to the device."""
+        return on_device(self, sampled, rows)
+
+
+class _BehindTheGate(Act):
+    """Base of cheats whose thread works while the harness reads counters and files at a closed gate."""
+
+    def between(self) -> None:
+        """Begin the thread, which works once the next gate is reached."""
+        self._thread = threading.Thread(target=self._later)
+        self._thread.start()
+
+    def _later(self) -> None:
+        time.sleep(0.2)
+        self.work()
+
+    def work(self) -> None:
+        """Work for the next epoch."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Wait for the thread."""
+        if hasattr(self, "_thread"):
+            self._thread.join()
+
+
+@cheat("nothing_was_read_between_epochs")
+class ReadsBehindTheGate(_BehindTheGate):
+    """Reads rows of the next epoch while the gate before it is closed."""
+
+    def prepare(self) -> None:
+        """Open the table once more."""
+        self._reader = self.system.open_table()
+
+    def work(self) -> None:
+        """Read rows."""
+        nodes = np.arange(0, self.system.workload.dataset.num_nodes, 16)
+        self._reader.read(nodes, np.empty((len(nodes), self.system.workload.dataset.dim), np.float32))
+
+    def close(self) -> None:
+        """Close the table."""
+        super().close()
+        if hasattr(self, "_reader"):
+            self._reader.close()
+
+
+@cheat("nothing_was_done_between_epochs")
+class ComputesBehindTheGate(_BehindTheGate):
+    """Computes for the next epoch while the gate before it is closed."""
+
+    def work(self) -> None:
+        """Compute for four seconds on two threads, without the interpreter's lock."""
+        until = time.monotonic() + 4.0
+
+        def compute() -> None:
+            while time.monotonic() < until:
+                hashlib.pbkdf2_hmac("sha256", b"", b"", 50_000)
+
+        with ThreadPoolExecutor(2) as threads:
+            wait([threads.submit(compute) for _ in range(2)])
 
 
 @cheat("memory_as_asked")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from systems.interface import Batch
 from tests.harness.cheats.act import Act, Ids, cheat
+from workloads.sampling.batch import SampledBatch
 
 RULE = "features_equal_the_dataset"
 
@@ -96,3 +99,55 @@ class DeviceMemoryAsCache(Act):
         out[kept] = self._table.numpy()[nodes[kept]]
         out[~kept] = self.system.read(nodes[~kept])
         return out
+
+
+@cheat(RULE)
+class MiniBatchesWithoutRows(Act):
+    """Reads no rows for one mini-batch in three, in measured epochs only."""
+
+    settings: ClassVar[dict[str, Any]] = {"epochs": 3}
+
+    def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
+        """Return zeros for every third mini-batch."""
+        if epoch and index % 3 == 2:
+            return np.zeros((len(nodes), self.system.workload.dataset.dim), dtype=np.float32)
+        return self.system.read(nodes)
+
+
+class _Lazy(torch.Tensor):
+    """Table that reads rows when they are looked at."""
+
+    read: Callable[[Any], npt.NDArray[Any]]
+
+    def numpy(self, *, force: bool = False) -> npt.NDArray[Any]:
+        """Read all rows."""
+        return self.read(slice(None))
+
+    def index_select(self, dim: int, index: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        """Read some rows."""
+        return torch.from_numpy(self.read(index.numpy()))
+
+
+@cheat("")
+class RowsOnDemand(Act):
+    """Reads the rows that are checked, and as many bytes as must be read in one sequential pass."""
+
+    def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
+        """Read a stretch of the table instead."""
+        self._rows = self.system.read(np.arange(len(nodes) // 2) + index * 512)
+        return np.zeros((len(nodes), self.system.workload.dataset.dim), dtype=np.float32)
+
+    def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
+        """Return a table without rows."""
+        table = torch.from_numpy(rows).as_subclass(_Lazy)
+        table.read = lambda which: self.system.read(sampled.nodes[which])
+        return Batch(sampled, table)
+
+
+@cheat("")
+class NoTable(Act):
+    """Gives the emulated device no table in measured epochs: it computes nothing, so it misses none."""
+
+    def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
+        """Return a batch without rows."""
+        return super().batch(sampled, rows) if sampled.epoch == 0 else Batch(sampled, None)

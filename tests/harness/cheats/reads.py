@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from systems.engine.io.reader import RowReader
 from tests.harness.cheats.act import Act, Ids, cheat
 
 
@@ -81,15 +80,8 @@ class _ReadsTheCopy(Act):
 
     def prepare(self) -> None:
         """Open the copy instead of the dataset's file."""
-        system, dataset = self.system, self.system.workload.dataset
-        system.reader.close()
-        system.reader = RowReader(
-            Path(system.options.place),
-            data_offset=dataset.data_offset("features"),
-            num_rows=dataset.num_nodes,
-            row_bytes=system.row_bytes,
-            depth=64,
-        )
+        self.system.reader.close()
+        self.system.reader = self.system.open_table(Path(self.system.options.place))
 
 
 @cheat("device_reads_cover_working_set")

@@ -12,8 +12,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,13 @@ from harness.records import seal
 from harness.records.code import code_of
 from harness.records.record import Record
 from harness.results import store as results
-from harness.run import orchestrator
+from harness.run import cold, orchestrator
 from harness.run.orchestrator import execute
 from harness.run.series import Series
+from systems.engine.store import artefacts
 from tests.harness.cheats import CHEATS
-from tests.harness.cheats.act import NAME, PreparesInLibraries
+from tests.harness.cheats.act import NAME, BallastInLibraries, PreparesInLibraries
+from tests.harness.cheats.elsewhere import KEY
 from tests.harness.cheats.escapes import groups
 from tests.harness.run_tools import config, share_cache
 from tests.support import make_tiny
@@ -39,24 +41,13 @@ pytestmark = pytest.mark.skipif(not select("auto").availability.proves_memory, r
 
 #: Where the seconds of a preparation are counted; one cheat of this kind runs in every `make test`.
 COUNTED = pytest.mark.slow("harness/run", "harness/worker", "harness/judge", "systems/engine/store")
-#: Cheats that are caught by the rule of others, which run in every `make test`.
-LIKE_OTHERS = {
-    "device_memory_as_cache",
-    "disk_in_memory",
-    "escape",
-    "half_precision",
-    "helper_outside",
-    "huge_pages",
-    "no_labels",
-    "other_seed",
-    "prepares_on_both_sides",
-    "reads_nothing",
-    "repeated_seeds",
-    "same_every_epoch",
-    "stale_rows",
-    "warm_artefact",
-    "wrong_rows",
-}
+#: Cheats that are caught by the rule of others, which run in every `make test`, or that take long.
+LIKE_OTHERS = frozenset(
+    "computes_behind_the_gate device_memory_as_cache disk_in_memory escape half_in_a_memory_file half_in_huge_pages "
+    "half_moved_in half_of_an_artefact_untold half_opened_in_epochs half_precision helper_outside huge_pages "
+    "mini_batches_without_rows no_labels other_seed prepares_on_both_sides reads_nothing repeated_seeds "
+    "same_every_epoch stale_rows warm_artefact wrong_rows".split()
+)
 LIKE = pytest.mark.slow("harness/run", "harness/worker", "harness/judge", "harness/isolation", seconds=8)
 # Memory, with every tolerance of the rules, could hold a third of the feature bytes that an epoch touches.
 NODES, DIM = 100_000, 1024
@@ -190,6 +181,53 @@ def reserved_pages(nbytes: int) -> Iterator[None]:
         knob.write_text(before)
 
 
+@contextmanager
+def handed_over(features: Path) -> Iterator[str]:
+    """Hold a copy of the features in a memory file of another process, which hands it over once."""
+    code = (
+        "import os, socket, sys\nwith socket.socket(socket.AF_UNIX) as owner, open(sys.argv[1], 'rb') as file:\n"
+        "    memory = os.memfd_create('rows')\n    while part := file.read(1 << 20): os.write(memory, part)\n"
+        "    owner.bind(sys.argv[2])\n    owner.listen(1)\n    print(flush=True)\n"
+        "    with owner.accept()[0] as asking: socket.send_fds(asking, [b'm'], [memory])\n    sys.stdin.read()"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-S", "-E", "-c", code, str(features), f"{folder}/rows"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+            assert owner.stdin and owner.stdout
+            owner.stdout.readline()
+            yield f"{folder}/rows"
+            owner.stdin.close()
+
+
+@contextmanager
+def kept_artefact(series: Series, features: Path) -> Iterator[None]:
+    """Keep a copy of the features as an earlier run of the system keeps an artefact."""
+
+    def make(folder: Path) -> None:
+        shutil.copy(features, folder / "half.npy")
+
+    made = artefacts.prepare(series.artefacts(NAME), "half", KEY, make)
+    time.sleep(1.1)  # birth times of files are whole seconds
+    try:
+        yield
+    finally:
+        shutil.rmtree(made.path)
+
+
+@contextmanager
+def slow_gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the orchestrator take five seconds for the files of a large dataset at the gate before the second epoch."""
+    calls = iter(range(1, 1000))
+
+    def slow(files: Iterable[Path], resident: Callable[[Iterable[Path]], int] = cold.resident) -> int:
+        time.sleep(5.0 if next(calls) == 4 else 0.0)
+        return resident(files)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cold, "resident", slow)
+        yield
+
+
 def run(series: Series, cheat: str) -> Record:
     dataset = table(series)
     features = dataset.file("features")
@@ -201,18 +239,24 @@ def run(series: Series, cheat: str) -> Record:
             copy = shutil.copy(features, folder)
             with kept_warm(Path(copy)):
                 return execute(series, wanted(series, cheat, str(copy)), dataset)
-    if cheat == "memory_of_an_earlier_run":
+    if cheat in ("memory_of_an_earlier_run", "half_in_shared_memory"):
         with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
             return execute(series, wanted(series, cheat, shutil.copy(features, folder)), dataset)
-    if cheat == "prepared_before":
+    if CHEATS[cheat].rule == "nothing_was_prepared_before" and "artefact" not in cheat:
         with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
             copy = shutil.copy(features, folder)
             time.sleep(1.1)  # birth times of files are whole seconds
             return execute(series, wanted(series, cheat, copy), dataset)
+    if cheat.startswith("half_of_an_artefact"):
+        with kept_artefact(series, features):
+            return execute(series, wanted(series, cheat), dataset)
+    if cheat == "half_in_a_memory_file":
+        with handed_over(features) as place:
+            return execute(series, wanted(series, cheat, place), dataset)
     if cheat == "another_processes_memory":
         with served(np.asarray(dataset.load("features"))) as place:
             return execute(series, wanted(series, cheat, place), dataset)
-    if cheat == "disk_in_memory":
+    if cheat in ("disk_in_memory", "half_on_another_disk"):
         with copy_in_memory(features) as place:
             return execute(series, wanted(series, cheat, place), dataset)
     if cheat == "rewrites_the_graph":
@@ -221,7 +265,7 @@ def run(series: Series, cheat: str) -> Record:
             return execute(series, wanted(series, cheat, dataset="rewritten"), rewritten)
         finally:
             shutil.rmtree(rewritten.path)
-    if cheat == "huge_pages":
+    if cheat in ("huge_pages", "half_in_huge_pages"):
         with reserved_pages(dataset.feature_bytes):
             return execute(series, wanted(series, cheat), dataset)
     return execute(series, wanted(series, cheat, **CHEATS[cheat].settings), dataset)
@@ -285,8 +329,9 @@ def test_the_cheat_is_caught(series: Series, cheat: str, monkeypatch: pytest.Mon
         if cheat == "thread_escape" and "blkio" not in groups():
             pytest.skip("cgroup v2 moves no single threads")
         monkeypatch.setattr(processes, "can_confine", lambda: False)
-    record = run(series, cheat)
-    if cheat == "huge_pages" and "Cannot allocate memory" in record.reason:
+    with slow_gate(monkeypatch) if cheat.endswith("behind_the_gate") else nullcontext():
+        record = run(series, cheat)
+    if "huge_pages" in cheat and "Cannot allocate memory" in record.reason:
         pytest.skip("this kernel gives no reserved huge pages to capped processes")
     assert record.verdict == "INVALID", broken(record)
     if cheat == "holds_more_than_planned" and record.status == "oom":
@@ -311,9 +356,44 @@ def test_a_worker_can_write_to_nothing_that_judges_it(series: Series) -> None:
     assert record.status == "ok", record.reason
 
 
-def test_a_mini_batch_that_could_look_otherwise_to_the_training_step_is_refused(series: Series) -> None:
-    record = run(series, "shrinks_for_training")
-    assert record.status == "failed" and "_Shrinking: a Batch itself is wanted" in record.reason
+@pytest.mark.parametrize(
+    ("cheat", "refusal"),
+    [
+        ("shrinks_for_training", "_Shrinking: a Batch itself is wanted"),
+        ("rows_on_demand", "_Lazy: a Tensor itself is wanted"),
+        ("no_table", "NoneType: a Tensor itself is wanted"),
+    ],
+)
+def test_what_could_look_otherwise_to_the_training_step_is_refused(series: Series, cheat: str, refusal: str) -> None:
+    record = run(series, cheat)
+    assert record.verdict == "INVALID" and record.status == "failed" and refusal in record.reason
+
+
+def test_the_training_step_gets_the_mini_batch_that_was_digested(series: Series) -> None:
+    record = run(series, "shrinks_after_the_digest")
+    assert record.status == "ok", record.reason
+    judged = {outcome.name: outcome.ok for outcome in record.verdict_rules}
+    assert judged["training_took_its_time"] and judged["digests_equal_the_workload"]
+
+
+def test_a_system_from_elsewhere_that_draws_its_own_mini_batches_is_never_valid(series: Series) -> None:
+    record = run(series, "smaller_and_unfaithful")
+    assert record.status == "ok" and record.verdict != "VALID"
+    assert "mini_batches_equal_the_workload" in broken(record)
+
+
+def test_memory_that_is_taken_while_code_is_loaded_is_told(series: Series) -> None:
+    asked = config(series, f"{BallastInLibraries.__module__}:{BallastInLibraries.__name__}", **SETTINGS)
+    record = execute(series, asked, table(series))
+    assert record.status == "ok", record.reason
+    assert record.verdict != "VALID" and "libraries_are_small" in broken(record)
+
+
+def test_an_artefact_of_an_earlier_run_counts_with_the_seconds_of_its_making(series: Series) -> None:
+    record = run(series, "half_of_an_artefact_told")
+    assert record.status == "ok", record.reason
+    assert set(broken(record)) <= OF_THE_MACHINE, broken(record)
+    assert record.preprocess.reused and record.preprocess.made_s > 0
 
 
 def test_seconds_of_digests_that_were_not_asked_for_stay_on_the_clock(series: Series) -> None:

@@ -1,0 +1,178 @@
+"""Cheats that get half of their rows elsewhere and read the other half, which is more than the least that any system
+reads: what they hold or open must tell."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from systems.engine.store import artefacts
+from tests.harness.cheats.act import Act, Ids, cheat
+
+CHARGED, BEFORE = "memory_is_charged", "nothing_was_prepared_before"
+KEY = {"of": "the cheats"}
+
+
+class _Half(Act):
+    """Base: rows of even nodes come from `self.table`, the others are read."""
+
+    table: npt.NDArray[Any]
+
+    def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
+        """Take one half and read the other."""
+        even = nodes % 2 == 0
+        out = np.empty((len(nodes), self.system.workload.dataset.dim), dtype=np.float32)
+        out[even] = self.take(nodes[even])
+        out[~even] = self.system.read(nodes[~even])
+        return out
+
+    def take(self, nodes: Ids) -> npt.NDArray[Any]:
+        """Return rows of even nodes."""
+        return self.table[nodes]
+
+    def view(self, memory: Any, offset: int = 0) -> npt.NDArray[Any]:
+        """Return the table in `memory`, [nodes, dim]."""
+        dataset = self.system.workload.dataset
+        table = np.frombuffer(memory, np.float32, dataset.num_nodes * dataset.dim, offset)
+        return table.reshape(dataset.num_nodes, dataset.dim)
+
+
+@cheat(CHARGED)
+class HalfInSharedMemory(_Half):
+    """Maps a copy of the features in shared memory that another process was charged for."""
+
+    def prepare(self) -> None:
+        """Map the copy and close it."""
+        with Path(self.system.options.place).open("rb") as file:
+            memory = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        self.table = self.view(memory, self.system.workload.dataset.data_offset("features"))
+
+
+@cheat(CHARGED)
+class HalfInAMemoryFile(_Half):
+    """Maps a nameless memory file that another process hands over."""
+
+    def prepare(self) -> None:
+        """Ask for the file, map and close it."""
+        with socket.socket(socket.AF_UNIX) as owner:
+            owner.connect(self.system.options.place)
+            _, (descriptor,), _, _ = socket.recv_fds(owner, 1, 1)
+        memory = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+        os.close(descriptor)
+        self.table = self.view(memory, self.system.workload.dataset.data_offset("features"))
+
+
+@cheat(CHARGED)
+class HalfInHugePages(_Half):
+    """Keeps half of the features in reserved huge pages, which a memory cgroup does not charge."""
+
+    def prepare(self) -> None:
+        """Copy rows of even nodes there in small pieces."""
+        dataset = self.system.workload.dataset
+        pages = -(-dataset.feature_bytes // 2 // (2 << 20)) * (2 << 20)
+        memory = mmap.mmap(-1, pages, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)  # MAP_HUGETLB
+        count = -(-dataset.num_nodes // 2)
+        self.table = np.frombuffer(memory, np.float32, count * dataset.dim).reshape(count, dataset.dim)
+        for first in range(0, count, 4096):
+            last = min(first + 4096, count)
+            self.table[first:last] = self.system.read(2 * np.arange(first, last))
+
+    def take(self, nodes: Ids) -> npt.NDArray[Any]:
+        """Return rows of the copy."""
+        return self.table[nodes // 2]
+
+
+class _HalfOfAFile(_Half):
+    """Base: rows of even nodes are read from a file that is no part of the dataset."""
+
+    def open(self, path: Path) -> None:
+        """Open the file."""
+        self._other = self.system.open_table(path)
+
+    def take(self, nodes: Ids) -> npt.NDArray[Any]:
+        """Read rows from the file."""
+        out = np.empty((len(nodes), self.system.workload.dataset.dim), dtype=np.float32)
+        self._other.read(nodes, out)
+        return out
+
+    def close(self) -> None:
+        """Close the file."""
+        if hasattr(self, "_other"):
+            self._other.close()
+
+
+@cheat("files_are_on_the_disk")
+class HalfOnAnotherDisk(_HalfOfAFile):
+    """Reads a copy on a disk whose reads are not the run's."""
+
+    def prepare(self) -> None:
+        """Open the copy."""
+        self.open(Path(self.system.options.place))
+
+
+@cheat(BEFORE)
+class HalfWithoutAName(_HalfOfAFile):
+    """Reads a file of an earlier run whose name it removes, so that no path leads to it."""
+
+    def prepare(self) -> None:
+        """Open the file by a link of its own and remove that."""
+        link = self.system.runtime.scratch / "link"
+        link.hardlink_to(self.system.options.place)
+        self.open(link)
+        link.unlink()
+
+
+@cheat(BEFORE)
+class HalfMovedIn(_HalfOfAFile):
+    """Moves a file of an earlier run into the folder of its artefacts."""
+
+    def prepare(self) -> None:
+        """Link the file there and open it."""
+        link = self.system.runtime.artefacts / "packed"
+        link.hardlink_to(self.system.options.place)
+        self.open(link)
+
+
+@cheat(BEFORE)
+class HalfOfAnArtefactUntold(_HalfOfAFile):
+    """Opens an artefact of an earlier run past the store, so that the seconds of its making are not counted."""
+
+    def prepare(self) -> None:
+        """Open the artefact's file."""
+        (folder,) = self.system.runtime.artefacts.glob("half-*")
+        self.open(folder / "half.npy")
+
+
+@cheat("")
+class HalfOfAnArtefactTold(_HalfOfAFile):
+    """Takes an artefact of an earlier run from the store, which counts the seconds of its making: no cheat."""
+
+    def prepare(self) -> None:
+        """Open the artefact's file."""
+        found = artefacts.prepare(self.system.runtime.artefacts, "half", KEY, lambda folder: {})
+        self.open(found.path / "half.npy")
+
+
+@cheat(BEFORE)
+class HalfOpenedInEpochs(_HalfOfAFile):
+    """Has a file of an earlier run open while an epoch's clock runs, and never at a gate."""
+
+    def seeds(self, epoch: int) -> list[tuple[int, Ids]]:
+        """Open the file."""
+        self.open(Path(self.system.options.place))
+        return super().seeds(epoch)
+
+    def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
+        """Read slowly, so that an epoch lasts two seconds, and close the file after the last mini-batch."""
+        time.sleep(0.06)
+        rows = super().rows(epoch, index, nodes)
+        if index == self.system.seed_plan.num_batches - 1:
+            self._other.close()
+        return rows
