@@ -116,8 +116,8 @@ class GateMemory:
     """Memory charged to the cap at the calibration's gates, file pages excluded: which pages of libraries and of the
     dataset are charged depends on their first reader, and they can be reclaimed. Counted, they differed by some MiB
     between calibrations and gave runs as much additional page cache. `libraries`: paths of the libraries mapped at the
-    first step, where they are wanted. `of_libraries`: bytes added by loading the system and its libraries. `gpus`: UUIDs
-    of the GPUs whose memory is read too."""
+    first step, where they are wanted. `of_libraries`: bytes added by loading the system and its libraries. `gpus`:
+    UUIDs of the GPUs whose memory is read too."""
 
     def __init__(self, cap: Cap, *, with_libraries: bool = False, gpus: Sequence[str] = ()) -> None:
         self._cap, self._with_libraries, self._gpus = cap, with_libraries, gpus
