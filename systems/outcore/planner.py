@@ -117,14 +117,15 @@ class OutcoreSizes(PassSizes):
             except BudgetError as error:
                 refused = refused or error
                 continue
-            # Sampling beside packing saves no more than its own time: not worth smaller groups.
-            if self.group >= groups.setdefault(ways[0], self.group):
+            # Sampling beside packing saves its own time at most: not worth smaller groups. Own passes need larger ones.
+            least = groups.setdefault(ways[0], self.group)
+            if self.group >= least and (ways[0] or self.group > groups.get(True, 0)):
                 found.append((self._epoch_s(), *ways))
         if refused is not None and not found:
             raise refused
         # The first of those within 2 % of the least time, since it takes the least memory or reads the least.
-        least = min(seconds for seconds, *_ in found)
-        self._fit_for(*next(ways for seconds, *ways in found if seconds <= 1.02 * least))
+        least_s = min(seconds for seconds, *_ in found)
+        self._fit_for(*next(ways for seconds, *ways in found if seconds <= 1.02 * least_s))
 
     def _fit_for(self, shared_passes: bool, sample_beside: bool) -> None:
         """Size all that depends on how groups are sampled."""
@@ -193,12 +194,12 @@ class OutcoreSizes(PassSizes):
         found = self._predicted(group)
         return found is None or found.distribute <= found.single
 
-    def _predicted(self, group: int, missed: float = _LIKELY_MISS_SHARE) -> GroupSeconds | None:
+    def _predicted(self, group: int) -> GroupSeconds | None:
         uses = self.uses(group)
         return predict(
             self.runtime.disk,
             uses=uses,
-            misses=int(missed * uses),
+            misses=int(_LIKELY_MISS_SHARE * uses),
             row_bytes=self.row,
             table_bytes=self.workload.dataset.feature_bytes,
             block_bytes=self.block_bytes,
@@ -207,20 +208,17 @@ class OutcoreSizes(PassSizes):
     def _epoch_s(self) -> float:
         """Estimate the seconds of an epoch's groups: passes over the graph, drawing, rows that miss."""
         dataset, sampler, group, disk = self.workload.dataset, self.workload.sampler, self.group, self.runtime.disk
-        uses, nodes = self.uses(group), self.num_nodes
-        used = max(1.0, nodes * -math.expm1(-uses / nodes))
-        missed = _LIKELY_MISS_SHARE * (1.0 - min(1.0, self.slots / used))
         drawn, lists = sampler.batch_size, list[int]()
         for fanout in sampler.fanout:
             lists.append(drawn)
             drawn = self.bounds.max_nodes if fanout < 0 else min(self.bounds.max_nodes, drawn * (1 + fanout))
-        pages = max(1.0, (dataset.topology_bytes + 8 * nodes) / PAGE)
+        pages = max(1.0, (dataset.topology_bytes + 8 * self.num_nodes) / PAGE)
         passes = [sum(lists)] if self.shared_passes else lists
         graph = PAGE * pages * sum(-math.expm1(-group * count / pages) for count in passes)
-        found = self._predicted(group, missed)
+        found, uses = self._predicted(group), self.uses(group)
         if found is None:
             rate = BYTES_PER_S
-            rows_s = (dataset.feature_bytes + 2.0 * missed * uses * self.row) / rate
+            rows_s = (dataset.feature_bytes + 2.0 * _LIKELY_MISS_SHARE * uses * self.row) / rate
         else:
             rate, rows_s = disk.sequential_bytes_per_s(), min(found.distribute, found.single)
         graph_s, rows_s = graph / rate, 0.0 if self.sampling_only else rows_s
