@@ -315,8 +315,8 @@ class _Execution:
             held = (telemetry["mem_anon"] + telemetry["mem_shmem"]).max()
             if held == held:  # not NaN
                 memory.demand_peak_bytes = max(memory.demand_peak_bytes, int(held) + most.kernel)
-            seen = telemetry["gpu_process_bytes"].max()
-            memory.device_seen_bytes = int(seen) if seen == seen else None
+            on_gpus = telemetry["gpu_process_bytes"].max()
+            memory.device_seen_bytes = int(on_gpus) if on_gpus == on_gpus else None
         if seen.evictions:
             memory.resident_before_bytes = seen.evictions[-1].resident_bytes
             memory.evictable_bytes = seen.evictions[-1].total_bytes
