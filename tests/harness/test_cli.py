@@ -16,7 +16,7 @@ from harness import cli
 from harness.cli.common import parse_options
 from harness.records.environment import code
 from harness.records.record import SCHEMA
-from tests.harness.run_tools import MISBEHAVING, REPOSITORY, command, environment, outcore, outcore_here, share_cache
+from tests.harness.run_tools import MISBEHAVING, REPOSITORY, command, environment, outcore, share_cache
 from tests.support import make_tiny
 from workloads.errors import InputError
 
@@ -199,13 +199,13 @@ def test_a_run_of_anyones_system_prints_its_record(own: tuple[Path, Path]) -> No
     assert record["schema"] == SCHEMA and record["status"] == "ok" and len(record["epochs"]) == 2
     options = {"behaviour": "good", "rank": -1, "prepare_seconds": 0.0, "extract_seconds": 0.01}
     assert record["config"]["options"] == options
-    shown = outcore_here("results", "show", "latest", "--json", data=data, results=results)
+    shown = outcore("results", "show", "latest", "--json", data=data, results=results)
     assert json.loads(shown.stdout) == record
-    listed = outcore_here("results", "list", "--json", data=data, results=results)
+    listed = outcore("results", "list", "--json", data=data, results=results)
     assert [run["run_id"] for run in json.loads(listed.stdout)["runs"]] == [record["run_id"]]
-    compared = outcore_here("results", "compare", "latest", record["run_id"], "--json", data=data, results=results)
+    compared = outcore("results", "compare", "latest", record["run_id"], "--json", data=data, results=results)
     assert [run["speedup"] for run in json.loads(compared.stdout)["runs"]] == [1.0, 1.0]
-    exported = outcore_here("results", "export", data=data, results=results)
+    exported = outcore("results", "export", data=data, results=results)
     header, row = exported.stdout.splitlines()
     assert "config.dataset.name" in header.split(",") and record["run_id"] in row
 

@@ -36,7 +36,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Dataset, 
 
 def planned(places: tuple[Dataset, Path], *arguments: str) -> dict[str, Any]:
     dataset, results = places
-    done = outcore_here("plan", *arguments, *SETTINGS, "--json", data=dataset.path.parent, results=results)
+    done = outcore("plan", *arguments, *SETTINGS, "--json", data=dataset.path.parent, results=results)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -66,7 +66,7 @@ def test_a_cap_is_told_beside_the_budget_and_all_fits_80_columns(
     assert found["cap_bytes"] == 1 << 30 and found["budget_bytes"] < 1 << 30
     assert found["least_memory"][0] != "+" and "samplers" not in found["auto"] and found["auto"]["extractors"] >= 1
     monkeypatch.setenv("COLUMNS", "80")
-    done = outcore_here("plan", "gnndrive", *SETTINGS, "-q", data=dataset.path.parent, results=results)
+    done = outcore("plan", "gnndrive", *SETTINGS, "-q", data=dataset.path.parent, results=results)
     assert done.returncode == 0, done.stderr
     assert "least memory that it accepts: +" in done.stdout and "auto: extractors 4" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
