@@ -89,6 +89,16 @@ def test_every_end_of_a_step_is_an_entry(
     assert Path(entry["log"]).is_file()
 
 
+def test_a_step_cut_off_by_the_end_of_its_phase_is_left_for_the_next_call(
+    steps: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "LEAST_S", 1.0)
+    call = [sys.executable, "-c", "import time; time.sleep(60)"]
+    setting = steps.Setting("emulated:a10g", tmp_path)
+    entry = steps.run_step("check", steps.Step("s", dict), setting, time.monotonic() + 2, lambda *_: call)
+    assert entry["status"] == "no time left" and entry["error"].startswith("ended after")
+
+
 def test_what_a_slow_step_started_is_ended_too(
     steps: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

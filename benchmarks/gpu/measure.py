@@ -33,7 +33,7 @@ COPIES = (64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
 PROFILE = "profile.toml"
 GRAPH = "--kind kronecker --nodes 200k --edges 4M --dim 128 --train-fraction 0.1"
 #: Runs of the utilisation and of `compare`, with host memory for half of the rows.
-RUN = "--fanout 10,10 --batch-size 500 --epochs 3 --warmup 1 --memory +48MiB --timeout 100s"
+RUN = "--fanout 10,10 --batch-size 500 --max-batches 20 --epochs 3 --warmup 1 --memory +48MiB --timeout 100s"
 
 
 def jobs() -> int:

@@ -134,7 +134,8 @@ def run_step(
             _end(process)
     entry: Result = {"status": "ok", "seconds": round(time.monotonic() - began, 2), "log": str(log)}
     if code_ is None:
-        return entry | {"status": "too slow", "error": f"ended after {limit_s:.0f} s"}
+        status = "too slow" if limit_s == step.limit_s else "no time left"  # the phase's end, not its own
+        return entry | {"status": status, "error": f"ended after {limit_s:.0f} s"}
     try:
         result: Result = json.loads(answer.read_text())
     except (OSError, ValueError):
