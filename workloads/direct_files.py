@@ -118,6 +118,15 @@ def aligned_empty(nbytes: int, alignment: int = 4096) -> NDArray[np.uint8]:
     return memory[start : start + nbytes]
 
 
+def read_ahead(part: NDArray[Any]) -> None:
+    """Begin to read a contiguous part of a memory map into the page cache, at once instead of page by page; other
+    arrays are left alone."""
+    if isinstance(part, np.memmap) and part.size:
+        mapped: mmap.mmap = part._mmap  # type: ignore[attr-defined]
+        begin = part.__array_interface__["data"][0] - np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
+        mapped.madvise(mmap.MADV_WILLNEED, begin // mmap.PAGESIZE * mmap.PAGESIZE, part.nbytes)
+
+
 @contextmanager
 def small_maps(*arrays: Any) -> Iterator[None]:
     """Unmap the pages of memory maps every two milliseconds within the block; the page cache keeps them.

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from workloads.direct_files import read_ahead
 from workloads.errors import DatasetError, InputError, require
 
 EdgeChunk = tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]
@@ -113,9 +114,13 @@ def check_table(table: Any, what: str) -> None:
 def table_source(table: npt.NDArray[Any], what: str) -> FeatureRows:
     """Stream the feature rows of an array or memory map [N, D]; raises InputError for another shape or no numbers."""
     check_table(table, what)
-    return feature_source(
-        table.shape, table.dtype, lambda rows: (table[at : at + rows] for at in range(0, table.shape[0], rows))
-    )
+
+    def read(rows: int) -> Iterator[npt.NDArray[Any]]:
+        for at in range(0, table.shape[0], rows):
+            read_ahead(table[at + rows : at + 2 * rows])
+            yield table[at : at + rows]
+
+    return feature_source(table.shape, table.dtype, read)
 
 
 def check_edges(array: Any, what: str, *, columns: bool = False) -> None:
@@ -146,8 +151,9 @@ def csc_edges(indptr: npt.NDArray[Any], indices: npt.NDArray[Any]) -> Callable[[
     def chunks() -> Iterator[EdgeChunk]:
         for start in range(0, len(indices), EDGES_A_CHUNK):
             stop = min(len(indices), start + EDGES_A_CHUNK)
-            first = int(np.searchsorted(indptr, start, side="right")) - 1
-            last = int(np.searchsorted(indptr, stop, side="left"))
+            # Numbers of the array's own type: for others numpy would convert the array.
+            first = int(np.searchsorted(indptr, indptr.dtype.type(start), side="right")) - 1
+            last = int(np.searchsorted(indptr, indptr.dtype.type(stop), side="left"))
             lengths = np.diff(np.clip(indptr[first : last + 1], start, stop))
             yield np.asarray(indices[start:stop]), np.repeat(np.arange(first, last), lengths)
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads import _native
-from workloads.direct_files import small_maps
+from workloads.direct_files import read_ahead, small_maps
 from workloads.kronecker.spec import Int64
 
 _CHUNK = 1 << 20
@@ -43,6 +43,7 @@ def graph_stats(indptr: Int64, indices: npt.NDArray[Any], labels: Int64 | None =
     top1, gini, most = degree_skew(_degree_histogram(indptr))
     out_degrees = np.zeros(nodes, dtype=np.int64)
     for start in range(0, edges, 16 * _CHUNK):
+        read_ahead(indices[start + 16 * _CHUNK : start + 32 * _CHUNK])
         _native.count_sources(indices[start : start + 16 * _CHUNK], out_degrees, threads)
     source_share = degree_skew(np.bincount(out_degrees))[0]
     rng = np.random.Generator(np.random.Philox(key=0))

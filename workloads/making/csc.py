@@ -96,7 +96,8 @@ def build_csc(
             keys = np.fromfile(file, dtype=record)
             file.unlink()
             if weights is None:
-                keys.sort()
+                if not (keys[:-1] <= keys[1:]).all():  # lists in order need no sorting
+                    keys.sort()
             else:
                 repeated = keys.shape[0]
                 keys, sums = _summed(keys)
