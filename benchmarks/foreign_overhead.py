@@ -34,8 +34,9 @@ from harness.settings import RunSettings
 from workloads.dataset import Dataset
 
 BOUND = 1.02
-BATCH = 250  # seed nodes of a mini-batch
+BATCH = 100  # seed nodes of a mini-batch
 TEMPLATE = Path(__file__).resolve().parents[1] / "outcore" / "template" / "foreign"
+TEMPLATE_NAME = f"env:{TEMPLATE}"
 TOLD = ("model", "hidden", "fanout", "batch_size", "max_batches", "epochs", "learning_rate", "seed", "shuffle", "cores")
 
 
@@ -83,18 +84,18 @@ def ended_well(record: Record) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--system", default=f"env:{TEMPLATE}")
+    parser.add_argument("--system", default=TEMPLATE_NAME)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--epochs", type=int, default=10, help="of each run, the first of them warming up")
-    parser.add_argument("--batches", type=int, default=8, help="mini-batches of an epoch")
-    parser.add_argument("--nodes", type=int, default=200_000)
-    parser.add_argument("--memory", default="+32MiB")
+    parser.add_argument("--batches", type=int, default=20, help="mini-batches of an epoch")
+    parser.add_argument("--nodes", type=int, default=150_000)
+    parser.add_argument("--memory", default="+64MiB")
     parser.add_argument("--disk-class", default="none")
     parser.add_argument("--folder", default="/var/tmp")
     chosen = parser.parse_args()
     rounds, train = chosen.rounds or (2 if chosen.quick else 4), chosen.batches * BATCH
-    case = Case("overhead", nodes=chosen.nodes, edges=10 * chosen.nodes, train=train, dim=512)
+    case = Case("overhead", nodes=chosen.nodes, edges=5 * chosen.nodes, train=train, dim=1024)
     with tempfile.TemporaryDirectory(prefix="outcore-overhead-", dir=chosen.folder) as temporary:
         root = Path(temporary)
         made = make_dataset(root / "made", case)
@@ -109,6 +110,8 @@ def main() -> int:
             "epochs": chosen.epochs,
             "hidden": 32,
             "disk_class": chosen.disk_class,
+            # Else each fault reads ahead as much as the disk is set to, megabytes on some.
+            "options": {"read_order": "sorted"} if chosen.system == TEMPLATE_NAME else {},
         }
         ratios: list[float] = []
         with Series(root / "results", root / "data", progress=lambda text: None) as series:

@@ -1,14 +1,14 @@
 """PyG's loader over `outcore.pyg.FeatureStore` against the same loader over `torch.from_numpy` of a memory map.
 
-    python benchmarks/pyg_feature_store.py [--quick] [--folder DIR] [--rounds 3] [--share 0.25] [--batches 40]
+    python benchmarks/pyg_feature_store.py [--quick] [--folder DIR] [--rounds 3] [--share 0.1] [--batches 40]
 
-Each runs in a process of its own under one memory cap: what the process holds with the topology loaded, and a share of
-the features on top, for our cache or for the page cache of the map. The map is read as it is, without read-ahead, and
-by more threads or processes than there are cores; our store at its defaults. The dataset is evicted before each, and
-the first fifth of the mini-batches is not measured. The loader is `NeighborLoader`, with torch-sparse from the
-environment of `env:pyg`; without that `NodeLoader` with Outcore's sampler, on all sides. The same loader with all rows
-in memory tells whether they are storage-bound. Mini-batches a second, in turns; ends with code 1 below twice the
-fastest map. `--quick`: one round on half the graph, at most four minutes on two cores.
+Each runs in a process of its own under one memory cap: what the map's process holds with the topology loaded, and a
+share of the features on top, for our cache or for the page cache of the map. The map is read as it is, without
+read-ahead, and by more threads or processes than there are cores; our store at its defaults. The dataset is evicted
+before each, and the first fifth of the mini-batches is not measured. The loader is `NeighborLoader`, with torch-sparse
+from the environment of `env:pyg`; without that `NodeLoader` with Outcore's sampler, on all sides. The same loader with
+all rows in memory tells whether they are storage-bound. Mini-batches a second, in turns; ends with code 1 below twice
+the fastest map. `--quick`: one round on half the graph, at most four minutes on two cores.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ SIDES: dict[str, tuple[bool, int, int]] = {
     MEMORY: (False, 0, 0),
 }
 TARGET = 2.0
-_FLOOR = 600 << 20  # interpreter, torch, PyG and the rows of a mini-batch
+_SLACK = 64 << 20  # beside what a process holds after a few mini-batches: page tables, buffers of one more
+_TRIED = 3  # mini-batches of the process that tells how much it holds
 
 
 def loader_of(dataset: Dataset, stores: Any, batches: int, workers: int) -> Any:
@@ -139,6 +140,8 @@ def child(side: str, path: str, memory: int, batches: int) -> None:
         sys.exit(f"the loader has {number + 1} mini-batches, {batches} are wanted: give more --nodes")
     seconds = time.perf_counter() - begin
     counts = store.counters() if side == STORE else {}
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    counts["held"] = int(status["RssAnon"].split()[0]) << 10
     told = {"rate": (batches - warm) / seconds, "rows": rows / seconds, "loader": type(loader).__name__, **counts}
     print(json.dumps({**told, "total": round(total, 3) if not workers else None}))
 
@@ -154,7 +157,7 @@ def main() -> int:
     options = parser(__doc__ or "")
     options.set_defaults(rounds=3)
     options.add_argument("--quick", action="store_true")
-    options.add_argument("--share", type=float, default=0.25, help="of the features, for cache or page cache")
+    options.add_argument("--share", type=float, default=0.1, help="of the features, for cache or page cache")
     options.add_argument("--batches", type=int)
     options.add_argument("--nodes", type=int, default=2**21)
     options.add_argument("--edges", type=int, default=40_000_000)
@@ -172,24 +175,33 @@ def main() -> int:
         spec = MakeSpec("kronecker", args.nodes, args.edges, labels="random", features="random", fractions=shares)
         dataset = make_dataset(Path(made) / "graph", spec)
         memory = int(args.share * dataset.feature_bytes)
-        cap_bytes = _FLOOR + 8 * (dataset.num_edges + 2 * dataset.num_nodes) + memory
-        print(f"{selection.backend.name}, cap {cap_bytes >> 20} MiB, {memory >> 20} MiB of it for rows", flush=True)
         start = f"import sys; sys.path += {list(torch_sparse())}; import runpy; sys.argv = sys.argv[1:]; "
         start += f"sys.path.insert(0, {str(Path(__file__).parent)!r}); runpy.run_path(sys.argv[0], run_name='__main__')"
+
+        def run(side: str, limit: int | None, count: int) -> dict[str, Any] | None:
+            for part in PARTS:
+                evict(dataset.file(part))
+            command = [sys.executable, "-c", start, __file__, "--batches", str(count)]
+            command += ["--child", side, str(dataset.path), str(memory)]
+            with selection.backend.create("pyg-store", Limits(memory_bytes=limit)) as cap:
+                done = subprocess.run(cap.command(command), capture_output=True, text=True, check=False)
+            if done.returncode:
+                print(f"  {side} ended with {done.returncode}: {done.stderr[-2000:]}", flush=True)
+                return None
+            content: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+            return content
+
+        tried = run("map", None, _TRIED)
+        if tried is None:
+            return 1
+        cap_bytes = tried["held"] + _SLACK + memory
+        print(f"{selection.backend.name}, cap {cap_bytes >> 20} MiB, {memory >> 20} MiB of it for rows", flush=True)
         for _ in range(args.rounds):
             for side, told in found.items():
-                for part in PARTS:
-                    evict(dataset.file(part))
-                command = [sys.executable, "-c", start, __file__, "--batches", str(batches)]
-                command += ["--child", side, str(dataset.path), str(memory)]
-                limit = None if side == MEMORY else cap_bytes
-                with selection.backend.create("pyg-store", Limits(memory_bytes=limit)) as cap:
-                    done = subprocess.run(cap.command(command), capture_output=True, text=True, check=False)
-                if done.returncode:
-                    print(f"  {side} ended with {done.returncode}: {done.stderr[-2000:]}", flush=True)
-                    continue
-                told.append(json.loads(done.stdout.splitlines()[-1]))
-                print(f"  {side:30} {told[-1]}", flush=True)
+                one = run(side, None if side == MEMORY else cap_bytes, batches)
+                if one is not None:
+                    told.append(one)
+                    print(f"  {side:30} {one}", flush=True)
     medians = {side: statistics.median(one["rate"] for one in told) for side, told in found.items() if told}
     if STORE not in medians:
         return 1
