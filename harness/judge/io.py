@@ -24,7 +24,7 @@ def _device_bytes(epoch: EpochRecord) -> int | None:
 
 
 def _own_bytes(epoch: EpochRecord) -> int:
-    requests = epoch.counters.get("requests_by_size") or {}
+    requests: dict[str, int] = epoch.counters.get("requests_by_size") or {}
     return max(int(epoch.counters.get("bytes_read") or 0), sum(int(size) * count for size, count in requests.items()))
 
 

@@ -81,7 +81,10 @@ def memory_is_charged(record: Record, context: RunContext) -> Finding | None:
     they have open or mapped beyond the shared memory charged to the cap: at most 0.5 % of the features or 1 MiB,
     whichever is more.
     """
-    most, at = max(((gate.uncharged_bytes, gate.at) for gate in record.readings.gates), default=(0, "no gate"))
+    known = [(gate.uncharged_bytes, gate.at) for gate in record.readings.gates if gate.uncharged_bytes is not None]
+    if not known:
+        return None
+    most, at = max(known)
     return Finding(most <= allowed_bytes(record), f"{format_bytes(most)} at {at}")
 
 

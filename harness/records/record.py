@@ -238,7 +238,8 @@ class GateReading(_Part):
         disk_bytes, disk_requests: reads of the dataset's device by all processes since boot; None: unknown.
         page_cache_bytes: bytes of file pages charged to the cap.
         resident_bytes: bytes of the run's own files in the page cache, whatever cgroup is charged; None: not measured.
-        uncharged_bytes: bytes of memory in use that the cap was not charged for: huge pages, memory of other processes.
+        uncharged_bytes: bytes of memory in use that the cap was not charged for (huge pages, memory of other
+            processes); None in records from before this was looked at.
         swap_bytes: swapped-out bytes of the cap.
         limit_bytes: memory limit in force.
         outside: processes and threads of the run outside its cap.
@@ -256,7 +257,7 @@ class GateReading(_Part):
     disk_requests: int | None = None
     page_cache_bytes: int = 0
     resident_bytes: int | None = None
-    uncharged_bytes: int = 0
+    uncharged_bytes: int | None = None
     swap_bytes: int = 0
     limit_bytes: int | None = None
     outside: list[str] = Field(default_factory=list)

@@ -76,15 +76,15 @@ def open_files(pids: Iterable[int], *, mapped: bool = True) -> list[OpenFile]:
         seen: dict[str, Path] = {}
         with suppress(OSError), open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
             for line in maps if mapped else ():
-                place, rights, _, device, inode, *name = line.rstrip("\n").split(maxsplit=5)
-                if not name or not name[0].startswith("/"):
+                place, rights, _, device, inode, *path_of = line.rstrip("\n").split(maxsplit=5)
+                if not path_of or not path_of[0].startswith("/"):
                     continue
-                key = f"{device} {inode}"
-                if key not in seen:
-                    begin, end = (int(number, 16) for number in place.split("-"))
-                    seen[key] = Path(f"/proc/{pid}/map_files/{begin:x}-{end:x}")
-                known = links.get(seen[key])
-                links[seen[key]] = name[0], "x" in rights or (known is not None and known[1])
+                number = f"{device} {inode}"
+                if number not in seen:
+                    begin, end = (int(address, 16) for address in place.split("-"))
+                    seen[number] = Path(f"/proc/{pid}/map_files/{begin:x}-{end:x}")
+                known = links.get(seen[number])
+                links[seen[number]] = path_of[0], "x" in rights or (known is not None and known[1])
     memory, found = _memory_devices(), dict[tuple[int, int], OpenFile]()
     for link, (name, code) in links.items():
         path, status = _status(link, Path(name))

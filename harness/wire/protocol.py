@@ -86,11 +86,13 @@ class Prepared(_Event):
         """Join the reports of all ranks: the longest times, the sums of bytes, every file once."""
         longest = {name: max(getattr(part, name) for part in parts) for name in ("seconds", "planning_s", "made_s")}
         total = {name: sum(getattr(part, name) for part in parts) for name in ("bytes_read", "bytes_written")}
-        lists = {
-            name: list(dict.fromkeys(one for part in parts for one in getattr(part, name)))
-            for name in ("files", "reused_from")
-        }
-        return cls(**longest, **total, **lists, reused=any(part.reused for part in parts))
+        return cls(
+            **longest,
+            **total,
+            reused=any(part.reused for part in parts),
+            files=list(dict.fromkeys(file for part in parts for file in part.files)),
+            reused_from=list(dict.fromkeys(folder for part in parts for folder in part.reused_from)),
+        )
 
 
 class Batches(_Event):

@@ -27,7 +27,7 @@ import numpy as np
 
 _CHUNK = 1000  # rows a line: a line holds at most 1 MiB, and 2,000 rows
 _SEEDS = 50_000  # seed nodes a line
-_NONCE_BYTES, _SPOTS, _ROWS = 8, 4, 128  # mini-batches and rows of each that an epoch's check looks at
+_NONCE_BYTES, _SPOTS, _ROWS = 8, 8, 64  # mini-batches and rows of each that an epoch's check looks at
 _FOLDERS: list[Any] = []  # removed when the interpreter ends
 _TIMED = 3  # repetitions of a training step that is timed alone
 #: Settings of a run by hand, unless given.

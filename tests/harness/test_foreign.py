@@ -68,7 +68,7 @@ def test_a_worker_runs_under_a_real_cap_and_is_never_valid(series: Series) -> No
     assert "memory_as_asked" not in rules
     assert not rules["mini_batches_equal_the_workload"].ok and rules["mini_batches_equal_the_workload"].known
     assert rules["every_batch_once"].ok and rules["features_equal_the_dataset"].ok and rules["features_were_checked"].ok
-    assert sum(check.rows for check in record.readings.features) == 2 * 4 * 64
+    assert sum(check.rows for check in record.readings.features) == 2 * 8 * 64
     assert record.verdict in ("CAVEATS", "SPOILT") and record.code.system
     measured = record.epochs[1]
     assert set(measured.stages_s) == {"sample", "extract", "train"} and measured.counters["rows"] > 4_000
