@@ -242,7 +242,7 @@ def test_a_damaged_dataset_is_not_exported_and_nothing_is_left(tmp_path: Path, f
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small files have many pieces, as large ones have."""
-    monkeypatch.setattr(direct_stream, "BUFFER_BYTES", 2 * PAGE)
+    monkeypatch.setattr(direct_stream, "BUFFER_BYTES", 4 * PAGE)
     monkeypatch.setattr(exporter_files, "PIECE_BYTES", 3 * PAGE)
 
 
@@ -405,7 +405,7 @@ def wide() -> Iterator[Dataset]:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_an_export_runs_under_a_cap_below_its_tables_bytes(wide: Dataset, format_name: str) -> None:
-    """The interpreter, and torch where the format needs it, are under the cap of 192 MiB too."""
+    """The interpreter is under the cap of 192 MiB too."""
     code = "import sys; from harness.cli import main; main(sys.argv[1:])"
     target = wide.path.parent / f"wide-{format_name}"
     arguments = ["data", "export", str(wide.path), "--format", format_name, "--out", str(target), "-q"]

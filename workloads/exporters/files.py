@@ -36,12 +36,11 @@ Progress = Callable[[str, float], None]
 Tick = Callable[[int], None]
 """Function that is called with the number of bytes just written."""
 
-PIECE_BYTES = 4 << 20
-_AHEAD = 4
+PIECE_BYTES = 2 << 20
+_AHEAD = 6
 _SPARE_BYTES = 1 << 20  # for the file system's own blocks
 _TORCH_BYTES = 4096  # of a file of torch besides its values
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-_STORAGES = {"int32": "IntStorage", "int64": "LongStorage", "float32": "FloatStorage"}
 
 
 class Writable(Protocol):
@@ -88,7 +87,7 @@ class Values:
 class Output:
     """Context manager of a new file: every piece is written past the page cache, read back from disk and compared.
 
-    Up to six pieces of 4 MiB are written and read back at once, while the next ones are read and converted.
+    Up to six pieces of 2 MiB are written and read back at once, while the next ones are read and converted.
 
     Attributes:
         nbytes: bytes written so far.
@@ -192,7 +191,7 @@ class TorchFile:
         pickler = _Pickler(stream)
         pickler.dump(self.content)
         data = stream.getvalue()
-        for kind, (module, name) in self.renamed.items():
+        for kind, (module, name) in {**_TORCH, **self.renamed}.items():
             # Protocol 2 names a class by two lines of text.
             data = data.replace(f"c{kind.__module__}\n{kind.__qualname__}\n".encode(), f"c{module}\n{name}\n".encode())
         return data, pickler.tensors
@@ -227,6 +226,31 @@ class _Storage:
     values: Values
 
 
+class _Ints:
+    """Stand-in of torch's class of int32 memory: torch itself, 130 MiB in memory, is not needed to name it."""
+
+
+class _Longs:
+    """Stand-in of torch's class of int64 memory."""
+
+
+class _Floats:
+    """Stand-in of torch's class of float32 memory."""
+
+
+def _tensor() -> None:
+    """Stand in for torch's function that makes a tensor."""
+
+
+_STORAGES: dict[str, type] = {"int32": _Ints, "int64": _Longs, "float32": _Floats}
+_TORCH: dict[Any, tuple[str, str]] = {
+    _Ints: ("torch", "IntStorage"),
+    _Longs: ("torch", "LongStorage"),
+    _Floats: ("torch", "FloatStorage"),
+    _tensor: ("torch._utils", "_rebuild_tensor_v2"),
+}
+
+
 class _Pickler(pickle.Pickler):
     """Pickler in the words of `torch.save`."""
 
@@ -238,20 +262,15 @@ class _Pickler(pickle.Pickler):
         """Return the call that makes a tensor of `Values`; other objects are pickled as usual."""
         if not isinstance(value, Values):
             return NotImplemented
-        from torch._utils import _rebuild_tensor_v2
-
         strides = tuple(math.prod(value.shape[axis + 1 :]) for axis in range(len(value.shape)))
-        return _rebuild_tensor_v2, (_Storage(value), 0, value.shape, strides, False, OrderedDict())
+        return _tensor, (_Storage(value), 0, value.shape, strides, False, OrderedDict())
 
     def persistent_id(self, value: Any) -> Any:
         """Return the name of a tensor's memory; None for other objects."""
         if not isinstance(value, _Storage):
             return None
-        import torch
-
         self.tensors.append(value.values)
-        kind = getattr(torch, _STORAGES[value.values.dtype])
-        return "storage", kind, str(len(self.tensors) - 1), "cpu", value.values.count
+        return "storage", _STORAGES[value.values.dtype], str(len(self.tensors) - 1), "cpu", value.values.count
 
 
 def stored(dataset: Dataset, part: Part, dtype: str = "") -> Values:
@@ -279,7 +298,7 @@ def pieces(dataset: Dataset, part: Part) -> Iterator[Array]:
 
 
 def _direct_pieces(path: Path, begin: int, end: int) -> Iterator[npt.NDArray[np.uint8]]:
-    """Yield the bytes of a file from `begin` (a multiple of 4096) to `end`, in order, with four reads in flight beside
+    """Yield the bytes of a file from `begin` (a multiple of 4096) to `end`, in order, with six reads in flight beside
     the piece in use; each is valid until the next. Raises DataIOError where the file cannot be read, or ends early."""
     memory = aligned_empty((_AHEAD + 1) * PIECE_BYTES).reshape(_AHEAD + 1, PIECE_BYTES)
     handle = open_direct(path, os.O_RDONLY)

@@ -38,18 +38,20 @@ class DirectStream:
             path: the file.
             offset: a multiple of 4096.
             digest: updated in order with every byte, by a thread of its own.
-            read_back: whether each buffer, once written, is read back from disk (in 24 MiB more) and compared.
+            read_back: whether each buffer, once written, is read back from disk and compared; buffers are half as large
+                then, so that the memory for reading is included in `STREAM_BYTES`.
         """
         self._path, self._offset, self._digest = path, offset, digest
         self._file = open_direct(path, os.O_RDWR if read_back else os.O_WRONLY)
         self._writers, self._hasher = ThreadPoolExecutor(_WRITERS), ThreadPoolExecutor(1)
-        memory = aligned_empty(DEPTH * BUFFER_BYTES).reshape(DEPTH, BUFFER_BYTES)
+        self._size = BUFFER_BYTES // 2 if read_back else BUFFER_BYTES
+        memory = aligned_empty(DEPTH * self._size).reshape(DEPTH, self._size)
         # In the order of their last use, each with the work that has to end before the next one.
         self._buffers = deque[tuple[Bytes, list[Future[None]]]]((row, []) for row in memory)
         self._work, self._spare = self._write, deque[Bytes]()
         if read_back:
             self._work = self._write_and_compare
-            self._spare.extend(aligned_empty(_WRITERS * BUFFER_BYTES).reshape(_WRITERS, BUFFER_BYTES))
+            self._spare.extend(aligned_empty(_WRITERS * self._size).reshape(_WRITERS, self._size))
         self._current: Bytes | None = None
         self._used = 0
 
@@ -68,7 +70,7 @@ class DirectStream:
     def advance(self, nbytes: int) -> None:
         """Accept the first `nbytes` of `room()`."""
         self._used += nbytes
-        if self._used == BUFFER_BYTES:
+        if self._used == self._size:
             self.flush()
 
     def flush(self) -> None:
@@ -96,11 +98,15 @@ class DirectStream:
             done += step
 
     def close(self, *, cancel: bool = False) -> None:
-        """Wait for the disk and close the file; raises the first error, unless the rest is to be cancelled."""
+        """Wait for the disk, close the file, free the memory; raises the first error, unless the rest is cancelled."""
         for threads in (self._writers, self._hasher):
             threads.shutdown(cancel_futures=cancel)
         os.close(self._file)
-        for work in (work for _, under_way in self._buffers if not cancel for work in under_way):
+        ended = [work for _, under_way in self._buffers if not cancel for work in under_way]
+        self._buffers.clear()
+        self._spare.clear()
+        self._current = None
+        for work in ended:
             work.result()
 
     def _write(self, data: Bytes, offset: int) -> None:
