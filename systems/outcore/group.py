@@ -4,15 +4,13 @@ A group is as many successive mini-batches of an epoch as memory allows, at most
 at its end are known, so the next group, of the next epoch too, is planned from them.
 
 A group is sampled right after the group before has its chunks: passes over the graph then have the device to
-themselves, and training reads while slots are planned, which needs no device. Where sampling waits for the processor
-rather than the device and memory holds both, it runs beside the planning and packing of the group before.
+themselves, and training reads while slots are planned, which needs no device.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,7 +82,7 @@ class Preparer(preparer.Preparer[Group]):
             self._slots = _native.SlotPlanner(sizes.slots, sizes.window, options.belady, sizes.threads)
         self._pins: Pins | None = None
         #: Groups that are sampled in the same passes: as many as there are hops.
-        self._together = len(sizes.workload.sampler.fanout) if sizes.shared_passes else 1
+        self._together = len(sizes.workload.sampler.fanout) if options.shared_passes else 1
         self._waiting: Group | None = None
 
     def prepare(self, jobs: Sequence[Job], ahead: bool) -> Group:
@@ -103,13 +101,10 @@ class Preparer(preparer.Preparer[Group]):
         if group is None or group.job != jobs[0]:
             group = self.sample(jobs[: self._together])
             sampled.append(group)
-        later = jobs[1 : self._together + 1]
-        with ThreadPoolExecutor(1, f"{NAME}-sample") as pool:
-            beside = pool.submit(self.sample, later) if ahead and self.sizes.sample_beside else None
-            if self._slots is not None:
-                self._pack(group, self._place(group))
+        if self._slots is not None:
+            self._pack(group, self._place(group))
         if ahead:
-            self._waiting = beside.result() if beside is not None else self.sample(later)
+            self._waiting = self.sample(jobs[1 : self._together + 1])
             sampled.append(self._waiting)
         reads = ReadStats()
         for one in sampled:

@@ -6,8 +6,6 @@ sizes grow with mini-batches and the budget: nothing is held for each node or ed
 
 from __future__ import annotations
 
-import math
-from itertools import product
 from typing import Literal
 
 from pydantic import Field
@@ -16,11 +14,10 @@ from systems import _native
 from systems.engine.io.reader import RowReader
 from systems.engine.passes.distribute import good_bytes, least_bytes
 from systems.engine.passes.sampling import ExternalSampler
-from systems.engine.passes.sizes import BYTES_PER_S, SAMPLED_PER_S, PassOptions, PassSizes
+from systems.engine.passes.sizes import PassOptions, PassSizes
 from systems.interface import PlanItem
-from systems.outcore.cost import GroupSeconds, predict
+from systems.outcore.cost import predict
 from workloads.direct_files import PAGE
-from workloads.errors import BudgetError
 from workloads.units import parse_bytes
 
 NAME = "outcore"
@@ -41,16 +38,10 @@ class OutcoreOptions(PassOptions):
         description="sample by passes over the graph's files (auto: where the sampler is neighbour sampling); "
         "off: with indptr in memory and indices memory-mapped",
     )
-    shared_passes: Literal["auto", "on", "off"] = Field(
-        "auto",
+    shared_passes: bool = Field(
+        True,
         description="sample later groups of mini-batches in the passes over the graph that one makes, one hop "
-        "less each, so that a group costs one pass; off: one for each of its hops; auto: on, unless the later groups' "
-        "memory makes groups so much smaller that the epoch is estimated to take longer",
-    )
-    sample_beside: Literal["auto", "on", "off"] = Field(
-        "auto",
-        description="sample the next group while this one's rows are packed, with memory for both; off: afterwards; "
-        "auto: on, where the epoch is estimated to take less time because sampling waits for the processor",
+        "less each, so that a group costs one pass; off: one for each of its hops",
     )
     belady: bool = Field(True, description="keep rows from one use to the next by Belady's rule; off: for the window")
     packing: Literal["auto", "on", "off"] = Field(
@@ -83,8 +74,6 @@ class OutcoreSizes(PassSizes):
     """Sizes of a run's groups and buffers.
 
     Attributes:
-        shared_passes: whether later groups are sampled in a group's passes over the graph.
-        sample_beside: whether the next group is sampled while this one's rows are packed.
         packing_bytes: bytes of memory for packing.
 
     Raises:
@@ -93,8 +82,6 @@ class OutcoreSizes(PassSizes):
 
     fix = "raise memory, or lower batch size, fan-out, group or window"
     options: OutcoreOptions
-    shared_passes: bool
-    sample_beside: bool
 
     def _set_graph(self) -> None:
         can, wanted, host = ExternalSampler.can_sample(self.workload), self.options.external_sampling, self.budget.host
@@ -104,32 +91,6 @@ class OutcoreSizes(PassSizes):
         self.graph_pieces = ExternalSampler.pieces(self.graph_piece_bytes, self.runtime.disk)
 
     def _fit(self) -> None:
-        options = self.options
-        alone = options.replay or not options.look_ahead or self.sampling_only or not self.external
-        shared = {"auto": (True, False), "on": (True,), "off": (False,)}[options.shared_passes]
-        beside = (False,) if alone else {"auto": (False, True), "on": (True,), "off": (False,)}[options.sample_beside]
-        found: list[tuple[float, bool, bool]] = []
-        groups: dict[bool, int] = {}  # by whether passes are shared
-        refused: BudgetError | None = None
-        for ways in product(shared if self.external else shared[:1], beside):
-            try:
-                self._fit_for(*ways)
-            except BudgetError as error:
-                refused = refused or error
-                continue
-            # Sampling beside packing saves its own time at most: not worth smaller groups. Own passes need larger ones.
-            least = groups.setdefault(ways[0], self.group)
-            if self.group >= least and (ways[0] or self.group > groups.get(True, 0)):
-                found.append((self._epoch_s(), *ways))
-        if refused is not None and not found:
-            raise refused
-        # The first of those within 2 % of the least time, since it takes the least memory or reads the least.
-        least_s = min(seconds for seconds, *_ in found)
-        self._fit_for(*next(ways for seconds, *ways in found if seconds <= 1.02 * least_s))
-
-    def _fit_for(self, shared_passes: bool, sample_beside: bool) -> None:
-        """Size all that depends on how groups are sampled."""
-        self.shared_passes, self.sample_beside = shared_passes, sample_beside
         held = self._held()
         self.window, least = self._window(held)
         self.group = group = self._group(held, least)
@@ -153,9 +114,7 @@ class OutcoreSizes(PassSizes):
 
     def chosen(self) -> dict[str, int | str]:
         """Return the way of sampling, and the base's choices."""
-        ways = {name: getattr(self, name) for name in ("shared_passes", "sample_beside")}
-        words = {name: "on" if on else "off" for name, on in {"external_sampling": self.external, **ways}.items()}
-        return {**words, **super().chosen()}
+        return {"external_sampling": "on" if self.external else "off", **super().chosen()}
 
     def _slot_bytes(self) -> int:
         return _native.SlotPlanner.bytes(slots=1 << 20, batches=0, accesses=0) // (1 << 20)
@@ -182,21 +141,15 @@ class OutcoreSizes(PassSizes):
             good = good_bytes(self.row, group, host // _PACKING_SHARE) + self._miss_bytes(group)
         slots = least if self.options.slots == "auto" else parse_bytes(self.options.slots, "slots") // self.row
         spare = (self.left(held) or 0) - self._slots_bytes(max(least, slots)) - _PACKING_THREADS - 2 * PAGE
-        ahead, (sampling, planning) = self._ahead(group), self._phases(group)
-        if self.sample_beside:
-            return max(floor, min(good, spare - sampling), planning - _PACKING_THREADS - ahead)
-        return max(floor, min(good, spare - ahead), max(sampling, planning) - _PACKING_THREADS - ahead)
+        spare -= self._ahead(group)
+        return max(floor, min(good, spare), max(self._phases(group)) - _PACKING_THREADS - self._ahead(group))
 
     def _will_distribute(self, group: int) -> bool:
         """Predict whether misses will be distributed; their number is known only once mini-batches are sampled."""
         if self.options.packing != "auto" or self.options.replay:
             return self.options.packing != "off"
-        found = self._predicted(group)
-        return found is None or found.distribute <= found.single
-
-    def _predicted(self, group: int) -> GroupSeconds | None:
         uses = self.uses(group)
-        return predict(
+        found = predict(
             self.runtime.disk,
             uses=uses,
             misses=int(_LIKELY_MISS_SHARE * uses),
@@ -204,27 +157,7 @@ class OutcoreSizes(PassSizes):
             table_bytes=self.workload.dataset.feature_bytes,
             block_bytes=self.block_bytes,
         )
-
-    def _epoch_s(self) -> float:
-        """Estimate the seconds of an epoch's groups: passes over the graph, drawing, rows that miss."""
-        dataset, sampler, group, disk = self.workload.dataset, self.workload.sampler, self.group, self.runtime.disk
-        drawn, lists = sampler.batch_size, list[int]()
-        for fanout in sampler.fanout:
-            lists.append(drawn)
-            drawn = self.bounds.max_nodes if fanout < 0 else min(self.bounds.max_nodes, drawn * (1 + fanout))
-        pages = max(1.0, (dataset.topology_bytes + 8 * self.num_nodes) / PAGE)
-        passes = [sum(lists)] if self.shared_passes else lists
-        graph = PAGE * pages * sum(-math.expm1(-group * count / pages) for count in passes)
-        found, uses = self._predicted(group), self.uses(group)
-        if found is None:
-            rate = BYTES_PER_S
-            rows_s = (dataset.feature_bytes + 2.0 * _LIKELY_MISS_SHARE * uses * self.row) / rate
-        else:
-            rate, rows_s = disk.sequential_bytes_per_s(), min(found.distribute, found.single)
-        graph_s, rows_s = graph / rate, 0.0 if self.sampling_only else rows_s
-        drawn_s = uses / (SAMPLED_PER_S * self.threads)
-        each = max(rows_s + graph_s, drawn_s) if self.sample_beside else rows_s + max(graph_s, drawn_s)
-        return math.ceil(self.bounds.num_batches / group) * each
+        return found is None or found.distribute <= found.single
 
     def _packing_floor(self, group: int) -> int:
         return 0 if self.sampling_only else least_bytes(self.row) + self._miss_bytes(group)
@@ -251,12 +184,10 @@ class OutcoreSizes(PassSizes):
     def _ahead(self, group: int) -> int:
         """Return the bytes held in all phases for later groups that are sampled in this group's passes."""
         alone = self.options.replay and group >= self.bounds.num_batches  # there is no other group
-        if alone or not self.external or not self.shared_passes:
+        if alone or not self.external or not self.options.shared_passes:
             return 0
         share = self.uses(group) / (group * self.bounds.max_nodes)
         return int(share * group * ExternalSampler.ahead_bytes(self.bounds, len(self.workload.sampler.fanout)))
 
     def _preparing(self, group: int, packing: int) -> int:
-        (sampling, planning), ahead = self._phases(group), self._ahead(group)
-        placing = max(planning, packing + _PACKING_THREADS + ahead if packing else 0)
-        return sampling + placing - ahead if self.sample_beside else max(sampling, placing)
+        return max(*self._phases(group), packing + _PACKING_THREADS + self._ahead(group) if packing else 0)

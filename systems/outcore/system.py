@@ -135,7 +135,7 @@ class Outcore(GroupSystem[Group]):
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
         """Forecast Belady's misses over an epoch and the passes over graph and features, by the cost model."""
         sizes, disk = self._sizes, self.runtime.disk
-        shared = sizes.shared_passes  # one pass serves hops of several groups
+        shared = self.options.shared_passes  # one pass serves hops of several groups
         dataset, row, scale = trace.workload.dataset, trace.row_bytes, trace.scale
         missed = trace.row_misses("belady", sizes.slots)
         groups = -(-trace.num_batches // max(1, sizes.group))
@@ -179,8 +179,6 @@ class Outcore(GroupSystem[Group]):
             **super().notes(),
             "samples": "the first epoch's in all epochs: not faithful" if self.options.replay else "each epoch its own",
             "sampling": "out of core" if sizes.external else "online",
-            "passes_over_the_graph": "shared by groups" if sizes.shared_passes else "one for each hop",
-            "sampled": "beside packing" if sizes.sample_beside else "after packing",
             "group": str(sizes.group),
             "window": str(sizes.window),
             "slots": str(sizes.slots),

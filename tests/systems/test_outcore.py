@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,7 +52,6 @@ def counters_of(workload: Workload, epochs: int = 2, **options: object) -> Count
         {"packing": "on", "group": 3},
         {"external_sampling": "off", "group": 7},
         {"look_ahead": False, "window": 1},
-        {"sample_beside": "on", "group": 4},
         {"belady": False, "slots": SLOTS},
         {"group": 1, "window": 4, "queue": 1, "request_bytes": 4096, "read_ahead_bytes": 1 << 16},
     ],
@@ -164,45 +162,6 @@ def test_shared_passes_read_the_graph_once_a_group(tiny_dataset: Dataset, group:
     shared, apart = (counters_of(workload, 4, shared_passes=wanted, **options) for wanted in (True, False))
     assert shared.observed["groups"] == apart.observed["groups"] and shared.rows == apart.rows
     assert shared.observed["graph_bytes_read"] < 0.6 * apart.observed["graph_bytes_read"]
-
-
-def disk_of(bytes_per_s: float) -> DiskProfile:
-    points = (DiskPoint(4096, 64, bytes_per_s / 16384, bytes_per_s / 4), DiskPoint(65536, 64, bytes_per_s / 65536, 0.0))
-    return DiskProfile((*points, DiskPoint(1 << 20, 8, bytes_per_s / (1 << 20), bytes_per_s, "sequential")))
-
-
-def test_auto_gives_up_shared_passes_where_they_cost_passes_over_the_table(tmp_path: Path) -> None:
-    """Memory for later groups may make groups smaller; each group more is a pass over a table larger than the graph."""
-    workload = workload_of(make_tiny(tmp_path / "d", nodes=20_000, edges=200_000), batch_size=20, fanout=(5, 5, 5))
-    batches, disk = make_seed_plan(workload).num_batches, disk_of(2e7)
-    groups: dict[str, int] = {}
-    gave_up = []
-    for mib in range(8, 25):
-        budget, chosen = MemoryBudget(mib << 20), {}
-        for wanted in ("auto", "on", "off"):
-            options = {"shared_passes": wanted, "packing": "on"}
-            with suppress(BudgetError), running("outcore", workload, budget=budget, disk=disk, **options) as system:
-                chosen[wanted] = system.chosen()
-                groups[wanted] = -(-batches // int(chosen[wanted]["group"]))
-        if len(chosen) == 3 and groups["on"] == groups["off"]:
-            assert chosen["auto"]["shared_passes"] == "on"
-        elif len(chosen) == 3 and groups["on"] >= 2 * groups["off"]:
-            gave_up.append(mib)
-            assert chosen["auto"] == chosen["off"]
-    assert gave_up
-    counters_of(workload, 2, budget=MemoryBudget(gave_up[0] << 20), disk=disk)
-
-
-def test_auto_samples_beside_packing_where_the_disk_is_fast_and_memory_holds_both(tmp_path: Path) -> None:
-    workload = workload_of(make_tiny(tmp_path / "d", nodes=20_000, edges=200_000), batch_size=20, fanout=(5, 5))
-    plans = {}
-    for rate in (2e7, 5e9):
-        with running("outcore", workload, budget=MemoryBudget(64 << 20), disk=disk_of(rate)) as system:
-            plans[rate] = system.chosen()
-            assert system.plan().total("host") <= 64 << 20
-    assert (plans[2e7]["sample_beside"], plans[5e9]["sample_beside"]) == ("off", "on")
-    beside, after = (counters_of(workload, 3, sample_beside=wanted, slots=SLOTS) for wanted in ("on", "off"))
-    assert beside == after
 
 
 def test_look_ahead_prepares_the_next_epoch_within_this_one(tiny_dataset: Dataset) -> None:
