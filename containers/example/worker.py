@@ -25,9 +25,9 @@ class Example(Worker):
         from harness.worker import build
         from systems.interface import StageClock
 
-        self.spec = WorkerSpec.model_validate(
-            {**run.spec, "config": {**run.spec["config"], "system": self.WRAPPED, "options": self.options()}}
-        )
+        config = {**run.spec["config"], "system": self.WRAPPED, "options": self.options()}
+        # `outcore_worker` waits at the gates of a calibration; Outcore's own worker has more of them.
+        self.spec = WorkerSpec.model_validate({**run.spec, "mode": "run", "config": config})
         # A single rank, which talks to the harness by `outcore_worker` alone.
         self.parts = build.parts(self.spec, Joint(Channel(-1, -1), None))
         build.hand_over_bounds(self.spec, self.parts.workload)
