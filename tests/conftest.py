@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     half = {"alone": True, "not alone": False}.get(config.getoption("-m"))
     chosen = {item: depth for item, depth in slow.items() if half in (None, bool(item.get_closest_marker("alone")))}
     costs = {item.nodeid: (depth, seconds_of(item)) for item, depth in chosen.items() if depth}
-    left_out = set(above_budget(costs, 60 * minutes / (4 if half else 1), commit()))
+    left_out = set(above_budget(costs, 60 * minutes / (4 if half else 1), tree()))
     for item in items:
         if item.nodeid in left_out:
             told = f"not within {minutes:g} min of slow tests; run it: scripts/test --slow all '{item.nodeid}'"
@@ -64,9 +64,10 @@ def touched() -> list[str]:
     return done.stdout.splitlines()
 
 
-def commit() -> str:
-    """Return the id of the checked-out commit, or nothing without a repository."""
-    return subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+def tree() -> str:
+    """Return the id of the checked-out files, equal in each commit of the same; nothing without a repository."""
+    words = ["git", "rev-parse", "HEAD^{tree}"]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False).stdout
 
 
 def concerns(places: Sequence[str], item: pytest.Item, files: Sequence[str]) -> int:
@@ -86,8 +87,8 @@ def seconds_of(item: pytest.Item) -> float:
 def above_budget(costs: dict[str, tuple[int, float]], budget_s: float, turn: str) -> list[str]:
     """Return the tests of `costs` (depth and seconds by name) that do not fit into `budget_s`.
 
-    Tests of the deepest places come first, and those of equal depth in an order that `turn`, a commit, decides, so that
-    each gets its turn.
+    Tests of the deepest places come first, and those of equal depth in an order that `turn` decides, an id of all
+    files, so that each gets its turn.
     """
     left_out = []
     for name in sorted(costs, key=lambda name: (-costs[name][0], hashlib.sha256((turn + name).encode()).digest())):

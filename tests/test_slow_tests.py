@@ -55,6 +55,14 @@ def test_a_budget_takes_the_most_specific_first_and_gives_each_of_the_rest_a_tur
     assert above_budget(costs, 120.0, "a") == above_budget(dict(reversed(costs.items())), 120.0, "a")
 
 
+def small_suite(folder: Path) -> None:
+    """Write all of a test suite but its tests: our conftest, markers and `scripts/test`."""
+    for name in ("tests/conftest.py", "tests/support.py", "tests/__init__.py", "scripts/test"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    (folder / "pytest.ini").write_text(SETTINGS)
+
+
 @pytest.mark.parametrize(
     ("half", "outcome", "left_out"),
     [
@@ -66,11 +74,7 @@ def test_slow_tests_above_the_budget_are_skipped_by_name_with_the_command_that_r
     tmp_path: Path, half: str, outcome: str, left_out: str
 ) -> None:
     """Run a small suite with our conftest and a change set of one file; `alone` tests have a fourth of the budget."""
-    (tmp_path / "tests").mkdir()
-    for name in ("conftest.py", "support.py", "__init__.py"):
-        shutil.copy(ROOT / "tests" / name, tmp_path / "tests" / name)
-    (tmp_path / "pytest.ini").write_text(SETTINGS)
-    (tmp_path / "scripts").mkdir()
+    small_suite(tmp_path)
     (tmp_path / "scripts" / "touched").write_text("#!/bin/sh\necho harness/run.py\n")
     (tmp_path / "scripts" / "touched").chmod(0o755)
     marks = {
@@ -111,6 +115,42 @@ def test_slow_tests_above_the_budget_are_skipped_by_name_with_the_command_that_r
     )
     assert outcome in done.stdout and "test_other" not in done.stdout
     assert f"run it: scripts/test --slow all 'tests/test_some.py::test_{left_out}" in done.stdout
+
+
+@pytest.mark.slow("scripts/test", seconds=30)
+@pytest.mark.parametrize(
+    ("tests", "code", "last"),
+    [
+        (
+            {"first": "assert seen(Path('first'))"},
+            0,
+            "disturbed: failed beside other tests, passed by itself: tests/test_some.py::test_first[a b]",
+        ),
+        ({"always": "assert 1 == 2"}, 1, "FAILED tests/test_some.py::test_always[a b] - assert 1 == 2"),
+        (
+            {f"first{number}": f"assert seen(Path('{number}'))" for number in range(4)},
+            1,
+            "FAILED tests/test_some.py::test_first3[a b]",
+        ),
+    ],
+)
+def test_few_failures_run_again_by_themselves_and_the_last_lines_name_them(
+    tmp_path: Path, tests: dict[str, str], code: int, last: str
+) -> None:
+    small_suite(tmp_path)
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    head = "import pytest\nfrom pathlib import Path\n"
+    head += "def seen(path):\n  if path.exists(): return True\n  path.touch()\n"
+    mark = "@pytest.mark.parametrize('x', ['a b'])\n"
+    (tmp_path / "tests" / "test_some.py").write_text(
+        head + "".join(f"{mark}def test_{name}(x):\n  {body}\n" for name, body in tests.items())
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", "CI": "true"}
+    done = subprocess.run([tmp_path / "scripts" / "test"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == code and done.stderr.splitlines()[-1].startswith(last), done.stdout + done.stderr
 
 
 def test_a_test_is_marked_alone_in_its_own_file() -> None:
