@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -93,11 +94,15 @@ def outcore(*arguments: str, data: Path, results: Path, **more: Any) -> subproce
 def outcore_here(*arguments: str, data: Path, results: Path) -> subprocess.CompletedProcess[str]:
     """Run the command in this process, which saves seconds of imports."""
     out, err = io.StringIO(), io.StringIO()
+    ours = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     with patch.dict(os.environ, environment(data, results)), redirect_stdout(out), redirect_stderr(err):
         try:
             main(arguments)
         except SystemExit as ended:
             code = int(ended.code or 0)
+        finally:
+            for number, handler in ours.items():
+                signal.signal(number, handler)
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
