@@ -6,6 +6,10 @@ A cell is a class and a budget. In its first round `agnes` is tuned: other setti
 are tried one after the other and the fastest is kept for all rounds; `outcore` keeps its defaults. With `--quick` the
 first class has all budgets, the others take turns at them, and the setting found first at a budget serves all classes.
 
+The kernel limits reads and writes of a class separately, but most drives have one budget for both
+(`within_the_shared_budget`): an epoch counts as at least the seconds of its reads and writes under that budget,
+less the rule's tolerance.
+
 Prints for each cell the median epoch of both and how each read its rows, and the ratio of the epochs of a round: its
 median, least and greatest. Exit 1 if `outcore` is slower in some cell, in all rounds, or less than 1.3 times as fast at
 the median of the storage-bound cells; other cells are named and not judged.
@@ -27,6 +31,8 @@ from typing import Any
 
 from _outcore import outcore
 
+from harness.judge.io import RATE_TOLERANCE, SLICE_S
+from harness.judge.predict import predict
 from harness.plan.experiment import PlannedRun, resolve
 from harness.records.record import Record
 from harness.run.orchestrator import execute
@@ -89,6 +95,17 @@ class Bench:
         """Run a system once in one cell."""
         return execute(self.series, self._config(system, self.settings(memory, disk_class, options)), self.dataset)
 
+    def epochs(self, record: Record) -> list[float]:
+        """Return the seconds of a run's measured epochs, each at least those of its class's budget."""
+        profile = self.series.profile(record.config)
+        found = []
+        for epoch in record.measured:
+            seconds = epoch.seconds
+            if profile is not None and profile.limited and (least := predict(epoch, profile, None)):
+                seconds = max(seconds, (least.own_s + least.page_cache_s) / RATE_TOLERANCE - SLICE_S)
+            found.append(seconds)
+        return found
+
     def tune(self, memory: str, disk_class: str) -> dict[str, Any]:
         """Return the fastest options of `agnes` in a cell, from one run of each; none where no run ends well."""
         key = memory if self.chosen.quick else f"{memory} {disk_class}"
@@ -127,9 +144,9 @@ class Cell:
     how: dict[str, str] = field(default_factory=dict)
     verdicts: list[str] = field(default_factory=list)
 
-    def add(self, system: str, record: Record) -> None:
-        """Add a run that ended well."""
-        self.epochs[system].append([epoch.seconds for epoch in record.measured])
+    def add(self, system: str, record: Record, epochs: list[float]) -> None:
+        """Add a run that ended well, and the seconds of its epochs."""
+        self.epochs[system].append(epochs)
         self.bound &= record.class_ == "storage-bound"
         self.how[system] = f"{NOTES[system]} {record.notes.get(NOTES[system], '?')}"
         self.verdicts.append(record.verdict)
@@ -175,7 +192,7 @@ def measured(bench: Bench) -> Iterator[tuple[str, Cell]]:
                 if epoch_s(record) == float("inf"):
                     print(f"{name}  {system} {shown_s(record)}", flush=True)
                     break
-                cell.add(system, record)
+                cell.add(system, record, bench.epochs(record))
             else:
                 continue
             break

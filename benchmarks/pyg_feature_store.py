@@ -8,7 +8,8 @@ read-ahead, and by more threads or processes than there are cores; our store at 
 before each, and the first fifth of the mini-batches is not measured. The loader is `NeighborLoader`, with torch-sparse
 from the environment of `env:pyg`; without that `NodeLoader` with Outcore's sampler, on all sides. The same loader with
 all rows in memory tells whether they are storage-bound. Mini-batches a second, in turns; ends with code 1 below twice
-the fastest map. `--quick`: one round on half the graph, at most four minutes on two cores.
+the fastest map. `--quick`: one round on half the graph, without the map as it is, whose read-ahead
+(`/sys/block/*/queue/read_ahead_kb`) may be megabytes; at most four minutes on two cores.
 """
 
 from __future__ import annotations
@@ -167,9 +168,10 @@ def main() -> int:
     if args.child:
         child(args.child[0], args.child[1], int(args.child[2]), batches)
         return 0
+    selection, found = select(), {side: list[dict[str, Any]]() for side in SIDES}
     if args.quick:
         args.rounds, args.nodes, args.edges = 1, args.nodes // 2, args.edges // 2
-    selection, found = select(), {side: list[dict[str, Any]]() for side in SIDES}
+        del found["map"]
     with tempfile.TemporaryDirectory(dir=args.folder, prefix="outcore-bench-") as made:
         shares = (0.02, 0.01, 0.01)
         spec = MakeSpec("kronecker", args.nodes, args.edges, labels="random", features="random", fractions=shares)

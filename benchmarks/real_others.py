@@ -77,7 +77,7 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, help="of each run, the first of them warming up")
     parser.add_argument("--batches", type=int, default=80, help="mini-batches of an epoch")
     parser.add_argument("--disk-class", default="none")
-    parser.add_argument("--memory", default="+128MiB", help="beyond interpreter, libraries and a training step of each")
+    parser.add_argument("--memory", default="+192MiB", help="beyond interpreter, libraries and a training step of each")
     parser.add_argument("--model", default="sage")
     parser.add_argument("--fanout", default="10,10,10")
     parser.add_argument("--batch-size", type=int, default=50)

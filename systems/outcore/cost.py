@@ -25,6 +25,7 @@ _MIB = 1 << 20
 # Requests for rows do not cross the end of a region.
 REGION_BYTES = 1 << 20
 _GAPS = (*range(0, 16 << 10, _BLOCK), *(16 << 10 << step for step in range(7)))
+_NEAR = 1.1
 # Rows that are sampled to find the gaps between them.
 _SAMPLE_ROWS = 1 << 14
 
@@ -143,14 +144,16 @@ def predict(
     graph = profile.seconds(others)
     # A bare device takes reads and writes in turn; under an SSD class they share one budget where its drive has one.
     shared = {_MIB: profile.write_cost * back[_MIB]} if profile.limited and profile.write_cost else {}
-    times = [graph + profile.seconds(_sum(_sum(back, shared), made.reads())) for made in found]
-    # The longest of the gaps within 1 % of the least time, since it has the fewest requests.
-    best = max(at for at, time in enumerate(times) if time <= 1.01 * min(times))
-    written = 0.0 if shared else moved if not profile.limited else max(0.0, moved - times[best])
+    times = [profile.seconds(_sum(_sum(back, shared), made.reads())) for made in found]
+    # The longest of the gaps within a tenth of the least time: its fewer requests take less of the processors and of the
+    # disk under an SSD class, which the profile's rates at full depth do not count.
+    best = max(at for at, time in enumerate(times) if time <= _NEAR * min(times))
+    seconds = graph + times[best]
+    written = 0.0 if shared else moved if not profile.limited else max(0.0, moved - seconds)
     single, online = (profile.seconds(_sum(others, {size: count})) for count in (misses, uses))
     # Slots are planned while the group before reads its chunks; single-row reads take longer than planning.
     waits = written_s + max(0.0, planned_s - profile.seconds(back))
-    return GroupSeconds(times[best] + written + waits, single + written_s, online, moved, found[best])
+    return GroupSeconds(seconds + written + waits, single + written_s, online, moved, found[best])
 
 
 def _sum(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:

@@ -61,7 +61,7 @@ def run(series: Series, system: str, **changes: Any) -> Record:
 
 
 def test_a_worker_runs_under_a_real_cap_and_is_never_valid(series: Series) -> None:
-    record = run(series, FAULTY, options={"read_order": "sorted"})
+    record = run(series, FAULTY, options={"madvise": "random"})
     assert record.status == "ok", record.reason
     assert record.memory.floor_bytes > 0 and record.memory.plan == []
     rules = {rule.name: rule for rule in record.verdict_rules}
@@ -258,7 +258,7 @@ def test_new_system_writes_a_foreign_worker_that_runs_by_hand(tmp_path: Path) ->
     assert "class MyPaper(Worker)" in (tmp_path / "mine" / "worker.py").read_text()
     assert find(str(tmp_path / "mine")).manifest.name == "my-paper"
     script = [sys.executable, str(tmp_path / "mine" / "worker.py")]
-    trained = [str(data), "batch_size=50", "fanout=[3,3]", "epochs=4", "read_order=sorted", "learning_rate=0.1"]
+    trained = [str(data), "batch_size=50", "fanout=[3,3]", "epochs=4", "madvise=random", "learning_rate=0.1"]
     by_hand = subprocess.run(
         [*script, *trained], env={**os.environ, "PYTHONPATH": str(HELPER)}, capture_output=True, text=True, timeout=60
     )

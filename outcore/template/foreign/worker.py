@@ -5,6 +5,7 @@ By hand: `python worker.py DATASET batch_size=100 fanout=[5,5]`, with Outcore's 
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +39,8 @@ class NewSystem(Worker):
         data = self.run.data
         self.indptr, self.indices, self.labels = data.load("indptr"), data.load("indices"), data.load("labels")
         self.features = data.memmap("features")
+        if self.run.options.madvise == "random":
+            self.features._mmap.madvise(mmap.MADV_RANDOM)
         return ()
 
     def epoch(self, number: int, log: Log) -> None:
@@ -76,12 +79,7 @@ class NewSystem(Worker):
 
     def read(self, nodes: Any) -> Any:
         """Read the rows of nodes, [n, dim]."""
-        if self.run.options.read_order == "drawn":
-            return self.features[nodes]
-        order = np.argsort(nodes)
-        rows = np.empty((len(nodes), self.run.data.dim), dtype=self.features.dtype)
-        rows[order] = self.features[nodes[order]]
-        return rows
+        return self.features[nodes]
 
     def train(self, rows: Any, labels: Any) -> tuple[float, int]:
         """Take a gradient step of softmax regression; return the mean loss and the number of correct seed nodes."""
