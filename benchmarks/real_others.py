@@ -39,7 +39,7 @@ PAIRS: dict[str, tuple[str, str, float | None]] = {
     "dgl": ("dgl-ondisk", "env:dgl", None),
 }
 NODES = 500_000
-GRAPH = f"--kind kronecker --nodes {NODES} --edges 4M --dim 512 --train-fraction"
+GRAPH = f"--kind kronecker --nodes {NODES} --edges 4M --dim 768 --train-fraction"
 #: Settings that `--search` tries for each of theirs.
 _MORE = ("threads=8", "threads=32", "threads=128", "workers=2", "workers=4", "threads=32 workers=2")
 SEARCHED = [RANDOM, *((*RANDOM, *more.split()) for more in _MORE)]
