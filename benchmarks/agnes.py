@@ -133,13 +133,15 @@ class Cell:
     """Measured epochs of both systems in one cell.
 
     Attributes:
-        epochs: seconds of the measured epochs by system, a list for each round.
+        epochs: seconds of the measured epochs by system, a list for each round; at least those of a class's budget.
+        clocked: median epoch of each round by system, as the clock has it.
         bound: whether all runs are storage-bound.
         how: each system's way of reading rows.
         verdicts: verdicts of the runs.
     """
 
     epochs: dict[str, list[list[float]]] = field(default_factory=lambda: {OURS: [], THEIRS: []})
+    clocked: dict[str, list[float]] = field(default_factory=lambda: {OURS: [], THEIRS: []})
     bound: bool = True
     how: dict[str, str] = field(default_factory=dict)
     verdicts: list[str] = field(default_factory=list)
@@ -147,6 +149,7 @@ class Cell:
     def add(self, system: str, record: Record, epochs: list[float]) -> None:
         """Add a run that ended well, and the seconds of its epochs."""
         self.epochs[system].append(epochs)
+        self.clocked[system].append(epoch_s(record))
         self.bound &= record.class_ == "storage-bound"
         self.how[system] = f"{NOTES[system]} {record.notes.get(NOTES[system], '?')}"
         self.verdicts.append(record.verdict)
@@ -166,6 +169,7 @@ class Cell:
             parts.append(f"{system} {median}")
         ratios = self.ratios
         ratio = f"{statistics.median(ratios):5.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
+        ratio += f" (clock {statistics.median(self.clocked[THEIRS]) / statistics.median(self.clocked[OURS]):.2f}x)"
         counted = ", ".join(f"{self.verdicts.count(one)} {one}" for one in dict.fromkeys(self.verdicts))
         return f"{'  '.join(parts)}  {ratio}  {counted}{'' if self.bound else '  not storage-bound: not judged'}"
 

@@ -88,7 +88,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--epochs", type=int, default=10, help="of each run, the first of them warming up")
-    parser.add_argument("--batches", type=int, default=8, help="mini-batches of an epoch")
+    parser.add_argument("--batches", type=int, default=40, help="mini-batches of an epoch")
     parser.add_argument("--nodes", type=int, default=150_000)
     parser.add_argument("--memory", default="+128MiB")
     parser.add_argument("--disk-class", default="none")
