@@ -4,11 +4,11 @@
 
 Each runs in a process of its own under one memory cap: what the map's process holds with the topology loaded, and a
 share of the features on top, for our cache or for the page cache of the map. The map is read as it is, without
-read-ahead, and by more threads or processes than there are cores; our store without and with processes of the loader,
-which sample and read beside each other. The dataset is evicted before each, and the first fifth of the mini-batches is
-not measured. The loader is `NeighborLoader`, with torch-sparse from the environment of `env:pyg`; without that
-`NodeLoader` with Outcore's sampler, on all sides. The same loader with all rows in memory tells whether they are
-storage-bound. Mini-batches a second, in turns; ends with code 1 below twice the fastest map.
+read-ahead, and by more threads or processes than there are cores; our store at its defaults. The dataset is evicted
+before each, and the first fifth of the mini-batches is not measured. The loader is `NeighborLoader`, with torch-sparse
+from the environment of `env:pyg`; without that `NodeLoader` with Outcore's sampler, on all sides. The same loader with
+all rows in memory tells whether they are storage-bound. Mini-batches a second, in turns; ends with code 1 below twice
+the fastest map.
 
 `--quick`: one round on half the graph, without the map as it is, whose read-ahead (`/sys/block/*/queue/read_ahead_kb`)
 may be megabytes; at most four minutes on two cores.
@@ -39,11 +39,10 @@ from workloads.sampling.make import make_sampler
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
 FANOUT, BATCH = (10, 10), 500
-STORE, WORKERS, MEMORY = "store", "store, 2 workers", "in memory, no cap"
+STORE, MEMORY = "store", "in memory, no cap"
 #: Sides by name: whether the map has no read-ahead, processes of the loader, threads of torch (0: one a core).
 SIDES: dict[str, tuple[bool, int, int]] = {
     STORE: (False, 0, 0),
-    WORKERS: (False, 2, 0),
     "map": (False, 0, 0),
     "map, MADV_RANDOM": (True, 0, 0),
     "map, MADV_RANDOM, 32 threads": (True, 0, 32),
@@ -120,7 +119,7 @@ def child(side: str, path: str, memory: int, batches: int) -> None:
         torch.set_num_threads(threads)
     graph = GraphStore(dataset)
     graph.get_edge_index(None, "csc")
-    if side in (STORE, WORKERS):
+    if side == STORE:
         store = FeatureStore(dataset, memory=memory)
     else:
         table = np.load(dataset.file("features"), mmap_mode=None if side == MEMORY else "c")
@@ -208,16 +207,15 @@ def main() -> int:
                     told.append(one)
                     print(f"  {side:30} {one}", flush=True)
     medians = {side: statistics.median(one["rate"] for one in told) for side, told in found.items() if told}
-    if not medians.keys() & {STORE, WORKERS}:
+    if STORE not in medians:
         return 1
-    ours = max(medians[side] for side in (STORE, WORKERS) if side in medians)
-    theirs = max(rate for side, rate in medians.items() if side not in (STORE, WORKERS, MEMORY))
+    theirs = max(rate for side, rate in medians.items() if side not in (STORE, MEMORY))
     print(f"in memory {medians[MEMORY] / theirs:.2f}x as fast as the fastest map", end="")
     bound = medians[MEMORY] >= TARGET * theirs
     print(": storage-bound" if bound else ": not storage-bound, so no ratio counts")
     if args.rounds == 1:
         print("one round: the ratio has no interval")
-    return 0 if verdict("FeatureStore / fastest memory map", ours / theirs, TARGET) and bound else 1
+    return 0 if verdict("FeatureStore / fastest memory map", medians[STORE] / theirs, TARGET) and bound else 1
 
 
 if __name__ == "__main__":

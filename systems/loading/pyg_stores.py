@@ -33,7 +33,7 @@ except ModuleNotFoundError as error:
 
 Ids = npt.NDArray[np.int64]
 #: Rows of one read, which bounds the memory of its plan.
-READ_ROWS = 1 << 16
+READ_ROWS = 1 << 14
 _CHUNK = 1 << 20
 _COUNTING_BYTES = 4 << 20
 _READ_ONLY = "the store is read-only"

@@ -145,8 +145,8 @@ def predict(
     # A bare device takes reads and writes in turn; under an SSD class they share one budget where its drive has one.
     shared = {_MIB: profile.write_cost * back[_MIB]} if profile.limited and profile.write_cost else {}
     times = [profile.seconds(_sum(_sum(back, shared), made.reads())) for made in found]
-    # The longest of the gaps within a tenth of the least time: its fewer requests take less of the processors and of the
-    # disk under an SSD class, which the profile's rates at full depth do not count.
+    # The longest of the gaps within a tenth of the least time: fewer requests take less of the processors and, under an
+    # SSD class, of the disk itself, which the profile's rates at full depth do not count.
     best = max(at for at, time in enumerate(times) if time <= _NEAR * min(times))
     seconds = graph + times[best]
     written = 0.0 if shared else moved if not profile.limited else max(0.0, moved - seconds)
