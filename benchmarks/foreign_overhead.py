@@ -4,7 +4,7 @@
 
 By hand, the worker's own epochs run without gates, events, spans, row checks and telemetry. Each side reads a copy of
 the graph of its own, which change hands every round. An epoch under Outcore is divided by the mean of the epochs by
-hand before and after it; fails if the median is above 1.02. `--quick`: two rounds, at most four minutes on two cores.
+hand before and after it; fails if the median is above 1.02. `--quick`: two rounds, about five minutes on two cores.
 """
 
 from __future__ import annotations
