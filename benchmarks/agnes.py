@@ -134,17 +134,17 @@ class Cell:
 
     Attributes:
         epochs: seconds of the measured epochs by system, a list for each round; at least those of a class's budget.
-        clocked: median epoch of each round by system, as the clock has it.
         bound: whether all runs are storage-bound.
         how: each system's way of reading rows.
         verdicts: verdicts of the runs.
+        clocked: median epoch of each round by system, as the clock has it.
     """
 
     epochs: dict[str, list[list[float]]] = field(default_factory=lambda: {OURS: [], THEIRS: []})
-    clocked: dict[str, list[float]] = field(default_factory=lambda: {OURS: [], THEIRS: []})
     bound: bool = True
     how: dict[str, str] = field(default_factory=dict)
     verdicts: list[str] = field(default_factory=list)
+    clocked: dict[str, list[float]] = field(default_factory=lambda: {OURS: [], THEIRS: []})
 
     def add(self, system: str, record: Record, epochs: list[float]) -> None:
         """Add a run that ended well, and the seconds of its epochs."""
