@@ -43,10 +43,11 @@ pytestmark = pytest.mark.skipif(not select("auto").availability.proves_memory, r
 COUNTED = pytest.mark.slow("harness/run", "harness/worker", "harness/judge", "systems/engine/store")
 #: Cheats that are caught by the rule of others, which run in every `make test`, or that take long.
 LIKE_OTHERS = frozenset(
-    "computes_behind_the_gate device_memory_as_cache disk_in_memory escape half_in_a_memory_file half_in_huge_pages "
-    "half_moved_in half_of_an_artefact_untold half_opened_in_epochs half_precision helper_outside huge_pages "
-    "mini_batches_without_rows no_labels other_seed prepares_on_both_sides reads_nothing repeated_seeds "
-    "same_every_epoch stale_rows warm_artefact wrong_rows".split()
+    "computes_behind_the_gate counts_larger_requests device_memory_as_cache disk_in_memory escape "
+    "half_in_a_memory_file half_in_huge_pages half_moved_in half_of_an_artefact_untold half_opened_in_epochs "
+    "half_precision half_without_a_name helper_outside honest_while_warming_up huge_pages memory_of_an_earlier_run "
+    "mini_batches_without_rows no_labels one_seed_node other_seed prefetch_between_gates prepares_on_both_sides "
+    "reads_nothing repeated_seeds same_every_epoch stale_rows thread_escape warm_artefact wrong_rows".split()
 )
 LIKE = pytest.mark.slow("harness/run", "harness/worker", "harness/judge", "harness/isolation", seconds=8)
 # Memory, with every tolerance of the rules, could hold a third of the feature bytes that an epoch touches.
