@@ -205,14 +205,15 @@ class TorchFile:
         """Write the content: an archive whose members have their checksums behind them, since it cannot be sought."""
         data, tensors = self._pickled()
         with zipfile.ZipFile(cast(IO[bytes], out), "w") as archive:
-            archive.writestr("archive/data.pkl", data)
-            archive.writestr("archive/byteorder", sys.byteorder)
+            # Members of the same date in every export: a graph has the same bytes whenever it is exported.
+            archive.writestr(zipfile.ZipInfo("archive/data.pkl"), data)
+            archive.writestr(zipfile.ZipInfo("archive/byteorder"), sys.byteorder)
             for number, values in enumerate(tensors):
                 info = zipfile.ZipInfo(f"archive/data/{number}")
                 info.file_size = values.nbytes
                 with archive.open(info, "w") as member:
                     values.write(member)
-            archive.writestr("archive/version", "3\n")
+            archive.writestr(zipfile.ZipInfo("archive/version"), "3\n")
 
 
 File = ArrayFile | TextFile | LinkFile | TorchFile
