@@ -4,10 +4,10 @@
 
 Ratios of epoch times, medians over the rounds: `pyg` over `pyg+`; GraphBolt over `gnndrive` and `outcore`; DGL's
 loader over `dgl-ondisk`. Theirs run as their users run them, without read-ahead, and at the strongest settings that
-`--search` found; ours run at their defaults (`pyg+` with as many reading threads as the strongest). All get the same
-memory beyond their own interpreter, libraries and training step, and one epoch of warm-up. The graph has several times
-as many features as memory: a run that is not storage-bound is an error. Systems whose environment is not set up are
-left out and named. Exit 1 if a target is missed.
+`--search` found; ours run at their defaults. All get the same memory beyond their own interpreter, libraries and
+training step, and one epoch of warm-up. The graph has several times as many features as memory: a run that is not
+storage-bound is an error. Systems whose environment is not set up are left out and named. Exit 1 if a target is
+missed.
 
 `--quick` makes one round of one warm-up and one measured epoch, without DGL's loader and without read-ahead, which may
 read gigabytes for a mini-batch (`/sys/block/*/queue/read_ahead_kb`): no interval can be told of it.
@@ -32,8 +32,6 @@ STRONGEST = {
     "env:graphbolt": ("madvise=random", "threads=32"),
     "env:dgl": ("madvise=random", "threads=32"),
 }
-#: Ours against theirs at its strongest, where ours has such a setting, too.
-ALIKE = {"pyg+": ("extract_threads=32",)}
 #: Ours, theirs, and the least ratio of epoch times (None: printed only).
 PAIRS: dict[str, tuple[str, str, float | None]] = {
     "pyg": ("pyg+", "env:pyg", 2.0),
@@ -129,7 +127,7 @@ def search(root: Path, chosen: argparse.Namespace) -> int:
 def compare(root: Path, chosen: argparse.Namespace) -> int:
     """Run every system of the chosen pairs once a round and compare the medians; return 1 if a target is missed."""
     pairs = [
-        ((ours, ALIKE.get(ours, PLAIN) if options == STRONGEST[theirs] else PLAIN), (theirs, options), target)
+        ((ours, PLAIN), (theirs, options), target)
         for ours, theirs, target in (PAIRS[name] for name in chosen.pairs)
         for options in dict.fromkeys((*([] if chosen.quick else [PLAIN]), RANDOM, STRONGEST[theirs]))
     ]
