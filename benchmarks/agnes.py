@@ -7,8 +7,8 @@ are tried one after the other and the fastest is kept for all rounds; `outcore` 
 first class has all budgets, the others take turns at them, and the setting found first at a budget serves all classes.
 
 The kernel limits reads and writes of a class separately, but most drives have one budget for both
-(`within_the_shared_budget`): an epoch counts as at least the seconds of its reads and writes under that budget,
-less the rule's tolerance.
+(`within_the_shared_budget`). The clock is judged; beside it stands the ratio of epochs that take at least the seconds
+of their reads and writes under that budget, less the rule's tolerance.
 
 Prints for each cell the median epoch of both and how each read its rows, and the ratio of the epochs of a round: its
 median, least and greatest. Exit 1 if `outcore` is slower in some cell, in all rounds, or less than 1.3 times as fast at
@@ -95,7 +95,7 @@ class Bench:
         """Run a system once in one cell."""
         return execute(self.series, self._config(system, self.settings(memory, disk_class, options)), self.dataset)
 
-    def epochs(self, record: Record) -> list[float]:
+    def budgets(self, record: Record) -> list[float]:
         """Return the seconds of a run's measured epochs, each at least those of its class's budget."""
         profile = self.series.profile(record.config)
         found = []
@@ -133,23 +133,23 @@ class Cell:
     """Measured epochs of both systems in one cell.
 
     Attributes:
-        epochs: seconds of the measured epochs by system, a list for each round; at least those of a class's budget.
+        epochs: seconds of the measured epochs by system, a list for each round.
         bound: whether all runs are storage-bound.
         how: each system's way of reading rows.
         verdicts: verdicts of the runs.
-        clocked: median epoch of each round by system, as the clock has it.
+        budgets: median epoch of each round by system, at least the seconds of its class's one budget.
     """
 
     epochs: dict[str, list[list[float]]] = field(default_factory=lambda: {OURS: [], THEIRS: []})
     bound: bool = True
     how: dict[str, str] = field(default_factory=dict)
     verdicts: list[str] = field(default_factory=list)
-    clocked: dict[str, list[float]] = field(default_factory=lambda: {OURS: [], THEIRS: []})
+    budgets: dict[str, list[float]] = field(default_factory=lambda: {OURS: [], THEIRS: []})
 
-    def add(self, system: str, record: Record, epochs: list[float]) -> None:
-        """Add a run that ended well, and the seconds of its epochs."""
-        self.epochs[system].append(epochs)
-        self.clocked[system].append(epoch_s(record))
+    def add(self, system: str, record: Record, budgets: list[float]) -> None:
+        """Add a run that ended well, and the seconds of its epochs under a class's one budget."""
+        self.epochs[system].append([epoch.seconds for epoch in record.measured])
+        self.budgets[system].append(statistics.median(budgets))
         self.bound &= record.class_ == "storage-bound"
         self.how[system] = f"{NOTES[system]} {record.notes.get(NOTES[system], '?')}"
         self.verdicts.append(record.verdict)
@@ -169,7 +169,7 @@ class Cell:
             parts.append(f"{system} {median}")
         ratios = self.ratios
         ratio = f"{statistics.median(ratios):5.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
-        ratio += f" (clock {statistics.median(self.clocked[THEIRS]) / statistics.median(self.clocked[OURS]):.2f}x)"
+        ratio += f" (one budget {statistics.median(self.budgets[THEIRS]) / statistics.median(self.budgets[OURS]):.2f}x)"
         counted = ", ".join(f"{self.verdicts.count(one)} {one}" for one in dict.fromkeys(self.verdicts))
         return f"{'  '.join(parts)}  {ratio}  {counted}{'' if self.bound else '  not storage-bound: not judged'}"
 
@@ -196,7 +196,7 @@ def measured(bench: Bench) -> Iterator[tuple[str, Cell]]:
                 if epoch_s(record) == float("inf"):
                     print(f"{name}  {system} {shown_s(record)}", flush=True)
                     break
-                cell.add(system, record, bench.epochs(record))
+                cell.add(system, record, bench.budgets(record))
             else:
                 continue
             break
