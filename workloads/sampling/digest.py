@@ -6,6 +6,7 @@ order with the shapes before the data, so that no two structures share a byte st
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -113,10 +114,10 @@ class EpochDigest:
 
 
 def _words(*values: int) -> bytes:
-    return np.array(values, dtype="<i8").tobytes()
+    return struct.pack(f"<{len(values)}q", *values)
 
 
 def _update(digest: xxhash.xxh3_64, array: NDArray[Any], dtype: str) -> None:
     contiguous = np.ascontiguousarray(array, dtype=dtype)
     if contiguous.size:
-        digest.update(contiguous.reshape(-1).view(np.uint8).data)
+        digest.update(contiguous.data)
