@@ -16,6 +16,7 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 from workloads.dataset import Dataset
+from workloads.distinct import distinct
 from workloads.making.writer import DatasetWriter
 
 
@@ -47,8 +48,7 @@ def make_tiny(
             own = np.flatnonzero((labels[target] == k) & (rng.random(draws) < 0.7))
             if by_class[k].size:
                 source[own] = by_class[k][(by_class[k].size * rng.random(own.size) ** 2).astype(np.int64)]
-        codes = np.sort(np.concatenate([codes, target * nodes + source]))
-        codes = codes[np.diff(codes, prepend=-1) > 0]  # in a third of the time of np.unique
+        codes = distinct(np.concatenate([codes, target * nodes + source]))
     codes = np.sort(rng.choice(codes, edges, replace=False))
     indptr = np.zeros(nodes + 1, dtype=np.int64)
     np.cumsum(np.bincount(codes // nodes, minlength=nodes), out=indptr[1:])
