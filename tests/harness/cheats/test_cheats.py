@@ -321,10 +321,9 @@ def judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.alone
 @pytest.mark.usefixtures("judged_once")
 def test_a_run_on_every_processor_is_caught(tmp_path: Path) -> None:
-    """A small table and no profile of the device will do, for this rule counts the seconds of processors alone."""
+    """A small table will do, without holder and profile, for this rule counts the seconds of processors alone."""
     make_tiny(tmp_path / "data" / "table", nodes=5_000, edges=25_000, train_fraction=0.5)
     with Series(tmp_path / "results", tmp_path / "data") as small:
-        small.prepare([wanted(small, "honest")], table(small), profiled=False)
         record = run(small, ALONE)
     if "processors_were_quiet" in broken(record):
         pytest.skip("other programs use the processors that this cheat would use")
