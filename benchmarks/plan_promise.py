@@ -28,6 +28,7 @@ from harness.settings import RunSettings, strict
 from systems.registry import load, names
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
+from workloads.distinct import distinct
 from workloads.errors import OutcoreError
 from workloads.making.writer import DatasetWriter
 from workloads.units import format_bytes
@@ -117,7 +118,7 @@ def make(root: Path, shape: Shape) -> Dataset:
         return Dataset.open(path)
     rng = np.random.default_rng(11)
     targets, sources = edges_of(shape.edges, shape.nodes, rng)
-    codes = np.unique(targets.astype(np.int64) * shape.nodes + sources)
+    codes = distinct(targets.astype(np.int64) * shape.nodes + sources)
     indptr = np.zeros(shape.nodes + 1, np.int64)
     np.cumsum(np.bincount(codes // shape.nodes, minlength=shape.nodes), out=indptr[1:])
     order = rng.permutation(shape.nodes)

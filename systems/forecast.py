@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from workloads.distinct import distinct
+
 if TYPE_CHECKING:
     from workloads.workload import Workload
 
@@ -176,7 +178,7 @@ class Trace:
     def _touched(self, pieces: list[Nodes], most: float, group: int) -> float:
         size = max(1, min(group, len(pieces)))
         parts = [pieces[begin : begin + size] for begin in range(0, len(pieces) - size + 1, size)]
-        seen = sum(len(np.unique(np.concatenate(part))) for part in parts) / len(parts) / most
+        seen = sum(len(distinct(np.concatenate(part))) for part in parts) / len(parts) / most
         # Mini-batches leave a share of the pieces untouched; n times as many leave the n-th power of that share.
         return most * float(1.0 - max(0.0, 1.0 - seen) ** (min(group, self.num_batches) / size))
 
@@ -193,7 +195,7 @@ class Trace:
         last = ((nodes.astype(np.int64) + 1) * self.row_bytes - 1) // PAGE
         width = int((last - first).max(initial=0)) + 1
         every = np.concatenate([np.minimum(first + step, last) for step in range(width)])
-        return np.unique(every).astype(np.uint32)
+        return distinct(every).astype(np.uint32)
 
     def with_sampling(self, reads: Reads, cache_bytes: int, why: str, rows_copied: float) -> Forecast:
         """Return the forecast of row reads with the pages that online sampling reads beside them."""

@@ -16,6 +16,7 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 from workloads.dataset import Dataset
+from workloads.distinct import distinct
 from workloads.making.writer import DatasetWriter
 
 
@@ -47,7 +48,7 @@ def make_tiny(
             own = np.flatnonzero((labels[target] == k) & (rng.random(draws) < 0.7))
             if by_class[k].size:
                 source[own] = by_class[k][(by_class[k].size * rng.random(own.size) ** 2).astype(np.int64)]
-        codes = np.unique(np.concatenate([codes, target * nodes + source]))
+        codes = distinct(np.concatenate([codes, target * nodes + source]))
     codes = np.sort(rng.choice(codes, edges, replace=False))
     indptr = np.zeros(nodes + 1, dtype=np.int64)
     np.cumsum(np.bincount(codes // nodes, minlength=nodes), out=indptr[1:])
@@ -58,7 +59,8 @@ def make_tiny(
         pool = rng.standard_normal(1 << 20, dtype=np.float32)
         noise = sliding_window_view(pool, dim)[rng.integers(0, pool.size - dim, nodes)]
         centres = centres.astype(np.float32)
-    features = (centres[labels] + noise).astype(dtype, copy=False)
+    noise += centres[labels]
+    features = noise.astype(dtype, copy=False)
     order = rng.permutation(nodes)
     first = max(1, int(nodes * train_fraction))
     second = min(nodes, first + nodes // 10)

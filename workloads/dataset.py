@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads.direct_files import small_maps
+from workloads.distinct import distinct
 from workloads.errors import DatasetError
 from workloads.manifest import MANIFEST_NAME, PARTS, Manifest, Part
 from workloads.npyfile import file_digest, read_header
@@ -192,7 +193,7 @@ class Dataset:
                     for start in range(0, values.shape[0], _CHECK_CHUNK):
                         chunk = values[start : start + _CHECK_CHUNK]
                         ids = chunk[(chunk >= first) & (chunk < first + len(taken))]
-                        if bool(taken[ids - first].any()) or np.unique(ids).shape[0] != ids.shape[0]:
+                        if bool(taken[ids - first].any()) or distinct(ids).shape[0] != ids.shape[0]:
                             twice.add(part)
                         taken[ids - first] = 1
                         if bool((labels[ids] < 0).any()):

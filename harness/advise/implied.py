@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from workloads.distinct import distinct
 from workloads.sampling.batch import Block, SampledBatch
 
 Ids = npt.NDArray[np.int64]
@@ -138,7 +139,7 @@ class ImpliedGraph:
             # One entry of each of `count` equal stretches of the list.
             positions = begin[which] + np.floor((within + jitter) * degree[which] / count[which]).astype(np.int64)
             found = self.neighbours(positions)
-            fresh = np.setdiff1d(found, nodes)
+            fresh = np.setdiff1d(distinct(found), nodes, assume_unique=True)
             sources = np.concatenate([nodes, fresh])
             order = np.argsort(sources, kind="stable")
             local = order[np.searchsorted(sources, found, sorter=order)].astype(np.int32)

@@ -18,6 +18,7 @@ from systems.engine.cache.split_tuner import touched_pages
 from systems.engine.io.topology import mapped_sampler
 from systems.forecast import Trace
 from workloads.accelerator import Accelerator
+from workloads.distinct import distinct
 from workloads.errors import InputError
 from workloads.sampling.bounds import BatchBounds, keep_bounds
 from workloads.sampling.make import make_seed_plan
@@ -67,8 +68,8 @@ def take_trace(
             spent.append(time.thread_time() - started)
             hops = [touched_pages(cut, replace(batch, blocks=(block,)), indptr)[1] for block in batch.blocks]
             trace.nodes.append(batch.nodes.astype(np.uint32))
-            trace.hop_pages.append([np.unique(pages).astype(np.uint32) for pages in hops])
-            trace.pages.append(np.unique(np.concatenate(trace.hop_pages[-1])))
+            trace.hop_pages.append([distinct(pages).astype(np.uint32) for pages in hops])
+            trace.pages.append(distinct(np.concatenate(trace.hop_pages[-1])))
             trace.train_s.append(steps.modelled(batch) or 0.0)
             sizes.append(sum(block.indptr.nbytes + block.indices.nbytes for block in batch.blocks) + batch.nodes.nbytes)
             trace.edges.append(batch.num_edges)

@@ -6,6 +6,11 @@ cases, and whether to run the first of them until SIGTERM; it takes each case at
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # until all is imported, as in the worker
+
 import faulthandler
 import json
 import signal
@@ -27,6 +32,7 @@ def main(argv: list[str]) -> None:
     from systems.registry import load
 
     system = load(name)
+    gc.enable()
     if endless:
         _endless(folder, cases[0], system, parent)
         return

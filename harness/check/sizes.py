@@ -72,6 +72,6 @@ def _once(hops: Sequence[NeighborSampler], index: int, seeds: Int64) -> tuple[in
             break
         sampled = sampler.sample(hop, index, frontier)  # draws are keyed by the epoch, here the hop
         edges += sampled.num_edges
-        frontier = np.setdiff1d(sampled.nodes, known)
-        known = np.union1d(known, frontier)
+        frontier = np.sort(np.setdiff1d(sampled.nodes, known, assume_unique=True))
+        known = np.sort(np.concatenate([known, frontier]))
     return len(known), edges

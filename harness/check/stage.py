@@ -16,6 +16,7 @@ from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, St
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
+from workloads.distinct import distinct
 from workloads.making.writer import DatasetWriter
 from workloads.sampling.digest import EpochDigest, structure_digest
 from workloads.sampling.listing import find
@@ -33,7 +34,7 @@ def make_dataset(folder: Path, case: Case) -> Dataset:
     # Squared uniforms make hubs at low ids and leave high ids nearly alone.
     target = (nodes * rng.random(case.edges * 2) ** 2).astype(np.int64)
     source = (nodes * rng.random(case.edges * 2) ** 2).astype(np.int64)
-    codes = rng.permutation(np.unique(target * nodes + source))[: case.edges]
+    codes = rng.permutation(distinct(target * nodes + source))[: case.edges]
     codes.sort()
     indptr = np.zeros(nodes + 1, dtype=np.int64)
     np.cumsum(np.bincount(codes // nodes, minlength=nodes), out=indptr[1:])

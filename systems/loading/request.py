@@ -19,6 +19,7 @@ from systems.engine.io.memory import give_back_free_memory
 from systems.engine.store.artefacts import identity, prepare
 from systems.interface import Options, System
 from workloads.dataset import Dataset, find_dataset
+from workloads.distinct import distinct
 from workloads.errors import InputError, require
 from workloads.manifest import Part
 from workloads.sampling.bounds import BatchBounds, keep_bounds, largest_batch
@@ -92,7 +93,7 @@ def _ids(nodes: Any, num_nodes: int) -> Ids:
     require(chosen.size, "nodes names no node", "give at least one")
     whole = chosen.ndim == 1 and np.issubdtype(chosen.dtype, np.integer)
     require(whole, f"nodes is {chosen.dtype} {list(chosen.shape)}", "give whole numbers [n]")
-    require(len(np.unique(chosen)) == len(chosen), "nodes names a node twice", "give each once")
+    require(len(distinct(chosen)) == len(chosen), "nodes names a node twice", "give each once")
     if not (chosen.min() >= 0 and chosen.max() < num_nodes):
         raise InputError(
             f"nodes run from {chosen.min()} to {chosen.max()}, the graph has {num_nodes}", "give ids of it"

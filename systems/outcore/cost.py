@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from systems.interface import DiskProfile
+from workloads.distinct import distinct
 
 _GAP_WITHOUT_PROFILE = 64 << 10
 _BLOCK = 512
@@ -94,7 +95,7 @@ def passes_of(sampled: Sample, misses: int, row_bytes: int) -> Iterator[TablePas
     if not len(rows):
         return
     scale = misses / len(rows)
-    found = np.unique(rows)
+    found = distinct(rows)
     inside = np.diff(found // region_rows) == 0
     gaps = np.sort((np.diff(found) - 1)[inside] * row_bytes)
     sums = np.concatenate([[0], np.cumsum(gaps)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,7 @@ def workload(tmp_path_factory: pytest.TempPathFactory) -> Workload:
     return workload_of(config, dataset)
 
 
+@cache  # half of them are asked for again
 def advice(workload: Workload, host: int, *, batches: int = 8, epochs: int = 3, disk: DiskProfile = PROFILE) -> Advice:
     setting = AdviceSetting(workload, "emulated:null", 8 << 20, host, epochs, 2)
     return advise(setting, disk, batches=batches)

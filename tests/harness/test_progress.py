@@ -3,8 +3,11 @@ every ten seconds; at no cost to a run's clock."""
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
+import gc
 import math
+import multiprocessing
 import os
 import pty
 import re
@@ -14,6 +17,7 @@ import subprocess
 import sys
 import termios
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -83,58 +87,48 @@ def test_any_reading_can_be_told(steps: list[tuple[float, float]]) -> None:
         assert share is not None and 0 <= int(share[1]) <= 100
 
 
-WRITING = """
-import sys
-from harness.wire.board import Board
-board = Board.attach(sys.argv[1])
-board.stage("packing rows" + 40 * " and rows", 0.5)
-board.stage("packing rows", 0.25)
-print(flush=True)
-sys.stdin.readline()
-board.begin(8)
-board.count(6)
-"""
+def written(name: str, turn: Connection[None, None]) -> None:
+    """Write a board's stage, and at the next turn its mini-batches, as a worker does."""
+    board = Board.attach(name)
+    board.stage("packing rows" + 40 * " and rows", 0.5)
+    board.stage("packing rows", 0.25)
+    turn.send(None)
+    turn.recv()
+    board.begin(8)
+    board.count(6)
 
 
 def test_a_board_is_seen_by_another_process_and_a_missing_one_reads_as_empty() -> None:
+    forking = multiprocessing.get_context("fork")
+    turn, theirs = forking.Pipe()
     with Board.create(f"board-{os.getpid()}") as board:
         assert board.read("starting") == Reading("starting")
-        child = subprocess.Popen(
-            [sys.executable, "-c", WRITING, str(board.name)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=REPOSITORY,
-        )
-        assert child.stdout is not None
-        child.stdout.readline()
+        child = forking.Process(target=written, args=(board.name, theirs))
+        child.start()
+        turn.recv()
         assert board.read("preparing") == Reading("preparing: packing rows", 0.25, 1.0)
-        child.communicate(b"\n")
+        turn.send(None)
+        child.join()
         found = board.read("epoch 2")
-        assert child.returncode == 0 and found == Reading("epoch 2", 6, 8, "mini-batches") and found.share == 0.75
+        assert child.exitcode == 0 and found == Reading("epoch 2", 6, 8, "mini-batches") and found.share == 0.75
     missing = Board.attach("there is none")
     missing.begin(3)
     missing.count(1)
     assert missing.read("").share == pytest.approx(1 / 3)
 
 
-COUNTING = """
-import ctypes, gc, os, struct, sys
-from harness.wire.board import Board
-
-# A seccomp filter: every system call from here on, except exit_group, ends the process.
-exit_group = {"x86_64": 231, "aarch64": 94}[os.uname().machine]
-code = [(0x20, 0, 0, 0), (0x15, 0, 1, exit_group), (0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x80000000)]
-lines = b"".join(struct.pack("HBBI", *line) for line in code)
-held = ctypes.create_string_buffer(lines, len(lines))
-program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(code), ctypes.addressof(held)))
-prctl, leave, call = ctypes.CDLL(None, use_errno=True).prctl, os._exit, os.getppid
-
-def counted(board, more):
-    pid = os.fork()
-    if pid:
+def counted(board: Board, *, more: bool) -> int:
+    """Return the exit code of a copy of this process that counts mini-batches under a seccomp filter, by which every
+    system call but exit_group ends it."""
+    exit_group = {"x86_64": 231, "aarch64": 94}[os.uname().machine]
+    code = [(0x20, 0, 0, 0), (0x15, 0, 1, exit_group), (0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x80000000)]
+    lines = b"".join(struct.pack("HBBI", *line) for line in code)
+    held = ctypes.create_string_buffer(lines, len(lines))
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(code), ctypes.addressof(held)))
+    prctl, leave, call, count = ctypes.CDLL(None, use_errno=True).prctl, os._exit, os.getppid, board.count
+    if pid := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     gc.disable()
-    count = board.count
     if prctl(38, 1, 0, 0, 0) or prctl(22, 2, program, 0, 0):  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP by a filter
         leave(77)
     for number in range(100_001):
@@ -143,16 +137,12 @@ def counted(board, more):
         call()
     leave(0)
 
-with Board.create(f"count-{os.getpid()}") as board:
-    board.begin(100_000)
-    print(counted(board, False), int(board.read("").done), counted(board, True))
-"""
-
 
 def test_counting_a_mini_batch_is_no_system_call() -> None:
     """A seccomp filter ends a process that makes any system call; the same program with one call is ended."""
-    done = subprocess.run([sys.executable, "-c", COUNTING], capture_output=True, text=True, check=True, cwd=REPOSITORY)
-    plain, number, more = map(int, done.stdout.split())
+    with Board.create(f"count-{os.getpid()}") as board:
+        board.begin(100_000)
+        plain, number, more = counted(board, more=False), board.read("").done, counted(board, more=True)
     if plain == 77:
         pytest.skip("this kernel takes no seccomp filter")
     assert (plain, number) == (0, 100_000) and more == -signal.SIGSYS

@@ -7,7 +7,6 @@ from itertools import combinations, islice
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from tests.workloads import sampling_reference as reference
 from workloads import _native
@@ -30,6 +29,8 @@ def inclusion_statistic(degree: int, fanout: int, replace: bool, trials: int) ->
 
 def assert_uniform(results: Iterable[tuple[float, int]]) -> None:
     """Check that no single statistic is extreme, and that their sum is neither too large nor too small."""
+    from scipy import stats  # it takes seconds to import
+
     values = list(results)
     worst = min(float(stats.chi2.sf(statistic, freedom)) for statistic, freedom in values)
     total, freedom = (sum(column) for column in zip(*values, strict=True))
@@ -73,6 +74,8 @@ def test_large_fanouts_are_uniform(fanout: int) -> None:
 
 
 def test_every_subset_is_equally_likely() -> None:
+    from scipy import stats  # it takes seconds to import
+
     index = {subset: i for i, subset in enumerate(combinations(range(6), 3))}
     counts = np.zeros(len(index))
     for trial in range(20_000):
@@ -83,6 +86,8 @@ def test_every_subset_is_equally_likely() -> None:
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("degree", BIG_DEGREES)
 def test_huge_lists_are_sampled_uniformly(degree: int, replace: bool) -> None:
+    from scipy import stats  # it takes seconds to import
+
     drawn = [_native.draw_positions(degree, 10, replace, 3, node=trial).tolist() for trial in range(2_000)]
     positions = [position for ten in drawn for position in ten]
     assert min(positions) >= 0 and max(positions) < degree

@@ -6,7 +6,6 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from tests.workloads import sampling_reference as reference
 from workloads import _native
@@ -35,6 +34,8 @@ def test_the_order_is_the_same_for_ever() -> None:
 
 
 def test_every_order_is_equally_likely() -> None:
+    from scipy import stats  # it takes seconds to import
+
     index = {order: i for i, order in enumerate(permutations(range(4)))}
     counts = np.zeros(24)
     for epoch in range(24_000):

@@ -13,7 +13,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from tests.workloads import sampling_reference as reference
 from tests.workloads.test_sampling import GRAPH, SEEDS, as_bytes, make_graph
@@ -141,6 +140,8 @@ def drawn(fanout: int, times: int) -> Ints:
 
 def test_one_node_is_drawn_with_the_probability_of_its_weight() -> None:
     """P(j) is the integral over u of P(every other weight / u_k is below weight_j / u)."""
+    from scipy import stats  # it takes seconds to import
+
     weight = reference.weights(SMALL, [0, 1, 2])
     assert weight[3] == pytest.approx(1 / 4 + 1 / 16 + 2 / 64)
     w = np.array([weight[node] for node in range(3, 9)])
@@ -174,6 +175,8 @@ def test_inclusions_are_unbiased_by_their_thresholds() -> None:
 
 
 def test_equal_weights_make_every_subset_equally_likely() -> None:
+    from scipy import stats  # it takes seconds to import
+
     sampler = make("layerwise", *graph_of([[1, 2, 3, 4, 5, 6], *[[]] * 6]), (3,))
     subsets = dict.fromkeys(combinations(range(1, 7), 3), 0)
     for number in range(10_000):

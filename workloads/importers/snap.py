@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from workloads.distinct import distinct
 from workloads.errors import InputError, require
 from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, GraphSource, ImportOptions, reading
 from workloads.npyfile import write_all
@@ -39,7 +40,7 @@ def open_snap(path: Path, options: ImportOptions) -> GraphSource:
     else:
         number, names = None, np.empty(0, dtype=np.int64)
         for start, stop in slices:
-            names = np.union1d(names, pairs[start:stop].reshape(-1))
+            names = distinct(np.concatenate([names, pairs[start:stop].reshape(-1)]))
         num_nodes = names.shape[0]
 
     def edges() -> Iterator[EdgeChunk]:

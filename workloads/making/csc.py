@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from workloads.distinct import distinct
 from workloads.errors import DatasetError
 from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, IntArray
 from workloads.making.writer import DatasetWriter
@@ -140,7 +141,7 @@ def collect_csc(edges: Callable[[], Iterator[EdgeChunk]], num_nodes: int) -> tup
     for source, target in edges():
         _check_range(source, target, num_nodes)
         parts.append(target.astype(np.int64) * num_nodes + source)
-    keys = np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
+    keys = distinct(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
     target, source = np.divmod(keys, num_nodes)
     indptr = np.cumsum(np.bincount(target + 1, minlength=num_nodes + 1), dtype=np.int64)
     return indptr, source.astype(np.int32 if num_nodes <= np.iinfo(np.int32).max else np.int64)

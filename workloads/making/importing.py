@@ -14,6 +14,7 @@ import numpy.typing as npt
 import xxhash
 
 from workloads.dataset import Dataset
+from workloads.distinct import distinct
 from workloads.errors import DatasetError, InputError, check_choice, require
 from workloads.importers import ImportOptions, importer
 from workloads.importers.source import FeatureRows, GraphSource, IntArray
@@ -203,7 +204,7 @@ def _write_features(
 def _write_given_splits(writer: DatasetWriter, splits: dict[str, IntArray], labels: IntArray) -> None:
     taken = np.zeros(labels.shape[0], dtype=bool)
     for part in ("train", "valid", "test"):
-        ids = np.unique(splits[part])
+        ids = distinct(splits[part])
         if ids.shape[0] and (ids[0] < 0 or ids[-1] >= labels.shape[0]):
             raise InputError(f"the {part} split names node {ids[-1]} of {labels.shape[0]}", "check the source files")
         require(not taken[ids].any(), f"the {part} split shares nodes with another one", "check the source files")

@@ -88,6 +88,15 @@ def cheat(rule: str, *, unconfined: bool = False) -> Callable[[type[Act]], type[
     return register
 
 
+def together(cheats: str) -> type[Act]:
+    """Return the class of a cheat, or one with the hooks of several, whose names `+` joins: the first comes first."""
+    acts = tuple(CHEATS[name] for name in cheats.split("+"))
+    settings = {name: value for act in acts for name, value in act.settings.items()}
+    faithful, unconfined = all(act.faithful for act in acts), any(act.unconfined for act in acts)
+    several: type[Act] = type(cheats, acts, {"settings": settings, "faithful": faithful, "unconfined": unconfined})
+    return several if len(acts) > 1 else acts[0]
+
+
 def on_device(act: Act, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
     """Return the batch with its rows in device memory, to which they were copied."""
     accelerator = act.system.runtime.accelerator
@@ -99,7 +108,7 @@ def on_device(act: Act, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
 class CheatingOptions(Options):
     """Choice of a cheat, and its argument."""
 
-    cheat: str = Field("honest", description="name of the cheat")
+    cheat: str = Field("honest", description="name of the cheat, or of several, joined by +")
     place: str = Field("", description="a path or an address that it uses")
 
 
@@ -122,13 +131,13 @@ class Cheating(System):
         import tests.harness.cheats  # noqa: F401  registers all
 
         assert isinstance(options, CheatingOptions)
-        return CHEATS[options.cheat].faithful
+        return together(options.cheat).faithful
 
     def plan(self) -> Plan:
         """Plan rows of the largest mini-batch, the sampler's arrays and the reader."""
         import tests.harness.cheats  # noqa: F401  registers all
 
-        self.act = CHEATS[self.options.cheat](self)
+        self.act = together(self.options.cheat)(self)
         dataset = self.workload.dataset
         self.bounds = largest_batch(self.workload, epochs=self.runtime.epochs)
         rows = self.bounds.max_nodes * dataset.dim * dataset.feature_dtype.itemsize

@@ -32,6 +32,7 @@ class RewritesTheGraph(Act):
 
     def prepare(self) -> None:
         """Overwrite the dataset's neighbours and sample from the result."""
+        super().prepare()
         workload = self.system.workload
         indices = np.load(workload.dataset.file("indices"), mmap_mode="r+")
         indices[:] = 0

@@ -74,6 +74,7 @@ class CountsTooMuch(Act):
 
     def counters(self, counters: Counters) -> Counters:
         """Report ten times as many bytes."""
+        counters = super().counters(counters)
         return replace(counters, bytes_read=10 * counters.bytes_read)
 
 
@@ -83,6 +84,7 @@ class TellsOfMoreRequests(Act):
 
     def counters(self, counters: Counters) -> Counters:
         """Report twenty times as many requests."""
+        counters = super().counters(counters)
         return replace(counters, requests_by_size={size: 20 * n for size, n in counters.requests_by_size.items()})
 
 
@@ -101,7 +103,7 @@ class CallsItsMissesHits(Act):
 
     def counters(self, counters: Counters) -> Counters:
         """Report hits that were none."""
-        return replace(counters, hits={"host": 9 * counters.rows})
+        return replace(super().counters(counters), hits={"host": 9 * counters.rows})
 
 
 @cheat("training_took_its_time")
@@ -194,6 +196,7 @@ class SpendsTimeOnChecks(Act):
 
     def prepare(self) -> None:
         """Start every epoch's log with one second of digests."""
+        super().prepare()
         began = EpochLog.__init__
 
         def log(self: EpochLog, **arguments: Any) -> None:
@@ -205,7 +208,7 @@ class SpendsTimeOnChecks(Act):
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
         """Read slowly, so that an epoch lasts longer than that second."""
         time.sleep(0.05)
-        return self.system.read(nodes)
+        return super().rows(epoch, index, nodes)
 
 
 @cheat("")

@@ -147,6 +147,7 @@ class RaisedCap(Act):
 
     def prepare(self) -> None:
         """Set the limit to 1 GiB."""
+        super().prepare()
         found = groups()
         if "memory" in found:
             for name in ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes"):

@@ -114,27 +114,34 @@ def test_a_drive_named_twice_is_refused() -> None:
         compare(classes("aws-gp3", "aws-gp3"), runs())
 
 
-def test_the_page_is_whole_and_fetches_nothing(tmp_path: Path) -> None:
-    drive = make_drive("evil <script>alert(1)</script>")
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[DriveComparison, Path]:
+    """Write the page of a comparison whose first drive has a hostile name; return both."""
+    folder, drive = tmp_path_factory.mktemp("page"), make_drive("evil <script>alert(1)</script>")
     found = compare([device_from(drive), *classes("aws-nvme/16", "aws-gp3/16")], runs(), load_prices(EXAMPLE))
-    written = write_page(found, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in written)
-    page = (tmp_path / "ssd-report.html").read_text()
+    written = write_page(found, folder)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in written)
+    return found, folder
+
+
+def test_the_page_is_whole_and_fetches_nothing(drawn: tuple[DriveComparison, Path]) -> None:
+    found, folder = drawn
+    page = (folder / "ssd-report.html").read_text()
     assert "<script>" not in page and "evil &lt;script&gt;" in page
     assert not re.search(r"(?:src|href)=\"(?!data:)", page)
     assert page.count("data:image/png;base64,") == 4
     for value in ("aws-gp3/16", "100x as long", "PREDICTED", "MODEL evil"):
         assert value in page
-    pdf = (tmp_path / "ssd-report.pdf").read_bytes()
+    pdf = (folder / "ssd-report.pdf").read_bytes()
     assert pdf.startswith(b"%PDF") and len(re.findall(rb"/Type /Page\b", pdf)) == 1
-    rows = (tmp_path / "ssd-epochs.csv").read_text().splitlines()
+    rows = (folder / "ssd-epochs.csv").read_text().splitlines()
     assert len(rows) == 1 + 3 * 2
-    assert json.loads((tmp_path / "ssd-report.json").read_text())["workload"] == found.workload
+    assert json.loads((folder / "ssd-report.json").read_text())["workload"] == found.workload
 
 
-def test_the_same_comparison_gives_the_same_page(tmp_path: Path, found: DriveComparison) -> None:
-    first, second = ({path.name: path.read_bytes() for path in write_page(found, tmp_path / n)} for n in "ab")
-    assert {name for name in first if first[name] != second[name]} == set()
+def test_the_same_comparison_gives_the_same_page(tmp_path: Path, drawn: tuple[DriveComparison, Path]) -> None:
+    again = write_page(drawn[0], tmp_path)
+    assert [path.name for path in again if path.read_bytes() != (drawn[1] / path.name).read_bytes()] == []
 
 
 def test_compare_takes_profiles_of_other_hosts_and_runs_of_other_roots(
