@@ -20,6 +20,7 @@ from systems.engine.io.reader import RowReader
 from systems.engine.rank.ranking import top
 from systems.forecast import misses
 from systems.interface import DiskProfile
+from workloads.distinct import distinct
 from workloads.errors import require
 from workloads.sampling.batch import SampledBatch
 from workloads.workload import Workload
@@ -136,7 +137,7 @@ def forecast(
                 result.requests_by_size[size] = result.requests_by_size.get(size, 0) + count
             result.list_reads += len(asked)
             result.list_hits += int(np.count_nonzero(lists[asked] & bit))
-            pages[number].append(np.unique(touched[lists[nodes] & bit == 0]).astype(np.uint32))
+            pages[number].append(distinct(touched[lists[nodes] & bit == 0]).astype(np.uint32))
             recorded += len(pages[number][-1])
         if recorded > most_accesses:
             break

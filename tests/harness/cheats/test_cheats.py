@@ -306,10 +306,11 @@ ALONE = "takes_every_processor"
 
 
 def with_rule() -> list[Any]:
-    """Return the cheats of each run, which rules have to catch, except the one that needs every processor."""
-    grouped = {name for cheats in TOGETHER for name in cheats.split("+")}
-    names = sorted(name for name, act in CHEATS.items() if act.rule and name not in {ALONE, *grouped})
-    return [*TOGETHER, *(pytest.param(name, marks=LIKE if name in LIKE_OTHERS else ()) for name in names)]
+    """Return the cheats of each run, which rules have to catch, except the one that needs every processor. Those that
+    share a run are run alone, too, where slow tests are."""
+    slow = LIKE_OTHERS.union(name for cheats in TOGETHER for name in cheats.split("+"))
+    names = sorted(name for name, act in CHEATS.items() if act.rule and name != ALONE)
+    return [*TOGETHER, *(pytest.param(name, marks=LIKE if name in slow else ()) for name in names)]
 
 
 @pytest.fixture
