@@ -18,6 +18,7 @@ from harness.claims.published import claims
 from harness.claims.records import QuerySetting, QuerySide, Records, describe, samples_of
 from harness.compare.plan import Plain
 from harness.compare.points import Rounds, preparation_s
+from harness.parsing import parse_yaml
 from harness.settings import Strict
 from workloads.errors import InputError
 
@@ -255,7 +256,7 @@ def queries(file: Path = FILE) -> dict[str, Query]:
 
     try:
         text = file.read_text(encoding="utf-8")
-        node, content = yaml.compose(text), yaml.safe_load(text)
+        node, content = yaml.compose(text), parse_yaml(text)
         rows = [key.value for key, _ in node.value] if node else []
     except (OSError, yaml.YAMLError, AttributeError) as error:
         raise InputError(f"the queries {file} cannot be read: {error}", "restore the file") from error

@@ -15,6 +15,7 @@ import harness
 from harness.compare.plan import Plain, Plan
 from harness.compare.points import Group, Point, Value, epoch_seconds
 from harness.figures.draw.captions import Source, add_caption, caption_of
+from harness.parsing import parse_yaml
 from workloads.errors import InputError
 from workloads.units import format_bytes, format_count
 
@@ -222,9 +223,7 @@ def specs(module: str) -> Plain:
 
     A figure's entry has the texts, looks, columns and axes of its drawing, other entries are shared settings.
     """
-    import yaml
-
-    found: Plain = yaml.safe_load(Path(module).with_suffix(".yaml").read_text(encoding="utf-8"))
+    found: Plain = parse_yaml(Path(module).with_suffix(".yaml").read_text(encoding="utf-8"))
     return found
 
 
@@ -275,10 +274,15 @@ def figure_of_runs(
 
 def catalogue() -> dict[str, Figure]:
     """Import all modules of this package and return the figures that they register, sorted by id."""
+    _import_all()
+    return dict(sorted(_FIGURES.items()))
+
+
+@cache
+def _import_all() -> None:
     package = importlib.import_module("harness.figures")
     for module in pkgutil.walk_packages(package.__path__, "harness.figures."):
         importlib.import_module(module.name)
-    return dict(sorted(_FIGURES.items()))
 
 
 def chosen(names: str) -> list[Figure]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
+from harness.parsing import parse_yaml
 from harness.records.cell import cell_key
 from harness.records.record import DatasetConfig, RunConfig
 from harness.settings import (
@@ -89,7 +90,7 @@ def load_experiment(source: Path | str) -> Experiment:
     import yaml
 
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"experiment {path} cannot be read: {error.strerror}", "check the path") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 
 from harness.isolation.base import IoLimit
+from harness.parsing import parse_yaml
 from harness.ssd.device import BlockDevice
 from workloads.errors import HostError, InputError, require
 
@@ -102,7 +103,7 @@ def named_mappings(text: str, path: Path, kind: str, example: str) -> dict[str, 
         InputError: the text is no YAML, or has another form.
     """
     try:
-        content = yaml.safe_load(text)
+        content = parse_yaml(text)
     except yaml.YAMLError as error:
         raise InputError(f"{path} is not YAML ({str(error).splitlines()[0]})", "mend the file") from error
     require(isinstance(content, dict), f"{path} has no {kind}", f"write `{example}`")
