@@ -70,7 +70,7 @@ def _start(
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line. An input error prints one sentence and its fix, a bug its traceback."""
     if argv is None:
-        gc.set_threshold(50_000)  # imports make no garbage: looking for it takes a fifth of their time
+        gc.set_threshold(50_000)  # imports, most of a command, make no garbage to look for
     sys.exit(_run(list(sys.argv[1:] if argv is None else argv)))
 
 
