@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from workloads.direct_files import aligned_empty
-from workloads.feature_table import SplitTable, Table
+from workloads.feature_table import SplitTable, Table, fault_in
 
 Kind = Literal["cpu", "cuda", "emulated"]
 PAGE_BYTES = 4096
@@ -119,6 +119,22 @@ class Accelerator(ABC):
 
         For a split table, `rows` lies on the host and the device reads the host part's rows by zero-copy.
         """
+
+    def reads_alone(self, table: Tensor) -> bool:
+        """Return whether a read of the table by the device faults in no page of host memory."""
+        return table.device.type != "cpu"
+
+    def fault_in(self, table: Table | None, rows: Tensor | None, count: int) -> None:
+        """Fault in the rows of a mini-batch that lie in host memory, where nothing else would read those of a mapped
+        file: in a modelled training step, and without one. Arguments as for `feature_table.fault_in`; None: no rows."""
+        host = table.host if isinstance(table, SplitTable) else table
+        if host is None or self.reads_alone(host):
+            return
+        if isinstance(table, SplitTable):
+            cut = table.device.shape[0]
+            rows = torch.arange(count) if rows is None else rows
+            rows = rows[rows >= cut] - cut
+        fault_in(host, rows, count)
 
     def gather_ahead(self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1) -> Event:
         """Start to gather `table[rows]` into the first rows of `out` beside training, where `gathers_ahead`; return an

@@ -17,6 +17,7 @@ from workloads.sampling.batch import SampledBatch
 from workloads.sampling.digest import check_alias, feature_digest, rows_digest
 
 _PIECE_BYTES = 2 << 20
+_PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,19 @@ def gather_parts(device: torch.Tensor, host: torch.Tensor, rows: torch.Tensor, o
 
 
 Table = torch.Tensor | SplitTable
+
+
+def fault_in(table: torch.Tensor, rows: torch.Tensor | None, count: int) -> None:
+    """Read an element of every page of a mini-batch's rows in host memory, so that rows of a mapped file are read.
+
+    `table`: [m, dim]; `rows`: int64 [n], rows of the table; None: its first `count`.
+    """
+    page = max(1, _PAGE_BYTES // table.element_size())
+    for columns in (table[:, ::page], table[:, -1:]):
+        if rows is None:
+            columns[:count].contiguous()
+        else:
+            torch.index_select(columns, 0, rows)
 
 
 def batch_feature_digest(batch: SampledBatch, table: Table, rows: torch.Tensor | None = None) -> int:

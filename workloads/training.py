@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -107,14 +108,20 @@ class Trainer:
                 `batch` then has blocks for the later layers only.
 
         Raises:
-            InputError: the batch has another number of hops than the model layers, or there is no table to train on.
+            InputError: the batch has another number of hops than the model layers, there is no table to train on, or
+                arithmetic of less than float32's precision is switched on.
         """
         if isinstance(self.accelerator, EmulatedAccelerator):
             seconds, bus = self._modelled(self.accelerator, batch, table, rows, first_layer_aggregated)
-            self.accelerator.compute(seconds, batch=batch.index, bus_seconds=bus)
+            asked_at = time.monotonic()
+            self.accelerator.fault_in(table, rows, batch.num_nodes)
+            self.accelerator.compute(seconds, batch=batch.index, bus_seconds=bus, asked_at=asked_at)
             if self._group is not None:
                 self._group.barrier()
             return StepResult(float("nan"), 0, batch.num_seeds)
+        reduced = torch.is_autocast_enabled(self.accelerator.torch_device.type)
+        reduced = reduced or torch.get_float32_matmul_precision() != "highest"
+        require(not reduced, "autocast or a lower matmul precision is on", "train in float32, as all systems do")
         generator = self._dropout(batch) if self.spec.dropout else None
         with self.accelerator.span("compute", batch.index):
             scores, labels = self._scores(batch, table, rows, generator, first_layer_aggregated)

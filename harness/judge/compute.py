@@ -109,14 +109,16 @@ def mini_batches_came_in_order(record: Record, context: RunContext) -> Finding |
 
 @rule("18", "CAVEATS", of=["ok"], evidence=True)
 def mini_batches_equal_the_workload(record: Record, context: RunContext) -> Finding | None:
-    """A system from elsewhere that samples by itself trains on other mini-batches, so its epochs are not the same work.
+    """A system that samples by itself trains on other mini-batches, so its epochs are not the same work.
 
-    Of its mini-batches only the numbers, of seed nodes too, and the feature rows are compared; `outcore check` holds
-    foreign ones' sizes against the distribution that the workload's sampler gives, and Outcore's own systems to theirs.
+    Applies to runs whose mini-batches need not equal the workload's: of a system that samples by itself, of one that
+    aggregates the first layer beforehand, of a replay of one epoch's mini-batches. Only the numbers of mini-batches and
+    seed nodes, and the feature rows, are compared; `outcore check` compares a foreign system's sizes with the
+    distribution that the workload's sampler gives.
     """
-    if record.readings.faithful or not (is_foreign(record.system) or ":" in record.system):
+    if record.readings.faithful:
         return None
-    return Finding(False, "drawn by the system's own sampler, and compared by numbers and rows alone")
+    return Finding(False, "not the workload's mini-batches: compared by their numbers and rows alone")
 
 
 @rule("18", "CAVEATS", of=["ok"], evidence=True)

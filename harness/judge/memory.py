@@ -15,7 +15,8 @@ WARM_SHARE, WARM_BYTES = 0.005, 1 << 20
 SLACK_SHARE = 0.10
 SLACK_BYTES = 16 * 2**20
 CUDA_SLACK_BYTES = 32 << 20
-LIBRARY_BYTES = 64 << 20
+# Memory that code and libraries may take: a share of the budget, between these bounds (DGL takes 40 MiB).
+LIBRARY_SHARE, LEAST_LIBRARY_BYTES, LIBRARY_BYTES = 1 / 16, 4 << 20, 64 << 20
 # cgroup v1 allows this much swap, so that the kernel meets the memory limit first.
 SWAP_BYTES = 2 << 20
 
@@ -140,13 +141,16 @@ def memory_as_asked(record: Record, context: RunContext) -> Finding | None:
 def libraries_are_small(record: Record, context: RunContext) -> Finding | None:
     """Memory that a system takes while its code is loaded counts as floor, so that its cap is larger by as much.
 
-    Compares the memory, without pages of files, that loading a system from elsewhere and its libraries took in the
-    calibration with 64 MiB, more than scientific packages of Python take.
+    Compares the memory, without pages of files, that loading the system and its libraries took in the calibration with
+    a sixteenth of the budget, at least 4 and at most 64 MiB.
     """
-    held = context.calibration.library_bytes if context.calibration else 0
-    if ":" not in record.system or is_foreign(record.system):
+    if is_foreign(record.system) or context.calibration is None:
         return None
-    return Finding(held <= LIBRARY_BYTES, f"{format_bytes(max(0, held))} for code and libraries")
+    held, budget = max(0, context.calibration.library_bytes), record.memory.budget_bytes
+    allowed = LIBRARY_BYTES
+    if budget is not None:
+        allowed = min(allowed, max(LEAST_LIBRARY_BYTES, int(LIBRARY_SHARE * budget)))
+    return Finding(held <= allowed, f"{format_bytes(held)} for code and libraries, {format_bytes(allowed)} are free")
 
 
 @rule("4", of=["ok"])

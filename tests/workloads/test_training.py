@@ -227,6 +227,21 @@ def test_a_worker_starts_without_compilers_and_frameworks() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_arithmetic_of_less_precision_is_refused(graph: Homophilous) -> None:
+    trainer = Trainer(ModelSpec("sage", layers=2, hidden=4), 16, 5, make_accelerator("cpu"))
+    batch = graph.batch(np.arange(10), 2)
+    table = graph.features[batch.nodes]
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(InputError, match="autocast"):
+        trainer.step(batch, table)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with pytest.raises(InputError, match="precision"):
+            trainer.step(batch, table)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    trainer.step(batch, table)
+
+
 def test_impossible_steps_are_refused_in_a_sentence(graph: Homophilous) -> None:
     batch = graph.batch(np.arange(10), 1)
     trainer = Trainer(ModelSpec(layers=2, hidden=8), 16, 5, make_accelerator("cpu"))

@@ -2,7 +2,8 @@
 
 A copy lane and a compute lane run in parallel; each is a timeline on which one piece of work follows the other. A copy
 moves its bytes at once on the caller's thread and ends after its modelled time, or when the bytes have moved if that
-takes longer. A training step computes nothing and holds the compute lane for the modelled time.
+takes longer. A training step computes nothing and holds the compute lane for the modelled time; rows that it reads from
+host memory are faulted in, so that rows of a mapped file are read from it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from workloads.accelerator import CpuAccelerator, Event, Lane, LaneSpan, move_ro
 from workloads.accelerators.pool import DevicePool
 from workloads.accelerators.profile import Profile
 from workloads.errors import InputError, require
+from workloads.feature_table import Table
 
 
 class EmulatedAccelerator(CpuAccelerator):
@@ -38,6 +40,7 @@ class EmulatedAccelerator(CpuAccelerator):
         self.pool = pool
         self._copy_lane = Lane("copy")
         self._compute_lane = Lane("compute")
+        self._resident: tuple[tuple[int, int], ...] = ()  # first byte and end of each `host_buffer`
 
     def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> Tensor:
         """Allocate a table in the pool; raises BudgetError where the pool is full."""
@@ -61,6 +64,21 @@ class EmulatedAccelerator(CpuAccelerator):
         """Return whether the table lies in device memory; if not, the device reads it from host memory."""
         return self.pool.offset_of(table) is not None
 
+    def host_buffer(self, nbytes: int) -> Tensor:
+        """Allocate page-aligned host memory; the device reads it without the processor, as no other memory."""
+        buffer = super().host_buffer(nbytes)
+        self._resident = (*self._resident, (buffer.data_ptr(), buffer.data_ptr() + nbytes))
+        return buffer
+
+    def free_host(self, buffer: Tensor) -> None:
+        """Forget a buffer of `host_buffer`, whose last reference frees it."""
+        self._resident = tuple(span for span in self._resident if span[0] != buffer.data_ptr())
+
+    def reads_alone(self, table: Tensor) -> bool:
+        """Return whether the table lies in device memory or in a `host_buffer`: a read of it faults in no page."""
+        first = table.data_ptr()
+        return self.holds(table) or any(begin <= first < end for begin, end in self._resident)
+
     def copy(self, dst: Tensor, src: Tensor, dst_rows: Tensor | None = None, *, batch: int = -1) -> Event:
         """Copy the rows on the caller's thread; the event is done after their modelled time on the copy lane."""
         asked_at = time.monotonic()
@@ -68,22 +86,31 @@ class EmulatedAccelerator(CpuAccelerator):
         seconds = self.profile.copy_seconds(src.numel() * src.element_size())
         return Event(self._copy_lane.occupy(seconds, asked_at=asked_at, batch=batch))
 
+    def gather_ahead(self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1) -> Event:
+        """Gather the rows on the caller's thread; the event is done after the time of a copy of them."""
+        asked_at = time.monotonic()
+        super().gather_ahead(out, table, rows, batch=batch)
+        seconds = self.profile.copy_seconds(rows.shape[0] * table.shape[1] * table.dtype.itemsize)
+        return Event(self._copy_lane.occupy(seconds, asked_at=asked_at, batch=batch))
+
     def read_seconds(self, on_device: int, by_zero_copy: int, row_bytes: int) -> tuple[float, float]:
         """Return the modelled seconds to gather `on_device` device rows, and to read `by_zero_copy` host rows."""
         own = self.profile.gather_seconds(on_device * row_bytes) if on_device else 0.0
         return own, self.profile.zero_copy_seconds(by_zero_copy * row_bytes) if by_zero_copy else 0.0
 
-    def compute(self, seconds: float, *, batch: int = -1, bus_seconds: float = 0.0) -> float:
-        """Hold the compute lane for `seconds`, sleep until the end and return its monotonic moment.
+    def compute(
+        self, seconds: float, *, batch: int = -1, bus_seconds: float = 0.0, asked_at: float | None = None
+    ) -> float:
+        """Hold the compute lane for `seconds` from `asked_at` (monotonic; None: now); sleep to the end and return it.
 
         The step begins with `bus_seconds` of zero-copy reads (part of `seconds`). Zero-copy reads and staged copies
         share the bus, so the reads hold the copy lane too and wait for earlier copies.
         """
-        reading_from = None
+        begin = time.monotonic() if asked_at is None else asked_at
         if bus_seconds > 0.0:
-            free = max(time.monotonic(), self._compute_lane.busy_until)
-            reading_from = self._copy_lane.occupy(bus_seconds, asked_at=free, batch=batch) - bus_seconds
-        end = self._compute_lane.occupy(seconds, asked_at=reading_from, batch=batch)
+            free = max(begin, self._compute_lane.busy_until)
+            begin = self._copy_lane.occupy(bus_seconds, asked_at=free, batch=batch) - bus_seconds
+        end = self._compute_lane.occupy(seconds, asked_at=begin, batch=batch)
         wait_until(end)
         return end
 

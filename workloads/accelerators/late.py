@@ -121,6 +121,7 @@ class LateAccelerator(EmulatedAccelerator):
         if buffer.data_ptr() in self._staging:
             self._staging.remove(buffer.data_ptr())
             poison(buffer)
+            super().free_host(buffer)
 
     def copy(self, dst: Tensor, src: Tensor, dst_rows: Tensor | None = None, *, batch: int = -1) -> Event:
         """Take on a copy, which moves its bytes when it is waited for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ import torch
 from systems.interface import Batch
 from tests.harness.cheats.act import Act, Ids, cheat
 from workloads.sampling.batch import SampledBatch
+from workloads.sampling.make import advise_random
 
 RULE = "features_equal_the_dataset"
 
@@ -151,3 +153,24 @@ class NoTable(Act):
     def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
         """Return a batch without rows."""
         return super().batch(sampled, rows) if sampled.epoch == 0 else Batch(sampled, None)
+
+
+@cheat("")
+class HandsOutTheMap(Act):
+    """Gives the emulated device the mapped file as its table, of which it computes nothing and so reads no row."""
+
+    def prepare(self) -> None:
+        """Map the features."""
+        features = self.system.workload.dataset.memmap("features")
+        advise_random(features)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of read-only maps
+            self._table = torch.from_numpy(features)
+
+    def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
+        """Read nothing."""
+        return np.empty((0, 0), dtype=np.float32)
+
+    def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
+        """Return the map, with node ids as rows."""
+        return Batch(sampled, self._table, torch.from_numpy(sampled.nodes))

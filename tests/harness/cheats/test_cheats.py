@@ -390,7 +390,15 @@ def test_the_training_step_gets_the_mini_batch_that_was_digested(series: Series)
     assert judged["training_took_its_time"] and judged["digests_equal_the_workload"]
 
 
-def test_a_system_from_elsewhere_that_draws_its_own_mini_batches_is_never_valid(series: Series) -> None:
+@pytest.mark.parametrize("stages", ["all", "sample+extract"])
+def test_rows_of_a_mapped_table_are_read_though_nothing_is_computed(series: Series, stages: str) -> None:
+    record = execute(series, wanted(series, "hands_out_the_map", stages=stages), table(series))
+    assert record.status == "ok" and record.evidence is not None, record.reason
+    for epoch in record.measured:
+        assert epoch.device_bytes is not None and epoch.device_bytes > record.evidence.least_bytes[epoch.epoch]
+
+
+def test_a_system_that_draws_its_own_mini_batches_is_never_valid(series: Series) -> None:
     record = run(series, "smaller_and_unfaithful")
     assert record.status == "ok" and record.verdict != "VALID"
     assert "mini_batches_equal_the_workload" in broken(record)
