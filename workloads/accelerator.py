@@ -87,6 +87,10 @@ class Accelerator(ABC):
     def free(self, table: Tensor) -> None:  # noqa: B027 - only some tiers count their tables
         """Release a table of `allocate`, which is invalid afterwards."""
 
+    def seen_by_device(self, table: Table) -> Table:
+        """Return a table as the device reads and writes it, which on an emulated device is at other addresses."""
+        return table
+
     def host_buffer(self, nbytes: int) -> Tensor:
         """Allocate page-aligned staging memory, uint8 [nbytes], pinned where that speeds up the device's copies."""
         return aligned_host_tensor(nbytes)

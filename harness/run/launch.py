@@ -70,6 +70,7 @@ class Worker:
     ) -> None:
         self._cap = cap
         self._pools: PoolServer | None = None
+        self._emulated = spec.config.device.startswith("emulated")
         system, ranks = spec.config.system, spec.config.ranks
         self._pipes = Pipes(folder, named=cap.named_pipes or is_foreign(system))
         foreign = folder_of(system)
@@ -158,7 +159,9 @@ class Worker:
         if reason := self._cap.ending():
             return Ending("failed", reason)
         if code is not None and code < 0:
-            return Ending("failed", f"the worker was ended by {signal.Signals(-code).name}")
+            emulated = code == -signal.SIGSEGV and self._emulated
+            why = ": the processor cannot read or write an emulated device's memory: copy() and gather() do"
+            return Ending("failed", f"the worker was ended by {signal.Signals(-code).name}{why if emulated else ''}")
         return Ending("failed", f"the worker left with exit code {code} and said nothing; see worker.log")
 
     def _left_alive(self) -> list[str]:

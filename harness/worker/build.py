@@ -59,7 +59,7 @@ def parts(spec: WorkerSpec, joint: Joint) -> Parts:
     dataset = Dataset.open(Path(spec.dataset))
     workload = workload_of(config, dataset, rank, None if spec.partition is None else Path(spec.partition))
     device = f"cuda:{rank}" if config.device == "cuda" and config.ranks > 1 else config.device
-    pool = DevicePool.attach(spec.pools[rank]) if spec.pools else None
+    pool = DevicePool.attach(spec.pools[rank], hidden=spec.mode == "run") if spec.pools else None
     _keep_kernels(spec)
     given = config.device_memory_bytes
     if spec.mode == "calibrate" and device.startswith("cuda"):

@@ -37,6 +37,7 @@ from systems.engine.io.memory import share_one_heap
 from systems.engine.store import artefacts
 from systems.interface import Batch, DiskProfile, MemoryBudget, Plan, Runtime, System
 from systems.planning import Planner
+from workloads.accelerator import Accelerator
 from workloads.errors import BudgetError, OutcoreError
 from workloads.feature_table import SplitTable
 from workloads.ranks import PeerLost, RankGroup
@@ -173,7 +174,7 @@ class Run:
         if batch.ready is not None:
             with self._clock.stage("wait", batch.sampled.index):
                 batch.ready()
-        own = _own(batch, with_table=self._spec.config.stages != "sample")
+        own = _own(batch, self._accelerator, with_table=self._spec.config.stages != "sample")
         log.digest(own)
         loss, correct = math.nan, 0
         if self._spec.config.stages == "all":
@@ -187,9 +188,10 @@ class Run:
         log.add(own, loss, correct)
 
 
-def _own(batch: Batch, *, with_table: bool) -> Batch:
+def _own(batch: Batch, accelerator: Accelerator, *, with_table: bool) -> Batch:
     """Return a copy of a mini-batch for digest and training step alike: arrays and tensors are shared, but no object of
-    the system can show the step another mini-batch than the digest, or rows that are read on demand.
+    the system can show the step another mini-batch than the digest, or rows that are read on demand. The table is as
+    the device sees it.
 
     Raises:
         TypeError: a part is of a class of the system's own, or the table is missing.
@@ -218,7 +220,8 @@ def _own(batch: Batch, *, with_table: bool) -> Batch:
         sampled.list_hits,
         sampled.local,
     )
-    return Batch(own, table, batch.rows, batch.first_layer_aggregated)
+    seen = None if table is None else accelerator.seen_by_device(table)
+    return Batch(own, seen, batch.rows, batch.first_layer_aggregated)
 
 
 def main(argv: list[str]) -> NoReturn:

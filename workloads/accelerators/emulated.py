@@ -17,7 +17,7 @@ from workloads.accelerator import CpuAccelerator, Event, Lane, LaneSpan, move_ro
 from workloads.accelerators.pool import DevicePool
 from workloads.accelerators.profile import Profile
 from workloads.errors import InputError, require
-from workloads.feature_table import Table
+from workloads.feature_table import SplitTable, Table
 
 
 class EmulatedAccelerator(CpuAccelerator):
@@ -60,6 +60,12 @@ class EmulatedAccelerator(CpuAccelerator):
         """Most bytes of tables so far."""
         return self.pool.peak_bytes
 
+    def seen_by_device(self, table: Table) -> Table:
+        """Return a table of the pool as the device reads and writes it (`DevicePool.seen_by_device`)."""
+        if isinstance(table, SplitTable):
+            return SplitTable(self.pool.seen_by_device(table.device), table.host)
+        return self.pool.seen_by_device(table)
+
     def holds(self, table: Tensor) -> bool:
         """Return whether the table lies in device memory; if not, the device reads it from host memory."""
         return self.pool.offset_of(table) is not None
@@ -82,14 +88,18 @@ class EmulatedAccelerator(CpuAccelerator):
     def copy(self, dst: Tensor, src: Tensor, dst_rows: Tensor | None = None, *, batch: int = -1) -> Event:
         """Copy the rows on the caller's thread; the event is done after their modelled time on the copy lane."""
         asked_at = time.monotonic()
-        move_rows(dst, src, dst_rows)
+        move_rows(self.pool.seen_by_device(dst), src, dst_rows)
         seconds = self.profile.copy_seconds(src.numel() * src.element_size())
         return Event(self._copy_lane.occupy(seconds, asked_at=asked_at, batch=batch))
+
+    def gather(self, table: Table, rows: Tensor) -> Tensor:
+        """Gather `table[rows]` on the processor, into host memory."""
+        return super().gather(self.seen_by_device(table), rows)
 
     def gather_ahead(self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1) -> Event:
         """Gather the rows on the caller's thread; the event is done after the time of a copy of them."""
         asked_at = time.monotonic()
-        super().gather_ahead(out, table, rows, batch=batch)
+        super().gather_ahead(self.pool.seen_by_device(out), table, rows, batch=batch)
         seconds = self.profile.copy_seconds(rows.shape[0] * table.shape[1] * table.dtype.itemsize)
         return Event(self._copy_lane.occupy(seconds, asked_at=asked_at, batch=batch))
 

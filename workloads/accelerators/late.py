@@ -100,13 +100,14 @@ class LateAccelerator(EmulatedAccelerator):
     def allocate(self, rows: int, dim: int, dtype: torch.dtype) -> Tensor:
         """Allocate a table in the pool, undefined; raises BudgetError where the pool is full."""
         table = super().allocate(rows, dim, dtype)
-        poison(table)
+        poison(self.pool.seen_by_device(table))
         return table
 
     def free(self, table: Tensor) -> None:
         """Return the table's bytes to the pool, undefined; copies into it never arrive."""
-        self._late.forget(table)
-        poison(table)
+        seen = self.pool.seen_by_device(table)
+        self._late.forget(seen)
+        poison(seen)
         super().free(table)
 
     def host_buffer(self, nbytes: int) -> Tensor:
@@ -127,6 +128,7 @@ class LateAccelerator(EmulatedAccelerator):
         """Take on a copy, which moves its bytes when it is waited for."""
         if dst_rows is not None:
             dst_rows = dst_rows.clone()  # unlike the source, the caller may reuse it at once
+        dst = self.pool.seen_by_device(dst)
         target = dst[: src.shape[0]] if dst_rows is None else dst
         number = self._late.ask(target, dst_rows, lambda: move_rows(dst, src, dst_rows))
         seconds = self.profile.copy_seconds(src.numel() * src.element_size())
@@ -134,7 +136,7 @@ class LateAccelerator(EmulatedAccelerator):
 
     def gather_ahead(self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1) -> Event:
         """Take on a gather of `table[rows]` into the first rows of `out`, which happens when it is waited for."""
-        rows, target = rows.clone(), out[: rows.shape[0]]
+        rows, target = rows.clone(), self.pool.seen_by_device(out[: rows.shape[0]])
         number = self._late.ask(target, None, lambda: target.copy_(self.gather(table, rows)))
         return LateEvent(self._late, number, self._copy_lane.occupy(0.0, batch=batch))
 

@@ -11,6 +11,7 @@ import mmap
 import os
 import socket
 import threading
+import warnings
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,12 +29,17 @@ class DevicePool:
     The allocator lives in the attached process: one pool, one worker. `descriptor` is the memory file's, to pass on.
     """
 
-    def __init__(self, descriptor: int, name: str) -> None:
+    def __init__(self, descriptor: int, name: str, *, hidden: bool = False) -> None:
         self.name = name
         self.nbytes = os.fstat(descriptor).st_size
         self.descriptor = descriptor
-        self._memory: mmap.mmap | None = mmap.mmap(descriptor, self.nbytes) if self.nbytes else None
-        self._base = torch.frombuffer(self._memory, dtype=torch.uint8, count=1).data_ptr() if self._memory else 0
+        # Tables lie in the first mapping; the device uses them in the last. Hidden tables have a first one of
+        # their own, which no code can read or write.
+        self._mappings = [mmap.mmap(descriptor, self.nbytes, prot=0)] if hidden and self.nbytes else []
+        self._mappings += [mmap.mmap(descriptor, self.nbytes)] if self.nbytes else []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of memory that cannot be written
+            self._memory = [torch.frombuffer(mapping, dtype=torch.uint8) for mapping in self._mappings]
         self._lock = threading.Lock()
         self._used: dict[int, int] = {}
         self.peak_bytes = 0  # most bytes allocated by this process so far
@@ -67,17 +73,18 @@ class DevicePool:
             ) from error
 
     @classmethod
-    def attach(cls, name: str) -> DevicePool:
+    def attach(cls, name: str, *, hidden: bool = False) -> DevicePool:
         """Map the pool that another process of this user made under `name` and still holds.
 
         An absolute path as `name` is the socket that passes the pool on, for containers, which see no other process.
+        `hidden`: the processor can neither read nor write tables, as on a GPU; the accelerator does (`seen_by_device`).
         Raises HostError where no such pool exists, or its owner's open files cannot be read.
         """
         if name.startswith("/"):
-            return cls(_handed_over(Path(name)), name)
+            return cls(_handed_over(Path(name)), name, hidden=hidden)
         for link in _open_memory_files(f"/memfd:outcore-{name} (deleted)"):
             try:
-                return cls(os.open(link, os.O_RDWR | os.O_CLOEXEC), name)
+                return cls(os.open(link, os.O_RDWR | os.O_CLOEXEC), name, hidden=hidden)
             except OSError:
                 continue
         raise HostError(
@@ -96,16 +103,25 @@ class DevicePool:
                 place = -(-(offset + used) // _ALIGNMENT) * _ALIGNMENT
             if nbytes > self.nbytes - place:
                 raise no_room(nbytes, self.nbytes - sum(self._used.values()), self.nbytes)
-            if nbytes == 0 or memory is None:
+            if nbytes == 0 or not memory:
                 return torch.empty(0, dtype=torch.uint8)
             self._used[place] = nbytes
             self.peak_bytes = max(self.peak_bytes, sum(self._used.values()))
-            return torch.frombuffer(memory, dtype=torch.uint8, offset=place, count=nbytes)
+            return memory[0][place : place + nbytes]
+
+    def seen_by_device(self, table: torch.Tensor) -> torch.Tensor:
+        """Return a view of the table's bytes that can be read and written; other tensors as they are."""
+        offset = self.offset_of(table)
+        if offset is None or len(self._memory) < 2:
+            return table
+        size = table.element_size()
+        whole = self._memory[-1][: self.nbytes // size * size].view(table.dtype)
+        return whole.as_strided(table.shape, table.stride(), offset // size)
 
     def overwrite(self) -> None:
         """Overwrite the whole pool for every process that maps it: features become NaN or far-off numbers."""
         if memory := self._open_memory():
-            torch.frombuffer(memory, dtype=torch.uint8).fill_(0xFF)
+            memory[-1].fill_(0xFF)
 
     def free(self, table: torch.Tensor) -> None:
         """Release a table of `allocate`, or any view that starts at the same byte; raises ValueError where there is
@@ -118,10 +134,8 @@ class DevicePool:
 
     def offset_of(self, table: torch.Tensor) -> int | None:
         """Return the byte offset in the pool at which the tensor begins; None if it lies elsewhere."""
-        if self._memory is None:
-            return None
-        offset = table.data_ptr() - self._base
-        return offset if 0 <= offset < self.nbytes else None
+        offsets = (table.data_ptr() - memory.data_ptr() for memory in self._memory)
+        return next((offset for offset in offsets if 0 <= offset < self.nbytes), None)
 
     @property
     def used_bytes(self) -> int:
@@ -135,10 +149,10 @@ class DevicePool:
             return
         os.close(self.descriptor)
         self.descriptor = -1
-        memory, self._memory = self._memory, None
-        if memory is not None:
+        mappings, self._mappings, self._memory = self._mappings, [], []
+        for mapping in mappings:
             with suppress(BufferError):  # tensors still use the mapping, which ends with the last of them
-                memory.close()
+                mapping.close()
 
     def __enter__(self) -> DevicePool:
         return self
@@ -146,7 +160,7 @@ class DevicePool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open_memory(self) -> mmap.mmap | None:
+    def _open_memory(self) -> list[torch.Tensor]:
         if self.descriptor < 0:
             raise ValueError("the device pool is closed")
         return self._memory

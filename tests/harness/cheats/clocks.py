@@ -64,8 +64,21 @@ class FillsDeviceMemory(Act):
         """Fill device memory without crossing the bus."""
         accelerator = self.system.runtime.accelerator
         table = accelerator.allocate(*rows.shape, torch.float32)
+        table = accelerator.seen_by_device(table)
+        assert isinstance(table, torch.Tensor)
         table.numpy()[:] = rows
         return Batch(sampled, table, on_release=lambda: accelerator.free(table))
+
+
+@cheat("")
+class WritesToDeviceMemory(Act):
+    """Writes rows to the emulated device's memory as if it were the host's."""
+
+    def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
+        """Write the rows where a GPU's memory would be."""
+        table = self.system.runtime.accelerator.allocate(*rows.shape, torch.float32)
+        table.numpy()[:] = rows
+        return Batch(sampled, table)
 
 
 @cheat("device_reads_cover_own_count")

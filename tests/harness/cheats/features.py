@@ -92,13 +92,13 @@ class DeviceMemoryAsCache(Act):
         dataset, accelerator = self.system.workload.dataset, self.system.runtime.accelerator
         self._count = (8 << 20) // self.system.row_bytes
         self._table = accelerator.allocate(self._count, dataset.dim, torch.float32)
-        self._table.copy_(torch.from_numpy(self.system.read(np.arange(self._count))))
+        accelerator.copy(self._table, torch.from_numpy(self.system.read(np.arange(self._count)))).wait()
 
     def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
         """Take rows from device memory where they are there and read the others."""
         kept = nodes < self._count
         out = np.empty((len(nodes), self._table.shape[1]), dtype=np.float32)
-        out[kept] = self._table.numpy()[nodes[kept]]
+        out[kept] = self.system.runtime.accelerator.gather(self._table, torch.from_numpy(nodes[kept])).numpy()
         out[~kept] = self.system.read(nodes[~kept])
         return out
 

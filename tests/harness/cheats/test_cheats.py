@@ -376,6 +376,7 @@ def test_a_worker_can_write_to_nothing_that_judges_it(series: Series) -> None:
         ("shrinks_for_training", "_Shrinking: a Batch itself is wanted"),
         ("rows_on_demand", "_Lazy: a Tensor itself is wanted"),
         ("no_table", "NoneType: a Tensor itself is wanted"),
+        ("writes_to_device_memory", "ended by SIGSEGV: the processor cannot read or write"),
     ],
 )
 def test_what_could_look_otherwise_to_the_training_step_is_refused(series: Series, cheat: str, refusal: str) -> None:
