@@ -391,7 +391,7 @@ def test_the_training_step_gets_the_mini_batch_that_was_digested(series: Series)
     assert judged["training_took_its_time"] and judged["digests_equal_the_workload"]
 
 
-@pytest.mark.parametrize("stages", ["all", "sample+extract"])
+@pytest.mark.parametrize("stages", ["all", pytest.param("sample+extract", marks=LIKE)])
 def test_rows_of_a_mapped_table_are_read_though_nothing_is_computed(series: Series, stages: str) -> None:
     record = execute(series, wanted(series, "hands_out_the_map", stages=stages), table(series))
     assert record.status == "ok" and record.evidence is not None, record.reason
