@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from harness.foreign import is_foreign
 from harness.judge.registry import Finding, RunContext, rule, unknown
-from harness.records.record import Record
+from harness.records.record import EpochRecord, Record
 
 # Relative noise of a calibrated training time and of an epoch.
 NOISE = 0.10
+# Bytes of an id and a position, for nodes and edges of a stored or drawn mini-batch.
+GRAPH_BYTES = 16
 # Least share of training's modelled time.
 TRAINED = 0.8
 NEEDED = ("code.commit", "versions.python", "versions.torch", "kernel.release", "disk.file_system")
@@ -61,7 +63,8 @@ def counters_add_up(record: Record, context: RunContext) -> Finding | None:
     """Hit rates and read amplification are computed from the system's own counters, which can flatter it.
 
     Checks for each epoch that hits and misses add up to the rows, that these are the nodes of its mini-batches, and
-    that useful bytes are at most the bytes read.
+    that useful bytes are at most the bytes read and, for the workload's own mini-batches, a tenth more than these need:
+    a row for each node, and 16 bytes for each node and each drawn edge.
     """
     if all(epoch.nodes is None for epoch in record.epochs):
         return None
@@ -70,6 +73,9 @@ def counters_add_up(record: Record, context: RunContext) -> Finding | None:
         useful, read = (int(told.get(name) or 0) for name in ("bytes_useful", "bytes_read"))
         if read and useful > read:
             return Finding(False, f"epoch {epoch.epoch}: {useful:,} bytes useful of {read:,} read")
+        needed = _needed_bytes(record, epoch)
+        if needed is not None and useful > (1.0 + NOISE) * needed:
+            return Finding(False, f"epoch {epoch.epoch}: {useful:,} bytes useful, its mini-batches need {needed:,}")
         rows, missed, hits = int(told.get("rows") or 0), told.get("misses"), told.get("hits")
         if not rows or missed is None or hits is None:
             continue
@@ -78,6 +84,14 @@ def counters_add_up(record: Record, context: RunContext) -> Finding | None:
             said = f"{served:,.0f} hits and misses, {rows:,} rows, {epoch.nodes or rows:,} nodes of mini-batches"
             return Finding(False, f"epoch {epoch.epoch}: {said}")
     return Finding(True, "every epoch")
+
+
+def _needed_bytes(record: Record, epoch: EpochRecord) -> int | None:
+    """Return the most bytes that an epoch's mini-batches need: every row at every use, and the drawn graph, in 16 bytes
+    a node and an edge. None: unknown, or the system reads for mini-batches of its own."""
+    if epoch.nodes is None or epoch.edges is None or not record.readings.faithful:
+        return None
+    return epoch.nodes * (record.config.dataset.row_bytes + GRAPH_BYTES) + epoch.edges * GRAPH_BYTES
 
 
 @rule("18", of=["ok"], evidence=True, faithful=True)
@@ -263,8 +277,11 @@ def host_keeps_its_promises(record: Record, context: RunContext) -> Finding | No
 def code_is_known(record: Record, context: RunContext) -> Finding | None:
     """Runs of different code are never averaged; a run of unknown code is averaged with no other.
 
-    Checks for the fingerprints of the system's sources and of the measuring harness.
+    Checks for the fingerprints of the system's sources and of the measuring harness, and that they are made from all
+    code that was loaded but installed libraries: a module may be imported by a computed name, a file by `ctypes`.
     """
+    if record.readings.unknown_code:
+        return Finding(False, f"in no fingerprint: {', '.join(record.readings.unknown_code)}")
     known = bool(record.code.system and record.code.harness)
     return Finding(known, f"system {record.code.system}, harness {record.code.harness}" if known else "no fingerprint")
 
