@@ -63,8 +63,8 @@ def counters_add_up(record: Record, context: RunContext) -> Finding | None:
     """Hit rates and read amplification are computed from the system's own counters, which can flatter it.
 
     Checks for each epoch that hits and misses add up to the rows, that these are the nodes of its mini-batches, and
-    that useful bytes are at most the bytes read and, for the workload's own mini-batches, a tenth more than these need:
-    a row for each node, and 16 bytes for each node and each drawn edge.
+    that useful bytes are at most the bytes read and, for mini-batches of the workload's neighbour sampler, a tenth more
+    than these need: a row for each node, and 16 bytes for each node and each edge.
     """
     if all(epoch.nodes is None for epoch in record.epochs):
         return None
@@ -87,9 +87,10 @@ def counters_add_up(record: Record, context: RunContext) -> Finding | None:
 
 
 def _needed_bytes(record: Record, epoch: EpochRecord) -> int | None:
-    """Return the most bytes that an epoch's mini-batches need: every row at every use, and the drawn graph, in 16 bytes
-    a node and an edge. None: unknown, or the system reads for mini-batches of its own."""
-    if epoch.nodes is None or epoch.edges is None or not record.readings.faithful:
+    """Return the most bytes that an epoch's mini-batches need: every row at each use, and the drawn graph. None:
+    unknown, or drawn otherwise than neighbour by neighbour."""
+    drawn = record.readings.faithful and record.config.sampler == "neighbor"
+    if epoch.nodes is None or epoch.edges is None or not drawn:
         return None
     return epoch.nodes * (record.config.dataset.row_bytes + GRAPH_BYTES) + epoch.edges * GRAPH_BYTES
 
