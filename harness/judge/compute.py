@@ -90,11 +90,9 @@ def _useful_and_needed(record: Record) -> tuple[int, int]:
     """Return the useful bytes of the measured epochs by the system's count, and the most that their mini-batches need:
     every row at each use, and the drawn graph. Both are 0 where lists are drawn from as a whole. Leaves out the first
     epoch, in which a system may fill its caches."""
-    counted = [
-        epoch for epoch in record.measured if epoch.epoch and epoch.nodes is not None and epoch.edges is not None
-    ]
     if not record.readings.faithful or record.config.sampler != "neighbor":
         return 0, 0
+    counted = [one for one in record.measured if one.epoch and one.nodes is not None and one.edges is not None]
     nodes, edges = (sum(getattr(epoch, name) for epoch in counted) for name in ("nodes", "edges"))
     useful = sum(int(epoch.counters.get("bytes_useful") or 0) for epoch in counted)
     return useful, nodes * (record.config.dataset.row_bytes + GRAPH_BYTES) + edges * GRAPH_BYTES

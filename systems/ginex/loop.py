@@ -83,10 +83,7 @@ class MainLoop:
         def work(_: int, piece: Callable[[], Piece]) -> int:
             nodes, slots = piece()
             with self.readers.borrow() as reader:
-                stats = reader.read(nodes, self.cache.rows, slots.astype(np.int64))
-                if not self.policy.fills_useful:
-                    stats.bytes_useful = 0
-                tally.add(stats, initial_rows=len(nodes))
+                tally.add(reader.read(nodes, self.cache.rows, slots.astype(np.int64)), initial_rows=len(nodes))
             return len(nodes)
 
         pipe.stage("switch", len(self.readers), work, self.policy.pieces(superbatch), done)

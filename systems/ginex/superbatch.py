@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -186,7 +186,6 @@ class Belady:
         prefill: whether the cache is filled before the main loop.
     """
 
-    fills_useful: ClassVar[bool] = True  # whether mini-batches use every row that fills the cache
     workload: Workload
     capacity: int
     kept: int
@@ -241,8 +240,6 @@ class Belady:
 
 class Static:
     """Static policy: the rows of highest out-degree for every superbatch; no row enters or leaves."""
-
-    fills_useful: ClassVar[bool] = False
 
     def __init__(self, workload: Workload, capacity: int, kept: int, prefill: bool) -> None:
         self._kept, self._filled = kept, False  # always filled before the main loop
