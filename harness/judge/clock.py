@@ -89,8 +89,9 @@ def nothing_was_prepared_before(record: Record, context: RunContext) -> Finding 
 
     Adds up the data files that the run's processes had open, at gates and once a second, that are older than the run
     and not of the dataset, wherever they lie and even without a name: at most 0.5 % of the features or 1 MiB, whichever
-    is more. Artefacts that the system took by `systems.engine.store.artefacts` count with the seconds of their making;
-    anything else in the folder of artefacts is removed before a run. Code of libraries is no data.
+    is more. Artefacts that the system took by `systems.engine.store.artefacts` count with the seconds and bytes of
+    their making, which was under the same setting (memory cap, limits of the disk, cores) and by the same code, else
+    they are made anew; anything else in the folder of artefacts is removed before a run. Code of libraries is no data.
     """
     return files_within(record, record.readings.from_before, "older than the run", "every file is its own")
 

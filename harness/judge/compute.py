@@ -8,6 +8,8 @@ from harness.records.record import Record
 
 # Relative noise of a calibrated training time and of an epoch.
 NOISE = 0.10
+# Bytes of an id and a position, for nodes and edges of a stored or drawn mini-batch.
+GRAPH_BYTES = 16
 # Least share of training's modelled time.
 TRAINED = 0.8
 NEEDED = ("code.commit", "versions.python", "versions.torch", "kernel.release", "disk.file_system")
@@ -61,7 +63,8 @@ def counters_add_up(record: Record, context: RunContext) -> Finding | None:
     """Hit rates and read amplification are computed from the system's own counters, which can flatter it.
 
     Checks for each epoch that hits and misses add up to the rows, that these are the nodes of its mini-batches, and
-    that useful bytes are at most the bytes read.
+    that useful bytes are at most the bytes read. Over the measured epochs, useful bytes are at most a tenth more than
+    mini-batches of the workload's neighbour sampler need: a row for each node, 16 bytes for each node and each edge.
     """
     if all(epoch.nodes is None for epoch in record.epochs):
         return None
@@ -77,7 +80,22 @@ def counters_add_up(record: Record, context: RunContext) -> Finding | None:
         if served != rows or epoch.nodes not in (None, rows):
             said = f"{served:,.0f} hits and misses, {rows:,} rows, {epoch.nodes or rows:,} nodes of mini-batches"
             return Finding(False, f"epoch {epoch.epoch}: {said}")
+    useful, needed = _useful_and_needed(record)
+    if useful > (1.0 + NOISE) * needed:
+        return Finding(False, f"{useful:,} bytes useful in measured epochs, whose mini-batches need {needed:,}")
     return Finding(True, "every epoch")
+
+
+def _useful_and_needed(record: Record) -> tuple[int, int]:
+    """Return the useful bytes of the measured epochs by the system's count, and the most that their mini-batches need:
+    every row at each use, and the drawn graph. Both are 0 where lists are drawn from as a whole. Leaves out the first
+    epoch, in which a system may fill its caches."""
+    if not record.readings.faithful or record.config.sampler != "neighbor":
+        return 0, 0
+    counted = [one for one in record.measured if one.epoch and one.nodes is not None and one.edges is not None]
+    nodes, edges = (sum(getattr(epoch, name) for epoch in counted) for name in ("nodes", "edges"))
+    useful = sum(int(epoch.counters.get("bytes_useful") or 0) for epoch in counted)
+    return useful, nodes * (record.config.dataset.row_bytes + GRAPH_BYTES) + edges * GRAPH_BYTES
 
 
 @rule("18", of=["ok"], evidence=True, faithful=True)
@@ -265,8 +283,11 @@ def host_keeps_its_promises(record: Record, context: RunContext) -> Finding | No
 def code_is_known(record: Record, context: RunContext) -> Finding | None:
     """Runs of different code are never averaged; a run of unknown code is averaged with no other.
 
-    Checks for the fingerprints of the system's sources and of the measuring harness.
+    Checks for the fingerprints of the system's sources and of the measuring harness, and that they are made from all
+    code that was loaded but installed libraries: a module may be imported by a computed name, a file by `ctypes`.
     """
+    if record.readings.unknown_code:
+        return Finding(False, f"in no fingerprint: {', '.join(record.readings.unknown_code)}")
     known = bool(record.code.system and record.code.harness)
     return Finding(known, f"system {record.code.system}, harness {record.code.harness}" if known else "no fingerprint")
 

@@ -225,22 +225,24 @@ class RunNumbers:
 
     @cached_property
     def start_up(self) -> tuple[float | None, int | None]:
-        """Seconds and device bytes of the preparation, by whatever run, and of the first epoch's surplus.
+        """Seconds and device bytes of the preparation, by whatever run, and of the surplus of each epoch of the
+        warm-up, of the first epoch without one.
 
-        The surplus takes at least the seconds of its bytes at the device's best rate. The seconds are a lower bound: a
+        A surplus takes at least the seconds of its bytes at the device's best rate. The seconds are a lower bound: a
         warm-up's digests are left out, and the system's threads continue during them.
         """
         if not self.measured:
             return None, None
-        first, spent = self.record.epochs[0], self.record.preprocess
-        before_s = spent.seconds + spent.made_s
-        more_s = max(0.0, first.seconds - (self.epoch_s or 0.0))
+        early, spent = self.record.epochs[: max(1, self.record.config.warmup)], self.record.preprocess
         known = [epoch.device_bytes for epoch in self.measured if epoch.device_bytes is not None]
-        if first.device_bytes is None or not known:
-            return before_s + more_s, None
-        more = max(0, first.device_bytes - int(statistics.median(known)))
-        rate = best_rate(self.context)
-        return before_s + max(more_s, more / rate if rate else 0.0), spent.bytes_read + more
+        usual, rate = int(statistics.median(known)) if known else None, best_rate(self.context)
+        seconds, nbytes = spent.seconds + spent.made_s, spent.bytes_read + spent.made_bytes_read
+        counted = usual is not None and all(epoch.device_bytes is not None for epoch in early)
+        for epoch in early:
+            more = max(0, (epoch.device_bytes or 0) - (usual or 0)) if counted else 0
+            seconds += max(0.0, epoch.seconds - (self.epoch_s or 0.0), more / rate if rate else 0.0)
+            nbytes += more
+        return seconds, nbytes if counted else None
 
     @cached_property
     def engine(self) -> tuple[float | None, str]:
@@ -264,14 +266,14 @@ class RunNumbers:
 
     @metric("start-up s", unit="s", better="lower")
     def start_up_s(self) -> float | None:
-        """Seconds before epochs are as they stay: preparation, whichever run spent it, and what the first epoch takes
-        beyond the median one (digests are left out, beside which a system's threads go on, so the surplus of bytes at
-        the device's best rate at least)."""
+        """Seconds before epochs are as they stay: preparation, whichever run spent it, and what each warm-up epoch
+        takes beyond the median one (digests are left out, beside which a system's threads go on, so the surplus of
+        bytes at the device's best rate at least)."""
         return self.start_up[0]
 
     @metric("start-up read", unit="bytes", better="lower")
     def start_up_bytes(self) -> int | None:
-        """Bytes that the start-up reads."""
+        """Bytes that the start-up reads, whichever run read them."""
         return self.start_up[1]
 
     @metric("predicted s", unit="s", better="lower")

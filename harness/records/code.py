@@ -1,7 +1,8 @@
 """Fingerprints of the sources of systems and harness: the code that a number belongs to (methodology rule 28).
 
 A module is hashed by its syntax tree without docstrings, so comments, layout and words change nothing. Its imports, at
-any depth and inside functions, are hashed too; native code by its sources if present, else by the built module.
+any depth and inside functions, are hashed too, except installed libraries; native code by its sources if present, else
+by the built module.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ import ast
 import functools
 import hashlib
 import importlib.util
+import sys
+import sysconfig
 import warnings
 from collections.abc import Iterable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +37,10 @@ _MEASURES = (
     "harness.isolation.probe_child",
 )
 _TELLS = tuple(f"harness.{room}" for room in "cli figures report claims regress advise studies hosts".split())
+# Folders of installed code, known by the versions in a record; the last of files that a process maps, never modules.
+_PACKAGES = {"site-packages", "dist-packages"}
+_STDLIB = tuple({f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib")})
+_SHARED = (*(f"{prefix}/" for prefix in {sys.prefix, sys.base_prefix}), "/usr/", "/lib", "/opt/", "/nix/", "/run/")
 _NATIVE_SOURCES = (".cpp", ".hpp", ".h", ".txt")
 
 
@@ -71,12 +79,35 @@ def system_fingerprint(system: str) -> str:
 
     if is_foreign(system):
         return hashlib.sha256(identity(system).encode()).hexdigest()[:16]
+    return _digest(_closure(_begins(system)))
+
+
+def _begins(system: str) -> list[str]:
+    """Return the modules from which a system's code is followed: its own and, imported by name, all samplers."""
     from systems.registry import load
     from workloads.sampling.listing import names
 
-    # Samplers are imported by name, so no import statement leads to them.
-    samplers = [f"workloads.sampling.{name}" for name in names()]
-    return _digest(_closure([load(system).__module__, *samplers]))
+    return [load(system).__module__, *(f"workloads.sampling.{name}" for name in names())]
+
+
+def loaded() -> list[str]:
+    """Return the files of this process's code outside the folders of libraries: modules, and files mapped as code."""
+    files = {getattr(module, "__file__", None) or "" for module in list(sys.modules.values())}
+    mapped = [line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text(errors="replace").splitlines()]
+    files |= {line[5] for line in mapped if len(line) > 5 and "x" in line[1] and not line[5].startswith(_SHARED)}
+    return sorted(file for file in files if file.startswith("/") and not _is_library(Path(file)))
+
+
+def unknown_of(files: Iterable[str], system: str, sampler: str = "") -> list[str]:
+    """Return those of the `loaded` files of a run that are in no fingerprint, such as modules imported by name."""
+    from harness.foreign import is_foreign
+
+    if is_foreign(system):
+        return []
+    elsewhere, _, name = sampler.partition(":")
+    known = {file.resolve() for file in _closure([*_begins(system), *([elsewhere] if name else [])]).values()}
+    ours = [_ROOT / top for top in (*_OURS, "outcore")]
+    return [file for file in files if not {one := Path(file).resolve(), *one.parents} & {*known, *ours}]
 
 
 def of_one_code(made: Sequence[Made]) -> list[bool]:
@@ -110,8 +141,9 @@ def is_current(code: Code, system: str, sampler: str) -> bool:
 
 
 def _closure(start: Iterable[str]) -> dict[str, Path]:
-    """Return modules imported from `start` at any depth, by name: ours, and those of the packages of `start`."""
-    tops = {*_OURS, *(name.partition(".")[0] for name in start)}
+    """Return modules imported from `start` at any depth, by name: ours, those of the packages of `start`, and all that
+    lie in no folder of libraries."""
+    tops = dict.fromkeys([*_OURS, *(name.partition(".")[0] for name in start)], True)
     found: dict[str, Path] = {}
     todo = list(start)
     while todo:
@@ -119,7 +151,10 @@ def _closure(start: Iterable[str]) -> dict[str, Path]:
         top = name.partition(".")[0]
         if top == "outcore":
             todo += _public()
-        if name in found or top not in tops or name.startswith(_TELLS) or (file := _file_of(name)) is None:
+            continue
+        if top not in tops:
+            tops[top] = _lies_elsewhere(top)
+        if name in found or not tops[top] or name.startswith(_TELLS) or (file := _file_of(name)) is None:
             continue
         found[name] = file
         if file.suffix == ".py":
@@ -135,7 +170,7 @@ def _public() -> list[str]:
 
 
 def _file_of(name: str) -> Path | None:
-    """Return the source or built file of a module, without importing ours; None where there is no such module."""
+    """Return the source or built file of a module, without importing any; None where there is no such module."""
     if name.partition(".")[0] in _OURS:
         base = _ROOT.joinpath(*name.split("."))
         for candidate in (base.with_suffix(".py"), base / "__init__.py"):
@@ -143,11 +178,32 @@ def _file_of(name: str) -> Path | None:
                 return candidate
         if not name.endswith("_native"):
             return None
+    spec = _spec_of(name)
+    return Path(spec.origin) if spec and spec.origin and Path(spec.origin).is_file() else None
+
+
+def _spec_of(name: str) -> ModuleSpec | None:
+    """Return the spec of a module without importing it or its package, whose code might do anything."""
+    top, *inner = name.split(".")
     try:
-        spec = importlib.util.find_spec(name) if name else None
+        spec = importlib.util.find_spec(top) if top else None
+        for number in range(len(inner)):
+            places = spec.submodule_search_locations if spec else None
+            spec = PathFinder.find_spec(".".join((top, *inner[: number + 1])), places) if places else None
     except (ImportError, ValueError, AttributeError):
         return None
-    return Path(spec.origin) if spec and spec.origin and Path(spec.origin).is_file() else None
+    return spec
+
+
+def _is_library(file: Path) -> bool:
+    return bool(_PACKAGES & {*file.parts}) or str(file).startswith(_STDLIB)
+
+
+def _lies_elsewhere(top: str) -> bool:
+    """Return whether a top-level module lies in no folder of libraries."""
+    spec = _spec_of(top)
+    places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
+    return any(place and Path(place).exists() and not _is_library(Path(place)) for place in places)
 
 
 @functools.cache

@@ -156,13 +156,15 @@ class Preprocess(_Part):
     """Cost of the preparation. `planning_s`: the part of `seconds` before the plan was reported.
 
     `gate_s`: seconds from the plan to the gate `prepared`, on the orchestrator's own clock.
-    `made_s`: seconds that an earlier run spent on artefacts that this run reused.
+    `made_s`, `made_bytes_*`: cost of the earlier run that made artefacts that this run reused.
     """
 
     seconds: float = 0.0
     planning_s: float = 0.0
     gate_s: float | None = None
     made_s: float = 0.0
+    made_bytes_read: int = 0
+    made_bytes_written: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
     reused: bool = False
@@ -201,9 +203,10 @@ class EpochRecord(_Part):
     # Seconds for which the copy lane and the compute lane of an emulated device were busy, over all ranks.
     bus_s: float | None = None
     compute_s: float | None = None
-    # Trained seed nodes, nodes of all mini-batches, and whether each rank trained them in the seed plan's order.
+    # Trained seed nodes, nodes and edges of all mini-batches; whether each rank trained them in the seed plan's order.
     seeds: int | None = None
     nodes: int | None = None
+    edges: int | None = None
     in_order: bool | None = None
     counters: dict[str, Any] = Field(default_factory=dict)
 
@@ -307,6 +310,7 @@ class RawReadings(_Part):
         rewritten: the dataset's files that changed during the run; None in records from before this was looked at.
         from_before: bytes of open data files older than the run, without reused artefacts, by path; None as above.
         elsewhere: bytes of open data files on other disks than the dataset's, by path; None as above.
+        unknown_code: files of code that the worker had loaded and that no fingerprint is made from, without libraries.
     """
 
     isolation: str = ""
@@ -330,6 +334,7 @@ class RawReadings(_Part):
     rewritten: list[str] | None = None
     from_before: dict[str, int] | None = None
     elsewhere: dict[str, int] | None = None
+    unknown_code: list[str] = Field(default_factory=list)
     in_turns: bool = False
     free_device_memory: bool = False
 

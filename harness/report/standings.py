@@ -22,7 +22,7 @@ class Standing:
     Attributes:
         status: `ok`, or the reason for a missing measurement.
         samples, epoch_s: seconds of every measured epoch, and their median; None where nothing was measured.
-        start_up_s: seconds of preparation, and of the first epoch beyond the others.
+        start_up_s: seconds of preparation, and of the warm-up beyond other epochs.
         amortised_s: seconds of an epoch with its share of the start-up, over the configured number of epochs.
         own_batches: whether the system trained on other mini-batches than most systems of the setting.
         others: number of further option sets of the system in this setting, left out.

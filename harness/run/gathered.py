@@ -221,7 +221,7 @@ class Gathered:
         by_rank = [[row[0] for row in rows if row[0] % ranks == rank] for rank in range(ranks)]
         found: dict[str, Any] = {}
         if rows:
-            found = {"seeds": sum(row[3] for row in rows), "nodes": sum(row[1] for row in rows)}
+            found = {name: sum(row[at] for row in rows) for at, name in enumerate(("nodes", "edges", "seeds"), start=1)}
             found["in_order"] = all(numbers == sorted(numbers) for numbers in by_rank)
         lanes = {"bus_s": "copy", "compute_s": "compute"} if self.lanes else {}
         for name, lane in lanes.items():

@@ -41,7 +41,7 @@ _ERRORS: dict[str, type[OutcoreError]] = {
 @dataclass
 class Ending:
     """End of a worker. `error` is set if a user can fix the cause; `test_accuracy` is by epoch, `device_peak_bytes` and
-    `device_held_bytes` are by rank."""
+    `device_held_bytes` are by rank; `loaded` are files of code in no folder of libraries."""
 
     status: Status
     reason: str = ""
@@ -51,6 +51,7 @@ class Ending:
     test_accuracy: list[float] = field(default_factory=list)
     device_peak_bytes: list[int] = field(default_factory=list)
     device_held_bytes: list[int] = field(default_factory=list)
+    loaded: list[str] = field(default_factory=list)
 
 
 class Worker:
@@ -152,8 +153,7 @@ class Worker:
         if self._cap.memory().oom_kills > 0:
             return Ending("oom", "the kernel ended it: out of memory under the cap")
         if isinstance(last, Done):
-            told = last.model_dump(include={"notes", "test_accuracy", "device_peak_bytes", "device_held_bytes"})
-            return Ending("ok", facts=last.facts, **told)
+            return Ending("ok", facts=last.facts, **last.model_dump(exclude={"event", "facts"}))
         if isinstance(last, Failed):
             return _failure(last)
         if reason := self._cap.ending():

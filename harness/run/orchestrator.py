@@ -18,7 +18,7 @@ from harness.judge.metrics import least_bus_seconds, least_device_bytes, reading
 from harness.judge.registry import Calibration, context_of
 from harness.judge.trace import TraceFacts, check_features
 from harness.progress import during
-from harness.records.code import code_of
+from harness.records.code import code_of, unknown_of
 from harness.records.record import EpochRecord, Memory, Preprocess, RawReadings, Record, RunConfig, RunFacts
 from harness.results import store as results
 from harness.run import calibrate
@@ -263,6 +263,7 @@ class _Execution:
             rewritten=seen.rewritten(),
             from_before=seen.from_before,
             elsewhere=seen.elsewhere,
+            unknown_code=unknown_of(ending.loaded, config.system, config.sampler),
             samples=guard.samples if guard else 0,
             outside=list(guard.outside.values()) if guard else [],
             limits=sorted(guard.limits) if guard else [],

@@ -8,11 +8,13 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.foreign.systems import answers_challenge
 from harness.progress import during
+from harness.records.code import code_of
 from harness.records.record import RunConfig
 from harness.run import calibrate
 from harness.run.series import Progress, Series
@@ -64,6 +66,15 @@ def workload_of_run(series: Series, config: RunConfig, dataset: Dataset) -> Work
     return workload_of(config, dataset, partition=None if made is None else made.path)
 
 
+def setting_of(series: Series, config: RunConfig) -> dict[str, Any]:
+    """Return all that changes the cost of a run's preparation but not its content, as `artefacts.work_under` takes it.
+
+    The cap as it was asked for, since its bytes differ a little from one calibration to the next.
+    """
+    held = {"isolation": series.isolation.name, "disk": [asdict(limit) for limit in series.limits(config)]}
+    return {**held, "memory": config.memory, "cores": config.cores}
+
+
 @contextmanager
 def worker_spec(
     series: Series, config: RunConfig, dataset: Dataset, folder: Path, name: str, progress: Progress = lambda text: None
@@ -96,6 +107,8 @@ def worker_spec(
             disk=series.disk_record(config)["limited"] or {},
             bounds=bounds,
             partition=None if workload.partition is None else str(workload.partition),
+            setting=setting_of(series, config),
+            code=code_of(config.system, config.sampler).system,
             challenge=answers_challenge(config.system),
             test_clock=os.environ.get(TEST_CLOCK_VARIABLE, ""),
         )

@@ -68,8 +68,8 @@ class Planned(_Event):
 
 
 class Prepared(_Event):
-    """`prepare()` is over. `files`: the system's own files, to be evicted. `made_s`: seconds of the earlier run that
-    made reused files, and `reused_from`: their folders. `planning_s`: the part of `seconds` before the plan."""
+    """`prepare()` is over. `files`: the system's own files, to be evicted. `made_s`, `made_bytes_*`: cost of the runs
+    that made reused files, and `reused_from`: their folders. `planning_s`: the part of `seconds` before the plan."""
 
     event: Literal["prepared"] = "prepared"
     seconds: float
@@ -77,6 +77,8 @@ class Prepared(_Event):
     bytes_written: int
     reused: bool
     made_s: float = 0.0
+    made_bytes_read: int = 0
+    made_bytes_written: int = 0
     planning_s: float = 0.0
     files: list[str] = Field(max_length=100_000)
     reused_from: list[str] = Field(default_factory=list, max_length=10_000)
@@ -85,7 +87,8 @@ class Prepared(_Event):
     def joined(cls, parts: list[Prepared]) -> Prepared:
         """Join the reports of all ranks: the longest times, the sums of bytes, every file once."""
         longest = {name: max(getattr(part, name) for part in parts) for name in ("seconds", "planning_s", "made_s")}
-        total = {name: sum(getattr(part, name) for part in parts) for name in ("bytes_read", "bytes_written")}
+        moved = ("bytes_read", "bytes_written", "made_bytes_read", "made_bytes_written")
+        total = {name: sum(getattr(part, name) for part in parts) for name in moved}
         return cls(
             **longest,
             **total,
@@ -157,7 +160,8 @@ class Calibrated(_Event):
 class Done(_Event):
     """The run completed. `notes`, `facts`: the system's. `test_accuracy`: by epoch, where requested.
     `device_peak_bytes`: most device memory held, by rank; of a calibration, beside the tables. `device_held_bytes`: of
-    a calibration on CUDA, bytes that torch held at the last gate, by rank."""
+    a calibration on CUDA, bytes that torch held at the last gate, by rank. `loaded`: files of code that are in no
+    folder of libraries."""
 
     event: Literal["done"] = "done"
     notes: dict[str, str]
@@ -165,6 +169,7 @@ class Done(_Event):
     test_accuracy: list[float] = Field(default_factory=list)
     device_peak_bytes: list[int] = Field(default_factory=list, max_length=1024)
     device_held_bytes: list[int] = Field(default_factory=list, max_length=1024)
+    loaded: list[str] = Field(default_factory=list, max_length=10_000)
 
 
 class Failed(_Event):
@@ -197,6 +202,8 @@ class WorkerSpec(Strict):
     training_device_bytes: int | None = None  # device memory of training; None: not measured yet
     partition: str | None = None  # partition file of the training nodes, as `Workload.partition`
     bounds: list[dict[str, Any]] | None = None  # bounds over the mini-batches of each rank, found outside the cap
+    setting: dict[str, Any] = Field(default_factory=dict)  # setting and code whose artefacts the run may reuse
+    code: str = ""
     time_training: bool = True
     # `module:argument` of a stage clock that tests the measurement (`harness/run/spec.py`); empty: the plain clock.
     test_clock: str = ""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from harness.records.record import RunConfig
 from harness.wire.protocol import Joint, WorkerSpec
+from systems.engine.store.artefacts import process_io
 from workloads.dataset import Dataset
 from workloads.sampling.bounds import BatchBounds, keep_bounds
 from workloads.workload import ModelSpec, SamplerSpec, Workload
@@ -86,12 +87,6 @@ def _keep_kernels(spec: WorkerSpec) -> None:
     """Keep compiled kernels in the artefacts' folder, which a container keeps too."""
     if spec.config.device.startswith("cuda"):
         os.environ.setdefault("TRITON_CACHE_DIR", str(Path(spec.artefacts) / "triton"))
-
-
-def process_io() -> tuple[int, int]:
-    """Return the bytes that this process has read from and written to devices."""
-    values = dict(line.split(": ") for line in Path("/proc/self/io").read_text(encoding="ascii").splitlines())
-    return int(values["read_bytes"]), int(values["write_bytes"])
 
 
 def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0, partition: Path | None = None) -> Workload:

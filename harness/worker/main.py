@@ -23,6 +23,7 @@ import numpy as np
 from torch import Tensor
 
 import systems.engine  # noqa: F401 - every run's, as PyTorch is: not counted as a system's preparation
+from harness.records.code import loaded
 from harness.records.record import PlannedBuffer
 from harness.settings import parse_memory
 from harness.wire.board import Board
@@ -77,7 +78,7 @@ class Run:
         self._planner = Planner(parts.system_class, parts.workload, runtime, options, spec.config.device, rest=rest)
         # Preparation counts from here on, constructor and plan included, plus the loading of the system's libraries.
         self._began = time.monotonic() - parts.libraries_s
-        read, written = build.process_io()
+        read, written = artefacts.process_io()
         self._io_before = read - parts.libraries_io[0], written - parts.libraries_io[1]
         self._system: System = self._planner.make(*self._bytes, self._clock)
 
@@ -104,7 +105,8 @@ class Run:
         if tests:
             notes["test_accuracy"] = f"{tests[-1]:.6f}"
         peaks = [one for one in self._joint.gather(peak) if one is not None]
-        self._joint.send(Done(notes=notes, facts=facts, test_accuracy=tests, device_peak_bytes=peaks))
+        told = Done(notes=notes, facts=facts, test_accuracy=tests, device_peak_bytes=peaks, loaded=loaded())
+        self._joint.send(told)
 
     def _plan(self) -> Plan:
         """Return the system's plan; raise BudgetError with the least memory that fits, unless ranks plan together."""
@@ -131,13 +133,16 @@ class Run:
         start = time.monotonic()
         self._system.prepare()
         seconds = planning_s + time.monotonic() - start
-        read, written = (now - before for now, before in zip(build.process_io(), self._io_before, strict=True))
+        read, written = (now - before for now, before in zip(artefacts.process_io(), self._io_before, strict=True))
         files = self._system.files()
         reused = artefacts.reused()
+        costs = list(reused.values())
         own = Prepared(
             seconds=seconds,
             planning_s=planning_s,
-            made_s=sum(reused.values()),
+            made_s=sum(cost.seconds for cost in costs),
+            made_bytes_read=sum(cost.bytes_read for cost in costs),
+            made_bytes_written=sum(cost.bytes_written for cost in costs),
             bytes_read=read,
             bytes_written=written,
             reused=bool(reused),
@@ -262,6 +267,7 @@ def _work(spec: WorkerSpec, channel: Channel, board_name: str | None, groups: li
         else:
             # Ranks step together, so rank 0 reports progress for all.
             board = Board.attach(board_name if joint.rank == 0 else None)
+            artefacts.work_under(spec.setting, spec.code)
             with artefacts.in_use(Path(spec.artefacts)):
                 run = Run(spec, joint, board)
                 run.execute()

@@ -234,7 +234,7 @@ class Ginex(SizedSystem):
         done = ("superbatches", "overlapped_superbatches", "sampled_batches", "initial_rows", "kept_rows")
         observed = tally.observed(*done, "cache_updates", "evictions", "neighbour_lists", "neighbour_cache_hits")
         moved = {f"runtime_bytes_{way}": float(files[way]) for way in ("written", "read")}
-        return tally.counters(
+        found = tally.counters(
             self.options.io_depth * self._sizes.readers,
             files.reads(),
             rows=tally["rows"],
@@ -242,6 +242,11 @@ class Ginex(SizedSystem):
             misses=tally["misses"],
             observed=observed | moved,
         )
+        if self.options.policy == "static":
+            # Of the fill, no more rows are useful than were hit.
+            unused = max(0, tally["initial_rows"] - tally["hits"])
+            found.bytes_useful -= unused * self.workload.dataset.row_bytes
+        return found
 
     def files(self) -> list[Path]:
         """Return the neighbour cache's files."""

@@ -9,11 +9,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from harness.results.gc import ARTEFACTS, list_artefacts, remove_artefacts, stale
-from systems.engine.store.artefacts import in_use, prepare, remove_unfinished
+from systems.engine.store import artefacts
+from systems.engine.store.artefacts import Prepared, in_use, prepare, remove_unfinished
 
 
 def make(nbytes: int) -> Callable[[Path], None]:
@@ -70,12 +72,26 @@ def test_a_process_tells_what_it_took_over_from_an_earlier_one_and_not_what_it_m
         "import sys; from pathlib import Path; from systems.engine.store.artefacts import prepare, reused\n"
         "root, make = Path(sys.argv[1]), lambda folder: None\n"
         "for n in (0, 1, 1): prepare(root, 'packed', {'n': n}, make)\n"
-        "print([path.name for path in reused()], all(seconds > 0 for seconds in reused().values()))"
+        "print([path.name for path in reused()], all(cost.seconds > 0 for cost in reused().values()))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(root_of(data))], capture_output=True, text=True, check=True
     ).stdout
     assert done.strip() == f"{[prepare(root_of(data), 'packed', {'n': 0}, make(1)).path.name]} True"
+
+
+def test_artefacts_are_reused_under_their_setting_and_by_their_code_alone(data: Path) -> None:
+    def made(memory: str, code: str) -> Prepared:
+        with mock.patch.dict(artefacts._UNDER):
+            artefacts.work_under({"memory": memory}, code)
+            return prepare(root_of(data), "packed", {"n": 0}, make(1))
+
+    small, large = made("+64MiB", "a"), made("+128MiB", "a")
+    assert not (small.reused or large.reused) and small.path != large.path
+    assert made("+64MiB", "a").reused and made("+128MiB", "a").reused
+    other = made("+64MiB", "b")
+    assert not other.reused and other.path == small.path, "no folder of former code is left"
+    assert not made("+64MiB", "a").reused
 
 
 def test_the_oldest_go_by_age_or_by_size(data: Path) -> None:

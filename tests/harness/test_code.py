@@ -42,6 +42,32 @@ def test_words_change_nothing_and_code_does(tmp_path: Path, monkeypatch: pytest.
     assert found[0] == found[1] != found[2], "imports inside a function count"
 
 
+def test_a_module_beside_a_systems_own_is_part_of_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for number, merge in enumerate((1, 0)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "beside_rows.py").write_text(f"import numpy\nMERGE = {merge}\nraise SystemExit('nothing runs it')\n")
+        (folder / "beside_system.py").write_text("def make():\n    from beside_rows import MERGE\n    return MERGE\n")
+        (folder / "unnamed.py").write_text("")
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(folder)
+            closure = code._closure(["beside_system"])
+            found.append(code._digest(closure))
+            assert "beside_rows" in closure and not {"numpy", "sys"} & set(closure)
+            patch.setattr(code, "_begins", lambda system: ["beside_system"])
+            files = [str(folder / name) for name in ("beside_rows.py", "unnamed.py")] + [code.__file__]
+            assert code.unknown_of(files, "beside") == [str(folder / "unnamed.py")]
+    assert found[0] != found[1]
+
+
+def test_a_process_tells_the_code_that_it_loaded_from_no_library() -> None:
+    pytest.importorskip("numpy")
+    files = code.loaded()
+    assert {code.__file__, __file__} <= set(files)
+    assert not [file for file in files if "site-packages" in file or file.startswith("/usr/lib")]
+
+
 def test_what_measures_is_in_the_harness_fingerprint_and_what_draws_is_not() -> None:
     modules = code._closure(code._MEASURES)
     assert {"harness.worker.main", "harness.run.orchestrator", "harness.judge.io", "systems.interface"} <= set(modules)

@@ -468,6 +468,41 @@ def test_device_memory_is_held_to_what_was_given_and_planned(
     assert (outcome is None) == (device == "cpu")  # a GPU whose processes nobody counted is a caveat
 
 
+@pytest.mark.parametrize(
+    ("share", "sampler", "holds"), [(1.05, "neighbor", True), (1.2, "neighbor", False), (1.2, "layerwise", True)]
+)
+def test_useful_bytes_are_bounded_by_what_mini_batches_need(
+    sound: Run, share: float, sampler: str, holds: bool
+) -> None:
+    """A row of 512 bytes and 16 bytes of graph for each node, and 16 for each edge; other samplers read whole lists."""
+    useful = int(share * (2000 * 528 + 3000 * 16))
+    changed(sound, {"epochs.1.nodes": 2000, "epochs.1.edges": 3000, "config.sampler": sampler})
+    changed(sound, {"epochs.1.counters.bytes_useful": useful, "epochs.1.counters.bytes_read": useful})
+    found = {outcome.name: outcome for outcome in judge(*sound)[1]}["counters_add_up"]
+    assert found.ok is holds, found.detail
+
+
+def test_code_that_is_in_no_fingerprint_is_a_caveat(sound: Run) -> None:
+    changed(sound, {"evidence.unknown_code": ["/home/me/rows.so"]})
+    verdict, outcomes = judge(*sound)
+    assert verdict == "CAVEATS"
+    assert [outcome.detail for outcome in outcomes if not outcome.ok] == ["in no fingerprint: /home/me/rows.so"]
+
+
+def test_start_up_has_every_epoch_of_the_warm_up_and_the_bytes_of_whichever_run_prepared(sound: Run) -> None:
+    record, context = sound
+    before = record.summary
+    assert before.start_up_s is not None and before.start_up_bytes is not None
+    first, last = record.epochs
+    second = first.model_copy(update={"epoch": 1, "seconds": first.seconds + 3.0, "device_bytes": 512_000 + 4096})
+    record.epochs = [first, second, last.model_copy(update={"epoch": 2})]
+    record.config.warmup = 2
+    changed(sound, {"preprocess.made_s": 5.0, "preprocess.made_bytes_read": 1 << 20})
+    after, _ = summarise(record, context)
+    assert after.start_up_s == pytest.approx(before.start_up_s + 3.0 + 5.0)
+    assert after.start_up_bytes == before.start_up_bytes + 4096 + (1 << 20)
+
+
 def test_what_a_plan_refuses_is_a_result_and_no_fault(sound: Run) -> None:
     record, context = sound
     breaks(sound, "plan_was_kept")

@@ -115,6 +115,12 @@ def test_the_static_cache_holds_the_highest_out_degrees(tiny_dataset: Dataset) -
     assert counters_of(workload, "ginex-pg", feature_cache=CACHE).misses == misses
 
 
+def test_rows_of_the_static_fill_that_no_mini_batch_uses_are_not_useful(tiny_dataset: Dataset) -> None:
+    workload = workload_of(tiny_dataset, max_batches=1)
+    counters = counters_of(workload, "ginex-pg", feature_cache=str(2000 * ROW))
+    assert counters.bytes_read > counters.rows * ROW >= counters.bytes_useful
+
+
 def observed(system: System, epoch: int) -> dict[str, float]:
     assert run(system, epoch)[:2] == reference(system.workload, epoch)
     counters = system.counters()

@@ -1,4 +1,5 @@
-"""Artefacts that a system prepares once and reuses: folders that are complete or absent, named by a hash of their key.
+"""Artefacts that a system prepares once and reuses: folders that are complete or absent, named by a hash of their key
+and of the setting that they were made under.
 
 A folder is written under a temporary name and renamed once all its files are on disk, so an interrupted preparation is
 never mistaken for a finished one; the next preparation removes its remains and starts anew.
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from systems.engine.io.memory import give_back_free_memory
 from workloads.errors import BudgetError, DataIOError
@@ -30,6 +31,16 @@ _IN_USE = ".in-use"
 # Folders that `prepare` made, and folders of earlier runs that it returned, in this process.
 _MADE: set[Path] = set()
 _REUSED: set[Path] = set()
+# Setting and code of this process's run (`work_under`).
+_UNDER: dict[str, Any] = {}
+
+
+class Cost(NamedTuple):
+    """Cost of making an artefact: seconds, and bytes that its process read from and wrote to devices meanwhile."""
+
+    seconds: float
+    bytes_read: int
+    bytes_written: int
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,23 @@ class Prepared:
     def files(self) -> list[Path]:
         """Files of the artefact, sorted."""
         return sorted(path for path in self.path.rglob("*") if path.is_file())
+
+
+def work_under(setting: Mapping[str, Any], code: str) -> None:
+    """Let this process reuse only artefacts of runs under its own setting, whose making took what its own would take.
+
+    Args:
+        setting: all that changes the cost of a preparation but not its content (memory cap, limits of the disk, cores);
+            plain data. Artefacts of each setting are kept.
+        code: fingerprint of the code that prepares; an artefact of other code is replaced.
+    """
+    _UNDER.update(setting=dict(setting), code=code)
+
+
+def process_io() -> tuple[int, int]:
+    """Return the bytes that this process and its ended children have read from and written to devices."""
+    values = dict(line.split(": ") for line in Path("/proc/self/io").read_text(encoding="ascii").splitlines())
+    return int(values["read_bytes"]), int(values["write_bytes"])
 
 
 def identity(workload: Workload, *, model: bool = False, **parts: Any) -> dict[str, Any]:
@@ -104,12 +132,12 @@ def prepare(
         return Prepared(wanted, True, found)
     try:
         with TemporaryFolder(root, wanted.name) as folder:
-            began = time.monotonic()
+            began, (read, written) = time.monotonic(), process_io()
             facts = dict(make(folder) or {})
             give_back_free_memory()  # preparation's freed memory must not count against the next phase
-            _seal(folder, name, disk_budget, {"key": text, "facts": facts}, began)
+            _seal(folder, name, disk_budget, {"key": text, "facts": facts}, Cost(began, read, written))
             if wanted.exists():
-                shutil.rmtree(wanted)  # incomplete, damaged, or made by another process meanwhile
+                shutil.rmtree(wanted)  # incomplete, damaged, of other code, or made by another process meanwhile
             folder.rename(wanted)
             sync(root)
             _MADE.add(wanted)
@@ -167,8 +195,9 @@ def is_remains(folder: Path) -> bool:
 
 
 def _place(root: Path, name: str, key: Mapping[str, Any]) -> tuple[Path, str]:
-    text = json.dumps(key, sort_keys=True, default=str)
-    return root / f"{name}-{hashlib.blake2b(text.encode(), digest_size=10).hexdigest()}", text
+    wanted = {"key": key, "setting": _UNDER.get("setting")}
+    named, text = (json.dumps(one, sort_keys=True, default=str) for one in (wanted, {**wanted, **_UNDER}))
+    return root / f"{name}-{hashlib.blake2b(named.encode(), digest_size=10).hexdigest()}", text
 
 
 def _complete(folder: Path, text: str) -> dict[str, Any] | None:
@@ -180,9 +209,9 @@ def _complete(folder: Path, text: str) -> dict[str, Any] | None:
     return None
 
 
-def reused() -> dict[Path, float]:
-    """Return the folders of earlier runs that `prepare` returned in this process, with the seconds of their making."""
-    return {path: float(json.loads((path / _SEAL).read_text(encoding="utf-8"))["seconds"]) for path in sorted(_REUSED)}
+def reused() -> dict[Path, Cost]:
+    """Return the folders of earlier runs that `prepare` returned in this process, with the cost of their making."""
+    return {path: Cost(*json.loads((path / _SEAL).read_text(encoding="utf-8"))["cost"]) for path in sorted(_REUSED)}
 
 
 def remove_unfinished(root: Path) -> None:
@@ -208,7 +237,7 @@ def finished(root: Path) -> set[Path]:
     return {path for path in root.iterdir() if not path.is_symlink() and (path / _SEAL).is_file()}
 
 
-def _seal(folder: Path, name: str, budget: int | None, content: Mapping[str, Any], began: float) -> None:
+def _seal(folder: Path, name: str, budget: int | None, content: Mapping[str, Any], before: Cost) -> None:
     made = {path: path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
     total = sum(made.values())
     if budget is not None and total > budget:
@@ -218,6 +247,7 @@ def _seal(folder: Path, name: str, budget: int | None, content: Mapping[str, Any
         sync(path)
     files = {str(path.relative_to(folder)): size for path, size in made.items()}
     seal = folder / _SEAL
-    seal.write_text(json.dumps({**content, "files": files, "seconds": time.monotonic() - began}), encoding="utf-8")
+    cost = [now - then for now, then in zip((time.monotonic(), *process_io()), before, strict=True)]
+    seal.write_text(json.dumps({**content, "files": files, "cost": cost}), encoding="utf-8")
     sync(seal)
     sync(folder)

@@ -3,9 +3,13 @@ reads: what they hold or open must tell."""
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import mmap
 import os
+import shutil
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -158,6 +162,33 @@ class HalfOfAnArtefactTold(_HalfOfAFile):
         """Open the artefact's file."""
         found = artefacts.prepare(self.system.runtime.artefacts, "half", KEY, lambda folder: {})
         self.open(found.path / "half.npy")
+
+
+@cheat("")
+class HalfOfAnArtefactOfAnotherSetting(_HalfOfAFile):
+    """Takes an artefact that an earlier run made without a cap from the store, which lets it make its own: no cheat."""
+
+    def prepare(self) -> None:
+        """Open the artefact's file."""
+        found = artefacts.prepare(self.system.runtime.artefacts, "half", KEY, self._make)
+        self.open(found.path / "half.npy")
+
+    def _make(self, folder: Path) -> None:
+        """Copy the features; others' processors could do so faster."""
+        time.sleep(1.5)
+        shutil.copy(self.system.workload.dataset.file("features"), folder / "half.npy")
+
+
+@cheat("")
+class LoadsByName(Act):
+    """Loads code from a folder by names that no import statement has, so that it may be other code tomorrow."""
+
+    def prepare(self) -> None:
+        """Load a module and a library."""
+        super().prepare()
+        sys.path.append(self.system.options.place)
+        importlib.import_module("_".join(("rows", "of", "today")))
+        ctypes.CDLL(f"{self.system.options.place}/rows.so")
 
 
 @cheat(BEFORE)

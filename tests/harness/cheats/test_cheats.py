@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -29,6 +30,8 @@ from harness.results import store as results
 from harness.run import cold, orchestrator
 from harness.run.orchestrator import execute
 from harness.run.series import Series
+from harness.run.spec import setting_of
+from systems import _native
 from systems.engine.store import artefacts
 from tests.harness.cheats import CHEATS
 from tests.harness.cheats.act import NAME, BallastInLibraries, PreparesInLibraries, together
@@ -56,7 +59,7 @@ TOGETHER = (
     "counts_too_much+prepares_unseen+one_row_in_fifty+unplanned_device_cache+ignores_the_order",
     "tells_of_more_requests+calls_its_misses_hits+works_between_gates+smaller_fan_out",
     "fills_device_memory+faster_device",
-    "slower_clock+fewer_mini_batches",
+    "slower_clock+fewer_mini_batches+calls_every_byte_useful",
     "escape_for_a_while+raised_cap+rewrites_the_graph",
 )
 # Memory, with every tolerance of the rules, could hold a third of the feature bytes that an epoch touches.
@@ -211,13 +214,15 @@ def handed_over(features: Path) -> Iterator[str]:
 
 
 @contextmanager
-def kept_artefact(series: Series, features: Path) -> Iterator[None]:
-    """Keep a copy of the features as an earlier run of the system keeps an artefact."""
+def kept_artefact(series: Series, features: Path, **setting: Any) -> Iterator[None]:
+    """Keep a copy of the features as an earlier run of the system under `setting` keeps an artefact."""
 
     def make(folder: Path) -> None:
         shutil.copy(features, folder / "half.npy")
 
-    made = artefacts.prepare(series.artefacts(NAME), "half", KEY, make)
+    with mock.patch.dict(artefacts._UNDER):
+        artefacts.work_under(setting_of(series, wanted(series, "honest", **setting)), code_of(NAME).system)
+        made = artefacts.prepare(series.artefacts(NAME), "half", KEY, make)
     time.sleep(1.1)  # birth times of files are whole seconds
     try:
         yield
@@ -423,6 +428,29 @@ def counted(series: Series) -> Record:
 
 def test_an_artefact_of_an_earlier_run_counts_with_the_seconds_of_its_making(counted: Record) -> None:
     assert counted.preprocess.reused and counted.preprocess.made_s > 0
+    assert counted.preprocess.made_bytes_written >= NODES * DIM * 4
+
+
+@pytest.fixture(scope="module")
+def other(series: Series) -> Record:
+    """Run a system whose artefact was made without a cap, and that loads code by names that no import has."""
+    features = table(series).file("features")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place, kept_artefact(series, features, memory="none"):
+        Path(place, "rows_of_today.py").write_text("DEPTH = 64\n")
+        shutil.copy(_native.__file__, f"{place}/rows.so")
+        asked = wanted(series, "loads_by_name+half_of_an_artefact_of_another_setting", place)
+        record = execute(series, asked, table(series))
+    assert record.status == "ok", record.reason
+    return record
+
+
+def test_an_artefact_that_was_made_under_another_setting_is_made_anew(other: Record) -> None:
+    assert not other.preprocess.reused and other.preprocess.seconds >= 1.5
+
+
+def test_code_that_is_in_no_fingerprint_is_told(other: Record) -> None:
+    assert other.verdict != "VALID"
+    assert "rows.so" in broken(other)["code_is_known"] and "rows_of_today.py" in broken(other)["code_is_known"]
 
 
 def test_seconds_of_digests_that_were_not_asked_for_stay_on_the_clock(counted: Record) -> None:
