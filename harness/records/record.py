@@ -307,6 +307,7 @@ class RawReadings(_Part):
         rewritten: the dataset's files that changed during the run; None in records from before this was looked at.
         from_before: bytes of open data files older than the run, without reused artefacts, by path; None as above.
         elsewhere: bytes of open data files on other disks than the dataset's, by path; None as above.
+        uncharged_bytes: most bytes of memory between gates that the cap was not charged for; None: not looked at.
     """
 
     isolation: str = ""
@@ -330,6 +331,7 @@ class RawReadings(_Part):
     rewritten: list[str] | None = None
     from_before: dict[str, int] | None = None
     elsewhere: dict[str, int] | None = None
+    uncharged_bytes: int | None = None
     in_turns: bool = False
     free_device_memory: bool = False
 
