@@ -155,23 +155,15 @@ def _run(series: Series, config: RunConfig, dataset: Dataset, log: Path) -> tupl
             with Worker(cap, spec, folder, log, series.cache) as worker:
                 ending = worker.watch(config.timeout_s, hear)
             told.left += [f"process {line[:80]}" for line in worker.left]
+            told.left += [f"temporary file {name}" for name in worker.left_files]
     return ending, told
 
 
 @contextmanager
 def _leaks(told: _Told) -> Iterator[None]:
-    """Give workers a folder for temporary files, and note what is left in it and in shared memory."""
+    """Note what is left in shared memory."""
     before, began = set(_shared()), time.time()
-    # In /tmp, since a socket's path may have 107 characters.
-    with tempfile.TemporaryDirectory(prefix="outcore-", ignore_cleanup_errors=True) as temporary:
-        known = os.environ.get("TMPDIR")
-        os.environ["TMPDIR"] = temporary
-        try:
-            yield
-        finally:
-            del os.environ["TMPDIR"]
-            os.environ.update({} if known is None else {"TMPDIR": known})
-        told.left += [f"temporary file {path.name}" for path in sorted(Path(temporary).iterdir())]
+    yield
     told.left += [f"shared memory {path}" for path in sorted(set(_shared()) - before) if _is_orphan(path, began)]
 
 

@@ -87,11 +87,13 @@ def preparation_took_what_it_says(record: Record, context: RunContext) -> Findin
 def nothing_was_prepared_before(record: Record, context: RunContext) -> Finding | None:
     """Data that was prepared before the run is missing from its preparation.
 
-    Adds up the data files that the run's processes had open, at gates and once a second, that are older than the run
-    and not of the dataset, wherever they lie and even without a name: at most 0.5 % of the features or 1 MiB, whichever
-    is more. Artefacts that the system took by `systems.engine.store.artefacts` count with the seconds and bytes of
-    their making, which was under the same setting (memory cap, limits of the disk, cores) and by the same code, else
-    they are made anew; anything else in the folder of artefacts is removed before a run. Code of libraries is no data.
+    Adds up the data files that the run's processes had open, at gates and once a second, that are older than the run's
+    worker and not the dataset's own files, wherever they lie (in the dataset's folder, too) and even without a name: at
+    most 0.5 % of the features or 1 MiB, whichever is more. Small files count where all that are open together are that
+    large. Artefacts that the system took by `systems.engine.store.artefacts` count with the seconds and bytes of their
+    making, which was under the same setting (memory cap, limits of the disk, cores) and by the same code, else they are
+    made anew; anything else in the folder of artefacts is removed before a run, and a worker's home (`HOME`, caches)
+    and folder of temporary files are new and empty. Code of libraries is no data.
     """
     return files_within(record, record.readings.from_before, "older than the run", "every file is its own")
 

@@ -17,6 +17,7 @@ SLACK_BYTES = 16 * 2**20
 CUDA_SLACK_BYTES = 32 << 20
 # Memory that code and libraries may take: a share of the budget, between these bounds (DGL takes 40 MiB).
 LIBRARY_SHARE, LEAST_LIBRARY_BYTES, LIBRARY_BYTES = 1 / 16, 4 << 20, 64 << 20
+_NAMED = 4  # files named in a finding, the largest
 # cgroup v1 allows this much swap, so that the kernel meets the memory limit first.
 SWAP_BYTES = 2 << 20
 
@@ -36,8 +37,11 @@ def files_within(record: Record, found: Mapping[str, int] | None, kind: str, non
     """Return whether files (bytes by path) of a kind count as none; `none`: detail without any."""
     if found is None:
         return None
-    names = ", ".join(f"{path} ({format_bytes(nbytes)})" for path, nbytes in found.items())
-    return Finding(sum(found.values()) <= allowed_bytes(record), f"{kind}: {names}" if found else none)
+    largest = sorted(found.items(), key=lambda entry: -entry[1])[:_NAMED]
+    names = ", ".join(f"{path} ({format_bytes(nbytes)})" for path, nbytes in largest)
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    told = f"{kind}: {names}{more}" if found else none
+    return Finding(sum(found.values()) <= allowed_bytes(record), told)
 
 
 @rule("1", "CAVEATS")
@@ -78,11 +82,13 @@ def nothing_was_swapped(record: Record, context: RunContext) -> Finding | None:
 def memory_is_charged(record: Record, context: RunContext) -> Finding | None:
     """Memory that the cap is not charged for, reserved huge pages or memory of another process, is a free cache.
 
-    Adds up, at each gate, the huge pages of the run's processes and the files in memory (tmpfs, memfd, System V) that
-    they have open or mapped beyond the shared memory charged to the cap: at most 0.5 % of the features or 1 MiB,
-    whichever is more.
+    Adds up, at each gate and once a second, the huge pages of the run's processes and the files in memory of any size
+    (tmpfs, memfd, System V) that they have open or mapped beyond the shared memory charged to the cap: at most 0.5 % of
+    the features or 1 MiB, whichever is more. Between gates only memory in use at three looks in a row counts.
     """
-    known = [(gate.uncharged_bytes, gate.at) for gate in record.readings.gates if gate.uncharged_bytes is not None]
+    looks = [(gate.uncharged_bytes, gate.at) for gate in record.readings.gates]
+    looks.append((record.readings.uncharged_bytes, "a look between gates"))
+    known = [(nbytes, at) for nbytes, at in looks if nbytes is not None]
     if not known:
         return None
     most, at = max(known)

@@ -31,9 +31,10 @@ read-only, and cannot mount or enter another process.
 Not detected: rows that another process sends through a socket while the run reads what every system must; a worker that
 looks up in the harness's objects which mini-batches are checked, and reads other bytes for the rest; device memory that
 CUDA gives past torch; memory of an emulated device that is used through the harness's own mapping; a step on a real
-device that trains less; an artefact whose seconds of making were altered by the run that made it; and a module that
-changes the orchestrator, which imports a system for its description. Read the code of a system from elsewhere before
-you trust its numbers.
+device that trains less; an artefact whose seconds of making were altered by the run that made it; results kept by an
+earlier run outside home and temporary folder in small files, each open for moments only; memory of another process that
+is mapped for a few seconds and at no gate; and a module that changes the orchestrator, which imports a system for its
+description. Read the code of a system from elsewhere before you trust its numbers.
 
 A record is sealed by digests over its parts and tables. A seal is not a signature: it detects a number that was
 changed. If the seal is computed again, the parts must still agree (gates, epochs, counters, rows); a change of all of

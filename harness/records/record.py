@@ -311,6 +311,7 @@ class RawReadings(_Part):
         from_before: bytes of open data files older than the run, without reused artefacts, by path; None as above.
         elsewhere: bytes of open data files on other disks than the dataset's, by path; None as above.
         unknown_code: files of code that the worker had loaded and that no fingerprint is made from, without libraries.
+        uncharged_bytes: most bytes of memory between gates that the cap was not charged for; None: not looked at.
     """
 
     isolation: str = ""
@@ -335,6 +336,7 @@ class RawReadings(_Part):
     from_before: dict[str, int] | None = None
     elsewhere: dict[str, int] | None = None
     unknown_code: list[str] = Field(default_factory=list)
+    uncharged_bytes: int | None = None
     in_turns: bool = False
     free_device_memory: bool = False
 

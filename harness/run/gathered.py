@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from harness.wire.spots import NONCE_BYTES, Spot
 from systems.readings import StageSpan
 from workloads.accelerators.pool import DevicePool
 from workloads.dataset import Dataset
+from workloads.manifest import MANIFEST_NAME
 
 _EPOCH_GATE = re.compile(r"epoch (\d+) (start|end)$")
 
@@ -43,7 +45,8 @@ class Gathered:
         memory: reading of the cap after the worker's end.
         nonces: number drawn for the spot checks of each epoch, by epoch.
         guard, planned: watcher of the cap, and monotonic seconds of the plan's arrival; None before.
-        born: Unix seconds of the run's begin.
+        born: Unix seconds of the run's begin, after its calibration.
+        uncharged: most bytes of memory that the cap was not charged for, seen between gates; None before three looks.
         given: other files that the harness made for the run.
         older, elsewhere: size of each data file that was open and is older than the run, or on another disk than the
             dataset, by path.
@@ -77,15 +80,18 @@ class Gathered:
     given: list[Path] = field(default_factory=list)
     older: dict[Path, int] = field(default_factory=dict)
     elsewhere: dict[str, int] = field(default_factory=dict)
+    uncharged: int | None = None
+    _looks: deque[dict[tuple[int, int], int]] = field(default_factory=lambda: deque(maxlen=3))
     _evict_s: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._before = cold.identities(self.dataset)
-        self.born = int(time.time())  # whole seconds, as of files
+        self.born = time.time()
 
     @cached_property
     def _given(self) -> set[Path]:
-        return {path.resolve() for path in [self.dataset.path, *self.given, *cold.dataset_files(self.dataset)]}
+        of_dataset = [self.dataset.path / MANIFEST_NAME, *cold.dataset_files(self.dataset)]
+        return {path.resolve() for path in [*of_dataset, *self.given]}
 
     def rewritten(self) -> list[str]:
         """Return the names of the dataset's files that changed since the run began."""
@@ -118,18 +124,26 @@ class Gathered:
         reused = {folder for folder in (Path(one).resolve() for one in told) if folder.parent == root.resolve()}
         return {str(path): nbytes for path, nbytes in self.older.items() if not reused & {*path.parents}}
 
-    def look(self, pids: Collection[int], *, mapped: bool = True) -> list[opened.OpenFile]:
-        """Return the files that processes of the run have open; keep those that are older or on another disk."""
-        found = opened.open_files(pids, mapped=mapped)
-        for file in (file for file in found if file.is_data and not self._is_given(file)):
+    def look_between_gates(self, pids: Collection[int], memory: MemoryStats) -> None:
+        """Look at files and memory of running processes; `memory`: reading of the cap from just before."""
+        _, strange = self._look(pids)
+        self._looks.append({file.key: file.held_bytes for file in strange})
+        if len(self._looks) == self._looks.maxlen:
+            # The cap's counters may be two seconds old: memory that was in use two looks ago is in them.
+            lasting = [replace(file, held_bytes=min(look.get(file.key, 0) for look in self._looks)) for file in strange]
+            self.uncharged = max(self.uncharged or 0, opened.uncharged_bytes(pids, lasting, memory.shmem))
+
+    def _look(self, pids: Collection[int]) -> tuple[list[opened.OpenFile], list[opened.OpenFile]]:
+        """Return the files that processes of the run have open, and those that the harness did not give them, of which
+        it keeps those that are older than the run or on another disk."""
+        found, mine = opened.open_files(pids), opened.own_keys()
+        strange = [file for file in found if file.key not in mine and file.path not in self._given]
+        for file in (file for file in strange if file.is_data):
             if opened.born(file.path) < self.born:
                 self.older[Path(file.name)] = file.nbytes
             if not (file.in_memory or file.library) and opened.on_other_disk(file, self.disks):
                 self.elsewhere[file.name] = file.nbytes
-        return found
-
-    def _is_given(self, file: opened.OpenFile) -> bool:
-        return bool(self._given & {file.path, *file.path.parents})
+        return found, strange
 
     def evict(self, when: str, own: list[Path]) -> None:
         """Evict the files of the dataset and the system (`own`) and store the reading."""
@@ -147,12 +161,11 @@ class Gathered:
         # What is done while the gate is closed belongs to no epoch.
         counts = None if starts else self._counts(cap)
         own = [Path(file) for file in self.prepared.files] if self.prepared else []
-        found = self.look(pids)
+        found, strange = self._look(pids)
         data = [file.path for file in found if not (file.library or file.in_memory)]
         if at == "prepared":
             self.evict("after_prepare", [*own, *data])
-        memory, mine = cap.memory(), opened.own_keys()
-        strange = [file for file in found if file.key not in mine and not self._is_given(file)]
+        memory = cap.memory()
         looked_at = [*cold.dataset_files(self.dataset), *self.folders, *own, *data]
         self.held.append(memory)
         resident = cold.resident(looked_at)

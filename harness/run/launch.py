@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import site
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,6 +33,9 @@ _GUARDED = (
     *(Path(__file__).parents[2] / name for name in ("harness", "systems", "workloads")),
     *map(Path, dict.fromkeys(("/usr", sys.base_prefix, sys.prefix))),
 )
+# Folders of a user for which programs have a default below the home folder.
+_USER_FOLDERS = frozenset(("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"))
+_TEMPORARY = "temporary"
 _LEAVE_SECONDS = 10.0  # seconds until a worker has to exit after `done` or `error`
 _LINGER_SECONDS = 1.0  # seconds that its children may outlive it
 _ERRORS: dict[str, type[OutcoreError]] = {
@@ -56,7 +61,8 @@ class Ending:
 
 class Worker:
     """A running worker. Use as a context manager: leaving it kills all processes in the cap and closes the pipes.
-    `left`: command line of each process that outlived the worker, after `watch`.
+    `left`, `left_files`: command line of each process that outlived the worker, and names of its temporary files, after
+    `watch`.
 
     Args:
         cap, spec: cap and spec of the worker.
@@ -70,6 +76,8 @@ class Worker:
         self, cap: Cap, spec: WorkerSpec, folder: Path, log: Path, cache: Cache, board: str | None = None
     ) -> None:
         self._cap = cap
+        # In the folder for temporary files, since a socket's path may have 107 characters.
+        self._own = tempfile.TemporaryDirectory(prefix="outcore-", ignore_cleanup_errors=True)
         self._pools: PoolServer | None = None
         self._emulated = spec.config.device.startswith("emulated")
         system, ranks = spec.config.system, spec.config.ranks
@@ -104,16 +112,19 @@ class Worker:
             self.started = time.monotonic()
             command = cap.worker_command([*argv, *arguments])
             null, pipes = subprocess.DEVNULL, self._pipes.inherited
+            # A container has a home of its own, and its client needs the user's.
+            env = None if cap.named_pipes else _without_past(Path(self._own.name))
             with log.open("ab") as out:
                 self._process = subprocess.Popen(
-                    command, stdin=null, stdout=out, stderr=out, pass_fds=pipes, start_new_session=True
+                    command, stdin=null, stdout=out, stderr=out, pass_fds=pipes, start_new_session=True, env=env
                 )
         except BaseException:
-            self._close_pipes()
+            self._close()
             raise
         self.pid = self._process.pid  # the launcher executes the worker in place
         self._pipes.spawned()
         self.left: list[str] = []
+        self.left_files: list[str] = []
         self._reader = EventReader(self._pipes.events)
 
     def watch(self, timeout_s: float, on_event: Callable[[Event], bytes | None]) -> Ending:
@@ -127,6 +138,7 @@ class Worker:
             self.left = self._left_alive()
             self._cap.kill()
             self._wait()
+            self.left_files = sorted(path.name for path in Path(self._own.name).glob(f"{_TEMPORARY}/*"))
 
     def _ending(self, timeout_s: float, on_event: Callable[[Event], bytes | None]) -> Ending:
         """Return the ending by the kernel's OOM counter, else the last event, the cap's report or the exit code."""
@@ -187,12 +199,25 @@ class Worker:
         # Isolation `none` finds its processes by scanning, which may miss this one; a process that ended is left alone.
         self._process.kill()
         self._process.wait()
-        self._close_pipes()
+        self._close()
 
-    def _close_pipes(self) -> None:
+    def _close(self) -> None:
         self._pipes.close()
         if self._pools is not None:
             self._pools.close()
+        self._own.cleanup()
+
+
+def _without_past(folder: Path) -> dict[str, str]:
+    """Return the environment of a worker: home, caches and temporary files below the empty `folder`, so that nothing an
+    earlier run kept there is found. Packages and compiled kernels of the user stay where they are."""
+    home, temporary = folder / "home", folder / _TEMPORARY
+    home.mkdir()
+    temporary.mkdir()
+    kept = {name: value for name, value in os.environ.items() if name not in _USER_FOLDERS}
+    kept.setdefault("PYTHONUSERBASE", site.getuserbase())
+    kept.setdefault("CUDA_CACHE_PATH", f"{os.environ.get('HOME', '')}/.nv/ComputeCache")
+    return kept | {"HOME": str(home), "TMPDIR": str(temporary)}
 
 
 def _failure(event: Failed) -> Ending:

@@ -1,5 +1,5 @@
-"""Files of a mebibyte or more that a run's processes have open or mapped, by inode: a file whose name was removed, and
-memory of other processes (memfd, System V, tmpfs), are found too."""
+"""Files that a run's processes have open or mapped, by inode: a file whose name was removed, and memory of other
+processes (memfd, System V, tmpfs), are found too. Files on disks that are small even together are left out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.isolation.blocks import whole_disks
 from harness.isolation.files import read_text
 from harness.isolation.mounts import IN_MEMORY, all_mounts
 
-_LEAST_BYTES = 1 << 20  # smaller files are not a run's data
+_LEAST_BYTES = 1 << 20  # files that are smaller, all small ones together, are not a run's data
 _STATX_BTIME = 0x800
 # Databases of the C library: of locales, users and hosts.
 _SYSTEM = ("/usr/lib/locale/", "/var/lib/sss/", "/var/cache/nscd/", "/var/db/nscd/")
@@ -62,42 +62,52 @@ def _libraries(packages: Path) -> tuple[str, ...]:
 
 
 _LIBRARIES = _libraries(Path(sysconfig.get_path("purelib")))
+# Code in the folders of libraries as maps name it: device and inode, and name. Such files are examined once.
+_CODE = set[tuple[str, str]]()
 
 
-def open_files(pids: Iterable[int], *, mapped: bool = True) -> list[OpenFile]:
-    """Return the files that processes have open and, if `mapped`, those that they have mapped, sorted by name."""
-    links: dict[Path, tuple[str, bool]] = {}
+def open_files(pids: Iterable[int]) -> list[OpenFile]:
+    """Return the files that processes have open or mapped, without code in the folders of libraries, sorted by name."""
+    links: dict[Path, tuple[str, bool, str]] = {}
     for pid in pids:
         # The process may end, or close a file, meanwhile, or belong to another user: the others count.
         with suppress(OSError):
             for link in Path(f"/proc/{pid}/fd").iterdir():
                 with suppress(OSError):
-                    links[link] = str(link.readlink()), False
+                    links[link] = str(link.readlink()), False, ""
         seen: dict[str, Path] = {}
         with suppress(OSError), open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
-            for line in maps if mapped else ():
+            for line in maps:
                 place, rights, _, device, inode, *path_of = line.rstrip("\n").split(maxsplit=5)
                 if not path_of or not path_of[0].startswith("/"):
                     continue
                 number = f"{device} {inode}"
+                if (number, path_of[0]) in _CODE:
+                    continue
                 if number not in seen:
                     begin, end = (int(address, 16) for address in place.split("-"))
                     seen[number] = Path(f"/proc/{pid}/map_files/{begin:x}-{end:x}")
                 known = links.get(seen[number])
-                links[seen[number]] = path_of[0], "x" in rights or (known is not None and known[1])
+                links[seen[number]] = path_of[0], "x" in rights or (known is not None and known[1]), number
     memory, found = _memory_devices(), dict[tuple[int, int], OpenFile]()
-    for link, (name, code) in links.items():
+    for link, (name, code, number) in links.items():
         path, status = _status(link, Path(name))
-        if status is None or not stat.S_ISREG(status.st_mode) or status.st_size < _LEAST_BYTES:
+        if status is None or not stat.S_ISREG(status.st_mode) or name.startswith(("/proc/", "/sys/")):
             continue
-        if name.startswith(("/proc/", "/sys/")):
+        library = name.startswith(_LIBRARIES)
+        if library and _is_elf(path):
+            _CODE.add((number, name))
             continue
         key = status.st_dev, status.st_ino
         before = found.get(key)
-        library = name.startswith(_LIBRARIES) or (code and _is_elf(path)) or (before is not None and before.library)
+        library = library or (code and _is_elf(path)) or (before is not None and before.library)
         sizes = status.st_size, 512 * status.st_blocks
         found[key] = OpenFile(path, name, key, *sizes, status.st_dev in memory, library)
-    return sorted(found.values(), key=lambda one: one.name)
+    files = sorted(found.values(), key=lambda one: one.name)
+    small = {one.key for one in files if one.nbytes < _LEAST_BYTES and not one.in_memory}
+    if sum(one.nbytes for one in files if one.key in small and one.is_data) < _LEAST_BYTES:
+        files = [one for one in files if one.key not in small]
+    return files
 
 
 def _status(link: Path, name: Path) -> tuple[Path, os.stat_result | None]:
@@ -137,9 +147,9 @@ def born(path: Path) -> float:
     """Return the Unix seconds of a file's creation, or of its last change where the file system does not keep them."""
     found, statx = ctypes.create_string_buffer(256), getattr(ctypes.CDLL(None), "statx", None)
     if statx and statx(-100, os.fsencode(path), 0, _STATX_BTIME, found) == 0:
-        mask, seconds = (int.from_bytes(found.raw[at : at + 4], sys.byteorder) for at in (0, 80))
+        mask, seconds, nanoseconds = (int.from_bytes(found.raw[at : at + 4], sys.byteorder) for at in (0, 80, 88))
         if mask & _STATX_BTIME:
-            return float(seconds)
+            return seconds + nanoseconds / 1e9
     with suppress(OSError):
         return path.stat().st_mtime
     return math.inf

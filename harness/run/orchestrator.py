@@ -131,6 +131,8 @@ class _Execution:
             asked = self._asked = Memory.model_validate(held.memory)
             asked.cap_bytes, asked.budget_bytes = calibrate.memory_of(config, self._dataset, held)
             self._seen.calibrate_s = time.monotonic() - began
+            # What the calibration's worker left behind is older than the run.
+            self._seen.born = time.time()
             device = {"budget_device": calibrate.device_budget(config, held)}
             device |= {"training_device_bytes": held.training_device_bytes}
             spec = spec.model_copy(update={"budget_host": asked.budget_bytes, **device})
@@ -149,9 +151,9 @@ class _Execution:
 
             def look(memory: MemoryStats) -> None:
                 guard.look(memory.limit)
-                # Maps of a worker are long. Without a cap its processes take long to find.
+                # Without a cap its processes take long to find.
                 if guard.samples % 10 == 0 and self._series.availability.proves_memory:
-                    self._seen.look(cap.pids(), mapped=guard.samples % 50 == 0)
+                    self._seen.look_between_gates(cap.pids(), memory)
 
             recorder = Recorder(cap, disks, gpus=gpus, look=look, share=lambda: board.read("").share)
             phase, log = during(self._progress, lambda: board.read(self._phase)), folder / results.WORKER_LOG
@@ -264,6 +266,7 @@ class _Execution:
             from_before=seen.from_before,
             elsewhere=seen.elsewhere,
             unknown_code=unknown_of(ending.loaded, config.system, config.sampler),
+            uncharged_bytes=seen.uncharged,
             samples=guard.samples if guard else 0,
             outside=list(guard.outside.values()) if guard else [],
             limits=sorted(guard.limits) if guard else [],

@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import os
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,25 @@ def test_a_file_without_a_name_is_found_and_can_be_opened(tmp_path: Path) -> Non
         data.unlink()
         (found,) = (one for one in opened.open_files([os.getpid()]) if one.key[1] == key)
         assert found.name == f"{data} (deleted)" and found.path.stat().st_ino == key and found.is_data
+
+
+def test_small_files_are_found_where_they_are_large_together(tmp_path: Path) -> None:
+    pieces = [tmp_path / f"{number}.bin" for number in range(4)]
+    with ExitStack() as held:
+        for piece in pieces[:3]:
+            piece.write_bytes(bytes(300 << 10))
+            held.enter_context(piece.open("rb"))
+        assert not found_data() & set(pieces)
+        pieces[3].write_bytes(bytes(300 << 10))
+        held.enter_context(pieces[3].open("rb"))
+        assert found_data() >= set(pieces)
+
+
+def test_a_small_file_in_memory_is_found() -> None:
+    with open(os.memfd_create("rows"), "r+b") as file:
+        file.write(bytes(4096))
+        file.flush()
+        assert os.fstat(file.fileno()).st_ino in {one.key[1] for one in opened.open_files([os.getpid()])}
 
 
 def test_memory_is_uncharged_beyond_what_the_cap_was_charged_for() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -260,6 +261,20 @@ class KeepsWhatItPrepared(Act):
         if not kept.exists():
             time.sleep(1.5)
             kept.touch()
+
+
+@cheat("")
+class KeepsWhatItPreparedAtHome(Act):
+    """Leaves its prepared files to the next run in the user's cache and in the folder of temporary files."""
+
+    def prepare(self) -> None:
+        """Skip the work where an earlier run did it."""
+        for folder in (Path.home() / ".cache", Path(tempfile.gettempdir())):
+            kept = folder / "prepared-by-a-cheat.bin"
+            if not kept.exists():
+                time.sleep(1.5)
+                kept.parent.mkdir(exist_ok=True)
+                kept.touch()
 
 
 @cheat("preparation_took_what_it_says")

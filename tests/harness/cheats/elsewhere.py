@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from systems.engine.store import artefacts
-from tests.harness.cheats.act import Act, Ids, cheat
+from tests.harness.cheats.act import COPY, Act, Ids, cheat
 
 CHARGED, BEFORE = "memory_is_charged", "nothing_was_prepared_before"
 KEY = {"of": "the cheats"}
@@ -57,6 +57,55 @@ class HalfInSharedMemory(_Half):
         with Path(self.system.options.place).open("rb") as file:
             memory = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         self.table = self.view(memory, self.system.workload.dataset.data_offset("features"))
+
+
+@cheat(CHARGED)
+class HalfInMemoryWithinEpochs(HalfInSharedMemory):
+    """Maps the copy while an epoch's clock runs, and at no gate."""
+
+    def prepare(self) -> None:
+        """Map nothing yet."""
+
+    def seeds(self, epoch: int) -> list[tuple[int, Ids]]:
+        """Map the copy."""
+        super().prepare()
+        return super().seeds(epoch)
+
+    def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
+        """Read slowly, so that an epoch lasts five seconds, and unmap the copy after the last mini-batch."""
+        time.sleep(0.16)
+        rows = super().rows(epoch, index, nodes)
+        if index == self.system.seed_plan.num_batches - 1:
+            del self.table
+        return rows
+
+
+class _HalfInPieces(_Half):
+    """Base: maps files below 1 MiB with the rows of even nodes."""
+
+    def prepare(self) -> None:
+        """Map the pieces."""
+        self._pieces: list[npt.NDArray[Any]] = []
+        for path in sorted(Path(self.system.options.place).iterdir()):
+            with path.open("rb") as file:
+                memory = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+            memory.madvise(mmap.MADV_RANDOM)
+            self._pieces.append(np.frombuffer(memory, np.float32).reshape(-1, self.system.workload.dataset.dim))
+
+    def take(self, nodes: Ids) -> npt.NDArray[Any]:
+        """Return rows of the pieces."""
+        each = len(self._pieces[0])
+        return np.stack([self._pieces[row // each][row % each] for row in (nodes // 2).tolist()])
+
+
+@cheat(CHARGED)
+class HalfInPiecesOfMemory(_HalfInPieces):
+    """Maps pieces in shared memory that another process was charged for."""
+
+
+@cheat(BEFORE)
+class HalfInPieces(_HalfInPieces):
+    """Maps pieces on the disk that were made before the run."""
 
 
 @cheat(CHARGED)
@@ -119,6 +168,24 @@ class HalfOnAnotherDisk(_HalfOfAFile):
     def prepare(self) -> None:
         """Open the copy."""
         self.open(Path(self.system.options.place))
+
+
+@cheat(BEFORE)
+class HalfBesideTheDataset(_HalfOfAFile):
+    """Reads a file that was made in the dataset's folder before the run."""
+
+    def prepare(self) -> None:
+        """Open the file."""
+        self.open(Path(self.system.options.place))
+
+
+@cheat(BEFORE)
+class HalfOfTheCalibration(_HalfOfAFile):
+    """Reads a file that the run's calibration made, when no clock ran (`CopiesInLibraries`)."""
+
+    def prepare(self) -> None:
+        """Open the file."""
+        self.open(self.system.runtime.artefacts / COPY)
 
 
 @cheat(BEFORE)
