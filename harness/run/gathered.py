@@ -89,9 +89,12 @@ class Gathered:
         self.born = time.time()
 
     @cached_property
-    def _given(self) -> set[Path]:
+    def _given(self) -> set[tuple[int, int]]:
+        """Device and inode of the dataset's and the harness's files: a number of an open file may be used again between
+        the look at its name and that at its size."""
         of_dataset = [self.dataset.path / MANIFEST_NAME, *cold.dataset_files(self.dataset)]
-        return {path.resolve() for path in [*of_dataset, *self.given]}
+        statuses = [path.stat() for path in [*of_dataset, *self.given] if path.exists()]
+        return {(status.st_dev, status.st_ino) for status in statuses}
 
     def rewritten(self) -> list[str]:
         """Return the names of the dataset's files that changed since the run began."""
@@ -136,8 +139,8 @@ class Gathered:
     def _look(self, pids: Collection[int]) -> tuple[list[opened.OpenFile], list[opened.OpenFile]]:
         """Return the files that processes of the run have open, and those that the harness did not give them, of which
         it keeps those that are older than the run or on another disk."""
-        found, mine = opened.open_files(pids), opened.own_keys()
-        strange = [file for file in found if file.key not in mine and file.path not in self._given]
+        found, known = opened.open_files(pids), opened.own_keys() | self._given
+        strange = [file for file in found if file.key not in known]
         for file in (file for file in strange if file.is_data):
             if opened.born(file.path) < self.born:
                 self.older[Path(file.name)] = file.nbytes
