@@ -130,7 +130,7 @@ class Seeds(_Event):
 
 class EpochDone(_Event):
     """One epoch from `start` to `end` (monotonic s). `checking_s`: seconds in between spent on feature digests.
-    `changed`: the first mini-batches whose rows changed during their training step."""
+    `changed`: spot-checked mini-batches whose rows changed during their training step."""
 
     event: Literal["epoch"] = "epoch"
     epoch: int

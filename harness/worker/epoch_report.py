@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.wire.protocol import CHUNK_ROWS, Batches, BatchRow, Checks, EpochDone, Event, Spans
-from harness.wire.spots import BATCHES, Spot, look_at
+from harness.wire.spots import Spot, look_at
 from systems.interface import Batch, StageSpan
 from systems.readings import wall_seconds
 from workloads.accelerator import LaneSpan
@@ -20,12 +20,11 @@ from workloads.sampling.digest import EpochDigest, structure_digest
 @dataclass
 class EpochLog:
     """Log of an epoch's mini-batches on one rank: a small tuple for each, digests and spot-checked rows.
-    `with_features`: whether to digest the feature rows of every mini-batch, in a `warmup` also after training;
-    `checking_s` sums the seconds. `nonce`, `looked_at`: number that decides the rows to spot-check, and indices of the
-    mini-batches to spot-check. `changed`: indices of mini-batches whose rows changed during their training step."""
+    `with_features`: whether to digest the feature rows of every mini-batch; `checking_s` sums the seconds. `nonce`,
+    `looked_at`: number that decides the rows to spot-check, and indices of the mini-batches to spot-check. `changed`:
+    indices of those whose rows changed during their training step."""
 
     with_features: bool
-    warmup: bool = False
     nonce: bytes = b""
     looked_at: frozenset[int] = frozenset()
     rows: list[BatchRow] = field(default_factory=list)
@@ -35,36 +34,25 @@ class EpochLog:
     changed: list[int] = field(default_factory=list)
     checking_s: float = 0.0
     _digest: str = ""
-    _seen: tuple[int | None, Spot | None] = None, None
 
     def digest(self, batch: Batch) -> None:
         """Digest a mini-batch's structure, and its feature rows from the table that training reads, where requested."""
         value = structure_digest(batch.sampled)
         self.structure.add(value)
         self._digest = f"{value:016x}"
-        features, spot = self._seen = self._look(batch, self.with_features)
-        if features is not None:
-            self.features.add(features)
-        if spot is not None:
-            self.spots.append(spot)
+        if batch.table is None:
+            return
+        if self.with_features:
+            began = time.monotonic()
+            self.features.add(batch_feature_digest(batch.sampled, batch.table, batch.rows))
+            self.checking_s += time.monotonic() - began
+        if batch.sampled.index in self.looked_at:
+            self.spots.append(look_at(batch, self.nonce))
 
     def look_again(self, batch: Batch) -> None:
-        """Look at a trained mini-batch's feature rows again, at all of them in a warm-up; note whether they changed."""
-        before, spot_before = self._seen
-        features, spot = self._look(batch, self.warmup and self.with_features)
-        if features not in (None, before) or spot != spot_before:
+        """Look at the spot-checked rows of a mini-batch again after its training step; note whether they changed."""
+        if batch.sampled.index in self.looked_at and look_at(batch, self.nonce) != self.spots[-1]:
             self.changed.append(batch.sampled.index)
-
-    def _look(self, batch: Batch, whole: bool) -> tuple[int | None, Spot | None]:
-        """Return the digest of a mini-batch's rows (None without `whole`), and its spot (None if it is not chosen)."""
-        features = spot = None
-        if batch.table is not None and whole:
-            began = time.monotonic()
-            features = batch_feature_digest(batch.sampled, batch.table, batch.rows)
-            self.checking_s += time.monotonic() - began
-        if batch.table is not None and batch.sampled.index in self.looked_at:
-            spot = look_at(batch, self.nonce)
-        return features, spot
 
     def add(self, batch: Batch, loss: float, correct: int) -> None:
         """Add a trained mini-batch: mean loss over its seed nodes (nan without training), and correct seed nodes."""
@@ -127,7 +115,7 @@ def events(epoch: int, parts: list[EpochReport]) -> Iterator[Event]:
         counters=_finite(summed([part.counters for part in parts])),
         stages_s=wall_seconds([span for _, span in spans]),
         checking_s=max(part.log.checking_s for part in parts),
-        changed=changed[:BATCHES],
+        changed=changed[:CHUNK_ROWS],
     )
 
 

@@ -154,7 +154,7 @@ class Run:
         count = self._board.count
         nonce = self._joint.gate(f"epoch {epoch} start", NONCE_BYTES if self._spec.challenge else 0)
         looked_at = chosen(nonce, epoch, self._num_batches) if nonce and self._num_batches else frozenset()
-        log = EpochLog(with_features=with_features, warmup=warmup, nonce=nonce, looked_at=looked_at)
+        log = EpochLog(with_features=with_features, nonce=nonce, looked_at=looked_at)
         start = time.monotonic()
         for number, batch in enumerate(self._system.epoch(epoch), start=1):
             self._train(batch, log)

@@ -404,7 +404,6 @@ def test_a_little_work_at_gates_is_a_caveat(series: Series) -> None:
     record = run(series, "samples_ahead_at_gates")
     assert record.status == "ok" and record.verdict != "VALID"
     assert "little_was_done_between_epochs" in broken(record)
-    assert "nothing_was_done_between_epochs" not in broken(record)
 
 
 def test_rows_that_change_during_the_training_step_are_told(series: Series) -> None:
