@@ -35,7 +35,8 @@ def looking_seconds(nodes: int, dim: int) -> float:
     for _ in range(21):
         began = time.monotonic()
         for number in range(BATCHES):
-            look_at(batch, bytes([number] * 8))
+            for _ in ("before", "after the training step"):
+                look_at(batch, bytes([number] * 8))
         times.append(time.monotonic() - began)
     return statistics.median(times)
 

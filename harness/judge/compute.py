@@ -223,7 +223,8 @@ def features_equal_the_dataset(record: Record, context: RunContext) -> Finding |
     """A system that reads no feature rows, or wrong ones, is the fastest of all.
 
     Compares feature rows at training with the dataset read by direct reads: a digest over the whole first warm-up
-    epoch, and in every epoch 64 rows of each of eight mini-batches, drawn when the epoch began.
+    epoch, and in every epoch 64 rows of each of eight mini-batches, drawn when the epoch began. These are looked at
+    again after the training step, since a mini-batch's rows have to stay until its release.
     """
     checks = record.readings.features
     if not checks:

@@ -70,17 +70,15 @@ def device_reads_cover_working_set(record: Record, context: RunContext) -> Findi
 def nothing_was_read_between_epochs(record: Record, context: RunContext) -> Finding | None:
     """Data that is read while no clock runs is missing from the epoch that uses it.
 
-    Counts the cap's device bytes from the gate before a measured epoch (the end of the previous epoch or of the
-    preparation) to its first gate: at most a fiftieth of the epoch's device bytes or 1 MiB, whichever is more.
+    Counts the cap's device bytes from the gate before an epoch (the end of the previous epoch or of the preparation) to
+    its first gate: at most a fiftieth of the epoch's device bytes or 1 MiB, whichever is more.
     """
-    gates = {gate.at: gate for gate in record.readings.gates}
     found: list[tuple[float, int, int]] = []
-    for epoch in record.measured:
-        start = gates.get(f"epoch {epoch.epoch} start")
-        before = gates.get(f"epoch {epoch.epoch - 1} end") if epoch.epoch else gates.get("prepared")
-        if start is None or before is None or start.io_bytes is None or before.io_bytes is None:
+    for epoch in record.epochs:
+        gates = record.readings.before(epoch.epoch)
+        between = gates and gates[1].since(gates[0], "io_bytes")
+        if between is None:
             return unknown("the device's reads were not counted between epochs")
-        between = start.io_bytes - before.io_bytes
         allowed = max(BETWEEN_BYTES, int(BETWEEN_SHARE * (epoch.device_bytes or 0)))
         found.append((between / allowed, between, epoch.epoch))
     if not found:

@@ -264,6 +264,8 @@ def check_features(
             ok = wanted == first.feature_digest
             detail = "" if ok else "the rows of its mini-batches are not the dataset's"
             found.append(FeatureCheck(epoch=first.epoch, whole=True, ok=ok, detail=detail))
+    changed = "its rows changed during its training step"
+    found += [FeatureCheck(epoch=one.epoch, batch=at, ok=False, detail=changed) for one in epochs for at in one.changed]
     for epoch in (entry.epoch for entry in epochs):
         told = {spot.batch: spot for spot in spots.get(epoch, ())}
         if epoch in nonces and (told or not is_foreign(config.system)):

@@ -340,6 +340,13 @@ class RawReadings(_Part):
     in_turns: bool = False
     free_device_memory: bool = False
 
+    def before(self, epoch: int) -> tuple[GateReading, GateReading] | None:
+        """Return the gate before an epoch's first gate (of the preparation or the previous epoch), and that gate."""
+        gates = {gate.at: gate for gate in self.gates}
+        last = gates.get(f"epoch {epoch - 1} end" if epoch else "prepared")
+        first = gates.get(f"epoch {epoch} start")
+        return None if last is None or first is None else (last, first)
+
 
 class Code(_Part):
     """Fingerprints of the code behind a run's numbers (rule 28).
@@ -426,8 +433,9 @@ class Record(_Part):
     disk: dict[str, Any] = Field(default_factory=dict)
     # Calibration (rules 12, 20): {"train_s": …, "null_s": …} seconds by epoch, memory, and the source of the times.
     compute: dict[str, Any] = Field(default_factory=dict)
-    # Seconds of the harness: `calibrate_s`, `evict_s`, `gates_s` without evictions, `judging_s` after the run; and
-    # `first_batch_s` from the worker's start to the first mini-batch's release, without evictions.
+    # Seconds of the harness: `calibrate_s`, `evict_s`, `gates_s` without evictions but with other sweeps' turns,
+    # `judging_s` after the run; and `first_batch_s` from the worker's start to the first mini-batch's release, without
+    # evictions.
     overhead: dict[str, float] = Field(default_factory=dict)
     # Notes of the system (`io: io_uring registered`).
     notes: dict[str, str] = Field(default_factory=dict)

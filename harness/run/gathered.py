@@ -100,10 +100,11 @@ class Gathered:
         """Return the names of the dataset's files that changed since the run began."""
         return sorted({path.name for path, _ in self._before ^ cold.identities(self.dataset)})
 
-    def take(self, event: Event, cap: Cap) -> bytes:
-        """Store an event; at a gate, read, evict; return bytes to follow `go`. Raises ProtocolError: unknown gate."""
+    def take(self, event: Event, cap: Cap, reached: float) -> bytes:
+        """Store an event that came at `reached` (monotonic s); at a gate, read, evict; return bytes to follow `go`.
+        Raises ProtocolError: unknown gate."""
         if isinstance(event, Planned):
-            self.plan, self.planned = event.items, time.monotonic()
+            self.plan, self.planned = event.items, reached
         elif isinstance(event, Prepared):
             self.prepared = event
         elif isinstance(event, Batches):
@@ -117,7 +118,7 @@ class Gathered:
             self.epochs.append(event)
             self.progress(f"epoch {event.epoch}: {event.end - event.start - event.checking_s:.2f} s")
         elif isinstance(event, Gate):
-            return self._at_gate(event.at, cap, time.monotonic())
+            return self._at_gate(event.at, cap, reached)
         return b""
 
     @property

@@ -171,6 +171,7 @@ class _Execution:
 
     def _hear(self, event: Event, cap: Cap, worker: Worker) -> bytes:
         """Store an event of the worker and set its new phase; return the answer."""
+        reached = time.monotonic()
         if isinstance(event, Planned) and self._seen.guard:
             # The process is past the shell that joined the cap.
             self._seen.guard.watch(worker.pid)
@@ -179,7 +180,7 @@ class _Execution:
             self._turn.let_others()
         elif isinstance(event, Prepared):
             self._phase = "evicting what was prepared"
-        answer = self._seen.take(event, cap)
+        answer = self._seen.take(event, cap, reached)
         if isinstance(event, Planned):
             self._phase = "preparing"
         elif isinstance(event, Gate):

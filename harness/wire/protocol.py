@@ -132,7 +132,8 @@ class Seeds(_Event):
 
 
 class EpochDone(_Event):
-    """One epoch from `start` to `end` (monotonic s). `checking_s`: seconds in between spent on feature digests."""
+    """One epoch from `start` to `end` (monotonic s). `checking_s`: seconds in between spent on feature digests.
+    `changed`: spot-checked mini-batches whose rows changed during their training step."""
 
     event: Literal["epoch"] = "epoch"
     epoch: int
@@ -146,6 +147,7 @@ class EpochDone(_Event):
     counters: dict[str, Any]
     stages_s: dict[str, float]
     checking_s: float = 0.0
+    changed: list[int] = Field(default_factory=list, max_length=CHUNK_ROWS)
 
 
 class Calibrated(_Event):

@@ -21,7 +21,8 @@ from workloads.sampling.digest import EpochDigest, structure_digest
 class EpochLog:
     """Log of an epoch's mini-batches on one rank: a small tuple for each, digests and spot-checked rows.
     `with_features`: whether to digest the feature rows of every mini-batch; `checking_s` sums the seconds. `nonce`,
-    `looked_at`: number that decides the rows to spot-check, and indices of the mini-batches to spot-check."""
+    `looked_at`: number that decides the rows to spot-check, and indices of the mini-batches to spot-check. `changed`:
+    indices of those whose rows changed during their training step."""
 
     with_features: bool
     nonce: bytes = b""
@@ -30,6 +31,7 @@ class EpochLog:
     structure: EpochDigest = field(default_factory=EpochDigest)
     features: EpochDigest = field(default_factory=EpochDigest)
     spots: list[Spot] = field(default_factory=list)
+    changed: list[int] = field(default_factory=list)
     checking_s: float = 0.0
     _digest: str = ""
 
@@ -46,6 +48,11 @@ class EpochLog:
             self.checking_s += time.monotonic() - began
         if batch.sampled.index in self.looked_at:
             self.spots.append(look_at(batch, self.nonce))
+
+    def look_again(self, batch: Batch) -> None:
+        """Look at the spot-checked rows of a mini-batch again after its training step; note whether they changed."""
+        if batch.sampled.index in self.looked_at and look_at(batch, self.nonce) != self.spots[-1]:
+            self.changed.append(batch.sampled.index)
 
     def add(self, batch: Batch, loss: float, correct: int) -> None:
         """Add a trained mini-batch: mean loss over its seed nodes (nan without training), and correct seed nodes."""
@@ -76,6 +83,7 @@ def events(epoch: int, parts: list[EpochReport]) -> Iterator[Event]:
 
     structure, features = EpochDigest(), EpochDigest()
     batches: list[BatchRow] = []
+    changed = [number(rank, index) for rank, part in enumerate(parts) for index in part.log.changed]
     for rank, part in enumerate(parts):
         structure.join(part.log.structure)
         features.join(part.log.features)
@@ -107,6 +115,7 @@ def events(epoch: int, parts: list[EpochReport]) -> Iterator[Event]:
         counters=_finite(summed([part.counters for part in parts])),
         stages_s=wall_seconds([span for _, span in spans]),
         checking_s=max(part.log.checking_s for part in parts),
+        changed=changed[:CHUNK_ROWS],
     )
 
 

@@ -187,6 +187,7 @@ class Run:
             with self._clock.stage("train", own.sampled.index):
                 result = self._trainer.step(own.sampled, own.table, own.rows, first_layer_aggregated=aggregated)
             loss, correct = result.loss, result.correct
+            log.look_again(own)
         elif self._spec.config.stages == "sample+extract":
             self._accelerator.fault_in(own.table, own.rows, own.sampled.num_nodes)
         batch.release()

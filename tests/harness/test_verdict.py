@@ -330,6 +330,7 @@ BREAKS: dict[str, tuple[str, Change]] = {
     "clock_agrees_with_the_gates": ("INVALID", {"epochs.1.gate_s": 4.0}),
     "clock_is_close_to_the_gates": ("CAVEATS", {"epochs.1.gate_s": 2.05}),
     "nothing_was_done_between_epochs": ("INVALID", worked_between),
+    "little_was_done_between_epochs": ("CAVEATS", {"evidence.gates.3.user_s": 0.2}),
     "preparation_took_what_it_says": ("INVALID", {"preprocess.gate_s": 9.0}),
     "numbers_follow_from_their_parts": ("INVALID", {"epochs.1.seconds": 1.9999}),
     "checks_took_little": ("CAVEATS", {"epochs.1.checking_s": 1.0, "epochs.1.gate_s": 3.001}),
@@ -370,6 +371,7 @@ UNKNOWN: dict[str, Change] = {
     "processors_were_quiet": no_times,
     "preparation_took_what_it_says": no_times,
     "nothing_was_done_between_epochs": NO_GATES,
+    "little_was_done_between_epochs": NO_GATES,
     "processors_are_what_was_asked_for": {"config.cores": 1, "epochs.1.user_s": None},
     "rows_crossed_the_bus": {"evidence.least_bus_s": {0: 0.5, 1: 0.5}},
     "features_equal_the_dataset": {"evidence.features": []},
@@ -404,6 +406,16 @@ def test_a_record_is_judged_by_what_it_holds_alone(sound: Run) -> None:
     again = Record.model_validate_json(record.model_dump_json(by_alias=True))
     assert judge(again) == judge(record, context)
     assert judge(again)[0] == "VALID"
+
+
+def test_work_after_the_preparation_belongs_to_no_number_either(sound: Run) -> None:
+    for reading in evidence(sound).gates[1:]:
+        reading.user_s, reading.io_bytes = 2.0, (reading.io_bytes or 0) + 20 * MIB
+    verdict, outcomes = judge(*sound)
+    broken = {outcome.name: outcome.detail for outcome in outcomes if not outcome.ok}
+    assert verdict == "INVALID"
+    assert broken["nothing_was_done_between_epochs"] == "2.00 s before epoch 0"
+    assert broken["nothing_was_read_between_epochs"] == "20.0 MiB before epoch 0"
 
 
 def test_a_sound_run_is_valid(sound: Run) -> None:

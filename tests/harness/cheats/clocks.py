@@ -212,6 +212,41 @@ class ComputesBehindTheGate(_BehindTheGate):
             wait([threads.submit(compute) for _ in range(2)])
 
 
+class _AfterThePreparation(_BehindTheGate):
+    """Base of cheats whose thread works between the end of the preparation and the first epoch."""
+
+    def files(self) -> list[Path]:
+        """Begin the thread, and return no files."""
+        _BehindTheGate.between(self)
+        return []
+
+    def between(self) -> None:
+        """Leave the gates between epochs alone."""
+
+
+@cheat("nothing_was_read_between_epochs")
+class ReadsAfterThePreparation(_AfterThePreparation, ReadsBehindTheGate):
+    """Fills its cache before the first epoch, once its preparation is over."""
+
+
+@cheat("nothing_was_done_between_epochs")
+class ComputesAfterThePreparation(_AfterThePreparation, ComputesBehindTheGate):
+    """Ranks nodes before the first epoch, once its preparation is over."""
+
+
+@cheat("")
+class SamplesAheadAtGates(Act):
+    """Samples a few mini-batches of the next, short epoch while the harness asks for counters."""
+
+    settings: ClassVar[dict[str, Any]] = {"max_batches": 4}
+
+    def between(self) -> None:
+        """Compute for 0.15 seconds, which alone makes no run invalid."""
+        until = time.thread_time() + 0.15
+        while time.thread_time() < until:
+            sum(range(20_000))
+
+
 @cheat("memory_as_asked")
 class HoldsMoreThanPlanned(Act):
     """Takes all memory that the cap allows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -114,6 +115,29 @@ class MiniBatchesWithoutRows(Act):
         if epoch and index % 3 == 2:
             return np.zeros((len(nodes), self.system.workload.dataset.dim), dtype=np.float32)
         return self.system.read(nodes)
+
+
+@cheat(RULE)
+class OneTable(Act):
+    """Overlaps reading and training with a single table, into which the next rows arrive during the training step."""
+
+    settings: ClassVar[dict[str, Any]] = {"device": "cpu", "device_memory": None, "hidden": 256}
+
+    def rows(self, epoch: int, index: int, nodes: Ids) -> npt.NDArray[Any]:
+        """Wait for the rows read ahead, and read the mini-batch's own."""
+        self.close()
+        return self.system.read(nodes)
+
+    def batch(self, sampled: SampledBatch, rows: npt.NDArray[Any]) -> Batch:
+        """Let a thread overwrite the rows a moment after they were looked at."""
+        self._thread = threading.Timer(0.01, rows.fill, (0.5,))
+        self._thread.start()
+        return Batch(sampled, torch.from_numpy(rows))
+
+    def close(self) -> None:
+        """Wait for the thread."""
+        if hasattr(self, "_thread"):
+            self._thread.join()
 
 
 class _Lazy(torch.Tensor):

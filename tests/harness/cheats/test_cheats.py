@@ -47,12 +47,13 @@ pytestmark = pytest.mark.skipif(not select("auto").availability.proves_memory, r
 COUNTED = pytest.mark.slow("harness/run", "harness/worker", "harness/judge", "systems/engine/store")
 #: Cheats that are caught by the rule of others, which run in every `make test`, or that take long.
 LIKE_OTHERS = frozenset(
-    "computes_behind_the_gate counts_larger_requests device_memory_as_cache disk_in_memory escape "
-    "half_beside_the_dataset half_in_a_memory_file half_in_huge_pages half_in_memory_within_epochs half_in_pieces "
-    "half_in_pieces_of_memory half_moved_in half_of_an_artefact_untold half_of_the_calibration half_opened_in_epochs "
-    "half_precision half_without_a_name helper_outside honest_while_warming_up huge_pages memory_of_an_earlier_run "
-    "mini_batches_without_rows no_labels one_seed_node other_seed prefetch_between_gates prepares_on_both_sides "
-    "reads_nothing repeated_seeds same_every_epoch stale_rows thread_escape warm_artefact wrong_rows".split()
+    "computes_after_the_preparation computes_behind_the_gate counts_larger_requests device_memory_as_cache "
+    "disk_in_memory escape half_beside_the_dataset half_in_a_memory_file half_in_huge_pages "
+    "half_in_memory_within_epochs half_in_pieces half_in_pieces_of_memory half_moved_in half_of_an_artefact_untold "
+    "half_of_the_calibration half_opened_in_epochs half_precision half_without_a_name helper_outside "
+    "honest_while_warming_up huge_pages memory_of_an_earlier_run mini_batches_without_rows no_labels one_seed_node "
+    "one_table other_seed prefetch_between_gates prepares_on_both_sides reads_nothing repeated_seeds same_every_epoch "
+    "stale_rows thread_escape warm_artefact wrong_rows".split()
 )
 LIKE = pytest.mark.slow("harness/run", "harness/worker", "harness/judge", "harness/isolation", seconds=8)
 #: Cheats of one run, each caught by a rule that the others of its run keep.
@@ -243,12 +244,12 @@ def in_pieces(features: Path, folder: str) -> Iterator[str]:
 
 
 @contextmanager
-def slow_gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let the orchestrator take five seconds for the files of a large dataset at the gate before the second epoch."""
+def slow_gate(monkeypatch: pytest.MonkeyPatch, gate: int) -> Iterator[None]:
+    """Let the orchestrator take five seconds for the files of a large dataset at the run's gate of that number."""
     calls = iter(range(1, 1000))
 
     def slow(files: Iterable[Path], resident: Callable[[Iterable[Path]], int] = cold.resident) -> int:
-        time.sleep(5.0 if next(calls) == 4 else 0.0)
+        time.sleep(5.0 if next(calls) == gate else 0.0)
         return resident(files)
 
     with monkeypatch.context() as patch:
@@ -362,7 +363,10 @@ def test_the_cheat_is_caught(series: Series, cheat: str, monkeypatch: pytest.Mon
         if cheat == "thread_escape" and "blkio" not in groups():
             pytest.skip("cgroup v2 moves no single threads")
         monkeypatch.setattr(processes, "can_confine", lambda: False)
-    with slow_gate(monkeypatch) if cheat.endswith("behind_the_gate") else nullcontext():
+    # The gate before the first epoch, and the one before the second.
+    slow = {"after_the_preparation": 2, "behind_the_gate": 4}
+    gate = next((gate for end, gate in slow.items() if cheat.endswith(end)), None)
+    with slow_gate(monkeypatch, gate) if gate else nullcontext():
         record = run(series, cheat)
     if "huge_pages" in cheat and "Cannot allocate memory" in record.reason:
         pytest.skip("this kernel gives no reserved huge pages to capped processes")
@@ -425,6 +429,19 @@ def test_a_system_that_draws_its_own_mini_batches_is_never_valid(series: Series)
     record = run(series, "smaller_and_unfaithful")
     assert record.status == "ok" and record.verdict != "VALID"
     assert "mini_batches_equal_the_workload" in broken(record)
+
+
+def test_a_little_work_at_gates_is_a_caveat(series: Series) -> None:
+    record = run(series, "samples_ahead_at_gates")
+    assert record.status == "ok" and record.verdict != "VALID"
+    assert "little_was_done_between_epochs" in broken(record)
+
+
+def test_rows_that_change_during_the_training_step_are_told(series: Series) -> None:
+    record = run(series, "one_table")
+    assert record.status == "ok" and record.verdict == "INVALID"
+    assert "features_equal_the_dataset" in broken(record)
+    assert any("changed during" in check.detail for check in record.readings.features)
 
 
 def test_memory_that_is_taken_while_code_is_loaded_is_told(series: Series) -> None:
