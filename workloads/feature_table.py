@@ -39,7 +39,8 @@ class SplitTable:
 
     def split(self, rows: torch.Tensor) -> tuple[int, int]:
         """Count the `rows` (int64 [n] on the host) that lie on the device, and those in host memory."""
-        on_device = int(np.count_nonzero(rows.numpy() < self.device.shape[0]))
+        cut = self.device.shape[0]
+        on_device = int(np.count_nonzero(rows.numpy() < cut)) if cut else 0
         return on_device, int(rows.shape[0]) - on_device
 
     def take(self, rows: torch.Tensor) -> torch.Tensor:

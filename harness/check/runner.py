@@ -30,6 +30,7 @@ from harness.run.series import Series
 from harness.settings import RunSettings, check_options, strict
 from systems.registry import load
 from workloads.accelerators.make import make_accelerator
+from workloads.accelerators.pool import HIDDEN
 from workloads.errors import HostError, InputError, OutcoreError, require
 
 CASE_LIMIT_S = 60.0
@@ -152,6 +153,8 @@ def observe(
                 except (EOFError, OSError):
                     code = process.wait()
                     how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+                    if code == -signal.SIGSEGV and case.device.startswith("emulated"):
+                        how += f" ({HIDDEN})"
                     how = " ".join([how, *log.read_text(errors="replace").strip().splitlines()[-1:]])
                 found.append(Observation(case.name, case.kind, crashed=True, error=how[:400]))
                 break

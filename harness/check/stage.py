@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from harness.check.oracle import Oracle, OwnBatches
 from systems.interface import DiskProfile, MemoryBudget, Runtime, StageClock, StagesWanted, System
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.accelerators.make import make_accelerator
+from workloads.accelerators.pool import DevicePool
 from workloads.dataset import Dataset
 from workloads.distinct import distinct
 from workloads.making.writer import DatasetWriter
@@ -92,7 +94,9 @@ class Stage:
     def make(self, budget: MemoryBudget | None = None, stages: StagesWanted = "all", seed: int = 0) -> Iterator[System]:
         """Make a system and its device; close both at the end, the system twice."""
         device_bytes = self.device_bytes
-        accelerator = make_accelerator(self.case.device, memory_bytes=device_bytes)
+        emulated = device_bytes is not None and self.case.device.startswith("emulated")
+        pool = DevicePool.create(device_bytes or 0, "check", hidden=True) if emulated else None
+        accelerator = make_accelerator(self.case.device, memory_bytes=device_bytes, pool=pool)
         runtime = Runtime(
             accelerator=accelerator,
             disk=DiskProfile(),
@@ -147,6 +151,8 @@ def run_epoch(stage: Stage, system: System, number: int, trainer: Any = None) ->
     for batch in system.epoch(number):
         if batch.ready is not None:
             batch.ready()
+        if batch.table is not None:
+            batch = replace(batch, table=accelerator.seen_by_device(batch.table))
         structure.add(structure_digest(batch.sampled))
         result.indices.append(batch.sampled.index)
         result.rows += batch.sampled.num_nodes

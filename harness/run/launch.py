@@ -24,6 +24,7 @@ from harness.records.record import Status
 from harness.wire.pipes import Pipes, PoolServer
 from harness.wire.protocol import Done, Event, EventReader, Failed, Gate, ProtocolError, WorkerSpec
 from systems.options import Facts
+from workloads.accelerators.pool import HIDDEN
 from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, InputError, OutcoreError
 
 PLAN_REFUSED = "the plan does not fit"
@@ -171,9 +172,8 @@ class Worker:
         if reason := self._cap.ending():
             return Ending("failed", reason)
         if code is not None and code < 0:
-            emulated = code == -signal.SIGSEGV and self._emulated
-            why = ": the processor cannot read or write an emulated device's memory: copy() and gather() do"
-            return Ending("failed", f"the worker was ended by {signal.Signals(-code).name}{why if emulated else ''}")
+            why = f": {HIDDEN}" if self._emulated and code == -signal.SIGSEGV else ""
+            return Ending("failed", f"the worker was ended by {signal.Signals(-code).name}{why}")
         return Ending("failed", f"the worker left with exit code {code} and said nothing; see worker.log")
 
     def _left_alive(self) -> list[str]:

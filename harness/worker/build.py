@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from harness.records.record import RunConfig
 from harness.wire.protocol import Joint, WorkerSpec
-from systems.engine.store.artefacts import process_io
 from workloads.dataset import Dataset
 from workloads.sampling.bounds import BatchBounds, keep_bounds
 from workloads.workload import ModelSpec, SamplerSpec, Workload
@@ -42,6 +41,7 @@ def parts(spec: WorkerSpec, joint: Joint) -> Parts:
     """Build the parts of a run from its worker's spec; an emulated device attaches to the orchestrator's memory. A
     calibration waits at gates before and after loading the system and its libraries."""
     from systems.engine.loading.gather_loader import torch_dtype
+    from systems.engine.store.artefacts import process_io
     from systems.registry import load
     from workloads.accelerators.make import make_accelerator
     from workloads.accelerators.pool import DevicePool

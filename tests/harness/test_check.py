@@ -37,6 +37,15 @@ def test_a_crash_is_told_and_the_other_cases_still_run() -> None:
     assert "dim 127" not in faults["runs"]
 
 
+def test_writing_to_an_emulated_devices_memory_is_told() -> None:
+    def emulated(case: Case) -> bool:
+        return case.name.startswith("dim 127 float32") and case.device == "emulated:late"
+
+    found = check_system("tests.systems.broken_systems:WritesToTheDevice", quick=True, only=emulated)
+    faults = {result.name: result.detail for result in found if not result.ok}
+    assert "died of SIGSEGV (the processor cannot read or write" in faults["runs"]
+
+
 @pytest.mark.slow("harness/check")
 def test_a_hang_is_told_and_ended() -> None:
     assert "hung for 8 s" in broken("Hangs", case_limit_s=8.0)["runs"]

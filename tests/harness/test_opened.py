@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import subprocess
+import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -68,14 +69,18 @@ def test_a_file_without_a_name_is_found_and_can_be_opened(tmp_path: Path) -> Non
 
 def test_small_files_are_found_where_they_are_large_together(tmp_path: Path) -> None:
     pieces = [tmp_path / f"{number}.bin" for number in range(4)]
-    with ExitStack() as held:
-        for piece in pieces[:3]:
-            piece.write_bytes(bytes(300 << 10))
-            held.enter_context(piece.open("rb"))
-        assert not found_data() & set(pieces)
-        pieces[3].write_bytes(bytes(300 << 10))
-        held.enter_context(pieces[3].open("rb"))
-        assert found_data() >= set(pieces)
+    for piece in pieces:
+        piece.write_bytes(bytes(300 << 10))
+    # A process of its own, since this one has small files of libraries open.
+    code = "import sys\nheld = [open(path, 'rb') for path in sys.argv[1:]]\nprint(flush=True)\nsys.stdin.read()"
+    for count in (3, 4):
+        command = [sys.executable, "-S", "-E", "-c", code, *map(str, pieces[:count])]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            found = {file.path for file in opened.open_files([process.pid])}
+            process.communicate()
+        assert found & set(pieces) == (set(pieces) if count == 4 else set())
 
 
 def test_a_small_file_in_memory_is_found() -> None:

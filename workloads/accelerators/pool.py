@@ -21,6 +21,8 @@ from workloads.errors import BudgetError, HostError
 from workloads.units import format_bytes
 
 _ALIGNMENT = 4096
+#: Reason for which a process ends by SIGSEGV where tables are hidden.
+HIDDEN = "the processor cannot read or write an emulated device's memory: copy() and gather() do"
 
 
 class DevicePool:
@@ -45,11 +47,12 @@ class DevicePool:
         self.peak_bytes = 0  # most bytes allocated by this process so far
 
     @classmethod
-    def create(cls, nbytes: int, name: str, *, touch: bool = True) -> DevicePool:
+    def create(cls, nbytes: int, name: str, *, touch: bool = True, hidden: bool = False) -> DevicePool:
         """Make a pool of `nbytes` with all pages allocated; keep it open while workers use it.
 
         Without `touch`, pages are allocated on first use: for processes that measure nothing, and devices that may be
-        larger than this host's memory. Raises HostError where the host has too little free memory.
+        larger than this host's memory. `hidden`: as for `attach`. Raises HostError where the host has too little free
+        memory.
         """
         free = _free_bytes()
         if touch and nbytes > free:
@@ -64,7 +67,7 @@ class DevicePool:
             if nbytes and touch:
                 # Allocates every page now and charges it to this process's cgroup.
                 os.posix_fallocate(descriptor, 0, nbytes)
-            return cls(descriptor, name)
+            return cls(descriptor, name, hidden=hidden)
         except OSError as error:
             os.close(descriptor)
             raise HostError(

@@ -87,6 +87,8 @@ class ZeroCopySystem(CachedSystem):
         if item.sampled.local is not None:
             # Reordered: the lowest ids are on the device, so an id is its row in the table.
             return SplitTable(own, host[hot:]), torch.from_numpy(item.sampled.local), None
+        if not hot:
+            return SplitTable(own, host), torch.from_numpy(item.sampled.nodes), None
         alias, misses = item.found.slots, item.found.misses
         alias[misses] = hot + item.sampled.nodes[misses]
         return SplitTable(own, host), torch.from_numpy(alias), None
