@@ -15,8 +15,8 @@ WARM_SHARE, WARM_BYTES = 0.005, 1 << 20
 SLACK_SHARE = 0.10
 SLACK_BYTES = 16 * 2**20
 CUDA_SLACK_BYTES = 32 << 20
-# Memory that code and libraries may take: a share of the budget, between these bounds (DGL takes 40 MiB).
-LIBRARY_SHARE, LEAST_LIBRARY_BYTES, LIBRARY_BYTES = 1 / 16, 4 << 20, 64 << 20
+# Memory that a system's own module may take: a share of the budget or as much; DGL takes 40 MiB as a library.
+MODULE_SHARE, MODULE_BYTES, LIBRARY_BYTES = 1 / 16, 4 << 20, 64 << 20
 _NAMED = 4  # files named in a finding, the largest
 # cgroup v1 allows this much swap, so that the kernel meets the memory limit first.
 SWAP_BYTES = 2 << 20
@@ -147,16 +147,15 @@ def memory_as_asked(record: Record, context: RunContext) -> Finding | None:
 def libraries_are_small(record: Record, context: RunContext) -> Finding | None:
     """Memory that a system takes while its code is loaded counts as floor, so that its cap is larger by as much.
 
-    Compares the memory, without pages of files, that loading the system and its libraries took in the calibration with
-    a sixteenth of the budget, at least 4 and at most 64 MiB.
+    Compares memory of the calibration, without pages of files: of the system's own module with a sixteenth of the
+    budget or 4 MiB, whichever is more; of that and its libraries (`load_libraries()`) together with 64 MiB.
     """
     if is_foreign(record.system) or context.calibration is None:
         return None
-    held, budget = max(0, context.calibration.library_bytes), record.memory.budget_bytes
-    allowed = LIBRARY_BYTES
-    if budget is not None:
-        allowed = min(allowed, max(LEAST_LIBRARY_BYTES, int(LIBRARY_SHARE * budget)))
-    return Finding(held <= allowed, f"{format_bytes(held)} for code and libraries, {format_bytes(allowed)} are free")
+    module, both = (max(0, size) for size in (context.calibration.module_bytes, context.calibration.library_bytes))
+    allowed = min(LIBRARY_BYTES, max(MODULE_BYTES, int(MODULE_SHARE * (record.memory.budget_bytes or LIBRARY_BYTES))))
+    said = f"{format_bytes(both)} for code and libraries, {format_bytes(module)} of it for the system's own module"
+    return Finding(module <= allowed and both <= LIBRARY_BYTES, said)
 
 
 @rule("4", of=["ok"])

@@ -83,7 +83,7 @@ def calibrate(
         # A run that only samples reads no rows and trains nothing: memory left for that would serve as page cache.
         training = max(0, reading.after - reading.before) if config.stages != "sample" else 0
         memory = {"floor_bytes": reading.floor, "training_bytes": training, "libraries": reading.libraries}
-        memory["library_bytes"] = reading.of_libraries
+        memory |= {"library_bytes": reading.of_libraries, "module_bytes": reading.of_module}
         memory["training_device_bytes"] = max(ending.device_peak_bytes, default=0)
         memory["device_context_bytes"] = reading.contexts(ending.device_held_bytes)
         cache.put("held", key, memory)
@@ -116,14 +116,14 @@ class GateMemory:
     """Memory charged to the cap at the calibration's gates, file pages excluded: which pages of libraries and of the
     dataset are charged depends on their first reader, and they can be reclaimed. Counted, they differed by some MiB
     between calibrations and gave runs as much additional page cache. `libraries`: paths of the libraries mapped at the
-    first step, where they are wanted. `of_libraries`: bytes added by loading the system and its libraries. `gpus`:
-    UUIDs of the GPUs whose memory is read too."""
+    first step, where they are wanted. `of_libraries`: bytes added by loading the system and its libraries, of them
+    `of_module` by the system's own module. `gpus`: UUIDs of the GPUs whose memory is read too."""
 
     def __init__(self, cap: Cap, *, with_libraries: bool = False, gpus: Sequence[str] = ()) -> None:
         self._cap, self._with_libraries, self._gpus = cap, with_libraries, gpus
         self._on_gpus: int | None = None
         self.libraries: list[str] = []
-        self.floor = self.before = self.after = self.of_libraries = 0
+        self.floor = self.before = self.after = self.of_libraries = self.of_module = 0
         self.times: Calibrated | None = None
 
     def __call__(self, event: Event) -> None:
@@ -138,6 +138,8 @@ class GateMemory:
             self._cap.reset_peak()
         if event.at in ("imports", "libraries"):
             self.of_libraries = held - self.of_libraries
+        elif event.at == "module":
+            self.of_module = held - self.of_libraries
         elif event.at == "floor":
             self.floor = held
         elif event.at == "before step":

@@ -53,6 +53,8 @@ def parts(spec: WorkerSpec, joint: Joint) -> Parts:
         joint.gate("imports")
     began, (read, written) = time.monotonic(), process_io()
     system_class = load(config.system)
+    if spec.mode == "calibrate":
+        joint.gate("module")
     system_class.load_libraries()
     libraries_s, io_after = time.monotonic() - began, process_io()
     if spec.mode == "calibrate":

@@ -33,6 +33,8 @@ def step():
 if sys.argv[1] == "cold":
     read(sys.argv[2])
 gate("imports")
+module = bytearray(b"x") * (5 << 20)
+gate("module")
 library = bytearray(b"x") * (12 << 20)
 gate("libraries")
 model = bytearray(b"x") * (20 << 20)
@@ -68,7 +70,8 @@ def test_pages_of_files_are_no_floor_and_no_step(disk: Path, read_first: str, st
                 child.stdin.flush()
         assert child.returncode == 0
         assert cap.memory().page_cache > 40 * MIB
-    assert 32 * MIB < readings.floor < 44 * MIB and 11 * MIB < readings.of_libraries < 14 * MIB
+    assert 37 * MIB < readings.floor < 49 * MIB and 16 * MIB < readings.of_libraries < 19 * MIB
+    assert 4 * MIB < readings.of_module < 7 * MIB
     training = readings.after - readings.before
     if steps == "twice":
         assert 22 * MIB < training < 28 * MIB

@@ -263,7 +263,7 @@ BREAKS: dict[str, tuple[str, Change]] = {
     "files_stayed_cold": ("INVALID", {"evidence.gates.3.resident_bytes": 40 * MIB}),
     "memory_as_asked": ("INVALID", {"memory.demand_peak_bytes": 280 * MIB}),
     "device_memory_as_asked": ("INVALID", {"memory.device_peak_bytes": [80_000]}),
-    "libraries_are_small": ("CAVEATS", {"context.calibration": Calibration(1, 1, {1: 0.5}, library_bytes=9 * MIB)}),
+    "libraries_are_small": ("CAVEATS", {"context.calibration": Calibration(1, 1, {1: 0.5}, module_bytes=9 * MIB)}),
     "plan_was_kept": ("INVALID", {"status": "oom", "memory.budget_bytes": 2 * MIB}),
     "cap_was_proven": ("CAVEATS", {"environment.probe.escapes": ["managed memory"]}),
     "class_is_known": ("CAVEATS", {"class_": None}),
