@@ -378,3 +378,33 @@ def test_closing_a_reader_half_way_ends_its_reads(tmp_path: Path) -> None:
     assert not memory.any(), "a read wrote to memory after close"
     with pytest.raises(ValueError, match="closed"):
         pending.result()
+
+
+@pytest.mark.slow("systems/engine/store/packing.py", "systems/native/store", seconds=15)
+def test_passes_and_reordering_keep_to_their_memory(tmp_path: Path) -> None:
+    # Ids of a pass that stayed in the heap killed a run whose plan fitted: 4,800 mini-batches under 48 MiB.
+    grown = run_child(
+        """
+        import sys, numpy as np
+        from pathlib import Path
+        from systems.engine.io.memory import share_one_heap
+        from tests.systems.test_engine_packing import packed, table_of
+
+        def status(name):
+            return int(Path("/proc/self/status").read_text().split(name + ":")[1].split()[0]) << 10
+
+        share_one_heap()
+        folder, memory, rng = Path(sys.argv[1]), int(sys.argv[2]), np.random.default_rng(1)
+        table, _ = table_of(folder, 60_000, 512)
+        lists = [np.flatnonzero(rng.random(60_000) < 0.05) for _ in range(1200)]
+        before = status("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")
+        stats = packed(folder / "out", table, lists, cache=rng.permutation(60_000)[:50_000],
+                       memory_bytes=memory, threads=16)
+        assert stats.passes == 2
+        print(status("VmHWM") - before)
+        """,
+        tmp_path,
+        24 << 20,
+    )
+    assert int(grown) <= (24 + 2) << 20

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from systems import _native
 from systems.engine.io.arrays import as_ids
-from systems.engine.io.memory import aligned_empty
+from systems.engine.io.memory import aligned_empty, give_back_free_memory
 from systems.engine.io.reader import Mode, RowReader
 from systems.engine.io.row_reads import RowTable
 from systems.engine.store.packed_layout import piece_rows, slot_rows
@@ -285,7 +285,9 @@ def pack_batched(
         stats.bytes_read += counts["bytes_read"]
         stats.writes += counts["writes"]
         stats.bytes_written += counts["bytes_written"]
-        del ids
+        # Freed heap that stayed would count beside the next pass, or beside the buffers that reorder.
+        del ids, rows
+        give_back_free_memory()
     _reorder(table.row_bytes, job, digests, options)
     return stats, digests
 
