@@ -7,8 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +23,7 @@ PAGE_BYTES = 4096
 NO_ROWS = "this device holds mini-batches only: use cpu, emulated:a10g or cuda"
 
 
-@dataclass(frozen=True)
-class LaneSpan:
+class LaneSpan(NamedTuple):
     """Busy span of a lane (`copy`, `compute`; on CUDA also `zero-copy`), in seconds on the monotonic clock; `batch` is
     -1 where unknown."""
 
@@ -216,7 +214,7 @@ def move_rows(dst: Tensor, src: Tensor, dst_rows: Tensor | None) -> None:
     """Copy host rows to host rows: `dst[dst_rows[i]] = src[i]`, or `dst[i] = src[i]` without `dst_rows`."""
     if dst_rows is None:
         # On the caller's thread alone: torch would split the copy among threads and wait for the slowest.
-        np.copyto(dst[: src.shape[0]].numpy(), src.numpy())
+        np.copyto(dst.numpy()[: src.shape[0]], src.numpy())
     elif src.numel() and src.is_contiguous() and dst.is_contiguous():
         # One opaque item a row makes numpy copy rows whole: three times index_copy_'s speed.
         row_type = f"V{src.shape[1] * src.element_size()}"

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from workloads import _native
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.digest import check_alias, feature_digest, rows_digest
 
@@ -40,7 +41,7 @@ class SplitTable:
     def split(self, rows: torch.Tensor) -> tuple[int, int]:
         """Count the `rows` (int64 [n] on the host) that lie on the device, and those in host memory."""
         cut = self.device.shape[0]
-        on_device = int(np.count_nonzero(rows.numpy() < cut)) if cut else 0
+        on_device = _native.count_below(rows.numpy(), cut) if cut else 0
         return on_device, int(rows.shape[0]) - on_device
 
     def take(self, rows: torch.Tensor) -> torch.Tensor:

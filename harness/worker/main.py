@@ -206,12 +206,10 @@ def _own(batch: Batch, accelerator: Accelerator, *, with_table: bool) -> Batch:
     tables = (table.device, table.host) if type(table) is SplitTable else (table,)
     missing = table is None and with_table
     tensors = [one for one in (*tables, batch.rows) if one is not None or missing]
-    parts: list[tuple[object, type[object]]] = [(batch, Batch), (sampled, SampledBatch)]
-    parts += [(block, Block) for block in sampled.blocks]
-    parts += [(tensor, Tensor) for tensor in tensors]
-    for found, wanted in parts:
-        if type(found) is not wanted:
-            raise TypeError(f"epoch() yielded a {type(found).__qualname__}: a {wanted.__qualname__} itself is wanted")
+    wanted = [Batch, SampledBatch, *[Block] * len(sampled.blocks), *[Tensor] * len(tensors)]
+    if (found := [type(part) for part in (batch, sampled, *sampled.blocks, *tensors)]) != wanted:
+        false, true = next((one, other) for one, other in zip(found, wanted, strict=True) if one is not other)
+        raise TypeError(f"epoch() yielded a {false.__qualname__}: a {true.__qualname__} itself is wanted")
     # Called by hand: `dataclasses.replace` takes twice as long, in every mini-batch of every system.
     hops = [Block(np.asarray(one.indptr), np.asarray(one.indices), one.num_src, one.num_dst) for one in sampled.blocks]
     own = SampledBatch(

@@ -122,3 +122,10 @@ def test_an_epoch_digest_does_not_depend_on_the_order_of_batches() -> None:
         other.add(digest)
     assert forward.hexdigest() == backward.hexdigest() == f"xxh3:{sum(digests) % (1 << 64):016x}"
     assert other.hexdigest() != forward.hexdigest() and forward.count == 100
+
+
+def test_a_block_of_other_arrays_has_no_digest() -> None:
+    first = BATCH.blocks[0]
+    for indices in (first.indices.reshape(1, -1), np.array(["0"])):
+        with pytest.raises(TypeError, match="indices are not int32"):
+            structure_digest(replace(BATCH, blocks=(replace(first, indices=indices), *BATCH.blocks[1:])))

@@ -14,6 +14,7 @@ import threading
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,6 +22,7 @@ from workloads.errors import BudgetError, HostError
 from workloads.units import format_bytes
 
 _ALIGNMENT = 4096
+_MOST_SEEN = 256  # views kept for `seen_by_device`
 #: Reason for which a process ends by SIGSEGV where tables are hidden.
 HIDDEN = "the processor cannot read or write an emulated device's memory: copy() and gather() do"
 
@@ -42,6 +44,8 @@ class DevicePool:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of memory that cannot be written
             self._memory = [torch.frombuffer(mapping, dtype=torch.uint8) for mapping in self._mappings]
+        self._bases = [memory.data_ptr() for memory in self._memory]
+        self._seen: dict[tuple[Any, ...], torch.Tensor] = {}  # by address and shape, for `seen_by_device`
         self._lock = threading.Lock()
         self._used: dict[int, int] = {}
         self.peak_bytes = 0  # most bytes allocated by this process so far
@@ -114,12 +118,18 @@ class DevicePool:
 
     def seen_by_device(self, table: torch.Tensor) -> torch.Tensor:
         """Return a view of the table's bytes that can be read and written; other tensors as they are."""
-        offset = self.offset_of(table)
-        if offset is None or len(self._memory) < 2:
+        if len(self._bases) < 2 or (offset := self.offset_of(table)) is None:
             return table
-        size = table.element_size()
-        whole = self._memory[-1][: self.nbytes // size * size].view(table.dtype)
-        return whole.as_strided(table.shape, table.stride(), offset // size)
+        # Every mini-batch comes through here twice, mostly in one of few tables.
+        key = offset, table.shape, table.stride(), table.dtype
+        seen = self._seen.get(key)
+        if seen is None:
+            if len(self._seen) >= _MOST_SEEN:
+                self._seen = {}
+            size = table.element_size()
+            whole = self._memory[-1][: self.nbytes // size * size].view(table.dtype)
+            seen = self._seen[key] = whole.as_strided(table.shape, table.stride(), offset // size)
+        return seen
 
     def overwrite(self) -> None:
         """Overwrite the whole pool for every process that maps it: features become NaN or far-off numbers."""
@@ -137,8 +147,11 @@ class DevicePool:
 
     def offset_of(self, table: torch.Tensor) -> int | None:
         """Return the byte offset in the pool at which the tensor begins; None if it lies elsewhere."""
-        offsets = (table.data_ptr() - memory.data_ptr() for memory in self._memory)
-        return next((offset for offset in offsets if 0 <= offset < self.nbytes), None)
+        first = table.data_ptr()
+        for base in self._bases:
+            if 0 <= first - base < self.nbytes:
+                return first - base
+        return None
 
     @property
     def used_bytes(self) -> int:
@@ -152,7 +165,7 @@ class DevicePool:
             return
         os.close(self.descriptor)
         self.descriptor = -1
-        mappings, self._mappings, self._memory = self._mappings, [], []
+        mappings, self._mappings, self._memory, self._bases, self._seen = self._mappings, [], [], [], {}
         for mapping in mappings:
             with suppress(BufferError):  # tensors still use the mapping, which ends with the last of them
                 mapping.close()

@@ -14,6 +14,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from workloads import _native
 from workloads.errors import InputError, require
 from workloads.sampling.batch import SampledBatch
 
@@ -23,16 +24,7 @@ _CHUNK_BYTES = 256 << 10
 
 def structure_digest(batch: SampledBatch) -> int:
     """Return the XXH3-64 over the epoch, index, nodes, blocks and labels of a batch, in [0, 2^64)."""
-    digest = xxhash.xxh3_64()
-    digest.update(_words(batch.epoch, batch.index, batch.num_seeds, batch.num_nodes, len(batch.blocks)))
-    _update(digest, batch.nodes, "<i8")
-    for block in batch.blocks:
-        digest.update(_words(block.num_src, block.num_dst, block.num_edges))
-        _update(digest, block.indptr, "<i8")
-        _update(digest, block.indices, "<i4")
-    digest.update(_words(len(batch.labels)))
-    _update(digest, batch.labels, "<i8")
-    return digest.intdigest()
+    return _native.structure_digest(batch.epoch, batch.index, batch.num_seeds, batch.nodes, batch.blocks, batch.labels)
 
 
 def feature_digest(batch: SampledBatch, table: NDArray[Any], rows: NDArray[np.integer] | None = None) -> int:

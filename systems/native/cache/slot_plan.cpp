@@ -4,7 +4,7 @@
 
 #include "base/radix.hpp"
 #include "base/refuse.hpp"
-#include "store/xxh3.hpp"
+#include "base/xxh3.hpp"
 
 namespace outcore {
 namespace {

@@ -2,10 +2,10 @@
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/vector.h>
 
+#include "base/xxh3.hpp"
 #include "read/bind_counts.hpp"
 #include "store/distribute.hpp"
 #include "store/packing.hpp"
-#include "store/xxh3.hpp"
 
 OUTCORE_TUPLE(PackFailure, 4)
 OUTCORE_TUPLE(DistributeFailure, 3)

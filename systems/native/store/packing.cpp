@@ -8,8 +8,8 @@
 
 #include "base/refuse.hpp"
 #include "base/team.hpp"
+#include "base/xxh3.hpp"
 #include "read/read_plan.hpp"
-#include "store/xxh3.hpp"
 
 namespace outcore {
 namespace {

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/xxh3.hpp"
 #include "io/direct_writers.hpp"
 #include "store/edge_run.hpp"
-#include "store/xxh3.hpp"
 
 namespace outcore {
 

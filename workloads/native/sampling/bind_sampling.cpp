@@ -7,6 +7,7 @@
 
 #include "base/arrays.hpp"
 #include "base/draws.hpp"
+#include "base/xxh3.hpp"
 #include "sampling/sampler.hpp"
 
 namespace outcore {
@@ -73,6 +74,41 @@ Numpy<u64, 2> draw_positions_of(Ids nodes, u64 degree, u64 fanout, bool replace,
     return to_numpy<u64, 2>(std::move(positions), {nodes.size(), static_cast<size_t>(fanout)});
 }
 
+i64 count_below(Ids values, i64 bound) {
+    return std::count_if(values.begin(), values.end(), [bound](i64 value) { return value < bound; });
+}
+
+// Streams integers into XXH3-64 in little-endian order, as they lie in memory.
+void add_words(Xxh3Stream& digest, std::initializer_list<i64> words) {
+    digest.update(std::as_bytes(std::span(words)).data(), words.size() * sizeof(i64));
+}
+template <class T>
+void add_array(Xxh3Stream& digest, const In<T>& array) {
+    digest.update(reinterpret_cast<const std::byte*>(array.data()), array.nbytes());
+}
+
+// XXH3-64 of a mini-batch's structure. Keeps the GIL: the thread that trains would wait longer to have it back than the
+// hash of a usual mini-batch takes.
+u64 structure_digest(i64 epoch, i64 batch, i64 num_seeds, const In<i64>& nodes,
+                     const nb::typed<nb::tuple, nb::object, nb::ellipsis>& blocks, const In<i64>& labels) {
+    Xxh3Stream digest;
+    add_words(digest, {epoch, batch, num_seeds, static_cast<i64>(nodes.size()), static_cast<i64>(blocks.size())});
+    add_array(digest, nodes);
+    for (const nb::handle block : blocks) {
+        In<i64> indptr;
+        In<i32> indices;
+        if (!nb::try_cast(block.attr("indptr"), indptr) || !nb::try_cast(block.attr("indices"), indices))
+            throw nb::type_error("a block's indptr is not int64 [num_dst + 1], or its indices are not int32 [n]");
+        add_words(digest, {nb::cast<i64>(block.attr("num_src")), nb::cast<i64>(block.attr("num_dst")),
+                           static_cast<i64>(indices.size())});
+        add_array(digest, indptr);
+        add_array(digest, indices);
+    }
+    add_words(digest, {static_cast<i64>(labels.size())});
+    add_array(digest, labels);
+    return digest.value();
+}
+
 // The order of an epoch's training nodes: a Philox-keyed Fisher-Yates shuffle, fixed for all versions. Its stream is
 // (epoch, batch 0, hop 63, node 0) in draws.hpp.
 void shuffle(std::span<i64> values, u64 seed, u64 epoch) {
@@ -123,6 +159,9 @@ void bind_sampling(nb::module_& m) {
             return result;
         },
         "seed"_a, "counter"_a, "Philox4x32-10 at one counter.");
+    m.def("structure_digest", &structure_digest, "epoch"_a, "batch"_a, "num_seeds"_a, "nodes"_a, "blocks"_a, "labels"_a,
+          "XXH3-64 of a mini-batch's structure; blocks have indptr, indices, num_src and num_dst.");
+    m.def("count_below", &count_below, "values"_a, "bound"_a, "Number of values below the bound.");
     m.def("shuffle", &shuffle, "values"_a, "seed"_a, "epoch"_a, released(),
           "Shuffles in place, a function of (seed, epoch, size).");
 }
