@@ -55,7 +55,7 @@ def fingerprint(settings: BaseModel, keys: Iterable[str]) -> str:
     import torch
 
     digest = hashlib.sha256()
-    for layer in ("workloads", "systems"):
+    for layer in ("workloads", "systems", "harness/worker", "harness/wire"):
         for file in sorted((_ROOT / layer).rglob("*")):
             if file.suffix in (".py", ".so", ".toml"):
                 stat = file.stat()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -122,8 +122,7 @@ def _profiles() -> TypeAdapter[DiskProfile]:
     return TypeAdapter(DiskProfile)
 
 
-@dataclass(frozen=True)
-class StageSpan:
+class StageSpan(NamedTuple):
     """Time span of one stage of one batch on one thread, in seconds of the monotonic clock."""
 
     stage: str
@@ -137,7 +136,7 @@ def wall_seconds(spans: Sequence[StageSpan]) -> dict[str, float]:
     """Return seconds per stage during which at least one of its spans was open (methodology rule 11)."""
     seconds = {span.stage: 0.0 for span in spans}
     reach = dict.fromkeys(seconds, float("-inf"))
-    for span in sorted(spans, key=lambda span: (span.start, span.end)):
+    for span in sorted(spans, key=lambda span: span.start):
         seconds[span.stage] += max(0.0, span.end - max(span.start, reach[span.stage]))
         reach[span.stage] = max(reach[span.stage], span.end)
     return seconds

@@ -26,7 +26,7 @@ class Calibration:
     """Measurements of an empty run (methodology rules 4, 12, 20).
 
     Attributes:
-        floor_bytes: memory of interpreter, imports, model and optimiser.
+        floor_bytes: memory of interpreter, imports, model, optimiser and the log of an epoch.
         training_bytes: peak memory added by the largest mini-batch's digests and, if the run trains, by its step.
         library_bytes: part of the floor that loading the system and its libraries added.
         module_bytes: part of that for the system's own module.

@@ -284,7 +284,7 @@ class _Execution:
 
     def _derive(self, record: Record, trace: TraceFacts, zero: float) -> None:
         """Store the trace's facts in the record, so that it can be judged without the dataset."""
-        spans = [replace(span, start=span.start - zero, end=span.end - zero) for _, span in self._seen.spans]
+        spans = [span._replace(start=span.start - zero, end=span.end - zero) for _, span in self._seen.spans]
         for epoch in record.epochs:
             epoch.reading_s = reading_seconds(spans, epoch, record.facts.reads_in)
         evidence, workload = record.readings, trace.workload

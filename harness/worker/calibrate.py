@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from harness.wire.protocol import Calibrated, Done, Joint, WorkerSpec
 from harness.worker import build
-from harness.worker.epoch_report import EpochLog
-from systems.interface import Batch
-from workloads.accelerator import Accelerator
+from harness.worker.epoch_report import EpochLog, EpochReport, events
+from systems.interface import Batch, StageClock
+from workloads.accelerator import Accelerator, LaneSpan
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.feature_table import SplitTable, Table
 from workloads.sampling.make import make_sampler, make_seed_plan
@@ -27,6 +27,8 @@ TIMED_BATCHES = 5
 REPETITIONS = 3
 SLOW_STEP_S = 1.0
 MODELLED_SECONDS = 4.0
+# Spans that a mini-batch leaves in the log of a run, at most, with a system of the usual stages.
+STAGES, LANES = 6, 2
 
 
 def calibrate(spec: WorkerSpec, joint: Joint) -> None:
@@ -39,7 +41,11 @@ def calibrate(spec: WorkerSpec, joint: Joint) -> None:
     joint.gather(None)
     parts = build.parts(spec, joint)
     workload, accelerator, trainer = parts.workload, parts.accelerator, parts.trainer
+    report = usual_report(len((spec.bounds or [])[joint.rank]["nodes_by_batch"][0]))
+    for event in events(0, [report]):
+        event.model_dump_json()
     joint.gate("floor")
+    del report
     try:
         sampler, plan = make_sampler(workload), make_seed_plan(workload)
         epoch, index = (spec.bounds or [])[joint.rank]["largest"]
@@ -74,6 +80,18 @@ def calibrate(spec: WorkerSpec, joint: Joint) -> None:
         joint.send(Done(notes={}, device_peak_bytes=joint.gather(training), device_held_bytes=joint.gather(held)))
     finally:
         accelerator.close()
+
+
+def usual_report(batches: int) -> EpochReport:
+    """Make the harness's log of an epoch of `batches` mini-batches. Its memory grows with their number, and is part of
+    the floor, not of a system's budget."""
+    clock, log = StageClock(), EpochLog(with_features=False)
+    for number in range(batches):
+        for _ in range(STAGES):
+            clock.add("stage", number, time.monotonic(), time.monotonic())
+        log.rows.append((number, 1 << 30, 1 << 30, 1 << 30, time.monotonic(), 0, f"{number:016x}", time.monotonic()))
+    spans = [LaneSpan("copy", i // LANES, time.monotonic(), time.monotonic()) for i in range(LANES * batches)]
+    return EpochReport(0.0, 0.0, log, clock.drain(), spans, {})
 
 
 def slowest(times: list[Calibrated]) -> Calibrated:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from heapq import merge
+from itertools import islice, repeat
+from typing import Any, TypeVar
 
 from harness.wire.protocol import CHUNK_ROWS, Batches, BatchRow, Checks, EpochDone, Event, Spans
 from harness.wire.spots import Spot, look_at
@@ -15,6 +17,8 @@ from systems.readings import wall_seconds
 from workloads.accelerator import LaneSpan
 from workloads.feature_table import batch_feature_digest
 from workloads.sampling.digest import EpochDigest, structure_digest
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -82,27 +86,26 @@ def events(epoch: int, parts: list[EpochReport]) -> Iterator[Event]:
         return batch * world + rank if batch >= 0 else batch
 
     structure, features = EpochDigest(), EpochDigest()
-    batches: list[BatchRow] = []
     changed = [number(rank, index) for rank, part in enumerate(parts) for index in part.log.changed]
     for rank, part in enumerate(parts):
         structure.join(part.log.structure)
         features.join(part.log.features)
-        batches += [(number(rank, row[0]), *row[1:]) for row in part.log.rows]
         for spot in part.log.spots:
             yield Checks(epoch=epoch, rows=[spot._replace(batch=number(rank, spot.batch))])
-    spans = [(rank, span) for rank, part in enumerate(parts) for span in part.spans]
-    spans.sort(key=lambda entry: entry[1].start)
+    batches = [(rank, row) for rank, part in enumerate(parts) for row in part.log.rows]
+    for rows in _chunks((number(rank, row[0]), *row[1:]) for rank, row in batches):
+        yield Batches(epoch=epoch, rows=rows)
     whose = [f"rank {rank} " if world > 1 else "" for rank in range(world)]
-    stages = [(s.stage, number(rank, s.batch), whose[rank] + s.thread, s.start, s.end) for rank, s in spans]
-    lanes = [(s.lane, number(at, s.batch), "lane", s.start, s.end) for at, part in enumerate(parts) for s in part.lanes]
-    for at in range(0, len(batches), CHUNK_ROWS):
-        yield Batches(epoch=epoch, rows=batches[at : at + CHUNK_ROWS])
-    for at in range(0, len(stages), CHUNK_ROWS):
-        yield Spans(epoch=epoch, rows=stages[at : at + CHUNK_ROWS])
-    for at in range(0, len(lanes), CHUNK_ROWS):
-        yield Spans(epoch=epoch, kind="lane", rows=lanes[at : at + CHUNK_ROWS])
-    trained = [(loss * seeds, seeds, correct) for _, _, _, seeds, loss, correct, _, _ in batches if loss is not None]
-    seen = sum(seeds for _, seeds, _ in trained)
+    # Each rank's spans are sorted.
+    spans = merge(*(zip(repeat(rank), part.spans) for rank, part in enumerate(parts)), key=lambda entry: entry[1].start)
+    stages = ((s.stage, number(rank, s.batch), whose[rank] + s.thread, s.start, s.end) for rank, s in spans)
+    for part_of_stages in _chunks(stages):
+        yield Spans(epoch=epoch, rows=part_of_stages)
+    lanes = ((s.lane, number(at, s.batch), "lane", s.start, s.end) for at, part in enumerate(parts) for s in part.lanes)
+    for part_of_lanes in _chunks(lanes):
+        yield Spans(epoch=epoch, kind="lane", rows=part_of_lanes)
+    trained = [row[3:6] for _, row in batches if row[4] is not None]  # seed nodes, loss, correct
+    seen = sum(seeds for seeds, _, _ in trained)
     yield EpochDone(
         epoch=epoch,
         start=min(part.start for part in parts),
@@ -110,13 +113,20 @@ def events(epoch: int, parts: list[EpochReport]) -> Iterator[Event]:
         batches=len(batches),
         digest=structure.hexdigest(),
         feature_digest=features.hexdigest() if parts[0].log.with_features else None,
-        loss=sum(loss for loss, _, _ in trained) / seen if seen else None,
+        loss=sum((loss or 0.0) * seeds for seeds, loss, _ in trained) / seen if seen else None,
         accuracy=sum(correct for _, _, correct in trained) / seen if seen else None,
         counters=_finite(summed([part.counters for part in parts])),
-        stages_s=wall_seconds([span for _, span in spans]),
+        stages_s=wall_seconds([span for part in parts for span in part.spans]),
         checking_s=max(part.log.checking_s for part in parts),
         changed=changed[:CHUNK_ROWS],
     )
+
+
+def _chunks(rows: Iterable[T]) -> Iterator[list[T]]:
+    """Yield rows in lists of a bounded length: whole tables would count against the run's cap."""
+    left = iter(rows)
+    while chunk := list(islice(left, CHUNK_ROWS)):
+        yield chunk
 
 
 def summed(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
