@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 import traceback
+from operator import is_
 from pathlib import Path
 from typing import NoReturn
 
@@ -207,7 +208,9 @@ def _own(batch: Batch, accelerator: Accelerator, *, with_table: bool) -> Batch:
     missing = table is None and with_table
     tensors = [one for one in (*tables, batch.rows) if one is not None or missing]
     wanted = [Batch, SampledBatch, *[Block] * len(sampled.blocks), *[Tensor] * len(tensors)]
-    if (found := [type(part) for part in (batch, sampled, *sampled.blocks, *tensors)]) != wanted:
+    found = [type(part) for part in (batch, sampled, *sampled.blocks, *tensors)]
+    # By identity: a class's own class decides what it is equal to.
+    if not all(map(is_, found, wanted)):
         false, true = next((one, other) for one, other in zip(found, wanted, strict=True) if one is not other)
         raise TypeError(f"epoch() yielded a {false.__qualname__}: a {true.__qualname__} itself is wanted")
     # Called by hand: `dataclasses.replace` takes twice as long, in every mini-batch of every system.
