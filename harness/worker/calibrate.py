@@ -41,11 +41,11 @@ def calibrate(spec: WorkerSpec, joint: Joint) -> None:
     joint.gather(None)
     parts = build.parts(spec, joint)
     workload, accelerator, trainer = parts.workload, parts.accelerator, parts.trainer
-    report = usual_report(len((spec.bounds or [])[joint.rank]["nodes_by_batch"][0]))
-    for event in events(0, [report]):
+    reports = joint.gather(usual_report(len((spec.bounds or [])[joint.rank]["nodes_by_batch"][0])))
+    for event in events(0, reports):
         event.model_dump_json()
     joint.gate("floor")
-    del report
+    del reports
     try:
         sampler, plan = make_sampler(workload), make_seed_plan(workload)
         epoch, index = (spec.bounds or [])[joint.rank]["largest"]

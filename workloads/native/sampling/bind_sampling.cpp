@@ -87,26 +87,42 @@ void add_array(Xxh3Stream& digest, const In<T>& array) {
     digest.update(reinterpret_cast<const std::byte*>(array.data()), array.nbytes());
 }
 
-// XXH3-64 of a mini-batch's structure. Keeps the GIL: the thread that trains would wait longer to have it back than the
-// hash of a usual mini-batch takes.
+// A mini-batch whose digest releases the GIL. For smaller ones the thread that trains would wait longer to have it back
+// than the hash takes.
+constexpr size_t kReleaseBytes = 1 << 20;
+
+struct BlockArrays {
+    In<i64> indptr;
+    In<i32> indices;
+    i64 num_src, num_dst;
+};
+
+// XXH3-64 of a mini-batch's structure.
 u64 structure_digest(i64 epoch, i64 batch, i64 num_seeds, const In<i64>& nodes,
                      const nb::typed<nb::tuple, nb::object, nb::ellipsis>& blocks, const In<i64>& labels) {
-    Xxh3Stream digest;
-    add_words(digest, {epoch, batch, num_seeds, static_cast<i64>(nodes.size()), static_cast<i64>(blocks.size())});
-    add_array(digest, nodes);
+    std::vector<BlockArrays> hops;
+    size_t bytes = nodes.nbytes();
     for (const nb::handle block : blocks) {
-        In<i64> indptr;
-        In<i32> indices;
-        if (!nb::try_cast(block.attr("indptr"), indptr) || !nb::try_cast(block.attr("indices"), indices))
+        BlockArrays& hop = hops.emplace_back(In<i64>(), In<i32>(), nb::cast<i64>(block.attr("num_src")),
+                                             nb::cast<i64>(block.attr("num_dst")));
+        if (!nb::try_cast(block.attr("indptr"), hop.indptr) || !nb::try_cast(block.attr("indices"), hop.indices))
             throw nb::type_error("a block's indptr is not int64 [num_dst + 1], or its indices are not int32 [n]");
-        add_words(digest, {nb::cast<i64>(block.attr("num_src")), nb::cast<i64>(block.attr("num_dst")),
-                           static_cast<i64>(indices.size())});
-        add_array(digest, indptr);
-        add_array(digest, indices);
+        bytes += hop.indptr.nbytes() + hop.indices.nbytes();
     }
-    add_words(digest, {static_cast<i64>(labels.size())});
-    add_array(digest, labels);
-    return digest.value();
+    const auto hash = [&, count = static_cast<i64>(hops.size())] {
+        Xxh3Stream digest;
+        add_words(digest, {epoch, batch, num_seeds, static_cast<i64>(nodes.size()), count});
+        add_array(digest, nodes);
+        for (const BlockArrays& hop : hops) {
+            add_words(digest, {hop.num_src, hop.num_dst, static_cast<i64>(hop.indices.size())});
+            add_array(digest, hop.indptr);
+            add_array(digest, hop.indices);
+        }
+        add_words(digest, {static_cast<i64>(labels.size())});
+        add_array(digest, labels);
+        return digest.value();
+    };
+    return bytes < kReleaseBytes ? hash() : unlocked(hash);
 }
 
 // The order of an epoch's training nodes: a Philox-keyed Fisher-Yates shuffle, fixed for all versions. Its stream is
