@@ -79,6 +79,8 @@ SHAPES = {
     "dim 1024": Shape("hubs", nodes=40_000, dim=1024, settings=(("batch_size", 20),)),
     "float16": Shape("components", dim=129, dtype="float16"),
     "batches of 1": Shape("hubs", train=0.004, settings=(("batch_size", 1), ("max_batches", 0))),
+    # Ids, logs and holes in the heap grow with the mini-batches of an epoch; they once killed diskgnn and outcore.
+    "thousands of batches": Shape("components", dim=16, train=0.5, settings=(("batch_size", 20), ("max_batches", 0))),
     "one batch": Shape("loops", nodes=30_000, train=0.1, settings=(("batch_size", 100_000),)),
     "all nodes trained": Shape("chain", nodes=600_000, dim=4, train=0.9, settings=(("batch_size", 4000),)),
 }

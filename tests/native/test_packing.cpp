@@ -59,7 +59,7 @@ void packs_the_right_rows(std::uint64_t row_bytes, std::uint64_t num_rows) {
             const int fd = open(out.path.c_str(), O_RDONLY);
             CHECK(read(fd, found.data(), at) == static_cast<ssize_t>(at));
             close(fd);
-            CHECK(found == expected);
+            CHECK(equal_bytes(found, expected));
         }
     }
 }

@@ -9,12 +9,12 @@
 namespace outcore {
 namespace {
 
-constexpr u32 none = UINT32_MAX;
+constexpr u32 never = UINT32_MAX;
 
-// Returns for each access the next mini-batch that uses its row, or `none`.
+// Returns for each access the next mini-batch that uses its row, or `never`.
 std::vector<u32> next_uses(const AccessTrace& trace) {
     std::vector<u32> next(trace.rows.size());
-    std::vector<u32> upcoming(trace.num_rows, none);
+    std::vector<u32> upcoming(trace.num_rows, never);
     for (size_t batch = trace.num_batches(); batch-- > 0;) {
         for (size_t i = trace.begin(batch), end = trace.begin(batch + 1); i < end; ++i)
             next[i] = std::exchange(upcoming[trace.rows[i]], static_cast<u32>(batch));
@@ -27,7 +27,7 @@ std::vector<u32> next_uses(const AccessTrace& trace) {
 class Soonest {
 public:
     explicit Soonest(u32 num_rows, size_t num_batches)
-        : head_(num_batches, none), link_(num_rows), filled_((num_batches + 63) / 64) {}
+        : head_(num_batches, never), link_(num_rows), filled_((num_batches + 63) / 64) {}
 
     bool empty() const { return size_ == 0; }
 
@@ -40,7 +40,7 @@ public:
     }
 
     u32 soonest() {
-        if (head_[current_] == none) {
+        if (head_[current_] == never) {
             size_t word = current_ / 64;
             u64 bits = filled_[word] & (~u64{0} << (current_ % 64));
             while (bits == 0) bits = filled_[++word];
@@ -53,7 +53,7 @@ public:
         const u32 next = soonest();
         const u32 row = head_[next];
         head_[next] = link_[row];
-        if (head_[next] == none) filled_[next / 64] &= ~(u64{1} << (next % 64));
+        if (head_[next] == never) filled_[next / 64] &= ~(u64{1} << (next % 64));
         --size_;
         return row;
     }
@@ -114,10 +114,10 @@ private:
 
 void check(const AccessTrace& trace) {
     check_offsets(trace.begins, trace.rows.size(), "the mini-batches' accesses");
-    if (trace.begins.size() >= none || trace.num_rows == none) throw std::invalid_argument("the trace is too large");
+    if (trace.begins.size() >= never || trace.num_rows == never) throw std::invalid_argument("the trace is too large");
     if (std::ranges::any_of(trace.rows, [&](u32 row) { return row >= trace.num_rows; }))
         throw std::invalid_argument("a row is out of range");
-    std::vector<u32> seen(trace.num_rows, none);
+    std::vector<u32> seen(trace.num_rows, never);
     for (u32 batch = 0; batch < trace.num_batches(); ++batch)
         for (size_t i = trace.begin(batch), end = trace.begin(batch + 1); i < end; ++i)
             if (std::exchange(seen[trace.rows[i]], batch) == batch)
@@ -132,7 +132,7 @@ std::vector<u64> lru_hits(const AccessTrace& trace) {
     const size_t window = std::bit_ceil(std::max<size_t>(2 * size_t{trace.num_rows}, 4096));
     LiveTimes live(window);
     std::vector<u32> row_at(window);
-    std::vector<u32> last(trace.num_rows, none);
+    std::vector<u32> last(trace.num_rows, never);
     size_t now = 0;
     for (const u32 row : trace.rows) {
         if (now == window) {  // the window is full: close the gaps
@@ -148,7 +148,7 @@ std::vector<u64> lru_hits(const AccessTrace& trace) {
                 last[kept] = static_cast<u32>(now++);
             }
         }
-        if (last[row] != none) {
+        if (last[row] != never) {
             ++hits[live.behind(last[row]) + 1];
             live.clear(last[row]);
         }
@@ -167,38 +167,38 @@ std::vector<u64> belady_hits(const AccessTrace& trace) {
     std::vector<u64> hits(size_t{trace.num_rows} + 1);
     const auto next = next_uses(trace);
     struct Entry {
-        u32 next;  // `none`: a hole
+        u32 next;  // `never`: a hole
         u32 row;
     };
     std::vector<Entry> list;
-    std::vector<u32> level_of(trace.num_rows, none);
+    std::vector<u32> level_of(trace.num_rows, never);
     Soonest entering(trace.num_rows, trace.num_batches());
     for (u32 batch = 0; batch < trace.num_batches(); ++batch) {
         for (size_t i = trace.begin(batch), end = trace.begin(batch + 1); i < end; ++i) {
             const u32 row = trace.rows[i];
-            const u32 level = std::exchange(level_of[row], none);
-            if (level != none) {
+            const u32 level = std::exchange(level_of[row], never);
+            if (level != never) {
                 ++hits[level + 1];
-                list[level].next = none;
+                list[level].next = never;
             }
-            if (next[i] != none) entering.push(row, next[i]);
+            if (next[i] != never) entering.push(row, next[i]);
         }
         entering.start(batch);
-        u32 soonest = entering.empty() ? none : entering.soonest();
-        for (u32 level = 0; soonest != none; ++level) {
-            if (level == list.size()) list.push_back({none, 0});
+        u32 soonest = entering.empty() ? never : entering.soonest();
+        for (u32 level = 0; soonest != never; ++level) {
+            if (level == list.size()) list.push_back({never, 0});
             Entry& here = list[level];
             if (here.next <= soonest) continue;
             const Entry given_up = here;
             here = {soonest, entering.pop()};
             level_of[here.row] = level;
-            if (given_up.next != none) {
-                level_of[given_up.row] = none;
+            if (given_up.next != never) {
+                level_of[given_up.row] = never;
                 entering.push(given_up.row, given_up.next);
             }
-            soonest = entering.empty() ? none : entering.soonest();
+            soonest = entering.empty() ? never : entering.soonest();
         }
-        while (!list.empty() && list.back().next == none) list.pop_back();
+        while (!list.empty() && list.back().next == never) list.pop_back();
     }
     return hits;
 }
@@ -206,14 +206,14 @@ std::vector<u64> belady_hits(const AccessTrace& trace) {
 }  // namespace
 
 DenseRows dense_rows(Ids ids, u64 num_nodes) {
-    if (num_nodes >= none) throw std::length_error("a trace of 2^32 nodes or more");
-    std::vector<u32> number(num_nodes, none);
+    if (num_nodes >= never) throw std::length_error("a trace of 2^32 nodes or more");
+    std::vector<u32> number(num_nodes, never);
     DenseRows dense{{}, 0};
     dense.rows.reserve(ids.size());
     for (const i64 id : ids) {
         if (static_cast<u64>(id) >= num_nodes) refuse<std::out_of_range>("row ", id, " of ", num_nodes);
         auto& given = number[static_cast<size_t>(id)];
-        if (given == none) given = dense.num_rows++;
+        if (given == never) given = dense.num_rows++;
         dense.rows.push_back(given);
     }
     return dense;

@@ -108,6 +108,9 @@ struct Lanes {
     alignas(64) std::array<u32, W> word0, word1, word2, word3;
 };
 
+// Counters that the generators of graphs and features take at a time.
+inline constexpr int kLanes = 16;
+
 // Sets the counters (first, first + 1, ..., word2, purpose), the first of 64 bits.
 template <int W>
 OUTCORE_INLINE void set_counters(Lanes<W>& lanes, u64 first, u32 word2, Purpose purpose) noexcept {

@@ -11,7 +11,6 @@
 namespace outcore {
 namespace {
 
-constexpr int kLanes = 16;
 constexpr int kGroup = 4 * kLanes;  // columns of one vector call; column d takes word (d % 64) / 16 of lane d % 16
 
 // One draw as a number that is about normal: the sum of its four bytes (variance 4 * (256^2 - 1) / 12), made

@@ -17,10 +17,9 @@
 namespace outcore {
 namespace {
 
-constexpr int kLanes = 16;
-constexpr i64 kGroup = 4 * kLanes;  // draws of one vector call
+constexpr i64 kEdgeGroup = 4 * kLanes;  // draws of one vector call
 
-// Sets draws[k] for k in [0, kGroup) to the draw of edge 4 * counter + k of the base graph: edge e draws word e % 4 at
+// Sets draws[k] for k in [0, kEdgeGroup) to the draw of edge 4 * counter + k of the base graph: edge e draws word e % 4 at
 // counter e / 4 of its block.
 OUTCORE_CLONES void draw_group(u64 seed, u64 counter, u32 block, u32* draws) {
     Lanes<kLanes> lanes;
@@ -39,7 +38,7 @@ OUTCORE_CLONES void draw_group(u64 seed, u64 counter, u32 block, u32* draws) {
 OUTCORE_CLONES i64 count_below(u64 seed, u32 block, u32 bound, i64 begin, i64 end) {
     i64 kept = 0;
     i64 edge = begin;
-    for (; edge + kGroup <= end; edge += kGroup) {
+    for (; edge + kEdgeGroup <= end; edge += kEdgeGroup) {
         Lanes<kLanes> lanes;
         set_counters(lanes, static_cast<u64>(edge) / 4, block, Purpose::kFractal);
         philox_lanes(lanes, seed);
@@ -52,7 +51,7 @@ OUTCORE_CLONES i64 count_below(u64 seed, u32 block, u32 bound, i64 begin, i64 en
         kept += group;
     }
     if (edge < end) {
-        u32 draws[kGroup];
+        u32 draws[kEdgeGroup];
         draw_group(seed, static_cast<u64>(edge) / 4, block, draws);
         for (i64 k = 0; k < end - edge; ++k) kept += draws[k] < bound ? 1 : 0;
     }
@@ -218,7 +217,7 @@ private:
         const size_t before = kept.size();
         kept.resize(before + static_cast<size_t>(end - begin));
         u32* out = kept.data() + before;
-        u32 draws[kGroup];
+        u32 draws[kEdgeGroup];
         const Philox4x32 philox(seed_);
         for (i64 edge = begin; edge < end;) {
             const auto counter = static_cast<u64>(edge) / 4;
@@ -226,7 +225,7 @@ private:
             i64 drawn = 4;
             if (end - group > 2 * drawn) {  // one vector call is cheaper than three others
                 draw_group(seed_, counter, static_cast<u32>(block), draws);
-                drawn = kGroup;
+                drawn = kEdgeGroup;
             } else {
                 const auto words = philox({static_cast<u32>(counter), static_cast<u32>(counter >> 32),
                                            static_cast<u32>(block), static_cast<u32>(Purpose::kFractal)});

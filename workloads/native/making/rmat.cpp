@@ -15,7 +15,6 @@
 namespace outcore {
 namespace {
 
-constexpr int kLanes = 16;
 constexpr i64 kPiece = 1 << 16;  // edges a thread draws at a time; a multiple of kLanes
 
 // Graph500: a = 0.57, b = c = 0.19, d = 0.05, as bounds of 16-bit draws. The first quadrant sets neither bit, the second
