@@ -1,40 +1,65 @@
-"""Holder of the interpreter's and torch's library pages outside the cap, so that no run is charged for them. It does a
-worker's imports and one small training step, for libraries that torch loads late, reads all library pages, prints
-`ready` and sleeps until its input closes, as on the orchestrator's death: `python -m harness.run.holder SYSTEM…`."""
+"""Holder of the interpreter's and torch's files outside the cap, so that no run is charged for their pages. It does a
+worker's imports and one small training step, for libraries that torch loads late, reads all library pages, prints the
+names of these files and sleeps until its input closes, as on the orchestrator's death:
+`python -m harness.run.holder SYSTEM…`. A later holder reads the files that an earlier one named, which takes a tenth of
+the time: `python -m harness.run.holder --files FILE…`."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
+import json
 import mmap
 import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from harness.isolation.base import Cap
+if TYPE_CHECKING:  # the holder of named files imports nothing
+    from harness.cache import Cache
+    from harness.isolation.base import Cap
 
 _MADV_POPULATE_READ = 22  # Linux 5.14; an older kernel returns EINVAL, and only touched pages are held
 _HELD: dict[str, mmap.mmap] = {}
+_KIND = "files"
 
 
 class Holder:
-    """The orchestrator's handle on the holder process of a series. `systems`: names of the systems whose imports are
-    held too. `cap`: unlimited cap for the holder if runs see other files than this process; closed with the holder."""
+    """The orchestrator's handle on the holder process of a series.
 
-    def __init__(self, systems: Sequence[str], cap: Cap | None = None) -> None:
-        self._cap = cap
-        argv = [sys.executable, "-m", "harness.run.holder", *sorted(set(systems))]
+    Args:
+        systems: names of the systems whose imports are held too.
+        cache: cache of the names of the files, by the code, the interpreter and the state of its packages.
+        cap: unlimited cap for the holder if runs see other files than this process, whose names are not kept; closed
+            with the holder.
+    """
+
+    def __init__(self, systems: Sequence[str], cache: Cache, cap: Cap | None = None) -> None:
+        self._cache, self._cap = cache, cap
+        self._keys = [] if cap else [_key(system) for system in sorted({*systems})]
+        known = bool(self._keys) and all(cache.get(_KIND, key) for key in self._keys)
+        words = ["--files", *(str(cache.path(_KIND, key)) for key in self._keys)] if known else sorted({*systems})
+        argv = [sys.executable, "-m", "harness.run.holder", *words]
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
         self._process = subprocess.Popen(
             cap.command(argv) if cap else argv, stdin=pipe, stdout=pipe, stderr=null, start_new_session=True
         )
 
     def wait_ready(self) -> bool:
-        """Wait until the libraries are held; return False if that failed (runs are then charged for their pages)."""
+        """Wait until the files are held; return False if that failed (runs are then charged for their pages)."""
         assert self._process.stdout is not None
-        return self._process.stdout.readline().strip() == b"ready"
+        try:
+            named = json.loads(self._process.stdout.readline())
+        except ValueError:
+            return False
+        if named:
+            for key in self._keys:
+                self._cache.put(_KIND, key, named)
+        return True
 
     def close(self) -> None:
         """End the holder and close its cap."""
@@ -46,6 +71,16 @@ class Holder:
             self._process.kill()
         if self._cap is not None:
             self._cap.close()
+
+
+def _key(system: str) -> str:
+    """Return the key of the files that a worker of `system` loads: code, interpreter, and times of its packages."""
+    from harness.cache import digest_of
+    from harness.records.code import harness_fingerprint, system_fingerprint
+
+    folders = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+    times = [[folder, Path(folder).stat().st_mtime_ns] for folder in folders if Path(folder).is_dir()]
+    return digest_of([system, system_fingerprint(system), harness_fingerprint(), sys.version, sys.executable, times])
 
 
 def _touch() -> None:
@@ -82,8 +117,27 @@ def populate_libraries(names: Iterable[str]) -> None:
             _HELD[name] = library
 
 
-def main(names: Sequence[str]) -> None:
-    """Hold the libraries of the systems `names`: print `ready`, then sleep until standard input closes."""
+def module_files() -> list[str]:
+    """Return the source files of the modules that this process has imported; extension modules are libraries."""
+    specs = [getattr(module, "__spec__", None) for module in list(sys.modules.values())]
+    return sorted({spec.origin for spec in specs if spec is not None and (spec.origin or "").endswith(".py")})
+
+
+def read_modules(sources: Iterable[str]) -> None:
+    """Read what an import of modules reads: folders, entries of sources, and bytecode, or sources without any."""
+    files = [Path(source) for source in sources]
+    for folder in {file.parent for file in files}:
+        with contextlib.suppress(OSError):
+            list(folder.iterdir())
+    for file in files:
+        with contextlib.suppress(OSError, NotImplementedError):
+            file.stat()
+            compiled = Path(importlib.util.cache_from_source(str(file)))
+            (compiled if compiled.exists() else file).read_bytes()
+
+
+def _load(names: Sequence[str]) -> dict[str, list[str]]:
+    """Import what a worker of the systems `names` imports; return the names of libraries and modules."""
     gc.disable()  # imports make no garbage
     import workloads.sampling.make
     import workloads.training  # noqa: F401  (a worker's imports)
@@ -96,8 +150,19 @@ def main(names: Sequence[str]) -> None:
         with contextlib.suppress(HostError):  # the system's runs report a library that is not installed
             load(name).load_libraries()
     _touch()
-    populate_libraries(mapped_libraries())
-    print("ready", flush=True)
+    return {"libraries": sorted(mapped_libraries()), "modules": module_files()}
+
+
+def main(words: Sequence[str]) -> None:
+    """Hold the files of systems, or those that JSON files name: print new names, and sleep until the input closes."""
+    if words[:1] == ["--files"]:
+        named, told = [json.loads(Path(file).read_text(encoding="utf-8")) for file in words[1:]], {}
+        read_modules({module for one in named for module in one["modules"]})
+    else:
+        told = _load(words)
+        named = [told]
+    populate_libraries(library for one in named for library in one["libraries"])
+    print(json.dumps(told), flush=True)
     sys.stdin.read()
 
 

@@ -102,7 +102,7 @@ class Series:
         if not configs:
             return
         systems = sorted({config.system for config in configs if not is_foreign(config.system)})
-        holder = Holder(systems, self.isolation.holder_cap())
+        holder = Holder(systems, self.cache, self.isolation.holder_cap())
         self._close.callback(holder.close)
         self._features = dataset.file("features")
         if any(config.memory != "none" for config in configs) and self.availability.proves_memory:

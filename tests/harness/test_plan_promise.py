@@ -17,7 +17,6 @@ import pytest
 from benchmarks.plan_promise import SHAPES, Shape, config_of, judged, least_budget, make
 from harness.run.orchestrator import execute
 from harness.run.series import Series
-from systems.engine.io.memory import evict, resident_bytes
 from systems.interface import reserve_bytes
 from tests.harness.cap_tools import MIB, needs_cap, on_disk
 from tests.harness.run_tools import share_cache
@@ -107,24 +106,3 @@ def test_threads_of_a_worker_share_one_heap(tmp_path: Path, heaps: str) -> None:
     subprocess.run([sys.executable, "-c", THREADS, heaps, str(tmp_path / "info")], check=True, timeout=60)
     count = (tmp_path / "info").read_text().count("<heap nr=")
     assert (count == 1) == (heaps == "one")
-
-
-POPULATE = """
-import ctypes, sys
-ctypes.CDLL(sys.argv[1])
-from harness.run.holder import mapped_libraries, populate_libraries
-populate_libraries(mapped_libraries())
-"""
-
-
-def test_the_holder_reads_libraries_whole() -> None:
-    """Pages that are not in memory would be charged to the first run that touches them."""
-    from systems import _native
-
-    for folder in on_disk():
-        library = folder / Path(_native.__file__).name
-        library.write_bytes(Path(_native.__file__).read_bytes())
-        evict(library)
-        assert resident_bytes(library) == 0
-        subprocess.run([sys.executable, "-c", POPULATE, str(library)], check=True, timeout=60)
-        assert resident_bytes(library) >= library.stat().st_size
