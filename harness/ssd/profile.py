@@ -21,6 +21,7 @@ from harness.ssd.quiet import SEEN, WAITS_S, is_quiet, quietly, read_once, rerea
 from harness.ssd.ways import DEPTHS, Reads, Way, search, way_of
 from systems.readings import DiskPoint, DiskProfile
 from workloads.errors import HostError
+from workloads.units import format_bytes
 
 MAX_AGE_S = 3600.0
 # Age limit of a disturbed profile: measuring it before every run would disturb a busy machine more.
@@ -73,7 +74,7 @@ def quick_profile(
         held: profile in doubt: measure again, and return and keep the better rate of each point.
 
     Raises:
-        HostError: the file cannot be read directly, or fio refuses.
+        HostError: the file cannot be read directly, fio refuses, or the device completes no read of some size.
     """
     path = path.resolve()
     device = block_device(path)
@@ -101,6 +102,8 @@ def quick_profile(
     profile = replace(profile, logical_block_bytes=block, limited=_limited(io))
     if held is not None:
         profile = better_of(held, profile)
+    if still := [format_bytes(point.block_bytes) for point in profile.points if not point.iops]:
+        raise HostError(f"no read of {still[0]} was completed in {seconds:g} s", "measure under higher limits")
     if kept_in and (is_quiet(*profile.points) or _kept(kept_in, key) is None):
         kept_in.put("profile", key, {"measured_at": time.time(), **asdict(profile)})
     return profile

@@ -18,6 +18,7 @@ from harness.ssd.classes import load_classes, parse_disk_class
 from harness.ssd.device import block_device, direct_block_bytes
 from harness.ssd.fio import FioJob, best_engine, fio_path, parse_fio, run_fio
 from harness.ssd.profile import IN_PROCESS, quick_profile
+from systems.readings import DiskPoint, DiskProfile
 from tests.harness.cap_tools import CAPPING, MIB, cold_file, needs_cap, needs_io, on_disk
 from workloads.errors import HostError, InputError
 
@@ -138,6 +139,18 @@ def test_without_fio_the_device_is_measured_all_the_same(file: Path, monkeypatch
     kinds = {(point.block_bytes, point.depth, point.pattern) for point in profile.points}
     assert len(profile.points) == len(kinds) >= 4
     assert all(point.iops > 0 for point in profile.points)
+
+
+def test_a_device_that_completes_no_read_is_refused_and_not_kept(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rate of 0 would predict an endless epoch."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    points = (DiskPoint(4096, 8, 900.0, 900.0 * 4096, "random"), DiskPoint(65536, 8, 0.0, 0.0, "random"))
+    monkeypatch.setattr("harness.ssd.profile._by_threads", lambda *given: DiskProfile(points))
+    with pytest.raises(HostError, match=r"no read of 64.0 KiB was completed in 0.1 s"):
+        quick_profile(file, seconds=0.1, cache=tmp_path)
+    assert not list(tmp_path.glob("profile-*.json"))
 
 
 @needs_cap
