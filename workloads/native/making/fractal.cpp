@@ -19,8 +19,8 @@ namespace {
 
 constexpr i64 kEdgeGroup = 4 * kLanes;  // draws of one vector call
 
-// Sets draws[k] for k in [0, kEdgeGroup) to the draw of edge 4 * counter + k of the base graph: edge e draws word e % 4 at
-// counter e / 4 of its block.
+// Sets draws[k] for k in [0, kEdgeGroup) to the draw of edge 4 * counter + k of the base graph: edge e draws word e % 4
+// at counter e / 4 of its block.
 OUTCORE_CLONES void draw_group(u64 seed, u64 counter, u32 block, u32* draws) {
     Lanes<kLanes> lanes;
     set_counters(lanes, counter, block, Purpose::kFractal);
