@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import compileall
 import importlib.util
+import os
 import subprocess
 import sys
 from contextlib import closing
@@ -53,13 +54,17 @@ def test_the_bytecode_of_modules_is_read() -> None:
 def test_a_later_holder_holds_the_files_of_an_earlier_one_without_its_imports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    word = "harness.run.holder"
+
     def held() -> tuple[set[str], int]:
         """Start a holder; return its mapped libraries and the KiB that its imports took."""
         with closing(Holder(["gnndrive"], Cache(tmp_path))) as holder:
             assert holder.wait_ready()
-            (process,) = [one for one in psutil.Process().children() if "harness.run.holder" in one.cmdline()]
-            status = Path(f"/proc/{process.pid}/status").read_text()
-            return mapped_libraries(process.pid), int(status.split("RssAnon:")[1].split()[0])
+            # An ended process of another test, not yet waited for, has no command line.
+            processes = [one.info for one in psutil.process_iter(["pid", "ppid", "cmdline"])]
+            (pid,) = [one["pid"] for one in processes if one["ppid"] == os.getpid() and word in (one["cmdline"] or [])]
+            status = Path(f"/proc/{pid}/status").read_text()
+            return mapped_libraries(pid), int(status.split("RssAnon:")[1].split()[0])
 
     first, imported = held()
     later, named = held()
