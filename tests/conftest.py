@@ -114,7 +114,6 @@ def engine_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def pytest_collection_finish() -> None:
     """Exclude the thousands of collected tests from later garbage collections."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 

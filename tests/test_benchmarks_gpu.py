@@ -33,6 +33,7 @@ def phase(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     return subprocess.run([ROOT / "scripts" / "gpu", *arguments], env=kept, capture_output=True, text=True, timeout=580)
 
 
+@pytest.mark.slow("benchmarks", "scripts/gpu", seconds=6)
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this host has CUDA")
 def test_without_a_gpu_a_phase_says_so_in_one_sentence(tmp_path: Path) -> None:
     done = phase("check", "--out", str(tmp_path / "out"))

@@ -95,6 +95,7 @@ def test_training_times_of_an_image_are_never_taken_for_ours(series: Series, exa
     assert counts == [[2], [1, 2]]
 
 
+@pytest.mark.slow("containers", "harness/isolation/docker", "harness/foreign", "harness/cli/run.py")
 def test_an_option_of_an_image_is_checked_like_any(example: str, tmp_path: Path) -> None:
     info = system_info(example)
     assert info.name == "example" and info.faithful and info.devices == ("cpu",)
@@ -115,6 +116,7 @@ def test_an_option_of_an_image_is_checked_like_any(example: str, tmp_path: Path)
         assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow("containers", "harness/isolation/docker", "harness/foreign", "harness/cli/run.py")
 def test_an_image_needs_the_backend_for_images(example: str, tmp_path: Path) -> None:
     make_tiny(tmp_path / "data" / "tiny")
     done = outcore(
@@ -156,6 +158,7 @@ def test_labels_that_are_wrong_are_named(labels: list[str], said: str) -> None:
         client.images.remove(name, force=True)
 
 
+@pytest.mark.slow("containers", "harness/isolation/docker", "harness/run/calibrate.py")
 def test_a_worker_that_cannot_start_fails_its_run(series: Series) -> None:
     client = connect()
     base = find(client, HOST_IMAGE).name

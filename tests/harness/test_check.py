@@ -31,6 +31,7 @@ def broken(system: str, **arguments: float) -> dict[str, str]:
     return {result.name: result.detail for result in found if not result.ok}
 
 
+@pytest.mark.slow("harness/check", seconds=6)
 def test_a_crash_is_told_and_the_other_cases_still_run() -> None:
     faults = broken("Crashes")
     assert "died of SIGSEGV" in faults["runs"]

@@ -151,6 +151,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.strip().endswith("[]")
 
 
+@pytest.mark.slow("harness/worker", "harness/wire", "systems", "workloads", seconds=6)
 def test_a_worker_imports_nothing_that_only_the_harness_needs() -> None:
     program = (
         "import sys, harness.worker.main, harness.wire.protocol, workloads.training, workloads.sampling.make\n"

@@ -61,6 +61,7 @@ def test_json_is_one_object_with_the_worst_state() -> None:
     assert done.returncode == (3 if report["status"] == "missing" else 0)
 
 
+@pytest.mark.slow("harness/doctor.py", "harness/cli/doctor.py", "harness/isolation", seconds=8)
 @needs_root
 def test_an_unprivileged_user_is_told_what_is_missing() -> None:
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-B"]

@@ -77,7 +77,9 @@ def test_a_worker_runs_under_a_real_cap_and_is_never_valid(series: Series) -> No
         assert record.readings.outside == []
 
 
-@pytest.mark.parametrize("trains", [True, False])
+@pytest.mark.parametrize(
+    "trains", [pytest.param(True, marks=pytest.mark.slow("harness/foreign", "harness/judge", "harness/wire")), False]
+)
 def test_a_worker_with_equal_digests_is_never_valid_as_it_may_train_on_nothing(series: Series, trains: bool) -> None:
     record = run(series, UNTRAINED, options={"trains": trains}, verify=True)
     assert record.status == "ok", record.reason
@@ -159,6 +161,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "environments"
 
 
+@pytest.mark.slow("harness/foreign", "harness/cli/systems.py", "foreign")
 def test_an_environment_is_made_once_from_its_lock(tmp_path: Path, place: Path) -> None:
     folder = described(tmp_path / "mine", install=[["--no-index", "-r", "lock.txt"]])
     (folder / "lock.txt").write_text(wheel(folder, "outcore_test_one") + "\n")
@@ -187,6 +190,7 @@ def test_folders_with_the_same_lock_share_an_environment(tmp_path: Path, place: 
     assert find("dgl").environment == find("graphbolt").environment != find("pyg").environment
 
 
+@pytest.mark.slow("harness/foreign", "harness/cli/systems.py", "foreign")
 def test_a_failed_setup_says_why_and_leaves_nothing(tmp_path: Path, place: Path) -> None:
     folder = described(tmp_path / "mine", install=[["--no-index", "outcore-no-such-package==3"]])
     done = outcore_here("systems", "setup", str(folder), data=tmp_path / "data", results=tmp_path / "results")

@@ -33,15 +33,16 @@ def test_the_template_keeps_every_promise(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("results/checks/*"))
 
 
-@pytest.mark.parametrize(("fault", "promise"), [("with replacement", SIZES), ("rows", ROWS), ("process", LEFT)])
-def test_a_fault_is_found(fault: str, promise: str, tmp_path: Path) -> None:
-    assert set(broken(fault, tmp_path)) == {promise}
+def test_a_fault_is_found(tmp_path: Path) -> None:
+    assert set(broken("rows", tmp_path)) == {ROWS}
 
 
 @pytest.mark.slow(*SLOW)
 @pytest.mark.parametrize(
     ("fault", "promises"),
     [
+        ("with replacement", {SIZES}),
+        ("process", {LEFT}),
         ("fan-out", {SIZES}),
         ("hop", {SIZES}),
         ("one mini-batch less", {COUNT, SEEDS, SIZES}),

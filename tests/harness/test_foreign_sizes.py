@@ -56,6 +56,7 @@ def test_wrong_draws_fail(workload: Workload, change: Callable[[SamplerSpec], Sa
     assert found == set(range(5)), told
 
 
+@pytest.mark.slow("harness/check", "harness/foreign", "harness/judge", seconds=6)
 def test_a_sampler_that_expands_a_node_once_is_another_one(workload: Workload) -> None:
     both = [next(simulated(workload, "new", [5_000])), *epochs(workload, 1)]
     for expands, odd in (("new", "epoch 1 "), ("all", "epoch 0 ")):

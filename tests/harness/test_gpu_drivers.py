@@ -35,6 +35,7 @@ def pin(drivers: Drivers, kind: str = "registered", **how: Any) -> subprocess.Co
 # The proof of the cap
 
 
+@pytest.mark.slow("harness/telemetry", "workloads/accelerators", seconds=6)
 def test_the_proof_pins_own_pages_as_runs_do(drivers: Drivers) -> None:
     done = pin(drivers)
     assert done.stdout.splitlines()[0] == "ready" and "escaped" in done.stdout, done.stderr

@@ -173,6 +173,7 @@ print(json.dumps(told))
 """
 
 
+@pytest.mark.slow("harness/telemetry", "harness/judge", "workloads/accelerators", seconds=10)
 def test_memory_that_the_worker_does_not_tell_of_breaks_the_rule(drivers: Drivers) -> None:
     """Contexts of 300 MiB, measured while torch held 100; 90 MiB asked for, and 32 MiB of slack."""
     peaks = {395: True, 422: True, 423: False, 900: False}

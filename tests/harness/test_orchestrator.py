@@ -113,6 +113,7 @@ def test_feature_digests_are_taken_while_warming_up_only(plain: Record) -> None:
     assert [bool(epoch.feature_digest) for epoch in plain.epochs] == [True, False]
 
 
+@pytest.mark.slow("harness/run", "harness/worker", seconds=6)
 def test_sampling_only_trains_nothing(series: Series) -> None:
     record = run(series, stages="sample")
     assert record.status == "ok"
@@ -196,6 +197,7 @@ def test_a_device_that_a_system_cannot_use_is_unsupported(series: Series) -> Non
     assert record.status == "unsupported" and "not on cuda" in record.reason
 
 
+@pytest.mark.slow("harness/run", "systems/engine/io", "systems/pyg_plus", seconds=8)
 def test_a_feature_file_truncated_while_running_fails_the_run(series: Series) -> None:
     dataset = make_tiny(series.data_root / "cut", nodes=20_000, edges=100_000, dim=64)
     features = dataset.file("features")

@@ -153,6 +153,7 @@ def test_a_run_that_others_spoilt_is_made_again_unless_told_not_to(sweep: Sweep)
     assert done["--no-retry"] == 3 and done["--retry"] < 3
 
 
+@pytest.mark.slow("harness/run/sweep.py", "harness/run/series.py", "harness/isolation", "harness/cli", seconds=16)
 def test_a_sweep_that_is_told_to_end_cleans_up(sweep: Sweep) -> None:
     shutil.rmtree(sweep.results / "runs", ignore_errors=True)
     caps_before = set(caps_of())

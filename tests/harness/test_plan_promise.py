@@ -49,8 +49,8 @@ def series(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     ("name", "shape"),
     [
         pytest.param("dgl-ondisk", HUBS, marks=SLOW, id="dgl-ondisk-hubs"),
-        pytest.param("gnndrive", HUBS, marks=SLOW, id="gnndrive-hubs"),
-        pytest.param("pyg+", TRAINED, id="pyg+-trained"),
+        pytest.param("gnndrive", HUBS, id="gnndrive-hubs"),
+        pytest.param("pyg+", TRAINED, marks=SLOW, id="pyg+-trained"),
         pytest.param("pagraph+pp", STAR, marks=SLOW, id="pagraph+pp-star"),
     ],
 )

@@ -44,6 +44,7 @@ def test_no_system_holds_more_device_memory_than_it_planned_nor_keeps_memory_pin
         assert device.driver.nbytes == 0 and device.used_bytes == 0
 
 
+@pytest.mark.slow("workloads/accelerators", "systems/diskgnn", seconds=6)
 def test_host_memory_is_flat_over_thirty_episodes_of_pinned_staging(dataset: Dataset, tmp_path: Path) -> None:
     device, workload = PinningDevice(320 << 10), workload_of(dataset, batch_size=10, max_batches=4)
     held, pinned, resident = psutil.Process(), [], []

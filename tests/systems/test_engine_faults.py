@@ -182,6 +182,7 @@ except HostError as error:
     assert "Operation not permitted" in told
 
 
+@pytest.mark.slow("systems/engine/io", "systems/native", seconds=8)
 def test_a_memlock_limit_leaves_the_buffers_unregistered_and_says_so(
     table_file: tuple[Path, np.ndarray], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,6 +195,7 @@ def test_a_memlock_limit_leaves_the_buffers_unregistered_and_says_so(
     assert limited[1] == free[1]
 
 
+@pytest.mark.slow("systems/engine/io", "systems/native", seconds=8)
 def test_short_reads_are_finished(
     table_file: tuple[Path, np.ndarray], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -102,6 +102,7 @@ def test_a_bus_error_while_gathering_raises_instead_of_killing(tmp_path: Path) -
     assert lines[3] == "True"
 
 
+@pytest.mark.slow("systems/engine/io", "systems/native", seconds=6)
 def test_a_bus_error_outside_gather_still_ends_the_process(tmp_path: Path) -> None:
     path = write_table(tmp_path / "t", random_table(100, 128, "float32"))
     with pytest.raises(AssertionError):  # run_child asserts exit code 0

@@ -56,6 +56,7 @@ def test_a_wrong_class_is_one_sentence(name: str, message: str) -> None:
         registry.load(name)
 
 
+@pytest.mark.slow("systems", seconds=6)
 def test_loading_one_system_imports_no_other() -> None:
     code = (
         "import sys; from systems.registry import load; load('in-memory'); "

@@ -232,6 +232,7 @@ def real_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow("workloads/making", "workloads/importers", seconds=8)
 def test_amazon_computers_is_imported_as_published(real_root: Path) -> None:
     dataset = Dataset.open(real_root / "amazon")
     assert dataset.verify() == []

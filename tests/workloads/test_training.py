@@ -208,6 +208,7 @@ def test_no_step_allocates_edges_times_features(name: str) -> None:
     assert peaks[1] - peaks[0] < more_edges * 128  # a float row an edge would be four times that
 
 
+@pytest.mark.slow("workloads", "harness/worker", seconds=8)
 def test_a_worker_starts_without_compilers_and_frameworks() -> None:
     code = (
         "import sys, numpy as np, torch\n"

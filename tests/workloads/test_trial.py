@@ -44,12 +44,14 @@ def test_each_fault_is_named_by_its_step() -> None:
     assert try_out(PinningDevice(4096), 8, torch.float32).startswith("allocating device memory: device memory: a table")
 
 
+@pytest.mark.slow("workloads/accelerators", seconds=8)
 def test_the_trial_prints_one_object_and_is_read_from_its_own_process(capsys: pytest.CaptureFixture[str]) -> None:
     main("cpu", 16, torch.float16)
     assert json.loads(capsys.readouterr().out) == {"failed": "", "notes": {}}
     assert tried_out("emulated:instant") == {"failed": "", "notes": {}}
 
 
+@pytest.mark.slow("workloads/accelerators", seconds=6)
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this host has CUDA")
 def test_a_device_that_is_absent_fails_and_is_no_crash() -> None:
     assert "no CUDA device" in tried_out("cuda")["failed"]

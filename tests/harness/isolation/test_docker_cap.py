@@ -200,6 +200,7 @@ def test_a_killed_orchestrator_takes_its_container_along_and_the_next_removes_it
     assert containers("abandoned") == []
 
 
+@pytest.mark.slow("containers", "harness/isolation/docker", "systems/engine/io", seconds=8)
 def test_without_room_to_lock_memory_the_reader_says_that_its_buffers_are_unregistered(folder: Path) -> None:
     file = cold_file(folder, 4 * MIB)
     code = (
@@ -218,6 +219,7 @@ def test_without_room_to_lock_memory_the_reader_says_that_its_buffers_are_unregi
     assert said[1 << 14].startswith(("io_uring unregistered", "pread pool"))
 
 
+@pytest.mark.slow("containers", "harness/isolation/docker", seconds=8)
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 def test_a_user_of_the_engines_group_has_a_proven_cap_without_root(folder: Path) -> None:
     socket = Path(urlparse(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")).path)

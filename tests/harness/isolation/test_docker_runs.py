@@ -28,6 +28,8 @@ from tests.support import make_tiny
 from workloads.dataset import Dataset
 
 pytestmark = [needs_docker, pytest.mark.usefixtures("engine_alone")]
+SOURCES = ("containers", "harness/isolation/docker", "harness/run/launch.py", "harness/worker/main.py")
+ENDING = pytest.mark.slow(*SOURCES, seconds=6)
 SMALL: dict[str, Any] = {
     "dataset": "tiny",
     "fanout": [5, 5],
@@ -120,6 +122,7 @@ def test_the_record_names_engine_image_and_profile(series: Series) -> None:
     assert record.memory.peak_bytes > 0 and record.memory.cap_bytes is None
 
 
+@ENDING
 def test_an_emulated_devices_memory_is_not_charged_to_the_container(series: Series) -> None:
     record = run(series, device_memory="96MiB", memory="+40MiB")
     assert record.status == "ok", record.reason
@@ -135,9 +138,9 @@ def test_out_of_memory_in_the_container_is_oom(series: Series) -> None:
 @pytest.mark.parametrize(
     ("behaviour", "status", "reason"),
     [
-        ("sigkill", "failed", "ended by SIGKILL"),
-        ("nonsense", "failed", "sent what is no event"),
-        ("flood", "failed", "a line of more than"),
+        pytest.param("sigkill", "failed", "ended by SIGKILL", marks=ENDING),
+        pytest.param("nonsense", "failed", "sent what is no event", marks=ENDING),
+        pytest.param("flood", "failed", "a line of more than", marks=ENDING),
         ("bug", "failed", "see worker.log"),
     ],
 )
@@ -148,11 +151,13 @@ def test_a_worker_that_misbehaves_ends_as_it_would_outside(
     assert record.status == status and reason in record.reason
 
 
+@pytest.mark.slow(*SOURCES)
 def test_a_run_that_hangs_is_ended_with_its_container(series: Series) -> None:
     record = run(series, options={"behaviour": "hang"}, timeout=8.0)
     assert record.status == "timeout"
 
 
+@ENDING
 def test_a_container_killed_from_outside_fails_its_run_and_says_so(series: Series) -> None:
     killed = threading.Event()
 
@@ -181,6 +186,7 @@ def test_ranks_share_one_container(series: Series) -> None:
     assert all(epoch.batches == 8 for epoch in record.epochs)
 
 
+@pytest.mark.slow(*SOURCES)
 def test_where_io_uring_is_denied_the_reader_falls_back_and_the_verdict_says_so(
     roots: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +210,7 @@ def test_where_io_uring_is_denied_the_reader_falls_back_and_the_verdict_says_so(
     assert any("containers get no io_uring" in caveat for caveat in record.caveats)
 
 
+@pytest.mark.slow(*SOURCES, seconds=6)
 def test_the_derived_profile_is_the_engines_own_with_io_uring_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

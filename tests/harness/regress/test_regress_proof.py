@@ -55,11 +55,13 @@ def test_a_quiet_machine_keeps_every_promise_and_the_power_curve_is_drawn(tmp_pa
     assert (root / "gate-proof.csv").read_text().count("\n") > 8
 
 
+@pytest.mark.slow("harness/regress", seconds=5)
 def test_noise_that_hides_a_slowdown_is_told_as_a_broken_promise(tmp_path: Path, capsys):
     assert gate_proof.judge(_blocks(tmp_path / "noisy", 0.1), tmp_path / "results", 600.0, 6) == 1
     assert "BROKEN slowed by 5 %" in capsys.readouterr().out
 
 
+@pytest.mark.slow("harness/regress", seconds=6)
 def test_a_gate_that_cries_wolf_is_told(tmp_path: Path, capsys):
     assert gate_proof.judge(_blocks(tmp_path / "wolf", 0.002, false_effect=0.08), tmp_path / "results", 600.0, 6) == 1
     assert "BROKEN A/A" in capsys.readouterr().out

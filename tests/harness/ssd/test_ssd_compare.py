@@ -139,6 +139,7 @@ def test_the_page_is_whole_and_fetches_nothing(drawn: tuple[DriveComparison, Pat
     assert json.loads((folder / "ssd-report.json").read_text())["workload"] == found.workload
 
 
+@pytest.mark.slow("harness/ssd", "harness/report", "harness/drives", seconds=8)
 def test_the_same_comparison_gives_the_same_page(tmp_path: Path, drawn: tuple[DriveComparison, Path]) -> None:
     again = write_page(drawn[0], tmp_path)
     assert [path.name for path in again if path.read_bytes() != (drawn[1] / path.name).read_bytes()] == []

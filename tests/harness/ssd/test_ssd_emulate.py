@@ -173,6 +173,7 @@ def test_fio_finds_the_limits_and_buffered_reads_are_limited_too(disk: Path, slo
     assert all(abs(check.error) < 0.08 for check in checks), checks
 
 
+@pytest.mark.slow("harness/ssd", "harness/isolation", seconds=6)
 @needs_cap
 @needs_io
 @needs_fio
