@@ -383,7 +383,9 @@ def test_the_cheat_is_caught(series: Series, cheat: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.skipif(not processes.can_confine(), reason="this user cannot confine a worker")
-@pytest.mark.parametrize("cheat", ["escape", pytest.param("raised_cap", marks=LIKE), "rewrites_the_graph"])
+@pytest.mark.parametrize(
+    "cheat", ["escape", *(pytest.param(name, marks=LIKE) for name in ("raised_cap", "rewrites_the_graph"))]
+)
 def test_a_worker_cannot_leave_its_cap_or_raise_it_or_write_to_its_dataset(series: Series, cheat: str) -> None:
     record = run(series, cheat)
     assert record.status == "failed" and "Read-only file system" in record.reason
@@ -417,7 +419,8 @@ def test_the_training_step_gets_the_mini_batch_that_was_digested(series: Series)
     assert judged["training_took_its_time"] and judged["digests_equal_the_workload"]
 
 
-@pytest.mark.parametrize("stages", ["all", pytest.param("sample+extract", marks=LIKE)])
+@LIKE
+@pytest.mark.parametrize("stages", ["all", "sample+extract"])
 def test_rows_of_a_mapped_table_are_read_though_nothing_is_computed(series: Series, stages: str) -> None:
     record = execute(series, wanted(series, "hands_out_the_map", stages=stages, max_batches=8), table(series))
     assert record.status == "ok" and record.evidence is not None, record.reason
@@ -437,6 +440,7 @@ def test_a_little_work_at_gates_is_a_caveat(series: Series) -> None:
     assert "little_was_done_between_epochs" in broken(record)
 
 
+@LIKE
 def test_rows_that_change_during_the_training_step_are_told(series: Series) -> None:
     record = run(series, "one_table")
     assert record.status == "ok" and record.verdict == "INVALID"
