@@ -205,14 +205,14 @@ def _parent(controller: str) -> Path | None:
 
 
 def _make(controller: str, name: str) -> Path | None:
-    for _ in range(10):
-        if (parent := _parent(controller)) is None:
-            break
-        try:
-            (parent / name).mkdir()
-            return parent / name
-        except FileNotFoundError:
-            continue  # another orchestrator ended just now and removed the empty parent
-        except OSError:
-            break
+    """Make a group, and try again where another orchestrator that ends removes the empty parent at the same moment."""
+    for _ in range(20):
+        if (parent := _parent(controller)) is not None:
+            try:
+                (parent / name).mkdir()
+                return parent / name
+            except FileNotFoundError:
+                continue
+            except OSError:
+                break
     return None

@@ -205,7 +205,8 @@ def _parent(hierarchy: mounts.Hierarchy) -> tuple[Path | None, str]:
     folders = [hierarchy.own, *hierarchy.own.parents]
     folders = folders[: folders.index(hierarchy.mount) + 1] if hierarchy.mount in folders else [hierarchy.mount]
     reason = "no cgroup v2 group is writable"
-    for wanted in (("memory", "io"), ("memory",)):
+    # Both several times: another orchestrator that ends may remove the empty parent at the same moment.
+    for wanted in (*[("memory", "io")] * 5, ("memory",)):
         for folder in folders:
             parent = folder / PARENT
             try:

@@ -161,6 +161,25 @@ def test_closing_leaves_no_group_and_keeps_the_last_reading(backend: Isolation) 
     assert cap.pids() == []
 
 
+def test_a_cap_has_all_its_groups_though_others_remove_the_empty_parent(backend: Isolation) -> None:
+    with backend.create("quiet", Limits(None)) as cap:
+        groups, caveats = len(cap.folders), cap.caveats
+    kind = type(backend)
+    code = f"from {kind.__module__} import {kind.__name__}\nwhile True: {kind.__name__}.available()"
+    others = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
+    try:
+        deadline, made = time.monotonic() + 3.0, 0
+        while made < 100 or time.monotonic() < deadline:
+            with backend.create("race", Limits(None)) as cap:
+                assert len(cap.folders) == groups and cap.caveats == caveats
+            made += 1
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+        kind.sweep()
+
+
 def test_a_group_removed_while_it_is_read_leaves_the_last_reading(
     backend: Isolation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
