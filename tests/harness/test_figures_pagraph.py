@@ -362,6 +362,7 @@ def test_each_step_saves_over_the_one_before(tmp_path: Path) -> None:
     assert table["saved"].iloc[3] == pytest.approx(0.0)
 
 
+@pytest.mark.slow("harness/figures", "harness/published", seconds=6)
 def test_a_paper_value_that_is_missing_stops_nothing(
     filled: dict[float, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ def test_the_bytecode_of_modules_is_read() -> None:
         assert resident_bytes(compiled) >= compiled.stat().st_size
 
 
+@pytest.mark.slow("harness/run/holder.py", "harness/run/series.py", "harness/cache.py", seconds=10)
 def test_a_later_holder_holds_the_files_of_an_earlier_one_without_its_imports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

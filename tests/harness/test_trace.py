@@ -137,7 +137,7 @@ ROWS = range(4)
 TINY = st.lists(st.frozensets(st.sampled_from(ROWS), min_size=1), min_size=1, max_size=4)
 
 
-@pytest.mark.slow("harness/advise/trace.py", "harness/cli/trace.py", "workloads/making", seconds=8)
+@pytest.mark.slow("harness/judge/trace.py", "systems/engine/cache", "workloads/sampling", seconds=8)
 @given(TINY, st.integers(0, 3), st.integers(1, 2))
 @settings(max_examples=60, deadline=None)
 def test_no_schedule_of_reads_gets_below_the_bound(batches: Batches, capacity: int, ranks: int) -> None:
@@ -168,6 +168,7 @@ EPOCHS = st.lists(
 )
 
 
+@pytest.mark.slow("harness/judge/trace.py", "systems/engine/cache", "workloads/sampling", seconds=6)
 @given(EPOCHS, st.integers(0, 20), st.randoms(use_true_random=False))
 @settings(max_examples=200, deadline=None)
 def test_no_strategy_gets_below_the_bound(epochs: list[Batches], capacity: int, random: object) -> None:

@@ -56,6 +56,7 @@ _CHILD = """
 """
 
 
+@pytest.mark.slow("systems/diskgnn", "systems/engine/store", "systems/native", seconds=8)
 def test_a_preparation_killed_half_way_is_started_anew(workload: Workload, tmp_path: Path) -> None:
     command = [sys.executable, "-c", textwrap.dedent(_CHILD), str(workload.dataset.path), str(tmp_path), "7"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

@@ -286,6 +286,7 @@ with running("mariusgnn", workload_of(Dataset.open(sys.argv[1])), root=Path(sys.
 """
 
 
+@pytest.mark.slow("systems/mariusgnn", "systems/engine/store", "systems/native", seconds=6)
 def test_a_preparation_that_is_killed_half_way_starts_anew(graph: Dataset, tmp_path: Path) -> None:
     artefacts = tmp_path / "artefacts"
     child = subprocess.Popen(

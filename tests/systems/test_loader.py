@@ -355,7 +355,7 @@ def program(graph: Dataset, system: str, how: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.slow("outcore", "systems/engine")
+@pytest.mark.slow("outcore", "systems/loading", "systems/engine")
 def test_a_program_that_ends_amid_an_epoch_ends_at_once_and_leaves_nothing(graph: Dataset) -> None:
     for system, how, code, said in (("gnndrive", "end", 0, ""), ("diskgnn", "raise", 1, "KeyError: 'from the loop'")):
         with program(graph, system, how) as process:

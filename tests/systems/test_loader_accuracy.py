@@ -108,7 +108,7 @@ def test_the_cap_is_real_and_in_memory_training_ends_in_it(shop: Dataset, floor:
         assert cap.memory().oom_kills > 0
 
 
-@pytest.mark.slow("outcore", "systems/engine", seconds=10)
+@pytest.mark.slow("outcore", "systems/loading", "systems/engine", seconds=10)
 def test_the_loader_refuses_before_the_kernel_kills(shop: Dataset) -> None:
     with make_cap("refused") as cap:
         done = run(cap, shop, "--system", "in-memory", "--memory", "0.25x")
