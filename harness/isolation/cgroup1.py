@@ -194,25 +194,26 @@ def _parent(controller: str) -> Path | None:
     hierarchy = mounts.v1(controller)
     for base in hierarchy.bases() if hierarchy else []:
         parent = base / PARENT
-        with suppress(OSError):
-            parent.mkdir(exist_ok=True)
-        if holds_groups(parent):
-            if controller == "memory":
-                # Kernels before 5.11 count a child apart from its parent unless this is set.
-                write_if_possible(parent / "memory.use_hierarchy", "1")
-            return parent
+        for _ in range(20):  # another orchestrator that ends may remove the empty parent at the same moment
+            with suppress(OSError):
+                parent.mkdir(exist_ok=True)
+            if holds_groups(parent):
+                if controller == "memory":
+                    # Kernels before 5.11 count a child apart from its parent unless this is set.
+                    write_if_possible(parent / "memory.use_hierarchy", "1")
+                return parent
     return None
 
 
 def _make(controller: str, name: str) -> Path | None:
-    """Make a group, and try again where another orchestrator that ends removes the empty parent at the same moment."""
-    for _ in range(20):
-        if (parent := _parent(controller)) is not None:
-            try:
-                (parent / name).mkdir()
-                return parent / name
-            except FileNotFoundError:
-                continue
-            except OSError:
-                break
+    for _ in range(10):
+        if (parent := _parent(controller)) is None:
+            break
+        try:
+            (parent / name).mkdir()
+            return parent / name
+        except FileNotFoundError:
+            continue  # removed since then
+        except OSError:
+            break
     return None
