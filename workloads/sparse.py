@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from workloads import _native
 from workloads.sampling.batch import Block
 
 _SUM = 0
@@ -41,8 +42,9 @@ class Graph:
     def arrays(block: Block, *, self_loops: bool = False) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Return `indptr` and `indices` of a block's graph on the host; with `self_loops`, each destination's last edge
         is its only one from itself."""
-        indptr, indices = _with_self_loops(block) if self_loops else (block.indptr, block.indices)
-        return indptr.astype(np.int32), np.ascontiguousarray(indices)
+        if self_loops:
+            return _native.with_self_loops(block.indptr, block.indices)
+        return block.indptr.astype(np.int32), np.ascontiguousarray(block.indices)
 
     @classmethod
     def from_block(cls, block: Block | Graph, device: torch.device, *, self_loops: bool = False) -> Graph:
@@ -71,20 +73,6 @@ class Graph:
         # Of sorted numbers, without waiting for the device: `bincount` asks it for the largest.
         indptr = torch._convert_indices_from_coo_to_csr(sources, self.num_src, out_int32=True)
         return indptr, torch.index_select(self.destinations, 0, order), order
-
-
-def _with_self_loops(block: Block) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    numbers = np.arange(block.num_dst, dtype=np.int32)
-    destinations = np.repeat(numbers, np.diff(block.indptr))
-    kept = block.indices != destinations
-    indptr = np.zeros(block.num_dst + 1, dtype=np.int64)
-    np.cumsum(np.bincount(destinations[kept], minlength=block.num_dst) + 1, out=indptr[1:])
-    indices = np.empty(int(indptr[-1]), dtype=np.int32)
-    last = np.zeros(indices.shape[0], dtype=bool)
-    last[indptr[1:] - 1] = True
-    indices[last] = numbers
-    indices[~last] = block.indices[kept]
-    return indptr, indices
 
 
 def row_sums(x: Tensor, indptr: Tensor, indices: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -100,11 +100,17 @@ def _watch_every_thread() -> None:
     theirs: Any = sanitizer.cuda_sanitizer
     mode: Any = _python_dispatch.TorchDispatchMode
     lock, run = threading.RLock(), threading.Thread.run
+    aten = torch.ops.aten
+    blocking = (aten._to_copy.default, aten.copy_.default, aten._local_scalar_dense.default)
 
     class Watch(mode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             with lock:
-                return theirs.dispatch.__torch_dispatch__(func, types, args, kwargs or {})
+                found = theirs.dispatch.__torch_dispatch__(func, types, args, kwargs or {})
+            if func in blocking and _comes_back(found, args, kwargs or {}):
+                # The operation has waited for its stream, which the sanitizer does not see.
+                torch.cuda.current_stream().synchronize()
+            return found
 
     def watched(self: threading.Thread) -> None:
         with Watch():
@@ -114,3 +120,11 @@ def _watch_every_thread() -> None:
         theirs.disable()
     threading.Thread.run = watched  # type: ignore[method-assign]
     Watch().__enter__()
+
+
+def _comes_back(found: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Return whether a copy's result is on the host and comes from the device, and the host has waited for it."""
+    if kwargs.get("non_blocking") or any(one is True for one in args):
+        return False
+    on_host = not isinstance(found, torch.Tensor) or found.device.type == "cpu"
+    return on_host and any(isinstance(one, torch.Tensor) and one.device.type == "cuda" for one in args)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from harness.run.series import Series
 from harness.settings import deciding, parse_memory
 from harness.telemetry.gpu import GpuSource, gpus_of
 from harness.wire.protocol import Calibrated, Event, Gate, WorkerSpec
+from harness.worker.build import KERNELS
 from workloads.dataset import Dataset
 from workloads.errors import HostError, InputError
 from workloads.sampling.bounds import largest_batch
@@ -91,6 +93,9 @@ def calibrate(
             times = reading.times.model_dump(exclude={"event"}) if reading.times else {}
             if times:
                 cache.put("training", times_key, times)
+        _copy_kernels(Path(spec.artefacts), _kernels(cache, key))
+    elif config.device.startswith("cuda"):
+        _copy_kernels(_kernels(cache, key), Path(spec.artefacts))
     # The series' holder has the libraries of our own interpreter alone.
     populate_libraries(memory.get("libraries", ()))
     # In JSON the numbers of epochs are text.
@@ -105,6 +110,17 @@ def calibrate(
         max_nodes=nodes,
         max_edges=edges,
     )
+
+
+def _kernels(cache: Cache, key: str) -> Path:
+    return cache.folder / f"kernels-{key}"
+
+
+def _copy_kernels(source: Path, target: Path) -> None:
+    """Copy the kernels that a calibration has compiled, if any. What lies beside finished artefacts is removed before
+    every run, whose compiler would run under the cap; a later run gets them from the cache."""
+    with suppress(OSError):
+        shutil.copytree(source / KERNELS, target / KERNELS, dirs_exist_ok=True)
 
 
 def _short(image: str) -> str:

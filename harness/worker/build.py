@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from workloads.accelerator import Accelerator
     from workloads.training import Trainer
 
+KERNELS = "triton"  # folder of compiled kernels among the artefacts
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -88,7 +90,7 @@ def compile_kernels(spec: WorkerSpec) -> None:
 def _keep_kernels(spec: WorkerSpec) -> None:
     """Keep compiled kernels in the artefacts' folder, which a container keeps too."""
     if spec.config.device.startswith("cuda"):
-        os.environ.setdefault("TRITON_CACHE_DIR", str(Path(spec.artefacts) / "triton"))
+        os.environ.setdefault("TRITON_CACHE_DIR", str(Path(spec.artefacts) / KERNELS))
 
 
 def workload_of(config: RunConfig, dataset: Dataset, rank: int = 0, partition: Path | None = None) -> Workload:

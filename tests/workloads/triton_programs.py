@@ -20,6 +20,7 @@ from workloads.accelerators import triton_gather
 
 ROWS, HOST_FROM = 41, (0, 17, 41)
 GUARD = 16
+REGIONS = (1, 3)  # of the host part, whose rows one program reads
 DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
 
@@ -62,11 +63,14 @@ def check(dims: list[int]) -> list[str]:
             for cut, count, shift in cases():
                 rows = np.concatenate([[ROWS - 1, 0, cut, cut - 1], rng.integers(0, ROWS, ROWS)])[:count] % ROWS
                 before = np.full((count + 3, dim), -1, dtype=name)
-                own, host, out = (guarded(part, shift * dim) for part in (whole[:cut], whole[cut:], before))
-                triton_gather.gather_rows(own, host, torch.from_numpy(rows), out)
-                same = out.numpy().tobytes() == np.concatenate([whole[rows], before[count:]]).tobytes()
-                if not (same and untouched(out)):
-                    found.append(f"dim {dim} {name}, {cut} on the device, {count} rows, {shift} before them")
+                for regions in REGIONS:
+                    triton_gather._REGION_BYTES = max(1, whole[cut:].nbytes // regions)
+                    own, host, out = (guarded(part, shift * dim) for part in (whole[:cut], whole[cut:], before))
+                    triton_gather.gather_rows(own, host, torch.from_numpy(rows), out)
+                    same = out.numpy().tobytes() == np.concatenate([whole[rows], before[count:]]).tobytes()
+                    if not (same and untouched(out)):
+                        of = f"{regions} regions of the host's"
+                        found.append(f"dim {dim} {name}, {cut} on the device, {count} rows, {shift} before them, {of}")
     return found
 
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -24,8 +23,8 @@ from workloads.feature_table import SplitTable, Table, gather_parts
 from workloads.units import format_bytes
 
 # The rows of an indexed copy arrive piece by piece in two device buffers: while one piece crosses the bus, the rows of
-# the piece before it are written to their places.
-_ARRIVAL_BYTES, _ARRIVAL_ROWS = 4 << 20, 1 << 15
+# the piece before it are written to their places. A smaller piece crosses faster than Python starts the next one.
+_ARRIVAL_BYTES, _ARRIVAL_ROWS = 8 << 20, 1 << 15
 _INDEX_RING_BYTES = 2 << 20
 # Torch reserves device memory in segments, of which each may be this much larger than its tensors together.
 _SEGMENT_BYTES = 32 << 20
@@ -33,13 +32,12 @@ GatherRows = Callable[[Tensor, Tensor, Tensor, Tensor], None]
 
 
 class _Arrival:
-    """Device buffers of one piece of an indexed copy: rows, and the table rows that they go to."""
+    """Device buffer of one piece of an indexed copy."""
 
     def __init__(self, device: torch.device) -> None:
         self.rows = torch.empty(_ARRIVAL_BYTES, dtype=torch.uint8, device=device)
-        self.places = torch.empty(_ARRIVAL_ROWS, dtype=torch.int64, device=device)
-        self.there = torch.cuda.Event()  # type: ignore[no-untyped-call]  # both have crossed the bus
-        self.free = torch.cuda.Event()  # type: ignore[no-untyped-call]  # the rows are in their places
+        self.there = torch.cuda.Event()  # type: ignore[no-untyped-call]  # they have crossed the bus
+        self.free = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # they are in their places
 
 
 class _Upload:
@@ -57,12 +55,15 @@ class _Upload:
         self._sent.synchronize()  # the last copy has left the host's buffer
         if ends and ends[-1] > self._host.nbytes:
             self._grow(padded(ends[-1] * 5 // 4))
-        bytes_, found = self._host.numpy(), []
+        found = []
         for array, end in zip(arrays, ends, strict=True):
-            begin = end - padded(array.nbytes, 16)
-            bytes_[begin : begin + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-            kind = torch.from_numpy(np.empty(0, array.dtype)).dtype
-            found.append(self._there[begin : begin + array.nbytes].view(kind).view(array.shape))
+            values, begin = torch.from_numpy(array), end - padded(array.nbytes, 16)
+            here, there = (
+                memory[begin : begin + array.nbytes].view(values.dtype).view(array.shape)
+                for memory in (self._host, self._there)
+            )
+            here.copy_(values)  # by several threads
+            found.append(there)
         if ends:
             with torch.cuda.stream(self._stream):
                 self._there[: ends[-1]].copy_(self._host[: ends[-1]], non_blocking=True)
@@ -71,7 +72,8 @@ class _Upload:
 
     def _grow(self, nbytes: int) -> None:
         self._accelerator.free_host(self._host)  # waits for the device, which may read the old copy
-        self._there = torch.empty(nbytes, dtype=torch.uint8, device=self._accelerator.torch_device)
+        with torch.cuda.stream(self._stream):  # another stream may still use what torch would give for the current one
+            self._there = torch.empty(nbytes, dtype=torch.uint8, device=self._accelerator.torch_device)
         self._host = self._accelerator.host_buffer(nbytes)
 
 
@@ -97,7 +99,7 @@ class CudaAccelerator(Accelerator):
         self.name = name
         self.kind: Kind = "cuda"
         self.gathers_ahead = True
-        self.torch_device = torch.device("cuda", index)
+        self.torch_device, self._index = torch.device("cuda", index), index
         free, total = torch.cuda.mem_get_info(self.torch_device)
         given = free if memory_bytes is None else memory_bytes
         if training_bytes is not None:
@@ -116,7 +118,8 @@ class CudaAccelerator(Accelerator):
         self._arrivals: list[_Arrival] = []
         self._turn = 0
         self._scatters = threading.Lock()
-        self._indices = HostRing(self.host_buffer(_INDEX_RING_BYTES))
+        ring = self.host_buffer(_INDEX_RING_BYTES)
+        self._indices, self._ring_there = HostRing(ring), self.map_host(ring)
         self._results = self.host_buffer(PAGE).view(torch.float64)
         self._fetched = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         self._structures = structures
@@ -127,7 +130,7 @@ class CudaAccelerator(Accelerator):
 
     def _guard(self) -> torch.cuda.device:
         """Make this device the calling thread's for the body; pinning, mapping and launches go to the current one."""
-        return torch.cuda.device(self.torch_device)
+        return torch.cuda.device(self._index)  # torch takes a number at once, and asks much about a name
 
     def _stream(self, priority: int = 0) -> torch.cuda.Stream:
         return torch.cuda.Stream(self.torch_device, priority=priority)  # type: ignore[no-untyped-call]
@@ -165,7 +168,7 @@ class CudaAccelerator(Accelerator):
                     "end what else uses the device, or lower --device-memory",
                 ) from error
             # Torch may reuse memory that the compute stream still reads.
-            now = torch.cuda.current_stream(self.torch_device)
+            now = torch.cuda.current_stream(self._index)
             for stream in self._streams:
                 stream.wait_stream(now)
             self._used_bytes += nbytes
@@ -215,33 +218,32 @@ class CudaAccelerator(Accelerator):
         with self._scatters:
             if not self._arrivals:
                 self._arrivals = [_Arrival(self.torch_device) for _ in range(2)]
-                self._copying.wait_stream(torch.cuda.current_stream(self.torch_device))
+                self._copying.wait_stream(torch.cuda.current_stream(self._index))
+            before = torch.cuda.current_stream(self._index)
             span = self._timeline.open("copy", batch, self._copying)
-            for first in range(0, src.shape[0], step):
-                part = src[first : first + step]
-                arrival = self._arrivals[self._turn]
-                self._turn = 1 - self._turn
-                rows = arrival.rows[: part.shape[0] * row_bytes].view(src.dtype).view(part.shape)
-                to = arrival.places[: part.shape[0]]
-                self._copying.wait_event(arrival.free)
-                self._indices.send(places[first : first + step], partial(self._send_places, to))
-                with torch.cuda.stream(self._copying):
+            try:
+                for first in range(0, src.shape[0], step):
+                    part, to = src[first : first + step], places[first : first + step]
+                    arrival = self._arrivals[self._turn]
+                    self._turn = 1 - self._turn
+                    rows = arrival.rows[: part.shape[0] * row_bytes].view(src.dtype).view(part.shape)
+                    self._copying.wait_event(arrival.free)
+                    torch.cuda.set_stream(self._copying)
                     rows.copy_(part, non_blocking=True)
-                arrival.there.record(self._copying)
-                self._placing.wait_event(arrival.there)
-                with torch.cuda.stream(self._placing):
-                    dst.index_copy_(0, to, rows)
-                arrival.free.record(self._placing)
+                    arrival.there.record(self._copying)
+                    self._placing.wait_event(arrival.there)
+                    torch.cuda.set_stream(self._placing)
+                    self._indices.send(to, partial(self._place, dst, arrival, rows))
+            finally:
+                torch.cuda.set_stream(before)
             self._timeline.close(span, self._placing)
         return CudaEvent(span.end, src)
 
-    def _send_places(self, to: Tensor, places: Tensor) -> Event:
-        """Copy indices in pinned memory to the device, ahead of their rows."""
-        sent = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
-        with torch.cuda.stream(self._copying):
-            to.copy_(places.view(torch.int64), non_blocking=True)
-        sent.record(self._copying)
-        return CudaEvent(sent)
+    def _place(self, dst: Tensor, arrival: _Arrival, rows: Tensor, first: int, nbytes: int) -> Event:
+        """Write rows that have arrived to their places, which the kernel reads from the ring, on the current stream."""
+        dst.index_copy_(0, self._ring_there[first : first + nbytes].view(torch.int64), rows)
+        arrival.free.record(self._placing)
+        return CudaEvent(arrival.free)
 
     def gather(self, table: Table, rows: Tensor) -> Tensor:
         """Gather `table[rows]` on the current stream."""
@@ -249,7 +251,7 @@ class CudaAccelerator(Accelerator):
             return torch.index_select(table, 0, rows.to(self.torch_device, non_blocking=True))
         out = torch.empty(rows.shape[0], table.shape[1], dtype=table.dtype, device=self.torch_device)
         with self._guard(), self.span("zero-copy"):
-            self._gather_split(table, rows, out, self._alias, torch.cuda.current_stream(self.torch_device))
+            self._gather_split(table, rows, out, self._alias, torch.cuda.current_stream(self._index))
         return out
 
     def gather_ahead(self, out: Tensor, table: Table, rows: Tensor, *, batch: int = -1) -> Event:
@@ -286,7 +288,7 @@ class CudaAccelerator(Accelerator):
     def upload(self, arrays: Sequence[npt.NDArray[Any]]) -> list[Tensor]:
         """Copy a mini-batch's structure in one piece, ahead of the rows of later mini-batches."""
         with self._guard():
-            now = torch.cuda.current_stream(self.torch_device)
+            now = torch.cuda.current_stream(self._index)
             self._structures.wait_stream(now)
             found = self._structure.send(arrays)
             now.wait_stream(self._structures)
@@ -297,7 +299,7 @@ class CudaAccelerator(Accelerator):
         with self._guard():
             there = self._results[: values.shape[0]]
             there.copy_(values.double(), non_blocking=True)
-            self._fetched.record(torch.cuda.current_stream(self.torch_device))
+            self._fetched.record(torch.cuda.current_stream(self._index))
             self._fetched.synchronize()
         found: list[float] = there.tolist()
         return found
@@ -305,7 +307,7 @@ class CudaAccelerator(Accelerator):
     @contextmanager
     def span(self, lane: str, batch: int = -1) -> Iterator[None]:
         """Time the work that the body starts on the current stream."""
-        stream = torch.cuda.current_stream(self.torch_device)
+        stream = torch.cuda.current_stream(self._index)
         span = self._timeline.open(lane, batch, stream)
         yield
         self._timeline.close(span, stream)
@@ -313,7 +315,7 @@ class CudaAccelerator(Accelerator):
     def seconds(self, action: Callable[[], object]) -> float:
         """Return the seconds of an action by CUDA events on the current stream, without the wait of the host."""
         with self._guard():
-            now = torch.cuda.current_stream(self.torch_device)
+            now = torch.cuda.current_stream(self._index)
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
             self.synchronize()
             begin.record(now)
@@ -323,8 +325,15 @@ class CudaAccelerator(Accelerator):
             return float(begin.elapsed_time(end)) / 1e3
 
     def warm_up(self, dim: int, dtype: torch.dtype) -> None:
-        """Compile the gather kernel for these rows, and compare its rows with the table's."""
+        """Compile the gather kernel for these rows and copy some, so that what the driver loads is there afterwards."""
         self._kernel(dim, dtype)
+        table = torch.empty(2, dim, dtype=dtype, device=self.torch_device)  # no table of the budget
+        staging = self.host_buffer(table.nbytes)
+        self.synchronize()
+        for places in (None, torch.arange(2)):
+            self.copy(table, staging.view(dtype).view(2, dim), places).wait()
+        self.lanes()
+        self.free_host(staging)
 
     def _kernel(self, dim: int, dtype: torch.dtype) -> GatherRows | None:
         """Return the Triton kernel for these rows, compiled on first use; None where it cannot be compiled."""

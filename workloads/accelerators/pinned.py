@@ -86,24 +86,25 @@ def _unpin(driver: Driver, held: dict[int, Tensor]) -> None:
 
 
 class HostRing:
-    """Ring of host memory for small arrays on their way to a device; bytes are reused once their copy is complete.
+    """Ring of host memory for small arrays on their way to a device; bytes are reused once the device has read them.
 
     Args:
         memory: uint8 [n], pinned.
     """
 
     def __init__(self, memory: Tensor) -> None:
-        self._memory = memory
+        self._memory, self._bytes = memory, memory.numpy()
         self._lock = threading.Lock()
         self._next = 0
         self._under_way: deque[tuple[int, int, Event]] = deque()  # (begin, end, completion), oldest first
 
-    def send(self, array: npt.NDArray[Any], start: Callable[[Tensor], Event]) -> Event:
-        """Put `array` into the ring and start its copy.
+    def send(self, array: npt.NDArray[Any], start: Callable[[int, int], Event]) -> Event:
+        """Put `array` into the ring and start the device's reading of it.
 
         Args:
             array: contiguous array of at most the ring's bytes.
-            start: function that receives the array's bytes in the ring, uint8 [nbytes], and returns their copy's event.
+            start: function that receives the array's first byte in the ring and its number of bytes, and returns the
+                event at which the device has read them.
         """
         size = -(-array.nbytes // _PIECE) * _PIECE
         if size > self._memory.nbytes:
@@ -111,11 +112,12 @@ class HostRing:
         with self._lock:
             begin = self._next if self._next + size <= self._memory.nbytes else 0
             end = begin + size
+            while self._under_way and self._under_way[0][2].done():
+                self._under_way.popleft()
             while any(first < end and begin < last for first, last, _ in self._under_way):
                 self._under_way.popleft()[2].wait()
-            place = self._memory[begin : begin + array.nbytes]
-            place.numpy()[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-            event = start(place)
+            self._bytes[begin : begin + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            event = start(begin, array.nbytes)
             self._under_way.append((begin, end, event))
             self._next = end
             return event

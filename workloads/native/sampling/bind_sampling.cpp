@@ -78,6 +78,30 @@ i64 count_below(Ids values, i64 bound) {
     return std::count_if(values.begin(), values.end(), [bound](i64 value) { return value < bound; });
 }
 
+// The CSR of a block in 32 bits, in which each destination's last edge is its only one from itself.
+nb::typed<nb::tuple, Numpy<i32>, Numpy<i32>> with_self_loops(Ids indptr, std::span<const i32> indices) {
+    if (indptr.empty()) throw std::invalid_argument("indptr is empty");
+    const size_t destinations = indptr.size() - 1;
+    Buffer<i32> starts(destinations + 1), edges(indices.size() + destinations);
+    const size_t size = unlocked([&] {
+        size_t at = 0;
+        for (size_t own = 0; own < destinations; ++own) {
+            starts[own] = static_cast<i32>(at);
+            if (indptr[own] < 0 || indptr[own] > indptr[own + 1] || indptr[own + 1] > static_cast<i64>(indices.size()))
+                throw std::invalid_argument("indptr does not describe these edges");
+            for (i64 edge = indptr[own]; edge < indptr[own + 1]; ++edge) {
+                edges[at] = indices[edge];
+                at += indices[edge] != static_cast<i32>(own);
+            }
+            edges[at++] = static_cast<i32>(own);
+        }
+        starts[destinations] = static_cast<i32>(at);
+        return at;
+    });
+    edges.size = size;
+    return nb::make_tuple(to_numpy(std::move(starts)), to_numpy(std::move(edges)));
+}
+
 // Streams integers into XXH3-64 in little-endian order, as they lie in memory.
 void add_words(Xxh3Stream& digest, std::initializer_list<i64> words) {
     digest.update(std::as_bytes(std::span(words)).data(), words.size() * sizeof(i64));
@@ -178,6 +202,8 @@ void bind_sampling(nb::module_& m) {
     m.def("structure_digest", &structure_digest, "epoch"_a, "batch"_a, "num_seeds"_a, "nodes"_a, "blocks"_a, "labels"_a,
           "XXH3-64 of a mini-batch's structure; blocks have indptr, indices, num_src and num_dst.");
     m.def("count_below", &count_below, "values"_a, "bound"_a, "Number of values below the bound.");
+    m.def("with_self_loops", &with_self_loops, "indptr"_a, "indices"_a,
+          "(indptr int32, indices int32) of a block in which each destination's last edge is its only one from itself.");
     m.def("shuffle", &shuffle, "values"_a, "seed"_a, "epoch"_a, released(),
           "Shuffles in place, a function of (seed, epoch, size).");
 }
