@@ -23,10 +23,11 @@ def outcore(root: Path, *arguments: str) -> dict[str, Any]:
 
 def started(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command with data and results below `root`; return the completed process."""
-    return subprocess.run(
-        [sys.executable, "-c", "from harness.cli import main; main()", *arguments],
-        env={**os.environ, "OUTCORE_DATA": str(root / "data"), "OUTCORE_RESULTS": str(root / "results")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    call, environment = command(root, *arguments)
+    return subprocess.run(call, env=environment, capture_output=True, text=True, check=False)
+
+
+def command(root: Path, *arguments: str) -> tuple[list[str], dict[str, str]]:
+    """Return the words and the environment of the command with data and results below `root`."""
+    environment = {**os.environ, "OUTCORE_DATA": str(root / "data"), "OUTCORE_RESULTS": str(root / "results")}
+    return [sys.executable, "-c", "from harness.cli import main; main()", *arguments], environment

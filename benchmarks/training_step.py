@@ -135,7 +135,7 @@ def compare(name: str, batches: list[SampledBatch], table: torch.Tensor, argumen
     device = accelerator.torch_device
     spec = ModelSpec(name=name, layers=len(batches[0].blocks), hidden=HIDDEN, heads=HEADS)  # type: ignore[arg-type]
     trainer = Trainer(spec, DIM, CLASSES, accelerator)
-    theirs = {EDGES: PygSteps(trainer, False, device)}
+    theirs, copied = {EDGES: PygSteps(trainer, False, device)}, PygSteps(trainer, False, device)
     if name == "sage":
         theirs["pyg sparse"] = PygSteps(trainer, True, device)
     sides = ("ours", *theirs, COPIED)
@@ -147,7 +147,7 @@ def compare(name: str, batches: list[SampledBatch], table: torch.Tensor, argumen
         edges = {side: pyg.structure(batch) for side, pyg in theirs.items()}
         steps |= {side: partial(pyg.step, batch, edges[side], gathered, labels) for side, pyg in theirs.items()}
         here = [edge.cpu() for edge in edges[EDGES]]
-        steps[COPIED] = partial(_copied, theirs[EDGES], batch, here, table, rows)
+        steps[COPIED] = partial(_copied, copied, batch, here, table, rows)
         losses = {side: [*losses[side], step()] for side, step in steps.items()}  # the first of a shape allocates
         for _ in range(arguments.rounds):
             for side, step in steps.items():

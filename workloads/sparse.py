@@ -54,7 +54,7 @@ class Graph:
         indptr, indices = cls.arrays(block, self_loops=self_loops)
         return cls(block, torch.from_numpy(indptr).to(device), torch.from_numpy(indices).to(device))
 
-    @property
+    @cached_property
     def degrees(self) -> Tensor:
         """Number of edges of each destination, int32 [num_dst]."""
         return self.indptr[1:] - self.indptr[:-1]

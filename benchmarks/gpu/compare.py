@@ -1,21 +1,29 @@
-"""Phase `compare`: systems with little memory on the GPU beside the same on its emulated profile, by turns, which gives
-the emulator's error by system. `measure` writes the profile."""
+"""Phase `compare`: systems with little memory on the GPU beside the same on its emulated profile, interleaved: the
+emulator's error by system. `measure` writes the profile."""
 
 from __future__ import annotations
 
 import json
+import os
 import statistics
-from functools import partial
+import subprocess
+from contextlib import suppress
 from typing import Any
 
-from gpu.measure import MIB, PROFILE, run
-from gpu.steps import Result, Setting, Step, target
+from _outcore import command
+
+from gpu.measure import MIB, PROFILE, SETTINGS, graph, run
+from gpu.steps import LIMIT, Result, Setting, Step, target
+from harness.results.store import records
 from workloads.errors import HostError, require
 
 SYSTEMS = ("pyg+", "ginex", "gnndrive", "diskgnn", "outcore")
+NAME = "gpu-compare"  # of the experiment
 TABLES = 64 * MIB  # device memory for tables: two thirds of all rows
-ROUNDS = 1
+ROUNDS = 2
 MOST_ERROR = 0.15
+KINDS = ("real", "emulated")
+LAST_S = 15.0  # seconds to end a sweep and to read its records
 
 
 def jobs() -> int:
@@ -24,10 +32,8 @@ def jobs() -> int:
 
 
 def steps(setting: Setting) -> list[Step]:
-    """Return the steps: the memory of training, each system on both devices, and the errors."""
-    found = [Step("training", training, 180.0)]
-    found += [Step(system, partial(both, system), 240.0) for system in SYSTEMS]
-    return [*found, Step("errors", errors, 30.0)]
+    """Return the steps: the memory of training, and all systems on both devices."""
+    return [Step("training", training, 180.0), Step("systems", systems, 540.0)]
 
 
 def training(setting: Setting) -> Result:
@@ -37,58 +43,61 @@ def training(setting: Setting) -> Result:
     return {"device_bytes": record["memory"].get("training_device_bytes", 0), "faults": faults}
 
 
-def _done(setting: Setting) -> dict[str, Result]:
-    """Return the results of the steps of this phase so far."""
-    steps: dict[str, Result] = json.loads((setting.folder / "compare.json").read_text())["steps"]
-    return {name: step["result"] for name, step in steps.items() if "result" in step}
-
-
-def both(system: str, setting: Setting) -> Result:
-    """Run a system on the device and on its profile, one after the other, with the same memory for tables."""
+def systems(setting: Setting) -> Result:
+    """Run every system on the device and on its profile, by turns, with the same memory for tables, as one experiment,
+    which goes on where an earlier call was cut off; return the emulator's errors."""
     profile = setting.folder / PROFILE
-    before = _done(setting).get("training")
     require(profile.is_file(), f"{profile} is not there", "run scripts/gpu measure first", HostError)
-    require(before, "the step `training` has no result", "run scripts/gpu compare --only training", HostError)
-    assert before is not None
-    beside = before["device_bytes"]
-    found: dict[str, list[dict[str, Any]]] = {"real": [], "emulated": []}
-    for _ in range(ROUNDS):
-        for kind, device, nbytes in (
-            ("real", setting.device, TABLES + beside),
-            ("emulated", f"emulated:{profile}", TABLES),
-        ):
-            found[kind].append(_kept(run(setting.folder, system, device, nbytes)))
-    faults = [
-        f"on the {kind} device it ended as {one['status']}: {one['reason']}"
-        for kind, runs in found.items()
-        for one in runs
-        if one["status"] != "ok"
-    ]
-    return {**found, "faults": faults} if faults else {**found, **_error(found)}
+    before: dict[str, Result] = {}
+    with suppress(OSError, ValueError):
+        before = json.loads((setting.folder / "compare.json").read_text())["steps"]
+    beside = before.get("training", {}).get("result", {}).get("device_bytes")
+    fix = "run scripts/gpu compare --only training"
+    require(beside is not None, "the step `training` has no result", fix, HostError)
+    devices = {"real": (setting.device, TABLES + (beside or 0)), "emulated": (f"emulated:{profile}", TABLES)}
+    experiment = {
+        "name": NAME,
+        "run": {**SETTINGS, "dataset": graph(setting.folder)},
+        "systems": [
+            {"name": system, "run": {"device": device, "device_memory": f"{nbytes}B"}}
+            for system in SYSTEMS
+            for device, nbytes in devices.values()
+        ],
+        "rounds": ROUNDS,
+    }
+    path = setting.folder / f"{NAME}.yaml"
+    path.write_text(json.dumps(experiment, indent=1))  # JSON is YAML
+    call, environment = command(setting.folder, "bench", str(path), "--figures", "none")
+    with subprocess.Popen(call, env=environment) as sweep:
+        try:
+            sweep.wait(max(1.0, float(os.environ.get(LIMIT, "inf")) - LAST_S))
+        except subprocess.TimeoutExpired:
+            sweep.terminate()
+    return _compared(setting, {device: kind for kind, (device, _) in devices.items()})
 
 
-def _kept(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the numbers of a run that are compared."""
-    kept: dict[str, Any] = {name: record[name] for name in ("run_id", "status", "reason", "verdict")}
-    epochs = [epoch for epoch in record["epochs"] if not epoch["warmup"]]
-    kept["epoch_s"] = [epoch["seconds"] for epoch in epochs]
-    kept["stages_s"] = [epoch["stages_s"] for epoch in epochs]
-    kept["train_s"] = record["compute"].get("train_s")
-    return kept
-
-
-def _error(found: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
-    """Return the emulator's relative error of the median epoch; above 0 where it is too slow."""
-    real, emulated = (statistics.median(s for one in found[kind] for s in one["epoch_s"]) for kind in found)
-    return {"real_s": real, "emulated_s": emulated, "error": emulated / real - 1}
-
-
-def errors(setting: Setting) -> Result:
-    """Return the error of each system and their median."""
-    done = _done(setting)
-    found = {system: done[system]["error"] for system in SYSTEMS if "error" in done.get(system, {})}
-    faults = [f"{system} has no error: see its step" for system in SYSTEMS if system not in found]
-    median = statistics.median(abs(error) for error in found.values()) if found else None
+def _compared(setting: Setting, kinds: dict[str, str]) -> Result:
+    """Return each system's epochs on both devices by the records of the experiment, and the errors of the emulated."""
+    found: dict[str, dict[str, list[Any]]] = {system: {kind: [] for kind in KINDS} for system in SYSTEMS}
+    faults = []
+    for record in records(setting.folder / "results"):
+        kind, config = kinds.get(record.config.device), record.config
+        if config.experiment != NAME or kind is None:
+            continue
+        if record.status != "ok":
+            faults.append(f"{config.system} on the {kind} device ended as {record.status}: {record.reason}")
+            continue
+        measured = [epoch for epoch in record.epochs if not epoch.warmup]
+        kept = {"run_id": record.run_id, "verdict": record.verdict, "epoch_s": [one.seconds for one in measured]}
+        found[config.system][kind].append(kept | {"stages_s": [one.stages_s for one in measured]})
+    errors = {}
+    for system, sides in found.items():
+        real, emulated = ([second for run in sides[kind] for second in run["epoch_s"]] for kind in KINDS)
+        if real and emulated:
+            errors[system] = statistics.median(emulated) / statistics.median(real) - 1
+        else:
+            faults.append(f"{system} has no error: it ran {len(real)} epochs really, {len(emulated)} emulated")
+    median = statistics.median(abs(error) for error in errors.values()) if errors else None
     # Of an emulated device beside itself it is the noise of this host.
     targets = [target("median error of the emulated epochs", median, most=MOST_ERROR)] if setting.real else []
-    return {"error": found, "median": median, "targets": targets, "faults": faults}
+    return {"error": errors, "median": median, "runs": found, "targets": targets, "faults": faults}

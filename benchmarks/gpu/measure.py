@@ -33,7 +33,15 @@ COPIES = (64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
 PROFILE = "profile.toml"
 GRAPH = "--kind kronecker --nodes 200k --edges 4M --dim 128 --train-fraction 0.1"
 #: Runs of the utilisation and of `compare`, with host memory for half of the rows.
-RUN = "--fanout 10,10 --batch-size 500 --max-batches 20 --epochs 3 --warmup 1 --memory +48MiB --timeout 100s"
+SETTINGS: dict[str, Any] = {
+    "fanout": [10, 10],
+    "batch_size": 500,
+    "max_batches": 20,
+    "epochs": 3,
+    "warmup": 1,
+    "memory": "+48MiB",
+    "timeout": "100s",
+}
 
 
 def jobs() -> int:
@@ -251,7 +259,9 @@ def graph(folder: Path) -> str:
 def run(folder: Path, system: str, device: str, device_bytes: int, *more: str) -> dict[str, Any]:
     """Run a system on the graph, with `more` options; return its record."""
     where = ["--dataset", graph(folder), "--device", device, "--device-memory", f"{device_bytes}B"]
-    return outcore(folder, "run", system, *where, *RUN.split(), *more)
+    given = {**SETTINGS, "fanout": ",".join(map(str, SETTINGS["fanout"]))}
+    words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    return outcore(folder, "run", system, *where, *words, *more)
 
 
 def utilisation(setting: Setting) -> Result:

@@ -28,6 +28,7 @@ Result = dict[str, Any]
 DEAD_S = 10.0  # seconds that a step has to end after SIGTERM
 LEAST_S = 5.0  # a step is not started with less time left
 HOST_LACKS = 3  # exit code of a step that this host cannot do
+LIMIT = "OUTCORE_STEP_S"  # variable that tells a step its seconds
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def run_step(
     began = time.monotonic()
     with log.open("wb") as out:
         # In the folder of the results: the modules of a checkout must not hide those of an installed wheel.
-        environment = {**os.environ, **step.environment}
+        environment = {**os.environ, **step.environment, LIMIT: str(limit_s)}
         process = subprocess.Popen(
             make(phase, step, setting, answer),
             env=environment,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import os
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +79,13 @@ def calibrate(
             gpus = gpus_of(config.device, config.ranks)
             reading = GateMemory(cap, with_libraries=folder_of(config.system) is not None, gpus=gpus)
             with Worker(cap, spec.model_copy(update=wanted), folder, log, cache) as worker:
-                ending = worker.watch(CALIBRATION_TIMEOUT_S, reading)
+
+                def heard(event: Event) -> None:
+                    reading(event)
+                    if isinstance(event, Gate) and event.at == "imports":  # the system's code is not loaded yet
+                        _copy_kernels(Path(spec.artefacts), _kernels(cache, key))
+
+                ending = worker.watch(CALIBRATION_TIMEOUT_S, heard)
         if ending.status != "ok":
             said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:] if log.exists() else []
             why = "; ".join([ending.reason, *said])
@@ -93,7 +101,6 @@ def calibrate(
             times = reading.times.model_dump(exclude={"event"}) if reading.times else {}
             if times:
                 cache.put("training", times_key, times)
-        _copy_kernels(Path(spec.artefacts), _kernels(cache, key))
     elif config.device.startswith("cuda"):
         _copy_kernels(_kernels(cache, key), Path(spec.artefacts))
     # The series' holder has the libraries of our own interpreter alone.
@@ -121,6 +128,15 @@ def _copy_kernels(source: Path, target: Path) -> None:
     every run, whose compiler would run under the cap; a later run gets them from the cache."""
     with suppress(OSError):
         shutil.copytree(source / KERNELS, target / KERNELS, dirs_exist_ok=True)
+
+
+def compiled(cache: Cache, file: str) -> bool:
+    """Return whether a calibration has compiled this very file."""
+    path = Path(file)
+    kept = cache.folder.glob(f"kernels-*/{KERNELS}/{escape(path.parent.name)}/{escape(path.name)}")
+    with suppress(OSError):
+        return any(filecmp.cmp(path, one, shallow=False) for one in kept)
+    return False
 
 
 def _short(image: str) -> str:

@@ -266,7 +266,11 @@ class _Execution:
             rewritten=seen.rewritten(),
             from_before=seen.from_before,
             elsewhere=seen.elsewhere,
-            unknown_code=unknown_of(ending.loaded, config.system, config.sampler),
+            unknown_code=[
+                file
+                for file in unknown_of(ending.loaded, config.system, config.sampler)
+                if not calibrate.compiled(series.cache, file)
+            ],
             uncharged_bytes=seen.uncharged,
             samples=guard.samples if guard else 0,
             outside=list(guard.outside.values()) if guard else [],

@@ -48,8 +48,7 @@ class OpenSpan:
         return bool(self.end.query())  # type: ignore[no-untyped-call]
 
     def measured(self) -> LaneSpan:
-        """Wait for the work, and return its span."""
-        self.end.synchronize()
+        """Return the span of completed work."""
         return LaneSpan(self._lane, self._batch, self._anchor.moment(self.begin), self._anchor.moment(self.end))
 
 
@@ -78,6 +77,8 @@ class Timeline:
     def drain(self) -> list[LaneSpan]:
         """Wait for all spans; return those since the last call, oldest first."""
         with self._lock:
+            for span in self._open:
+                span.end.synchronize()
             found = [*self._spans, *(span.measured() for span in self._open)]
             self._spans, self._open = [], deque()
             # The two clocks drift apart: take their difference anew.
