@@ -152,6 +152,21 @@ def test_a_phase_out_of_time_leaves_the_rest_for_the_next_call(steps: ModuleType
     assert json.loads((tmp_path / "check.json").read_text())["steps"]["one"]["status"] == "no time left"
 
 
+def test_the_sanitizer_watches_the_rows_of_a_table(steps: ModuleType) -> None:
+    addresses = importlib.import_module("gpu.check").addresses
+    table, rows, other = torch.zeros(6, 4), torch.tensor([5, 0]), torch.ones(2, 4)
+    begin, aten = table.data_ptr(), torch.ops.aten
+    tables = {begin: begin + table.nbytes}
+    for func, args in (
+        (aten.index_copy_.default, (table, 0, rows, other)),
+        (aten.index_select.default, (table, 0, rows)),
+    ):
+        assert addresses(func, args, tables) == {begin: [begin + 80, begin]}
+    part = table[2:4]
+    assert addresses(aten.copy_.default, (part, other), tables) == {begin + 32: [begin + 32, begin + 48]}
+    assert addresses(aten.index_select.default, (other, 0, torch.tensor([1])), tables) == {}
+
+
 @pytest.mark.slow("benchmarks/gpu", "scripts/gpu", "harness/check", "workloads/accelerators")
 def test_the_phases_run_on_an_emulated_device(
     steps: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -6,6 +6,7 @@ import os
 import resource
 import tempfile
 import threading
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -93,21 +94,45 @@ def streams(name: str, setting: Setting) -> Result:
 
 
 def _watch_every_thread() -> None:
-    """Enter torch's stream sanitizer in every thread, one operation at a time, since its records have no lock."""
+    """Enter torch's stream sanitizer in every thread, one operation at a time, since its records have no lock.
+
+    It watches tensors by their first address; a table is read in some rows while others are written, so tables are
+    watched row by row.
+    """
     from torch.cuda import _sanitizer as sanitizer
     from torch.utils import _python_dispatch
 
+    from workloads.accelerators.cuda import CudaAccelerator
+
     theirs: Any = sanitizer.cuda_sanitizer
     mode: Any = _python_dispatch.TorchDispatchMode
-    lock, run = threading.RLock(), threading.Thread.run
-    aten = torch.ops.aten
-    blocking = (aten._to_copy.default, aten.copy_.default, aten._local_scalar_dense.default)
+    lock, run, allocate = threading.RLock(), threading.Thread.run, CudaAccelerator.allocate
+    handler = theirs.dispatch.event_handler
+    judge_launch = handler._handle_kernel_launch
+    tables: dict[int, int] = {}  # first address and the one past the last
+    rows: dict[int, list[int]] = {}  # addresses of the rows of the operation under way, by that of their tensor
+
+    def noted(self: CudaAccelerator, *asked: Any) -> torch.Tensor:
+        table = allocate(self, *asked)
+        begin, end = table.data_ptr(), table.data_ptr() + table.nbytes
+        with lock:
+            tables[begin] = end
+            for address in [one for one in handler.tensors_accessed.accesses if begin <= one < end]:
+                handler.tensors_accessed.delete_tensor(address)  # of a table that was there before
+        return table
+
+    def by_row(stream: int, read: set[int], written: set[int], outputs: set[int], operator: str, names: Any) -> Any:
+        sets = ({one for begin in part for one in rows.get(begin, [begin])} for part in (read, written, outputs))
+        named = {one: names[begin] for begin in list(names) for one in rows.get(begin, [begin])}
+        return judge_launch(stream, *sets, operator, named)
 
     class Watch(mode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             with lock:
+                rows.clear()
+                rows.update(addresses(func, args, tables))
                 found = theirs.dispatch.__torch_dispatch__(func, types, args, kwargs or {})
-            if func in blocking and _comes_back(found, args, kwargs or {}):
+            if _comes_back(func, found, args, kwargs or {}):
                 # The operation has waited for its stream, which the sanitizer does not see.
                 torch.cuda.current_stream().synchronize()
             return found
@@ -118,12 +143,37 @@ def _watch_every_thread() -> None:
 
     if theirs.enabled:  # by TORCH_CUDA_SANITIZER, in this thread, without the lock
         theirs.disable()
+    handler._handle_kernel_launch = by_row
+    CudaAccelerator.allocate = noted  # type: ignore[method-assign, assignment]
     threading.Thread.run = watched  # type: ignore[method-assign]
     Watch().__enter__()
 
 
-def _comes_back(found: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+def addresses(func: Any, args: Sequence[Any], tables: dict[int, int]) -> dict[int, list[int]]:
+    """Return the addresses of the rows that an operation reads or writes in tables, by the address of their tensor.
+
+    Args:
+        func, args: the operation and its arguments.
+        tables: first address of each table, and the one past its last.
+    """
+    found = {}
+    for one in args:
+        if isinstance(one, torch.Tensor) and one.dim() > 1 and one.numel():
+            begin, step = one.data_ptr(), one.stride(0) * one.element_size()
+            if any(first <= begin < last for first, last in tables.items()):
+                found[begin] = [begin + row * step for row in range(one.shape[0])]
+    by_number = (torch.ops.aten.index_copy_.default, torch.ops.aten.index_select.default)
+    if func in by_number and args[0].data_ptr() in found:
+        every = found[args[0].data_ptr()]
+        found[args[0].data_ptr()] = [every[row] for row in args[2].tolist()]
+    return found
+
+
+def _comes_back(func: Any, found: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Return whether a copy's result is on the host and comes from the device, and the host has waited for it."""
+    aten = torch.ops.aten
+    if func not in (aten._to_copy.default, aten.copy_.default, aten._local_scalar_dense.default):
+        return False
     if kwargs.get("non_blocking") or any(one is True for one in args):
         return False
     on_host = not isinstance(found, torch.Tensor) or found.device.type == "cpu"
