@@ -83,7 +83,7 @@ def calibrate(
                 def heard(event: Event) -> None:
                     reading(event)
                     if isinstance(event, Gate) and event.at == "imports":  # the system's code is not loaded yet
-                        _copy_kernels(Path(spec.artefacts), _kernels(cache, key))
+                        copy_kernels(Path(spec.artefacts), kernels_of(cache, key))
 
                 ending = worker.watch(CALIBRATION_TIMEOUT_S, heard)
         if ending.status != "ok":
@@ -102,7 +102,7 @@ def calibrate(
             if times:
                 cache.put("training", times_key, times)
     elif config.device.startswith("cuda"):
-        _copy_kernels(_kernels(cache, key), Path(spec.artefacts))
+        copy_kernels(kernels_of(cache, key), Path(spec.artefacts))
     # The series' holder has the libraries of our own interpreter alone.
     populate_libraries(memory.get("libraries", ()))
     # In JSON the numbers of epochs are text.
@@ -119,11 +119,12 @@ def calibrate(
     )
 
 
-def _kernels(cache: Cache, key: str) -> Path:
+def kernels_of(cache: Cache, key: str) -> Path:
+    """Return the folder that keeps the kernels of a calibration."""
     return cache.folder / f"kernels-{key}"
 
 
-def _copy_kernels(source: Path, target: Path) -> None:
+def copy_kernels(source: Path, target: Path) -> None:
     """Copy the kernels that a calibration has compiled, if any. What lies beside finished artefacts is removed before
     every run, whose compiler would run under the cap; a later run gets them from the cache."""
     with suppress(OSError):

@@ -18,6 +18,7 @@ from systems.interface import Batch, StageClock
 from workloads.accelerator import Accelerator, LaneSpan
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.feature_table import SplitTable, Table
+from workloads.sampling.batch import SampledBatch
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
 from workloads.sampling.seeds import PartitionPlan, SeedPlan
@@ -56,7 +57,10 @@ def calibrate(spec: WorkerSpec, joint: Joint) -> None:
             table.normal_()  # random values cost as much as real ones
         rows = torch.arange(largest.num_nodes)
         tables: list[Table] = [table]
+        others: list[SampledBatch] = []
         if accelerator.kind == "cuda":
+            # The driver loads a kernel at its first use, and other sizes of a mini-batch use others.
+            others = [sampler.sample(epoch, at, seeds) for at, seeds in _spread(plan.batches(epoch))]
             # Systems train on split tables too, whose rows are gathered first, and copy rows through device buffers.
             host = accelerator.host_buffer(table[:1].nbytes).view(dtype).view(1, -1)
             accelerator.copy(table, host, rows[:1]).wait()
@@ -70,6 +74,8 @@ def calibrate(spec: WorkerSpec, joint: Joint) -> None:
             if spec.config.stages == "all":
                 for one in tables:
                     trainer.step(largest, one, rows)
+                for other in others:
+                    trainer.step(other, table, rows[: other.num_nodes])
                 accelerator.synchronize()
         joint.gate("after step")
         training = 0 if accelerator.peak_bytes is None else accelerator.peak_beside_tables
@@ -146,8 +152,8 @@ def _step_rate(
     """Return seconds per unit of work (nodes plus edges, in which a step's time is close to linear). Features are in
     memory and nothing else runs; a mini-batch's fastest repetition counts, since a disturbance only adds time."""
     seconds, work = 0.0, 0
-    for index in sorted({round(at) for at in np.linspace(0, len(seeds) - 1, min(TIMED_BATCHES, len(seeds)))}):
-        sampled = sampler.sample(epoch, index, seeds[index])
+    for index, some in _spread(seeds):
+        sampled = sampler.sample(epoch, index, some)
         rows = torch.arange(sampled.num_nodes)
         best = float("inf")
         for _ in range(REPETITIONS):
@@ -160,6 +166,12 @@ def _step_rate(
         seconds += best
         work += sampled.num_nodes + sampled.num_edges
     return seconds / work if work else 0.0
+
+
+def _spread(seeds: Sequence[NDArray[np.int64]]) -> list[tuple[int, NDArray[np.int64]]]:
+    """Return the numbers and seed nodes of some mini-batches, evenly spread over an epoch."""
+    places = np.linspace(0, len(seeds) - 1, min(TIMED_BATCHES, len(seeds)))
+    return [(at, seeds[at]) for at in sorted({round(place) for place in places})]
 
 
 def _copy_model(accelerator: Accelerator, table: torch.Tensor) -> Callable[[int], float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from harness.cache import Cache
 from harness.isolation.base import Limits
-from harness.run.calibrate import GateMemory, calibrate, device_budget
+from harness.run.calibrate import GateMemory, calibrate, compiled, copy_kernels, device_budget, kernels_of
 from harness.wire.protocol import Gate
+from harness.worker.build import KERNELS
 from tests.harness.cap_tools import CAPPING, MIB, cold_file, needs_cap, on_disk, python
 from tests.harness.records import make_record
 from workloads.errors import InputError
@@ -91,3 +94,19 @@ def test_device_memory_that_training_took_is_subtracted_from_the_runs(tmp_path: 
     assert device_budget(config.model_copy(update={"device_memory_bytes": 10 * MIB}), measured) == 7 * MIB
     with pytest.raises(InputError, match=r"training takes 3\.0 MiB"):
         device_budget(config.model_copy(update={"device_memory_bytes": 3 * MIB}), measured)
+
+
+def test_kernels_of_a_calibration_come_back_for_later_runs_and_are_known_code(tmp_path: Path) -> None:
+    cache, artefacts = Cache(tmp_path / "cache"), tmp_path / "artefacts"
+    copy_kernels(artefacts, kernels_of(cache, "a"))  # nothing was compiled
+    file = artefacts / KERNELS / "ABC" / "launch.so"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"compiled")
+    assert not compiled(cache, str(file))
+    copy_kernels(artefacts, kernels_of(cache, "a"))
+    shutil.rmtree(artefacts)  # as before every run
+    copy_kernels(kernels_of(cache, "a"), artefacts)
+    assert file.read_bytes() == b"compiled" and compiled(cache, str(file))
+    file.write_bytes(b"replaced")
+    assert not compiled(cache, str(file))
+    assert not compiled(cache, str(tmp_path / "elsewhere.so"))

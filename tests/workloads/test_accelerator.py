@@ -87,7 +87,7 @@ def test_a_profile_with_an_unknown_key_or_no_source_is_refused(tmp_path: Path) -
 
 
 def test_unknown_devices_are_refused_with_what_there_is() -> None:
-    with pytest.raises(InputError, match=r"a10g, instant, late, null"):
+    with pytest.raises(InputError, match=r"a10g, h200, instant, late, null"):
         make_accelerator("emulated:h999", memory_bytes=1)
     with pytest.raises(InputError, match="not known"):
         make_accelerator("tpu", memory_bytes=None)
