@@ -124,7 +124,9 @@ def _key(system: str, dataset: str, device_memory: int | None, settings: Mapping
 def _answers(held: Mapping[str, Any], asked: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
     """Return whether options of a record have every value that was asked for, and defaults where none was."""
     found = {name: _plain(value) for name, value in held.items()}
-    return all(name in found and found[name] == _plain(value) for name, value in asked.items()) and all(
+    # An option has several notations (`false` is `off`), of which `whole` has the one of records.
+    wanted = {name: whole.get(name, value) for name, value in asked.items()}
+    return all(name in found and found[name] == _plain(value) for name, value in wanted.items()) and all(
         name not in whole or _plain(whole[name]) == value for name, value in found.items()
     )
 
