@@ -146,6 +146,7 @@ def test_advice_for_a_device_larger_than_this_hosts_memory(workload: Workload) -
     assert advise(setting, PROFILE, batches=2, systems=["gnndrive"]).ranked
 
 
+@pytest.mark.slow("harness/advise", "harness/cli/advise.py")
 def test_the_command_prints_the_ranking_and_writes_json(
     workload: Workload, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.compare.comparable import Index
 from harness.compare.evidence import load_evidence
 from harness.figures.base import catalogue, chosen
 from harness.figures.datasets_table import TABLES
@@ -22,6 +23,7 @@ from harness.run.sweep import union
 from harness.settings import check_options
 from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
+from workloads.units import parse_bytes
 
 IDS = ["outcore-ssd", "outcore-frontier", *TABLES]
 MIB = 2**20
@@ -146,6 +148,17 @@ def test_an_ablation_is_not_the_system_on_another_ssd(tmp_path: Path) -> None:
     save(tmp_path, disk_record("diskgnn", [0.001], disk_class="aws-nvme/16", options={"packing": "individual"}))
     table = data_of(tmp_path, "outcore-ssd")
     assert table["value"].min() > 0.1
+
+
+def test_a_planned_run_is_found_by_the_options_of_its_record() -> None:
+    quick = load_experiment("quick").model_dump()
+    for cell in union(experiment for figure in catalogue().values() for experiment in figure.experiments(quick)):
+        settings, memory = cell.settings, cell.settings.device_memory
+        config: dict[str, Any] = {**settings.model_dump(), "dataset": {"name": str(settings.dataset)}}
+        config["device_memory_bytes"] = None if memory is None else parse_bytes(memory)
+        # As records keep them: `look_ahead: false` of the plan is "off" there.
+        record = {"system": cell.system, "config": {**config, "options": check_options(cell.system, settings.options)}}
+        assert Index([record]).of(cell) == [record], (cell.system, settings.options)
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=12))

@@ -24,6 +24,7 @@ def broken(fault: str, folder: Path) -> dict[str, str]:
     return {one.name: one.detail for one in results if not one.ok}
 
 
+@pytest.mark.slow("harness/check", "harness/foreign", "foreign")
 def test_the_template_keeps_every_promise(tmp_path: Path) -> None:
     done = outcore_here("check", "--foreign", TEMPLATE, "--json", data=tmp_path / "data", results=tmp_path / "results")
     told = json.loads(done.stdout)

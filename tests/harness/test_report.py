@@ -403,6 +403,7 @@ def test_claims_and_figures_without_runs_are_folded_away_and_counted(tmp_path: P
     assert "gnndrive-fig9" in shown["gallery"].folded and 'id="figure-gnndrive-fig9"' not in shown["gallery"].open
 
 
+@pytest.mark.slow("harness/report", "harness/claims")
 def test_judged_claims_and_drawn_figures_are_open(tmp_path: Path) -> None:
     disk_study(tmp_path)
     write_report(tmp_path)

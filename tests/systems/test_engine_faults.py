@@ -164,6 +164,7 @@ def test_a_device_error_raises_with_its_offset(tmp_path: Path, mode: str) -> Non
         subprocess.run(["losetup", "--detach", device], check=True)
 
 
+@pytest.mark.slow("systems/engine/io", "systems/native")
 def test_forbidden_io_uring_falls_back_to_the_pread_pool_unless_insisted_on(
     table_file: tuple[Path, np.ndarray], capsys: pytest.CaptureFixture[str]
 ) -> None:

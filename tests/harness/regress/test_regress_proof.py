@@ -43,6 +43,7 @@ def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate_proof, "LEAST_LIVE", 6)
 
 
+@pytest.mark.slow("harness/regress", "benchmarks/gate_proof.py")
 def test_a_quiet_machine_keeps_every_promise_and_the_power_curve_is_drawn(tmp_path: Path, capsys):
     root = _blocks(tmp_path / "quiet", 0.004)
     assert gate_proof.judge(root, tmp_path / "results", 600.0, 8) == 0
