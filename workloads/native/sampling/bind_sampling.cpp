@@ -202,8 +202,9 @@ void bind_sampling(nb::module_& m) {
     m.def("structure_digest", &structure_digest, "epoch"_a, "batch"_a, "num_seeds"_a, "nodes"_a, "blocks"_a, "labels"_a,
           "XXH3-64 of a mini-batch's structure; blocks have indptr, indices, num_src and num_dst.");
     m.def("count_below", &count_below, "values"_a, "bound"_a, "Number of values below the bound.");
-    m.def("with_self_loops", &with_self_loops, "indptr"_a, "indices"_a,
-          "(indptr int32, indices int32) of a block in which each destination's last edge is its only one from itself.");
+    m.def(
+        "with_self_loops", &with_self_loops, "indptr"_a, "indices"_a,
+        "(indptr int32, indices int32) of a block in which each destination's last edge is its only one from itself.");
     m.def("shuffle", &shuffle, "values"_a, "seed"_a, "epoch"_a, released(),
           "Shuffles in place, a function of (seed, epoch, size).");
 }
