@@ -167,6 +167,13 @@ def test_the_sanitizer_watches_the_rows_of_a_table(steps: ModuleType) -> None:
     assert addresses(aten.index_select.default, (other, 0, torch.tensor([1])), tables) == {}
 
 
+def test_a_comparison_without_all_of_its_rounds_is_not_done(steps: ModuleType, tmp_path: Path) -> None:
+    compare = importlib.import_module("gpu.compare")
+    found = compare._compared(steps.Setting("cuda", tmp_path), {"cuda": "real", "emulated:x": "emulated"})
+    assert [fault.partition(":")[0] for fault in found["faults"]] == list(compare.SYSTEMS)
+    assert found["error"] == {} and [one["ok"] for one in found["targets"]] == [False]
+
+
 @pytest.mark.slow("benchmarks/gpu", "scripts/gpu", "harness/check", "workloads/accelerators")
 def test_the_phases_run_on_an_emulated_device(
     steps: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

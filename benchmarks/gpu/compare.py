@@ -14,6 +14,7 @@ from _outcore import command
 
 from gpu.measure import MIB, PROFILE, SETTINGS, graph, run
 from gpu.steps import LIMIT, Result, Setting, Step, target
+from harness.records.code import is_current
 from harness.results.store import records
 from workloads.errors import HostError, require
 
@@ -82,7 +83,7 @@ def _compared(setting: Setting, kinds: dict[str, str]) -> Result:
     faults = []
     for record in records(setting.folder / "results"):
         kind, config = kinds.get(record.config.device), record.config
-        if config.experiment != NAME or kind is None:
+        if config.experiment != NAME or kind is None or not is_current(record.code, config.system, config.sampler):
             continue
         if record.status != "ok":
             faults.append(f"{config.system} on the {kind} device ended as {record.status}: {record.reason}")
@@ -95,8 +96,9 @@ def _compared(setting: Setting, kinds: dict[str, str]) -> Result:
         real, emulated = ([second for run in sides[kind] for second in run["epoch_s"]] for kind in KINDS)
         if real and emulated:
             errors[system] = statistics.median(emulated) / statistics.median(real) - 1
-        else:
-            faults.append(f"{system} has no error: it ran {len(real)} epochs really, {len(emulated)} emulated")
+        done = [len(sides[kind]) for kind in KINDS]
+        if min(done) < ROUNDS:
+            faults.append(f"{system}: {done[0]} real and {done[1]} emulated of {ROUNDS} runs each; run the phase again")
     median = statistics.median(abs(error) for error in errors.values()) if errors else None
     # Of an emulated device beside itself it is the noise of this host.
     targets = [target("median error of the emulated epochs", median, most=MOST_ERROR)] if setting.real else []

@@ -269,7 +269,7 @@ class _Execution:
             unknown_code=[
                 file
                 for file in unknown_of(ending.loaded, config.system, config.sampler)
-                if not calibrate.compiled(series.cache, file)
+                if not (config.device.startswith("cuda") and calibrate.compiled(series.cache, file))
             ],
             uncharged_bytes=seen.uncharged,
             samples=guard.samples if guard else 0,
