@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import hashlib
 import subprocess
@@ -113,11 +114,8 @@ def engine_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Exclude the thousands of collected tests from later garbage collections."""
+    """Exclude the thousands of collected tests from garbage collections until the interpreter ends, which collects all
+    again: nanobind counts what is left then."""
     gc.freeze()
     gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    """Let the interpreter collect everything at its end; nanobind counts what is left then."""
-    gc.unfreeze()
+    atexit.register(gc.unfreeze)
