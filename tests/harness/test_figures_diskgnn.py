@@ -424,6 +424,20 @@ def test_table_one_adds_up_and_stands_beside_the_papers(tmp_path: Path) -> None:
     assert table.loc["epoch", "diskgnn, paper"] == 76.3
 
 
+def test_table_one_has_the_memory_with_which_more_systems_end_well(tmp_path: Path) -> None:
+    keep_profile(tmp_path)
+    for system, base in SYSTEMS.items():
+        status = "oom" if system == "mariusgnn" else "ok"
+        run(tmp_path, system, [base] if status == "ok" else [], status=status)
+    assert "mariusgnn OOM with floor + 64.0 MiB" in drawn("diskgnn-tab1", tmp_path).caption
+    for system, base in SYSTEMS.items():
+        run(tmp_path, system, [base + 1], memory="+80MiB")
+    sheet = drawn("diskgnn-tab1", tmp_path)
+    table = sheet.data.set_index("measure")
+    assert {system: table.loc["epoch", system] for system in SYSTEMS} == {s: base + 1 for s, base in SYSTEMS.items()}
+    assert "memory: floor + 80.0 MiB" in sheet.caption
+
+
 def test_a_missing_accuracy_leaves_a_gap_and_not_a_zero(tmp_path: Path) -> None:
     keep_profile(tmp_path)
     for system, base in SYSTEMS.items():

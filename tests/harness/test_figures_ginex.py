@@ -125,8 +125,8 @@ def fill_6(root: Path, factor: float) -> None:
     keep(root)
     run(root, "pyg+", [4.0, 4.0], stages="sample")
     run(root, "pyg+", [30.0 * factor, 30.0 * factor], stages="sample+extract")
-    options = {"prefetch": 5}
-    run(root, "pyg+", [32.0 * factor, 32.0 * factor], stages="sample+extract", options=options, sampled_by=0.3)
+    ahead = {"options": {"prefetch": 5}, "epochs": 6}
+    run(root, "pyg+", [32.0 * factor] * 5, stages="sample+extract", sampled_by=0.3, **ahead)
 
 
 def fill_tab2(root: Path, factor: float) -> None:
@@ -356,7 +356,7 @@ def test_without_sampling_far_ahead_gather_alone_is_not_made_up(tmp_path: Path) 
     keep(tmp_path)
     run(tmp_path, "pyg+", [4.0, 4.0], stages="sample")
     run(tmp_path, "pyg+", [30.0, 30.0], stages="sample+extract")
-    run(tmp_path, "pyg+", [32.0, 32.0], stages="sample+extract", options={"prefetch": 5}, sampled_by=1.0)
+    run(tmp_path, "pyg+", [32.0], stages="sample+extract", options={"prefetch": 5}, sampled_by=1.0, epochs=6)
     with pytest.raises(NotDrawn, match="ahead"):
         drawn("ginex-fig6", tmp_path)
 

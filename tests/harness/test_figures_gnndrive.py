@@ -217,6 +217,28 @@ def test_a_failed_system_stands_in_the_table_as_failed(tmp_path: Path) -> None:
     assert (shown["mariusgnn, 64.0 MiB"], shown["ginex"], shown["gnndrive"]) == ("OOM", "not run", "2.00")
 
 
+def test_where_mariusgnn_fails_it_is_compared_at_the_least_memory_that_it_fits(tmp_path: Path) -> None:
+    keep_profile(tmp_path, short=BASE, **AXES)
+    save(tmp_path, make_record("mariusgnn", [], status="oom", **BASE))
+    save(tmp_path, make_record("gnndrive", [2.0], **BASE))
+    for memory, marius, ours in (("+80MiB", 9.0, 3.0), ("+256MiB", 1.0, 4.0)):
+        save(tmp_path, make_record("mariusgnn", [marius], **{**BASE, "memory": memory}))
+        save(tmp_path, make_record("gnndrive", [ours], **{**BASE, "memory": memory}))
+    result = drawn("gnndrive-tab2", load_evidence(tmp_path))
+    assert isinstance(result, Sheet)
+    shown = result.shown.set_index("system")
+    told = {name: shown.loc[name, "overall (s)"] for name in shown.index if "MiB" in name}
+    assert told == {
+        "mariusgnn, 64.0 MiB": "OOM",
+        "gnndrive, 80.0 MiB": "3.00",
+        "mariusgnn, 80.0 MiB": "9.00",
+        "gnndrive, 256.0 MiB": "4.00",
+        "mariusgnn, 256.0 MiB": "1.00",
+    }
+    assert shown.loc["gnndrive", "overall (s)"] == "2.00"
+    assert shown.loc["mariusgnn, 80.0 MiB", "paper: overall (s)"] == "–"
+
+
 def test_buffered_and_direct_reads_are_drawn_over_threads_and_depth(made: dict[float, Evidence]) -> None:
     result = drawn("gnndrive-figB1", made[1.0])
     assert set(zip(result.data["engine"], result.data["series"], strict=True)) == {

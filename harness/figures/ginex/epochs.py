@@ -50,7 +50,7 @@ def alone_and_together(profile: Plain) -> Plan:
     runs: dict[str, Plain] = {
         "sample": {"stages": "sample"},
         "both": {"stages": "sample+extract"},
-        "ahead": {"stages": "sample+extract", "options": {"prefetch": ahead}},
+        "ahead": {"stages": "sample+extract", "options": {"prefetch": ahead}, "epochs": SPEC["fig6"]["epochs"]},
     }
     return in_gallery(profile, [BASE], runs)
 

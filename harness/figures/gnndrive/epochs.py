@@ -248,21 +248,30 @@ def fig14(group: Group) -> Drawing:
 
 
 def budgets(profile: Plain) -> Plan:
-    """Plan the systems and the CPU variant at the profile's budget, mariusgnn also at four times the budget."""
+    """Plan the systems and the CPU variant at the profile's budget, mariusgnn and gnndrive also at multiples of it."""
     short = grids.gallery(profile)
-    sizes = dict.fromkeys(round(grids.host_budget(short) * factor) for factor in SPEC["tab2"]["factors"])
-    marius = grids.only_systems(short, [MARIUS])
-    plans = [grid(short, [*grids.only_systems(short, SYSTEMS), cpu_variant(short)], {"": {}})]
-    return joined([*plans, *(grid(short, marius, {size: {"memory": f"+{size}"}}) for size in sizes)])
+    budget = grids.host_budget(short)
+    sizes = {factor: {"memory": f"+{round(budget * factor)}"} for factor in SPEC["tab2"]["marius"]}
+    others = {factor: size for factor, size in sizes.items() if factor != 1}
+    return joined(
+        [
+            grid(short, [*grids.only_systems(short, SYSTEMS), cpu_variant(short)], {"": {}}),
+            grid(short, grids.only_systems(short, ["gnndrive"]), others),
+            grid(short, grids.only_systems(short, [MARIUS]), sizes),
+        ]
+    )
 
 
 @figure_of_runs("gnndrive-tab2", budgets, least=1)
 def tab2(group: Group) -> Sheet:
     """Return one row per system with data preparation, training and the whole epoch, and the paper's on papers100M."""
     spec = SPEC["tab2"]
-    marius = [point for point in group.points if point.system == MARIUS]
-    named = [(name, paper, group.at(name)) for name, paper in spec["names"].items()]
-    named += [(f"{MARIUS}, {format_bytes(p.x)}", paper, p) for p, paper in zip(marius, spec["marius"], strict=False)]
+    named = [(name, paper, group.at(name, "")) for name, paper in spec["names"].items()]
+    for point in group.points:
+        if point.x != "":
+            budget = format_bytes(parse_bytes(point.record["config"]["memory"].removeprefix("+")))
+            paper = spec["marius"][point.x] if point.system == MARIUS else ""
+            named.append((f"{point.system}, {budget}", paper, point))
     return sheet([_line(*one) for one in named], spec["columns"], group, spec["note"])
 
 
