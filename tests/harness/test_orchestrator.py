@@ -192,6 +192,11 @@ def test_a_cap_below_the_floor_names_the_floor(series: Series) -> None:
         execute(series, config(series, memory="20MiB"), tiny(series), refuse=True)
 
 
+def test_a_system_of_one_process_refuses_two_ranks(series: Series) -> None:
+    record = execute(series, config(series, "pyg+", ranks=2), tiny(series))
+    assert record.status == "unsupported" and record.reason == "pyg+ trains in one process"
+
+
 def test_a_device_that_a_system_cannot_use_is_unsupported(series: Series) -> None:
     record = run(series, device="cuda", device_memory=None)
     assert record.status == "unsupported" and "not on cuda" in record.reason

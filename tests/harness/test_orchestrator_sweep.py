@@ -136,7 +136,7 @@ def test_a_finished_sweep_runs_nothing_again(sweep: Sweep) -> None:
     assert json.loads(dry.stdout)["done"] == 3
 
 
-@pytest.mark.slow("harness/run/sweep.py", "harness/judge")
+@pytest.mark.slow("harness/run/sweep.py", "harness/judge", seconds=45)
 def test_a_run_that_others_spoilt_is_made_again_unless_told_not_to(sweep: Sweep) -> None:
     sweep.finish()
     file = results.run_folders(sweep.results)[0] / "record.json"

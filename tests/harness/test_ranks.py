@@ -185,11 +185,6 @@ def test_what_one_rank_says_of_its_failure_is_what_is_told(series: Series) -> No
     assert record.reason == "the file ended early"
 
 
-def test_a_system_of_one_process_says_so(series: Series) -> None:
-    record = run(series, "pyg+", ranks=2)
-    assert record.status == "unsupported" and record.reason == "pyg+ trains in one process"
-
-
 def test_plans_and_counters_of_ranks_add_up() -> None:
     buffers = [PlannedBuffer(name="cache", bytes=3, tier="host"), PlannedBuffer(name="cache", bytes=5, tier="device")]
     assert [(item.tier, item.bytes) for item in Planned.joined([buffers, buffers]).items] == [
