@@ -139,7 +139,7 @@ def test_a_test_is_marked_alone_in_its_own_file() -> None:
     assert [name for name in marking if not name.startswith("test_")] == ["conftest.py"]
 
 
-def test_touched_files_are_those_of_the_last_day_of_a_base_and_of_the_working_tree(tmp_path: Path) -> None:
+def test_touched_files_are_those_of_six_hours_of_a_base_and_of_the_working_tree(tmp_path: Path) -> None:
     def git(*arguments: str, when: str = "2026-01-10T12:00:00") -> None:
         who = {
             f"GIT_{role}_{key}": value
@@ -164,14 +164,14 @@ def test_touched_files_are_those_of_the_last_day_of_a_base_and_of_the_working_tr
     git("init", "-q")
     git("add", "scripts")
     for name, when in {
-        "old": "2026-01-01T12:00:00",
-        "yesterday": "2026-01-09T18:00:00",
+        "old": "2026-01-10T05:00:00",
+        "morning": "2026-01-10T07:00:00",
         "last": "2026-01-10T12:00:00",
     }.items():
         (tmp_path / name).touch()
         git("add", name)
         git("commit", "-q", "-m", name, when=when)
     (tmp_path / "new").touch()
-    assert touched() == {"yesterday", "last", "new"}
+    assert touched() == {"morning", "last", "new"}
     assert touched(OUTCORE_CI_BASE="HEAD~1") == {"last", "new"}
     assert touched(OUTCORE_CI_BASE=40 * "0") == touched()
