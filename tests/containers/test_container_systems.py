@@ -69,7 +69,9 @@ def run(series: Series, system: str, **changes: object) -> Record:
     return record
 
 
-@pytest.mark.slow("containers", "harness/isolation/docker", "harness/run/launch.py", "harness/worker/main.py")
+@pytest.mark.slow(
+    "containers", "harness/isolation/docker", "harness/run/launch.py", "harness/worker/main.py", seconds=50
+)
 def test_the_example_equals_the_system_that_it_wraps(series: Series, example: str) -> None:
     theirs = run(series, example, options={"extractors": 2}, keep_order=True)
     ours = run(series, "gnndrive", options={"extractors": 2}, keep_order=True)
@@ -95,7 +97,7 @@ def test_training_times_of_an_image_are_never_taken_for_ours(series: Series, exa
     assert counts == [[2], [1, 2]]
 
 
-@pytest.mark.slow("containers", "harness/isolation/docker", "harness/foreign", "harness/cli/run.py")
+@pytest.mark.slow("containers", "harness/isolation/docker", "harness/foreign", "harness/cli/run.py", seconds=30)
 def test_an_option_of_an_image_is_checked_like_any(example: str, tmp_path: Path) -> None:
     info = system_info(example)
     assert info.name == "example" and info.faithful and info.devices == ("cpu",)
@@ -158,7 +160,7 @@ def test_labels_that_are_wrong_are_named(labels: list[str], said: str) -> None:
         client.images.remove(name, force=True)
 
 
-@pytest.mark.slow("containers", "harness/isolation/docker", "harness/run/calibrate.py")
+@pytest.mark.slow("containers", "harness/isolation/docker", "harness/run/calibrate.py", seconds=25)
 def test_a_worker_that_cannot_start_fails_its_run(series: Series) -> None:
     client = connect()
     base = find(client, HOST_IMAGE).name

@@ -228,7 +228,7 @@ def test_ten_measurements_on_a_busy_machine_give_the_same_first_choice() -> None
     assert all("dgl-ondisk" in tie and "pyg+" not in tie for tie in ties)
 
 
-@pytest.mark.slow("harness/advise", "workloads/training.py", seconds=6)
+@pytest.mark.slow("harness/advise", "workloads/training.py", seconds=20)
 def test_a_real_devices_training_is_measured_with_its_spread_and_the_load_beside_it(workload: Workload) -> None:
     with closing(make_accelerator("cpu")) as accelerator:
         trace = take_trace(workload, accelerator, 4)

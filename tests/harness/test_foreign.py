@@ -161,7 +161,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "environments"
 
 
-@pytest.mark.slow("harness/foreign", "harness/cli/systems.py", "foreign")
+@pytest.mark.slow("harness/foreign", "harness/cli/systems.py", "foreign", seconds=20)
 def test_an_environment_is_made_once_from_its_lock(tmp_path: Path, place: Path) -> None:
     folder = described(tmp_path / "mine", install=[["--no-index", "-r", "lock.txt"]])
     (folder / "lock.txt").write_text(wheel(folder, "outcore_test_one") + "\n")

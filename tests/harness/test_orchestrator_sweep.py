@@ -117,7 +117,7 @@ def test_a_sweep_killed_in_a_run_resumes_after_the_last_record(sweep: Sweep) -> 
     assert [record["config"]["round"] for record in done["records"]] == [0, 1, 2]
 
 
-@pytest.mark.slow("harness/run/sweep.py", "harness/compare", seconds=30)
+@pytest.mark.slow("harness/run/sweep.py", "harness/compare", seconds=45)
 def test_a_finished_sweep_runs_nothing_again(sweep: Sweep) -> None:
     sweep.finish()
     done = sweep.finish()
@@ -153,7 +153,7 @@ def test_a_run_that_others_spoilt_is_made_again_unless_told_not_to(sweep: Sweep)
     assert done["--no-retry"] == 3 and done["--retry"] < 3
 
 
-@pytest.mark.slow("harness/run/sweep.py", "harness/run/series.py", "harness/isolation", "harness/cli", seconds=16)
+@pytest.mark.slow("harness/run/sweep.py", "harness/run/series.py", "harness/isolation", "harness/cli", seconds=20)
 def test_a_sweep_that_is_told_to_end_cleans_up(sweep: Sweep) -> None:
     shutil.rmtree(sweep.results / "runs", ignore_errors=True)
     caps_before = set(caps_of())

@@ -26,7 +26,7 @@ HUBS = replace(SHAPES["hubs"], nodes=60_000, settings=SHORT)
 TRAINED = replace(SHAPES["all nodes trained"], nodes=400_000, settings=(("batch_size", 4000), *SHORT))
 STAR = replace(SHAPES["star"], nodes=60_000, settings=SHORT)
 
-SLOW = pytest.mark.slow("systems", "workloads/sampling", "harness/run/calibrate.py")
+SLOW = pytest.mark.slow("systems", "workloads/sampling", "harness/run/calibrate.py", seconds=20)
 
 
 @pytest.fixture(scope="module")

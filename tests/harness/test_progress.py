@@ -239,7 +239,9 @@ def slow_command(what: str, root: Path, factory: pytest.TempPathFactory) -> list
     return command("data", "make", "new", "--kind", "kronecker", *size, "--data-root", str(root))
 
 
-SLOW = pytest.mark.slow("harness/progress.py", "harness/figures/render.py", "harness/cli", "workloads/making")
+SLOW = pytest.mark.slow(
+    "harness/progress.py", "harness/figures/render.py", "harness/cli", "workloads/making", seconds=25
+)
 
 
 @SLOW

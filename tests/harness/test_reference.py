@@ -233,7 +233,7 @@ def test_every_figure_names_the_machine_and_has_the_same_data(drawn: Path, tmp_p
             assert told.label in other.files[1].read_text() and told.label not in one.files[1].read_text()
 
 
-@pytest.mark.slow("harness/report", "harness/figures", "harness/results", "harness/claims")
+@pytest.mark.slow("harness/report", "harness/figures", "harness/results", "harness/claims", seconds=45)
 def test_the_report_of_reference_results_stands_beside_the_archive_and_ones_own_shows_its_figures(
     drawn: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -153,7 +153,7 @@ def test_a_missing_package_is_named_with_its_extra(
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow("outcore", "pyproject.toml", seconds=6)
+@pytest.mark.slow("outcore", "pyproject.toml", seconds=15)
 def test_every_public_name_is_there_and_the_import_is_cheap(python: Path, tmp_path: Path) -> None:
     script = (
         "import sys, outcore\n"

@@ -42,7 +42,7 @@ def run(program: str, numbers: tuple[int, ...], cache: Path, **environment: str)
     return json.loads(done.stdout.splitlines()[-1])
 
 
-SLOW = pytest.mark.slow("workloads/accelerators/triton_gather.py")
+SLOW = pytest.mark.slow("workloads/accelerators/triton_gather.py", seconds=30)
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_a_worker_that_misbehaves_ends_as_it_would_outside(
     assert record.status == status and reason in record.reason
 
 
-@pytest.mark.slow(*SOURCES)
+@pytest.mark.slow(*SOURCES, seconds=55)
 def test_a_run_that_hangs_is_ended_with_its_container(series: Series) -> None:
     record = run(series, options={"behaviour": "hang"}, timeout=8.0)
     assert record.status == "timeout"
@@ -179,7 +179,7 @@ def test_a_container_killed_from_outside_fails_its_run_and_says_so(series: Serie
     assert record.status == "failed" and "container was ended from outside" in record.reason
 
 
-@pytest.mark.slow("harness/isolation", "harness/worker/ranks.py", "containers")
+@pytest.mark.slow("harness/isolation", "harness/worker/ranks.py", "containers", seconds=40)
 def test_ranks_share_one_container(series: Series) -> None:
     record = run(series, ranks=2, device="cpu", device_memory=None)
     assert record.status == "ok", record.reason

@@ -89,7 +89,7 @@ def stopped(disk: Path) -> Stopped:
     return Stopped(disk)
 
 
-@pytest.mark.slow("harness/ssd")
+@pytest.mark.slow("harness/ssd", seconds=25)
 def test_a_killed_profile_is_resumed_and_its_points_are_kept(stopped: Stopped) -> None:
     assert len(stopped.first) >= 3
     kept = [point.model_dump(mode="json") for point in stopped.drive.points]
@@ -97,7 +97,7 @@ def test_a_killed_profile_is_resumed_and_its_points_are_kept(stopped: Stopped) -
     assert not (stopped.results / "ssd" / "mine.part").exists()
 
 
-@pytest.mark.slow("harness/ssd")
+@pytest.mark.slow("harness/ssd", seconds=25)
 def test_the_file_of_a_killed_profile_goes_at_the_next_start_and_none_is_left(stopped: Stopped) -> None:
     assert [name.startswith(".outcore-ssd-") for name in stopped.left_by_the_killed] == [True]
     assert list(stopped.folder.iterdir()) == []
