@@ -89,12 +89,12 @@ def above_budget(costs: dict[str, tuple[int, float]], budget_s: float, turn: str
     """Return the tests of `costs` (depth and seconds by name) that do not fit into `budget_s`.
 
     Tests of the deepest places come first, and those of equal depth in an order that `turn` decides, an id of all
-    files, so that each gets its turn.
+    files, so that each gets its turn; one that is longer than the whole budget takes all of it.
     """
-    left_out = []
+    left_out, whole = [], budget_s
     for name in sorted(costs, key=lambda name: (-costs[name][0], hashlib.sha256((turn + name).encode()).digest())):
-        if costs[name][1] <= budget_s:
-            budget_s -= costs[name][1]
+        if 0 < (cost := min(costs[name][1], whole)) <= budget_s:
+            budget_s -= cost
         else:
             left_out.append(name)
     return left_out

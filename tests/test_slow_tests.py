@@ -52,6 +52,7 @@ def test_a_budget_takes_the_most_specific_first_and_gives_each_of_the_rest_a_tur
     turns = [set(costs) - set(above_budget(costs, 120.0, f"commit {number}")) for number in range(40)]
     assert all("own" in taken and "long" not in taken and len(taken) == 3 for taken in turns)
     assert set().union(*turns) == set(costs) - {"long"}
+    assert above_budget({"long": (3, 200.0), "short": (2, 1.0)}, 120.0, "a") == ["short"]
     assert above_budget(costs, 120.0, "a") == above_budget(dict(reversed(costs.items())), 120.0, "a")
 
 
@@ -139,7 +140,7 @@ def test_a_test_is_marked_alone_in_its_own_file() -> None:
     assert [name for name in marking if not name.startswith("test_")] == ["conftest.py"]
 
 
-def test_touched_files_are_those_of_six_hours_of_a_base_and_of_the_working_tree(tmp_path: Path) -> None:
+def test_touched_files_are_those_of_the_last_day_of_a_base_and_of_the_working_tree(tmp_path: Path) -> None:
     def git(*arguments: str, when: str = "2026-01-10T12:00:00") -> None:
         who = {
             f"GIT_{role}_{key}": value
@@ -164,14 +165,14 @@ def test_touched_files_are_those_of_six_hours_of_a_base_and_of_the_working_tree(
     git("init", "-q")
     git("add", "scripts")
     for name, when in {
-        "old": "2026-01-10T05:00:00",
-        "morning": "2026-01-10T07:00:00",
+        "old": "2026-01-01T12:00:00",
+        "yesterday": "2026-01-09T18:00:00",
         "last": "2026-01-10T12:00:00",
     }.items():
         (tmp_path / name).touch()
         git("add", name)
         git("commit", "-q", "-m", name, when=when)
     (tmp_path / "new").touch()
-    assert touched() == {"morning", "last", "new"}
+    assert touched() == {"yesterday", "last", "new"}
     assert touched(OUTCORE_CI_BASE="HEAD~1") == {"last", "new"}
     assert touched(OUTCORE_CI_BASE=40 * "0") == touched()

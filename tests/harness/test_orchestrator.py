@@ -193,7 +193,7 @@ def test_a_cap_below_the_floor_names_the_floor(series: Series) -> None:
 
 
 def test_a_system_of_one_process_refuses_two_ranks(series: Series) -> None:
-    record = execute(series, config(series, "pyg+", ranks=2), tiny(series))
+    record = run(series, system="pyg+", ranks=2)
     assert record.status == "unsupported" and record.reason == "pyg+ trains in one process"
 
 
