@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def bench(
     table: Wide,
     call: OnBoth,
-    experiment: Annotated[Path | None, typer.Argument(help="an experiment in YAML; else a profile")] = None,
+    experiment: Annotated[Path | None, typer.Argument(help="an experiment in YAML or JSON; else a profile")] = None,
     profile: Annotated[str, typer.Option(help="smoke, quick, systems, standard or paper")] = "quick",
     figures: Annotated[str, typer.Option(help="headline, all, ids with commas; none removes stale ones")] = "headline",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would run, how many bytes, how long")] = False,
@@ -55,7 +55,8 @@ def bench(
     base = load_experiment(experiment if experiment is not None else profile)
     results_root, progress = call.results_root, call.progress()
     # What the figures need beyond the profile's own runs.
-    wanted = [] if figures in ("none", "headline") else chosen(figures)
+    asked = [] if figures == "none" else chosen(figures)
+    wanted = [] if figures == "headline" else asked
     plain = base.model_dump()
     everything = [base, *(experiment for figure in wanted for experiment in figure.experiments(plain))]
     needs = [need for figure in wanted for need in figure.studies(plain)]
@@ -65,7 +66,7 @@ def bench(
         _tell_estimate(sweep, studies, call)
         return
     unwind_on_signals()
-    keep(results_root, base)
+    keep(results_root, base, [figure.id for figure in asked])
     if hosts is not None:
         from harness.hosts.ray_fleet import RayFleet
         from harness.hosts.sweep import FleetSweep

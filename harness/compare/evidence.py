@@ -59,11 +59,21 @@ class Evidence:
         return {} if self.frame.empty else dict(zip(self.frame["run_id"], self.frame["path"], strict=True))
 
     def points(
-        self, plan: Planned, value: Value = epoch_seconds, *, least: int = 2, otherwise: Planned | None = None
+        self,
+        figure: str,
+        plan: Planned,
+        value: Value = epoch_seconds,
+        *,
+        least: int = 2,
+        otherwise: Planned | None = None,
     ) -> Group:
-        """Return the measured points of a figure's cells, under the experiment with the most of them.
+        """Return the measured points of a figure's cells, under one experiment.
+
+        It is the experiment with the most points among those that the figure was asked of (`harness.compare.plan.keep`)
+        or, where none of them has enough, among all; of equals the newest.
 
         Args:
+            figure: the figure's id.
             plan: function from an experiment (plain data) to the figure's cells.
             value: function from one measured epoch to its number.
             least: fewest values of the axis for which the figure is drawn.
@@ -72,14 +82,15 @@ class Evidence:
         Raises:
             NotDrawn: fewer than `least` values of the axis were measured.
         """
-        found = []
+        found: list[tuple[bool, Group]] = []
         for make, experiment in product([plan] if otherwise is None else [plan, otherwise], self.experiments):
             # A user's experiment may lack the settings that the figure varies.
             with suppress(OutcoreError, LookupError):
-                found.append(measured(self.index, self.folders, make(experiment), value, self.foreign))
-        best = max(found, key=lambda group: len(group.points), default=Group({}, [], 0))
-        if len({str(point.x) for point in best.points}) < least:
-            dropped = sum(group.invalid for group in found)
+                group = measured(self.index, self.folders, make(experiment), value, self.foreign)
+                found.append((figure in experiment.get("figures", ()) and len(group.values()) >= max(least, 1), group))
+        _, best = max(found, key=lambda one: (one[0], len(one[1].points)), default=(False, Group({}, [], 0)))
+        if len(best.values()) < least:
+            dropped = sum(group.invalid for _, group in found)
             tail = f" ({dropped} invalid ones are never drawn)" if dropped else ""
             raise NotDrawn(f"no comparable runs over at least {least} values of its axis{tail}")
         return best

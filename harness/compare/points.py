@@ -169,6 +169,10 @@ class Group:
         found = [p for p in self.points if p.system == system and (x is None or str(p.x) == str(x))]
         return found[-1] if found else Point(system, x, "not run", None)
 
+    def values(self) -> set[str]:
+        """Return the values of the axis that have a point."""
+        return {str(point.x) for point in self.points}
+
     def systems(self) -> list[str]:
         """Return the names of the series with a point."""
         return list(dict.fromkeys(point.system for point in self.points))

@@ -265,7 +265,7 @@ def figure_of_runs(
     def add(draw: Callable[[Group], Drawing | Sheet]) -> Draw:
         @wraps(draw)
         def of_evidence(evidence: Evidence) -> Drawing | Sheet:
-            return draw(evidence.points(plan, value, least=least, otherwise=otherwise))
+            return draw(evidence.points(id_, plan, value, least=least, otherwise=otherwise))
 
         return figure(id_, plan, beside=beside)(of_evidence)
 

@@ -80,9 +80,13 @@ class PlannedRun:
 
 
 def load_experiment(source: Path | str) -> Experiment:
-    """Read a YAML file, or a bench profile by name (`quick`); raise InputError if it is missing, no YAML or invalid."""
+    """Read a YAML file (JSON is YAML), or a bench profile by name (`quick`).
+
+    Raises:
+        InputError: it is missing, no YAML or invalid.
+    """
     path = Path(source)
-    if path.suffix not in (".yaml", ".yml"):
+    if path.suffix not in (".yaml", ".yml", ".json"):
         path = PROFILES / f"{source}.yaml"
         if not path.is_file():
             known = sorted(file.stem for file in PROFILES.glob("*.yaml"))

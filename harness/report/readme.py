@@ -43,7 +43,7 @@ def table_of(evidence: Evidence, reference: Reference) -> str:
     Raises:
         NotDrawn: the runs are of fewer than two budgets.
     """
-    points = [point for point in evidence.points(over_memory).points if point.x != "none"]
+    points = [point for point in evidence.points("outcore-frontier", over_memory).points if point.x != "none"]
     data = points[0].record["config"]["dataset"]
     features = data["num_nodes"] * row_bytes(data["dim"], data["dtype"])
     rows = [row for row in map(row_of, points) if row["budget_bytes"]]

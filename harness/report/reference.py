@@ -16,7 +16,7 @@ from harness.atomic import whole_file
 from harness.compare.evidence import Evidence, load_evidence
 from harness.compare.plan import Plain, value_at
 from harness.figures.base import catalogue
-from harness.plan.experiment import parse_experiment
+from harness.plan.experiment import PROFILES, parse_experiment
 from harness.progress import tracked
 from harness.records.hosts import host_fingerprint
 from harness.records.seal import THINNED, file_digest
@@ -108,7 +108,12 @@ def _plan(evidence: Evidence) -> _Planned:
     needs = union_of([need for figure in figures for need in figure.studies(kept[PROFILE])])
     wanted = [(need.study, resolve_study(need)[1].model_dump(mode="json")) for need in needs]
     missing += [f"study {study}" for study, params in wanted if (study, params) not in known]
-    commands = [f"outcore bench --profile {name}" for name in kept if name != PROFILE]
+    profiles = {path.stem for path in PROFILES.glob("*.yaml")}
+    commands = [
+        f"outcore bench --profile {name}" if name in profiles else f"outcore bench {results.EXPERIMENTS}/{name}.json"
+        for name in kept
+        if name != PROFILE
+    ]
     return _Planned(runs, len(wanted), missing, [f"outcore bench --profile {PROFILE} --figures all", *commands])
 
 

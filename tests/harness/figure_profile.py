@@ -69,7 +69,7 @@ def points(root: Path, over: Mapping[Any, dict[str, Any]], *systems: str, least:
         return grid(content, systems or ["pyg+", "gnndrive"], over)
 
     keep_profile(root)
-    return load_evidence(root).points(plan, least=least)
+    return load_evidence(root).points("gnndrive-fig9", plan, least=least)
 
 
 @contextmanager

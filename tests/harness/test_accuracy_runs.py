@@ -109,7 +109,7 @@ def test_one_budget_for_all_and_in_memory_without(tmp_path: Path) -> None:
     save(tmp_path, trained("gnndrive", 9.0, [0.5, 0.6], memory="+8MiB"))
     save(tmp_path, make_record("pyg+", [1.0], device="cpu", device_memory_bytes=None))
     keep_profile(tmp_path)
-    group = load_evidence(tmp_path).points(all_of_them, least=1)
+    group = load_evidence(tmp_path).points("diskgnn-fig8", all_of_them, least=1)
     assert sorted((point.system, point.record["config"]["memory"]) for point in group.points) == [
         ("gnndrive", "+56MiB"),
         ("in-memory", "none"),
@@ -125,4 +125,4 @@ def all_of_them(profile: dict[str, Any]) -> Plan:
 def test_no_accuracy_runs_is_said(tmp_path: Path) -> None:
     save(tmp_path, make_record("gnndrive", [1.0]))
     with pytest.raises(NotDrawn):
-        load_evidence(tmp_path).points(all_of_them, least=1)
+        load_evidence(tmp_path).points("diskgnn-fig8", all_of_them, least=1)

@@ -160,7 +160,7 @@ def test_records_of_other_settings_or_options_move_no_figure(
         pd.DataFrame([{"record": record.to_json(), "path": "", "run_id": record.run_id} for record in records])
         for records in (mine, [*mine, *others])
     ]
-    one, other = (Evidence(frame, [], [profile()]).points(plan).points for frame in frames)
+    one, other = (Evidence(frame, [], [profile()]).points("gnndrive-fig9", plan).points for frame in frames)
     assert one == other
 
 

@@ -40,6 +40,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root, out = tmp_path_factory.mktemp("golden") / "results", tmp_path_factory.mktemp("reference") / NAME
     shutil.copytree(GOLDEN, root)
     keep(root, load_experiment("smoke"))
+    keep(root, load_experiment("smoke").model_copy(update={"name": "mine"}))
     write_reference(root, out, samples=SAMPLES, partial=True)
     unpacked(out)
     return out
@@ -79,8 +80,11 @@ def test_records_studies_and_experiments_are_packed_as_they_are(golden: Path) ->
             if (folder / name).exists():
                 assert (folder / name).read_bytes() == (GOLDEN / "runs" / folder.name / name).read_bytes()
         assert not (folder / "batches.parquet").exists() and not (folder / "worker.log").exists()
-    assert [path.name for path in (golden / "experiments").iterdir()] == ["smoke.json"]
-    assert told.commands == ["outcore bench --profile quick --figures all", "outcore bench --profile smoke"]
+    assert {path.name for path in (golden / "experiments").iterdir()} == {"smoke.json", "mine.json"}
+    own, *others = told.commands
+    assert own == "outcore bench --profile quick --figures all"
+    assert others == ["outcore bench experiments/mine.json", "outcore bench --profile smoke"]
+    assert load_experiment(golden / others[0].split()[-1]).systems == load_experiment("smoke").systems
     assert set(told.versions) >= {"python", "torch"} and sum(told.commits.values()) == told.runs
     assert told.label.startswith(f"Reference machine {NAME}, 2026-11-25, commit ")
 

@@ -82,7 +82,9 @@ def test_no_order_claim_gate_or_table_of_runs_sees_them(root: Path, capsys: pyte
         evidence = load_evidence(root)
         settings = settings_of(evidence.records, ["quick"])
         ahead = who_is_ahead(evidence.records, "quick")
-        group = evidence.points(lambda profile: grid(_shared(profile), ["ginex", "gnndrive"], {1: {}}), least=1)
+        group = evidence.points(
+            "outcore-roofline-test", lambda profile: grid(_shared(profile), ["ginex", "gnndrive"], {1: {}}), least=1
+        )
         return settings, ahead, group.points, group.runs(), list(load(root)["run_id"])
 
     before = standings()

@@ -17,6 +17,7 @@ from harness.claims.query import Compared, queries
 from harness.compare.evidence import Evidence
 from harness.compare.points import NotDrawn
 from harness.figures.base import catalogue
+from harness.figures.ginex.studies import planned as ginex_fig4
 from harness.report.standings import RankedSetting, settings_of
 from tests.harness.claim_records import MadeUp, profile, scale
 
@@ -26,6 +27,8 @@ MADE = MadeUp(PLAIN)
 # Claims of different sources and kinds: the bench, a sweep, an ablation, wide rows, variants, and a table of a figure.
 CLAIMS = ("gd-01", "gd-18", "gd-20", "dg-12", "dg-20", "gx-01", "gx-12", "gx-13", "pg-06", "dt-02")
 FIGURES = ("gnndrive-fig9", "diskgnn-fig18", "ginex-fig16", "gnndrive-fig12")
+# It is drawn from a single run of pyg+, which an experiment of any size may have.
+ONE_RUN = "ginex-fig4"
 
 
 @cache
@@ -93,9 +96,9 @@ def unrelated(draw: st.DrawFn) -> list[Plain]:
     return found
 
 
-def evidence(records: list[Plain]) -> Evidence:
+def evidence(records: list[Plain], *newer: Plain) -> Evidence:
     rows = [{"run_id": record["run_id"], "record": record, "path": ""} for record in records]
-    return Evidence(pd.DataFrame(rows), experiments=[PLAIN])
+    return Evidence(pd.DataFrame(rows), experiments=[*newer, {**PLAIN, "figures": [*FIGURES, ONE_RUN]}])
 
 
 def drawn(figure: str, found: Evidence) -> Any:
@@ -149,6 +152,31 @@ def test_no_table_of_a_figure_moves(more: list[Plain]) -> None:
     found = evidence([*planned(), *more])
     for figure in FIGURES:
         pd.testing.assert_frame_equal(pd.DataFrame(drawn(figure, found)), pd.DataFrame(tables[figure]))
+
+
+@settings(deadline=None, max_examples=4, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.sampled_from(["pyg+", "ginex", "gnndrive", "diskgnn"]), min_size=1, unique=True),
+    st.sampled_from([{"memory": "+33MiB"}, {"batch_size": 7}, {"hidden": 99, "memory": "+33MiB"}]),
+)
+def test_no_figure_follows_an_experiment_that_it_was_not_asked_of(systems: list[str], change: Plain) -> None:
+    """Give a later experiment as many runs as the figure needs; only where the figure is asked of it, it moves."""
+    later = {**PLAIN, "name": "mine", "systems": systems, "run": {**PLAIN["run"], **change}}
+    more = [copy.deepcopy(record) for record in planned() if record["system"] in systems]
+    for number, record in enumerate(more):
+        record["config"].update({**change, "memory": change.get("memory", record["config"]["memory"])})
+        record["run_id"] = f"20270101-{number:06d}-{record['system']}"
+    _, tables, _ = before()
+    found = evidence([*planned(), *more], later)
+    for figure in FIGURES:
+        pd.testing.assert_frame_equal(pd.DataFrame(drawn(figure, found)), pd.DataFrame(tables[figure]))
+
+    def one_run(found: Evidence) -> list[str]:
+        return found.points(ONE_RUN, ginex_fig4, least=1).runs()
+
+    assert one_run(found) == one_run(evidence(planned()))
+    asked = one_run(evidence([*planned(), *more], {**later, "figures": [ONE_RUN]}))
+    assert (asked != one_run(found)) == ("pyg+" in systems)
 
 
 def test_a_related_record_does_move_its_claim() -> None:

@@ -44,12 +44,12 @@ def tab1(evidence: Evidence) -> Sheet:
 
     All columns are of one memory: of the two the one with which more systems ended well, the less of equals.
     """
-    group = evidence.points(budgets, least=1)
+    group = evidence.points("diskgnn-tab1", budgets, least=1)
     done = max(([point for point in group.done if point.x == x] for x in ("", "more")), key=len)
     if not done:
         raise NotDrawn("none of ginex, mariusgnn and diskgnn has a measured epoch")
     found: dict[str, Mapping[str, float | None]] = {point.system: _measures(point) for point in done}
-    trained = evidence.points(judged, least=0).done
+    trained = evidence.points("diskgnn-tab1", judged, least=0).done
     for point in trained:
         best = accuracy.best_accuracy(point.record)
         found[point.system] = {**found.get(point.system, {}), "test accuracy": None if best is None else 100 * best}
@@ -92,7 +92,7 @@ def accuracy_table(table: str, parts: Sequence[Part]) -> None:
         groups: list[Group] = []
         said: list[str] = []
         for part in parts:
-            group = evidence.points(plan_of(part), least=0)
+            group = evidence.points(table, plan_of(part), least=0)
             target = accuracy.common_target([point.record for point in group.done])
             if target is not None:
                 said.append(f"{part[0]} target {100 * target:.1f} %")

@@ -104,7 +104,7 @@ def _asked_until(
 @figure("ginex-fig4", planned, studies=studies)
 def fig4(evidence: Evidence) -> Drawing:
     """Draw the epoch by part (left) and the miss ratio (right); raise NotDrawn without epoch, pages or faults."""
-    group = evidence.points(planned, least=1)
+    group = evidence.points("ginex-fig4", planned, least=1)
     if not group.done:
         raise NotDrawn(f"{SYSTEM} did not finish an epoch")
     point = group.done[0]

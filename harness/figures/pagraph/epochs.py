@@ -188,7 +188,7 @@ def layered_devices(profile: Plain) -> Plan:
 @figure("pagraph-fig20", layered, beside=lambda profile: [layered_devices(profile).experiment("pagraph-fig20-devices")])
 def fig20(evidence: Evidence) -> Drawing:
     """Draw speed-ups over DGL, GCN's epoch by part, throughput over devices; raise NotDrawn with no speed-up."""
-    group = evidence.points(layered, least=1)
+    group = evidence.points("pagraph-fig20", layered, least=1)
     speedups = with_ranges(speedup_rows(group), "pagraph-fig20")
     if speedups["speedup"].notna().sum() < 2:
         raise NotDrawn("no measured runs of dgl and another system with layer-wise sampling (pagraph-fig20)")
@@ -199,7 +199,7 @@ def fig20(evidence: Evidence) -> Drawing:
     draw_stacks(parts, parts=PARTS, axes=panels[1], **SPEC["fig20"]["stacks"])
     runs = group.runs()
     try:
-        several = evidence.points(layered_devices)
+        several = evidence.points("pagraph-fig20", layered_devices)
         rates = rate_rows(several)
         draw_rates(rates, "(c) Throughput", "one device only", axes=panels[2])
         runs = list(dict.fromkeys([*runs, *several.runs()]))
