@@ -7,7 +7,6 @@ import functools
 import os
 import statistics
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 from harness.ssd.fio import FioJob, FioResult, best_engine, fio_path, run_fio
 from harness.ssd.ways import Reads, Way
 from systems.engine.io.memory import evict
+from workloads.tempfolder import TemporaryFolder
 from workloads.units import parse_bytes
 
 # Idle virtual disks save up a burst, and fio is idle as it starts and ends: every run, fio's (`--ramp_time`) and ours,
@@ -37,7 +37,7 @@ def parser(doc: str) -> argparse.ArgumentParser:
 @contextmanager
 def data_file(folder: str, size: str) -> Iterator[Path]:
     """Make a file of random bytes (which no device can compress or skip), evict it, and remove it at the end."""
-    with tempfile.TemporaryDirectory(dir=folder, prefix="outcore-bench-") as made:
+    with TemporaryFolder(folder, "benchmark") as made:
         path = Path(made) / "table"
         piece = np.random.default_rng(0).integers(0, 2**63, (64 << 20) // 8, dtype=np.int64)
         with path.open("wb") as file:
@@ -89,7 +89,7 @@ def fio_write(folder: str | Path, total: int, *, depth: int, sync: bool) -> floa
     Args:
         sync: include a sync at the end in the time.
     """
-    with tempfile.TemporaryDirectory(dir=folder, prefix="outcore-bench-") as made:
+    with TemporaryFolder(folder, "benchmark") as made:
         path = Path(made) / "file"
         with path.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, total)

@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -39,6 +38,7 @@ from harness.run.orchestrator import execute
 from harness.run.series import Series
 from harness.settings import RunSettings
 from workloads.dataset import Dataset
+from workloads.tempfolder import TemporaryFolder
 
 OURS, THEIRS = "outcore", "agnes"
 TARGET = 1.3
@@ -256,7 +256,7 @@ def main() -> int:
         root = chosen.root
         if root is None:
             Path("build").mkdir(exist_ok=True)
-            root = Path(opened.enter_context(tempfile.TemporaryDirectory(dir="build", prefix="outcore-agnes-")))
+            root = Path(opened.enter_context(TemporaryFolder(Path("build"), "benchmark")))
         if not (root / "data" / "g").is_dir():
             shape = ("--nodes", chosen.nodes, "--edges", chosen.edges, "--dim", chosen.dim, "--seed", "1")
             outcore(root, "data", "make", "g", "--kind", "kronecker", *shape)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import resource
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from systems.engine.io.memory import evict
 from systems.engine.io.regions import RegionIndex
 from systems.engine.store.batch_store import BatchReader, BatchWriter
 from workloads.sampling.batch import SampledBatch
+from workloads.tempfolder import TemporaryFolder
 
 TARGET_IDS_PER_S = 20e6
 
@@ -55,7 +55,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.folder, prefix="outcore-bench-") as folder:
+    with TemporaryFolder(options.folder, "benchmark") as folder:
         path = Path(folder) / "batches"
         index = store(path, options.batches, options.size, options.nodes)
         rates = []

@@ -13,7 +13,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.run.turns import VARIABLE, Turns
+from workloads.tempfolder import TemporaryFolder
 
 EPOCH_BOUND = 0.05
 START_BOUND_S = 3.0
@@ -46,7 +46,7 @@ def main() -> int:
     if not (found := Docker.available()).ok:
         print(f"left out: {found.reason}; {found.fix}")
         return 0
-    with tempfile.TemporaryDirectory(prefix="outcore-containers-", dir=os.environ.get("TMPDIR", "/var/tmp")) as root:
+    with TemporaryFolder(Path(os.environ.get("TMPDIR", "/var/tmp")), "benchmark") as root:
         return measure(Path(root), arguments)
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +28,7 @@ from workloads.dataset import PARTS, Dataset
 from workloads.direct_files import aligned_empty, open_direct, write_at
 from workloads.exporters import FORMATS, export_dataset
 from workloads.making.make import MakeSpec, make_dataset
+from workloads.tempfolder import TemporaryFolder
 
 NODES, EDGES, DIM = 2**21, 40_000_000, 128
 BLOCK = 4 << 20
@@ -84,7 +84,7 @@ def main() -> int:
     options.add_argument("--nodes", type=int, default=NODES)
     options.add_argument("--edges", type=int, default=EDGES)
     args = options.parse_args()
-    with tempfile.TemporaryDirectory(dir=args.folder, prefix="outcore-bench-") as made:
+    with TemporaryFolder(args.folder, "benchmark") as made:
         folder = Path(made)
         spec = MakeSpec("kronecker", nodes=args.nodes, edges=args.edges, dim=DIM, labels="random", features="random")
         dataset = make_dataset(folder / "graph", spec)

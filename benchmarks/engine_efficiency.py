@@ -12,8 +12,9 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
+
+from workloads.tempfolder import TemporaryFolder
 
 #: Datasets by share of training nodes: a system with few reads per mini-batch needs more mini-batches, or its epoch is
 #: too short to measure a rate.
@@ -83,7 +84,7 @@ def main() -> int:
         parser.error(f"no target for {', '.join(unknown)}")
     options.folder.mkdir(parents=True, exist_ok=True)
     missed = False
-    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+    with TemporaryFolder(options.folder, "benchmark") as name:
         root = Path(name)
         for dataset in sorted({"long" if system in LONG else "g" for system in systems}):
             outcore(

@@ -12,8 +12,9 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
+
+from workloads.tempfolder import TemporaryFolder
 
 BOUND_S = 4.0
 OUTCORE = [sys.executable, "-c", "from harness.cli import main; main()"]
@@ -24,7 +25,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3, help="runs a system")
     parser.add_argument("--systems", default="in-memory,pyg+,gnndrive")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="outcore-fixed-cost-", dir=os.environ.get("TMPDIR", "/var/tmp")) as root:
+    with TemporaryFolder(Path(os.environ.get("TMPDIR", "/var/tmp")), "benchmark") as root:
         return measure(Path(root), arguments.systems.split(","), arguments.runs)
 
 

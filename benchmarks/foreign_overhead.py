@@ -16,7 +16,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from harness.run.series import Series
 from harness.run.turns import Turn
 from harness.settings import RunSettings
 from workloads.dataset import Dataset
+from workloads.tempfolder import TemporaryFolder
 
 BOUND = 1.02
 BATCH = 100  # seed nodes of a mini-batch
@@ -96,7 +96,7 @@ def main() -> int:
     chosen = parser.parse_args()
     rounds, train = chosen.rounds or (2 if chosen.quick else 4), chosen.batches * BATCH
     case = Case("overhead", nodes=chosen.nodes, edges=5 * chosen.nodes, train=train, dim=1024)
-    with tempfile.TemporaryDirectory(prefix="outcore-overhead-", dir=chosen.folder) as temporary:
+    with TemporaryFolder(chosen.folder, "benchmark") as temporary:
         root = Path(temporary)
         made = make_dataset(root / "made", case)
         copies = [root / "data" / name for name in ("one", "other")]

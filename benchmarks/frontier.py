@@ -14,9 +14,10 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
+
+from workloads.tempfolder import TemporaryFolder
 
 OUTCORE = [sys.executable, "-c", "from harness.cli import main; main()"]
 ONLINE = ["pyg+", "ali+pg", "ginex", "gnndrive"]
@@ -109,7 +110,7 @@ def main() -> int:
     systems = ["outcore", *(chosen.systems or ONLINE)]
     chosen.folder.mkdir(parents=True, exist_ok=True)
     times: dict[str, list[float]] = {system: [] for system in systems}
-    with tempfile.TemporaryDirectory(dir=chosen.folder) as name:
+    with TemporaryFolder(chosen.folder, "benchmark") as name:
         environment = {
             "OUTCORE_DATA": str(chosen.data or Path(name) / "data"),
             "OUTCORE_RESULTS": str(chosen.results or Path(name) / "results"),

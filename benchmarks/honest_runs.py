@@ -13,7 +13,6 @@ import contextlib
 import random
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +24,7 @@ from harness.run.orchestrator import execute
 from harness.run.series import Series
 from harness.settings import RunSettings
 from workloads.dataset import Dataset
+from workloads.tempfolder import TemporaryFolder
 
 SEEDS = 5
 SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn", "outcore", "ali+pg", "ginex-pg", "dgl-ondisk", "mariusgnn"]
@@ -93,7 +93,7 @@ def main() -> int:
     bent: Counter[str] = Counter()
     ended: Counter[str] = Counter()
     chosen.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=chosen.folder) as name:
+    with TemporaryFolder(chosen.folder, "benchmark") as name:
         root = Path(name)
         ensure("g", Recipe(kind="kronecker", nodes="600k", edges="9M"), root / "data", print)
         dataset = Dataset.open(root / "data" / "g")

@@ -16,7 +16,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from systems.registry import load
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
 from workloads.sampling.make import make_sampler
+from workloads.tempfolder import TemporaryFolder
 from workloads.training import Trainer
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
@@ -100,7 +100,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--folder", default="/var/tmp", help="where the dataset is made and removed")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=args.folder, prefix="outcore-bench-") as name:
+    with TemporaryFolder(args.folder, "benchmark") as name:
         root = Path(name)
         dataset = make(root, args)
         labels = dataset.load("labels")[dataset.load("test")]

@@ -17,7 +17,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from systems.mariusgnn import SYSTEM
 from systems.mariusgnn.partitioned import FEATURES, TOPOLOGY
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
+from workloads.tempfolder import TemporaryFolder
 from workloads.units import format_bytes, parse_bytes
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
@@ -48,7 +48,7 @@ def main() -> int:
     options.add_argument("--memory", nargs="+", default=["none"], help="budgets to cut the graph within")
     options.add_argument("--cores", type=int, default=2)
     args = options.parse_args()
-    with tempfile.TemporaryDirectory(dir=args.folder, prefix="outcore-bench-") as name:
+    with TemporaryFolder(args.folder, "benchmark") as name:
         root = Path(name)
         made = [
             "data",

@@ -20,7 +20,6 @@ import json
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +35,7 @@ from systems.engine.io.memory import evict, madvise
 from workloads.dataset import PARTS, Dataset
 from workloads.making.make import MakeSpec, make_dataset
 from workloads.sampling.make import make_sampler
+from workloads.tempfolder import TemporaryFolder
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
 FANOUT, BATCH = (10, 10), 500
@@ -174,7 +174,7 @@ def main() -> int:
     if args.quick:
         args.rounds, args.nodes, args.edges = 1, args.nodes // 2, args.edges // 2
         del found["map"]
-    with tempfile.TemporaryDirectory(dir=args.folder, prefix="outcore-bench-") as made:
+    with TemporaryFolder(args.folder, "benchmark") as made:
         shares = (0.02, 0.01, 0.01)
         spec = MakeSpec("kronecker", args.nodes, args.edges, labels="random", features="random", fractions=shares)
         dataset = make_dataset(Path(made) / "graph", spec)

@@ -19,7 +19,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from harness.isolation import Limits, select
 from systems.engine.io.memory import evict
 from workloads.dataset import Dataset
 from workloads.making.writer import DatasetWriter
+from workloads.tempfolder import TemporaryFolder
 from workloads.units import format_bytes, parse_count
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
@@ -217,7 +217,7 @@ def main() -> int:
     if options.child:
         child(options.child, options.budget)
         return 0
-    with tempfile.TemporaryDirectory(dir=options.folder, prefix="outcore-bench-") as folder:
+    with TemporaryFolder(options.folder, "benchmark") as folder:
         dataset = make_graph(Path(folder) / "graph", options.nodes, options.edges)
         print(f"{dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges; load average {os.getloadavg()[0]:.1f}")
         contenders = {"SciPy float64": SciPy(dataset, np.float64), "SciPy float32": SciPy(dataset, np.float32)}

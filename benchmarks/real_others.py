@@ -18,12 +18,13 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from _outcore import outcore
+
+from workloads.tempfolder import TemporaryFolder
 
 #: Variants of the other side: as its users run it, without read-ahead, and the best of `--search` on two cores.
 PLAIN, RANDOM = (), ("madvise=random",)
@@ -89,7 +90,7 @@ def main() -> int:
     chosen.rounds = chosen.rounds or (1 if brief else 3)
     chosen.epochs = chosen.epochs or (2 if brief else 3)
     chosen.pairs = chosen.pairs or [name for name in PAIRS if name != "dgl" or not brief]
-    with tempfile.TemporaryDirectory(prefix="outcore-others-", dir="/var/tmp") as temporary:
+    with TemporaryFolder(Path("/var/tmp"), "benchmark") as temporary:
         root = chosen.data or Path(temporary)
         if not (root / "data" / chosen.dataset).is_dir():
             share = chosen.batches * chosen.batch_size / NODES

@@ -11,10 +11,11 @@ import argparse
 import re
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 
 from _outcore import outcore
+
+from workloads.tempfolder import TemporaryFolder
 
 SLACK = 1.05
 SPLITS = ("0", "25", "50", "75", "100")
@@ -32,7 +33,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+    with TemporaryFolder(options.folder, "benchmark") as name:
         root = Path(name)
         outcore(
             root,

@@ -16,7 +16,6 @@ import csv
 import json
 import statistics
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -24,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from _outcore import started
+
+from workloads.tempfolder import TemporaryFolder
 
 SLACK = 1.10
 SHARES = ["1/16", "1/8", "1/4", "1/2", "1"]
@@ -194,7 +195,7 @@ def main() -> int:
     parser.add_argument("--csv", type=Path, help="write the best settings here")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=options.folder, prefix="outcore-strongest-") as name:
+    with TemporaryFolder(options.folder, "benchmark") as name:
         root = Path(name)
         outcore(
             root,

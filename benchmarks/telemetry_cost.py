@@ -11,7 +11,6 @@ import resource
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from harness.isolation import IoLimit, Limits, select
 from harness.ssd.device import block_device
 from harness.telemetry.gpu import cuda_uuids
 from harness.telemetry.recorder import Recorder
+from workloads.tempfolder import TemporaryFolder
 
 LIMIT_PERCENT = 1.0
 # Reads a file larger than the cap repeatedly, so that memory counters change as in a run.
@@ -58,7 +58,7 @@ def main() -> int:
     parser.add_argument("--isolation", default="auto")
     options = parser.parse_args()
     backend = select(options.isolation).backend
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+    with TemporaryFolder(options.folder, "benchmark") as folder:
         file = Path(folder) / "read"
         file.write_bytes(b"x" * (96 << 20))
         disk = block_device(file).number
