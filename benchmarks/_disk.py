@@ -37,7 +37,7 @@ def parser(doc: str) -> argparse.ArgumentParser:
 @contextmanager
 def data_file(folder: str, size: str) -> Iterator[Path]:
     """Make a file of random bytes (which no device can compress or skip), evict it, and remove it at the end."""
-    with TemporaryFolder(folder, "benchmark") as made:
+    with TemporaryFolder(Path(folder), "benchmark") as made:
         path = Path(made) / "table"
         piece = np.random.default_rng(0).integers(0, 2**63, (64 << 20) // 8, dtype=np.int64)
         with path.open("wb") as file:
@@ -89,7 +89,7 @@ def fio_write(folder: str | Path, total: int, *, depth: int, sync: bool) -> floa
     Args:
         sync: include a sync at the end in the time.
     """
-    with TemporaryFolder(folder, "benchmark") as made:
+    with TemporaryFolder(Path(folder), "benchmark") as made:
         path = Path(made) / "file"
         with path.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, total)

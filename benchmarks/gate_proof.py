@@ -15,14 +15,16 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import multiprocessing
 import os
 import random
 import shutil
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +110,8 @@ def collect(
                 copy = copies[(levels.index(level) + done) % len(copies)]
                 return run(system, found[system] * _level(level), copy, Turn(turns.address), in_turns=True)
 
-            with Turns(parties=len(order)) as turns, ThreadPoolExecutor(len(order)) as pool:
-                made = {level: pool.submit(one, turns, level) for level in order}
-                return {level: future.result() for level, future in made.items()}
+            with Turns(parties=len(order)) as turns:
+                return in_processes({level: partial(one, turns, level) for level in order})
 
         found = json.loads(waits.read_text()) if waits.exists() else {}
         for system in systems:
@@ -126,12 +127,30 @@ def collect(
             for system in systems:
                 order = shuffle.sample(levels, len(levels))
                 for level, sample in beside(system, order).items():
+                    if sample.status != "ok":
+                        sys.exit(f"gate_proof: {sample.run_id} ended as {sample.status}: {sample.reason}")
                     line.append({"system": system, "level": level, "run": asdict(sample)})
             with blocks.open("a", encoding="utf-8") as out:
                 out.write(json.dumps({"block": done, "seconds": time.monotonic() - start, "runs": line}) + "\n")
             done += 1
             longest = max(longest, time.monotonic() - start)
     print(f"{done} blocks in {blocks}, the longest of this call {longest:.0f} s")
+
+
+def in_processes(works: Mapping[str, Callable[[], RunSample]]) -> dict[str, RunSample]:
+    """Make runs at once, each in a forked process, since a process may have one run at a time; exit on a failure."""
+    fork = multiprocessing.get_context("fork")
+    made = {}
+    for name, work in works.items():
+        answer = fork.SimpleQueue()
+        process = fork.Process(target=lambda put=answer.put, work=work: put(work()), daemon=True)
+        process.start()
+        made[name] = (process, answer)
+    for process, _ in made.values():
+        process.join()
+    if failed := [name for name, (process, _) in made.items() if process.exitcode]:
+        sys.exit(f"gate_proof: the runs {', '.join(failed)} ended with an error, which stands above")
+    return {name: answer.get() for name, (_, answer) in made.items()}
 
 
 def _blocks_file(root: Path) -> Path:

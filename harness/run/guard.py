@@ -21,7 +21,14 @@ class Guard:
     (a daemon) becomes a child of this process. Its session distinguishes it from this process's own children: a worker
     begins in a new session, and no process can enter an older one. `samples`: number of samples. `outside`: command of
     each process of the run seen outside the cap, by pid. `limits`: memory limits seen in force, in bytes; 0: none.
-    `reaped_user_s`: processor seconds in user mode of ended daemons, which no process of the run counts."""
+    `reaped_user_s`: processor seconds in user mode of ended daemons, which no process of the run counts.
+
+    A context manager, entered before the worker is spawned: orphaned processes are adopted from then on, and killed at
+    the end. It takes every new child of this process for the run's, so a process may have one at a time.
+    Raises RuntimeError on entry: this process has another run.
+    """
+
+    _busy = threading.Lock()
 
     def __init__(self, cap: Cap) -> None:
         self._cap = cap
@@ -33,10 +40,18 @@ class Guard:
         self.outside: dict[int, str] = {}
         self.limits: set[int] = set()
 
-    def begin(self) -> None:
-        """Adopt orphaned processes from now on; call it before the worker is spawned."""
+    def __enter__(self) -> Guard:
+        if not Guard._busy.acquire(blocking=False):
+            raise RuntimeError("this process has a run already; start each run in a process of its own")
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._before = children(os.getpid())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._end()
+        finally:
+            Guard._busy.release()
 
     def watch(self, worker: int) -> None:
         """Watch the process `worker`; not for a container, whose processes cannot leave it (`worker` is its client)."""
@@ -60,7 +75,7 @@ class Guard:
             self.reaped_user_s += _reap(left_behind)
             return [self.outside[pid] for pid in now]
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """Kill the run's orphaned processes outside its cap."""
         with self._lock:
             if self._worker is None:

@@ -145,9 +145,8 @@ class _Execution:
 
     def _watch(self, cap: Cap, spec: WorkerSpec, folder: Path) -> Ending:
         guard = self._seen.guard = Guard(cap)
-        guard.begin()
         disks, gpus = self._series.disks, gpus_of(self._config.device, self._config.ranks)
-        with Board.create(f"{self._run_id}-board") as board:
+        with guard, Board.create(f"{self._run_id}-board") as board:
 
             def look(memory: MemoryStats) -> None:
                 guard.look(memory.limit)
@@ -165,7 +164,6 @@ class _Execution:
                     self._seen.memory = cap.memory()
             finally:
                 self._telemetry = recorder.stop()
-                guard.end()
         self._caveats += cap.caveats
         return ending
 

@@ -76,3 +76,13 @@ def test_too_few_blocks_are_refused(tmp_path: Path):
 def test_without_a_proof_the_figure_says_how_to_make_one(tmp_path: Path):
     with pytest.raises(NotDrawn, match="gate_proof collect"):
         catalogue()["outcore-gate"].draw(load_evidence(tmp_path))
+
+
+@pytest.mark.slow("benchmarks/gate_proof.py", "harness/run", seconds=70)
+def test_a_block_holds_real_runs_that_ended_well(tmp_path: Path):
+    gate_proof.collect(tmp_path / "proof", tmp_path / "data", 300.0, ["gnndrive"], 2, ["0", "0b", "0.1"], 1)
+    (block,), _ = gate_proof.read(tmp_path / "proof")
+    assert {(name, level, run.status) for (name, level), run in block.items()} == {
+        ("gnndrive", level, "ok") for level in ("0", "0b", "0.1")
+    }
+    assert all(run.noisy["epoch"] > 0 for run in block.values())
