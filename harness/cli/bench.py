@@ -55,8 +55,8 @@ def bench(
     base = load_experiment(experiment if experiment is not None else profile)
     results_root, progress = call.results_root, call.progress()
     # What the figures need beyond the profile's own runs.
-    asked = [] if figures == "none" else chosen(figures)
-    wanted = [] if figures == "headline" else asked
+    requested = [] if figures == "none" else chosen(figures)
+    wanted = [] if figures == "headline" else requested
     plain = base.model_dump()
     everything = [base, *(experiment for figure in wanted for experiment in figure.experiments(plain))]
     needs = [need for figure in wanted for need in figure.studies(plain)]
@@ -66,7 +66,7 @@ def bench(
         _tell_estimate(sweep, studies, call)
         return
     unwind_on_signals()
-    keep(results_root, base, [figure.id for figure in asked])
+    keep(results_root, base, [figure.id for figure in requested])
     if hosts is not None:
         from harness.hosts.ray_fleet import RayFleet
         from harness.hosts.sweep import FleetSweep

@@ -69,8 +69,8 @@ class Evidence:
     ) -> Group:
         """Return the measured points of a figure's cells, under one experiment.
 
-        It is the experiment with the most points among those that the figure was asked of (`harness.compare.plan.keep`)
-        or, where none of them has enough, among all; of equals the newest.
+        Experiments that requested the figure (`harness.compare.plan.keep`) come first if they have enough points. Among
+        several, the one with the most points is taken, and the newest of equals.
 
         Args:
             figure: the figure's id.

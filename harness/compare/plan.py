@@ -119,15 +119,15 @@ def first_setting(profile: Plain) -> Plain:
 def keep(root: Path, experiment: Experiment, figures: Iterable[str] = ()) -> None:
     """Write an experiment to the results root of its runs, from which figures read the planned cells.
 
-    Its `figures` there are its own, those asked of it before, and `figures` (ids).
+    The written experiment requests its own figures, those of the file before, and `figures` (ids).
     """
     path = root / EXPERIMENTS / f"{re.sub(r'[^A-Za-z0-9_-]+', '-', experiment.name)}.json"
     before: list[str] = []
     with suppress(OSError, ValueError, LookupError, TypeError):
         before = json.loads(path.read_text(encoding="utf-8"))["figures"]
-    asked = list(dict.fromkeys([*experiment.figures, *before, *figures]))
+    requested = list(dict.fromkeys([*experiment.figures, *before, *figures]))
     with whole_file(path, "the experiment") as file:
-        file.write_text(experiment.model_copy(update={"figures": asked}).model_dump_json(indent=1) + "\n", "utf-8")
+        file.write_text(experiment.model_copy(update={"figures": requested}).model_dump_json(indent=1) + "\n", "utf-8")
 
 
 def kept(root: Path, names: Iterable[str] = ()) -> list[Plain]:

@@ -159,8 +159,8 @@ def test_no_table_of_a_figure_moves(more: list[Plain]) -> None:
     st.lists(st.sampled_from(["pyg+", "ginex", "gnndrive", "diskgnn"]), min_size=1, unique=True),
     st.sampled_from([{"memory": "+33MiB"}, {"batch_size": 7}, {"hidden": 99, "memory": "+33MiB"}]),
 )
-def test_no_figure_follows_an_experiment_that_it_was_not_asked_of(systems: list[str], change: Plain) -> None:
-    """Give a later experiment as many runs as the figure needs; only where the figure is asked of it, it moves."""
+def test_no_figure_follows_an_experiment_that_did_not_request_it(systems: list[str], change: Plain) -> None:
+    """Give a later experiment as many runs as a figure needs: the figure moves only where it requests that figure."""
     later = {**PLAIN, "name": "mine", "systems": systems, "run": {**PLAIN["run"], **change}}
     more = [copy.deepcopy(record) for record in planned() if record["system"] in systems]
     for number, record in enumerate(more):
@@ -175,8 +175,8 @@ def test_no_figure_follows_an_experiment_that_it_was_not_asked_of(systems: list[
         return found.points(ONE_RUN, ginex_fig4, least=1).runs()
 
     assert one_run(found) == one_run(evidence(planned()))
-    asked = one_run(evidence([*planned(), *more], {**later, "figures": [ONE_RUN]}))
-    assert (asked != one_run(found)) == ("pyg+" in systems)
+    requested = one_run(evidence([*planned(), *more], {**later, "figures": [ONE_RUN]}))
+    assert (requested != one_run(found)) == ("pyg+" in systems)
 
 
 def test_a_related_record_does_move_its_claim() -> None:
