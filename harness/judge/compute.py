@@ -268,7 +268,7 @@ def code_is_committed(record: Record, context: RunContext) -> Finding | None:
 def nothing_was_slowed_on_purpose(record: Record, context: RunContext) -> Finding | None:
     """Runs that are slowed on purpose, to test the regression gate, are no measurement of a system.
 
-    Checks for the fact that the run had a stage clock for tests, which may spin in extract.
+    Checks for the fact that the run had a stage clock for tests, which may spin in an epoch.
     """
     clock = record.facts.test_clock
     return Finding(clock is None, f"its stage clock was that of a test: {clock}" if clock else "")

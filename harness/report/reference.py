@@ -168,22 +168,24 @@ def _write(
 
 
 def _copy(folder: Path, stage: Path, samples: int) -> bool:
-    """Copy a run without its mini-batches and log; return whether its telemetry was thinned."""
+    """Copy a run without its mini-batches and log; return whether its telemetry is thinned, now or before."""
     out = stage / results.RUNS / folder.name
     out.mkdir(parents=True)
-    for name in (results.RECORD, "stages.parquet", _TELEMETRY):
+    for name in (results.RECORD, "stages.parquet", _TELEMETRY, THINNED):
         if (folder / name).is_file():
             shutil.copy2(folder / name, out)
-    if not (own := out / _TELEMETRY).is_file() or len(table := results.table(folder, "telemetry")) <= samples:
-        return False
-    time, sealed = own.stat(), file_digest(own)
+    own, kept = out / _TELEMETRY, out / THINNED
+    known = json.loads(kept.read_text(encoding="utf-8"))[_TELEMETRY] if kept.is_file() else {}
+    if not own.is_file() or len(table := results.table(folder, "telemetry")) <= samples:
+        return bool(known)
+    time, sealed = own.stat(), known.get("sealed") or file_digest(own)
     short = thinned(table, samples)
     # Single precision, and no compression of its own: the archive's is better.
     single = {name: "float32" for name in short.select_dtypes("float64") if name not in ("t", "monotonic")}
     short.astype(single).to_parquet(own, index=False, compression=None)
-    note = {"sealed": sealed, "digest": file_digest(own), "rows": len(short), "of": len(table)}
-    (out / THINNED).write_text(json.dumps({_TELEMETRY: note}, indent=1) + "\n", encoding="utf-8")
-    for path in (own, out / THINNED):
+    note = {"sealed": sealed, "digest": file_digest(own), "rows": len(short), "of": known.get("of") or len(table)}
+    kept.write_text(json.dumps({_TELEMETRY: note}, indent=1) + "\n", encoding="utf-8")
+    for path in (own, kept):
         os.utime(path, ns=(time.st_mtime_ns, time.st_mtime_ns))
     return True
 

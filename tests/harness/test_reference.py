@@ -105,6 +105,19 @@ def test_runs_are_judged_as_they_were_before_their_telemetry_was_thinned(golden:
     assert told is not None and told.left_out[1].startswith(f"telemetry beyond {SAMPLES} samples of 1 runs")
 
 
+@pytest.mark.parametrize("samples", [1000, SAMPLES // 2])
+def test_reference_results_can_be_archived_again_with_runs_added(golden: Path, tmp_path: Path, samples: int) -> None:
+    root, out = shutil.copytree(golden, tmp_path / "root"), tmp_path / NAME
+    write_reference(root, out, samples=samples, partial=True)
+    told = unpacked(out)
+    assert told.left_out[1].startswith(f"telemetry beyond {samples} samples of 1 runs")
+    for folder in store.run_folders(golden):
+        one, other = (store.read_record(place / "runs" / folder.name) for place in (out, golden))
+        assert (one.verdict, one.verdict_rules) == (other.verdict, other.verdict_rules)
+    notes = [json.loads((place / "runs" / WITH_TABLES.name / seal.THINNED).read_text()) for place in (out, golden)]
+    assert notes[0]["telemetry.parquet"]["sealed"] == notes[1]["telemetry.parquet"]["sealed"]
+
+
 def test_a_changed_table_or_record_is_still_detected(golden: Path, tmp_path: Path) -> None:
     run = shutil.copytree(golden / "runs" / WITH_TABLES.name, tmp_path / "runs" / WITH_TABLES.name)
     table = pd.read_parquet(run / "telemetry.parquet")
