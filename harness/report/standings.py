@@ -64,19 +64,26 @@ class RankedSetting:
         """Standings with a time, fastest first."""
         return [standing for standing in self.standings if standing.epoch_s is not None]
 
+    @property
+    def storage_bound(self) -> bool:
+        """Whether at least half of the measured systems are storage-bound (rule 7)."""
+        measured = self.measured
+        return 2 * sum(one.record.get("class") == "storage-bound" for one in measured) >= len(measured)
+
 
 def settings_of(records: Sequence[Plain], profiles: Sequence[str] = ()) -> list[RankedSetting]:
-    """Return every setting with a run of all stages: those with two systems first, then those of bench `profiles`."""
+    """Return every setting with a run of all stages: those with two systems first, then those of bench `profiles`, and
+    of these the storage-bound ones."""
     groups = comparable(record for record in records if record["config"]["stages"] == "all")
     settings = [_setting(shared, members, profiles) for shared, members in groups]
     return sorted((setting for setting in settings if setting.standings), key=_weight, reverse=True)
 
 
-def _weight(setting: RankedSetting) -> tuple[int, bool, int, int, str]:
+def _weight(setting: RankedSetting) -> tuple[int, bool, bool, int, int, str]:
     measured = setting.measured
     samples = sum(len(standing.samples) for standing in measured)
     # A setting with one system has no order: it comes last even where a bench profile asked for it.
-    return (min(2, len(measured)), setting.headline, len(measured), samples, setting.newest)
+    return (min(2, len(measured)), setting.headline, setting.storage_bound, len(measured), samples, setting.newest)
 
 
 def _setting(shared: Plain, records: Sequence[Plain], profiles: Sequence[str]) -> RankedSetting:

@@ -129,6 +129,18 @@ def test_hosts_devices_and_settings_are_split_never_averaged() -> None:
     assert [standing.system for standing in settings[0].standings] == ["gnndrive", "ginex"]
 
 
+def test_the_report_opens_with_a_storage_bound_setting_of_two_systems_if_there_is_one() -> None:
+    bound = [changed(make_record(name, [9.0, 9.0]), class_="storage-bound") for name in ("ginex", "gnndrive")]
+    fits = [
+        changed(make_record(name, [1.0, 1.0, 1.0], memory="8GiB"), class_="fits memory")
+        for name in ("ginex", "gnndrive", "pyg+")
+    ]
+    settings = settings_of(plain(*fits, *bound))
+    assert [len(setting.standings) for setting in settings] == [2, 3] and settings[0].storage_bound
+    (alone, *_) = settings_of(plain(*fits, bound[0]))
+    assert not alone.storage_bound, "one system has no order"
+
+
 @pytest.mark.parametrize("verdict", ["INVALID", "SPOILT"])
 def test_rounds_are_pooled_and_warm_up_and_invalid_runs_left_out(verdict: str) -> None:
     records = [make_record("gnndrive", [1.0 + k, 2.0 + k], round=k) for k in (0, 1)]
