@@ -2,8 +2,8 @@
 
 `python -m benchmarks.gate_proof collect --root DIR --seconds 110` makes blocks of real runs for the given time; called
 again, it adds blocks. A block has, for each system, two unchanged runs and one for each slowdown, whose epochs take
-turns as in a check: a slowed run spins after the last mini-batch of each epoch (`harness/regress/slowdown.py`) for that
-share of the system's epoch. `--levels 0,0b` adds blocks of the two unchanged runs, for live comparisons.
+turns as in a check: a slowed run spins at the start of each epoch (`harness/regress/slowdown.py`) for that share of the
+system's epoch. `--levels 0,0b` adds blocks of the two unchanged runs, for live comparisons.
 `python -m benchmarks.gate_proof judge --root DIR` then decides comparisons with the gate's own code and stopping rule:
 live ones (blocks as they ran, each used once) and resampled ones (blocks drawn with replacement, neighbours together);
 writes `gate-proof.csv`, and draws `outcore-gate` from a record of it (`--results`: in the report of that root); exit 1

@@ -1,4 +1,4 @@
-"""A busy wait at the end of an epoch, to test the gate with runs that are slowed on purpose.
+"""A busy wait at the start of an epoch, to test the gate with runs that are slowed on purpose.
 
 It is set by an environment variable of whoever starts a run (`harness/run/spec.py`), not by an experiment, a command
 or a setting. A slowed run has a note and is INVALID (rule 23), and no figure draws it.
@@ -6,6 +6,7 @@ or a setting. A slowed run has a note and is INVALID (rule 23), and no figure dr
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,36 +25,31 @@ def stage_clock(argument: str) -> StageClock:
 
 
 class SlowedClock(StageClock):
-    """A stage clock that spins in an epoch's last training step, for all mini-batches at once.
+    """A stage clock that spins before an epoch's first stage, for all mini-batches at once; no stage begins meanwhile.
 
-    A wait in every mini-batch would be hidden by what a pipeline does at the same time: 10 % of an epoch of `ginex`,
-    spun in extract, made it no longer. After the last mini-batch no other stage is at work. It is known from the epoch
-    before, so the first epoch, which warms up, is as it is.
+    A wait in every mini-batch is hidden by what a pipeline does at the same time: 10 % of an epoch of `ginex`, spun in
+    extract, made it no longer; a wait at the end hides what ends threads. The number of mini-batches is that of the
+    epoch before, so the first epoch, which warms up, is as it is.
     """
 
     def __init__(self, wait_s: float) -> None:
         super().__init__()
         self._wait_s = wait_s
-        self._trained = 0
-        self._batches = 0
+        self._due_s = 0.0
+        self._first = threading.Lock()
 
     @contextmanager
     def stage(self, name: str, batch: int = -1) -> Iterator[None]:
-        """Time the body; the last training step of an epoch also spins, within its span."""
+        """Time the body, after the epoch's wait."""
+        with self._first:
+            due, self._due_s = time.monotonic() + self._due_s, 0.0
+            while time.monotonic() < due:  # a sleep would free the processor
+                pass
         with super().stage(name, batch):
             yield
-            if name == "train":
-                self._trained += 1
-                if self._trained == self._batches:
-                    self._spin()
 
     def drain(self) -> list[StageSpan]:
-        """Return all spans; the epoch that begins has as many mini-batches as the one that ended."""
-        self._batches, self._trained = self._trained or self._batches, 0
-        return super().drain()
-
-    def _spin(self) -> None:
-        """Spin, since a sleep frees the processor."""
-        end = time.monotonic() + self._wait_s * self._batches
-        while time.monotonic() < end:
-            pass
+        """Return all spans; the next epoch has as many mini-batches as they trained."""
+        spans = super().drain()
+        self._due_s = self._wait_s * sum(span.stage == "train" for span in spans) or self._due_s
+        return spans

@@ -67,8 +67,8 @@ class RankedSetting:
     @property
     def storage_bound(self) -> bool:
         """Whether at least half of the measured systems are storage-bound (rule 7)."""
-        measured = self.measured
-        return 2 * sum(one.record.get("class") == "storage-bound" for one in measured) >= len(measured)
+        bound = [standing.record.get("class") == "storage-bound" for standing in self.measured]
+        return 2 * sum(bound) >= len(bound)
 
 
 def settings_of(records: Sequence[Plain], profiles: Sequence[str] = ()) -> list[RankedSetting]:
