@@ -67,7 +67,7 @@ class RankedSetting:
     @property
     def storage_bound(self) -> bool:
         """Whether at least half of the measured systems are storage-bound (rule 7)."""
-        bound = [standing.record.get("class") == "storage-bound" for standing in self.measured]
+        bound: list[bool] = [standing.record.get("class") == "storage-bound" for standing in self.measured]
         return 2 * sum(bound) >= len(bound)
 
 
