@@ -28,7 +28,9 @@ RAMP_S = 1.5
 def parser(doc: str) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--size", default="4GiB", help="bytes of the file")
-    made.add_argument("--folder", default="/var/tmp", help="where the file is made, on the disk to measure")
+    made.add_argument(
+        "--folder", type=Path, default=Path("/var/tmp"), help="where the file is made, on the disk to measure"
+    )
     made.add_argument("--rounds", type=int, default=5)
     made.add_argument("--seconds", type=float, default=2.0, help="of fio, each round")
     return made

@@ -47,7 +47,9 @@ def resident() -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", default="/var/tmp", help="where the batches are stored and removed")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("/var/tmp"), help="where the batches are stored and removed"
+    )
     parser.add_argument("--batches", type=int, default=1000)
     parser.add_argument("--size", type=int, default=100_000)
     parser.add_argument("--nodes", type=int, default=10_000_000)

@@ -92,7 +92,7 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=150_000)
     parser.add_argument("--memory", default="+128MiB")
     parser.add_argument("--disk-class", default="none")
-    parser.add_argument("--folder", default="/var/tmp")
+    parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
     chosen = parser.parse_args()
     rounds, train = chosen.rounds or (2 if chosen.quick else 4), chosen.batches * BATCH
     case = Case("overhead", nodes=chosen.nodes, edges=5 * chosen.nodes, train=train, dim=1024)

@@ -98,7 +98,7 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, default=32)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--folder", default="/var/tmp", help="where the dataset is made and removed")
+    parser.add_argument("--folder", type=Path, default=Path("/var/tmp"), help="where the dataset is made and removed")
     args = parser.parse_args()
     with TemporaryFolder(args.folder, "benchmark") as name:
         root = Path(name)

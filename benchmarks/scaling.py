@@ -411,7 +411,7 @@ def main() -> int:
     parser.add_argument("systems", nargs="*", default=list(SYSTEMS), metavar="SYSTEM")
     parser.add_argument("--edges", default="10M,40M,160M,640M,1600M")
     parser.add_argument("--cap", default="4GiB")
-    parser.add_argument("--folder", default="/var/tmp")
+    parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
     parser.add_argument("--out", default=".")
     parser.add_argument("--epochs-at", default="", help="edges at which epochs are run; default: all")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no step after this time")

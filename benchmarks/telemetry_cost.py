@@ -54,7 +54,9 @@ def parts_us(recorder: Recorder, rounds: int = 200) -> dict[str, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--folder", type=Path, default=None, help="where the file to read is made (on a disk)")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("/var/tmp"), help="where the file to read is made (on a disk)"
+    )
     parser.add_argument("--isolation", default="auto")
     options = parser.parse_args()
     backend = select(options.isolation).backend
