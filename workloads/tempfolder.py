@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -20,19 +19,37 @@ def free_bytes(folder: Path) -> int:
 class TemporaryFolder:
     """Context manager of a private temporary folder under `root`, for what will be called `name`.
 
-    Removed at the end, unless renamed by then, and by the next one under `root` where this process was killed.
+    Removed at the end, unless renamed by then, and by the next one under `root` where this process was killed. Another
+    one may be made in it.
     """
 
     def __init__(self, root: Path, name: str) -> None:
         self._root, self._prefix = root, temporary_prefix(name)
 
     def __enter__(self) -> Path:
-        with locked(self._root):
-            remove_stale(self._root)
-            self._path = Path(tempfile.mkdtemp(prefix=self._prefix, dir=self._root))
-            self._lock = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
-            try_lock(self._lock)
+        remove_stale(self._root)
+        while not self._make():
+            pass
         return self._path
+
+    def _make(self) -> bool:
+        """Make and lock a folder; return False where another process removed it in between, as one without a lock."""
+        self._path = Path(tempfile.mkdtemp(prefix=self._prefix, dir=self._root))
+        try:
+            self._lock = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            return False
+        mine = True
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            mine = False
+        except OSError:  # a file system without locks, where no folder is ever stale
+            pass
+        if mine and self._path.exists():
+            return True
+        os.close(self._lock)
+        return False
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self._path, ignore_errors=True)
@@ -73,16 +90,15 @@ def try_lock(handle: int) -> bool:
     return True
 
 
-@contextmanager
-def locked(root: Path) -> Iterator[None]:
-    """Hold the root's lock, so that no process takes a folder for stale between its creation and its locking."""
-    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+def into_place(folder: Path, target: Path) -> bool:
+    """Rename a finished folder; return False where `target` is a file, or a folder with anything in it."""
     try:
-        with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+        folder.rename(target)
+    except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+            return False
+        raise
+    return True
 
 
 def sync(path: Path) -> None:

@@ -28,7 +28,7 @@ from workloads.errors import DataIOError, DatasetError
 from workloads.making.direct_stream import DirectStream
 from workloads.making.writer import signals_raise
 from workloads.npyfile import padded_header
-from workloads.tempfolder import TemporaryFolder, free_bytes, locked, sync
+from workloads.tempfolder import TemporaryFolder, free_bytes, into_place, sync
 from workloads.units import format_bytes
 
 Array = npt.NDArray[Any]
@@ -334,7 +334,7 @@ def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int
     target = target.absolute()
     root, total = target.parent, sum(file.nbytes for file in files)
     if target.exists() or target.is_symlink():
-        raise DatasetError(f"{target} exists already", "remove it, or choose another --out")
+        raise _exists(target)
     needed = total + _SPARE_BYTES + 2 * PAGE * len(files)
     if free_bytes(root) < needed:
         raise _no_space(target, needed)
@@ -357,10 +357,8 @@ def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int
                 with Output(path, file.nbytes, tick) as out:
                     file.write(out)
             sync(folder)
-            with locked(root):
-                if target.exists():
-                    raise DatasetError(f"{target} exists already", "remove it, or choose another --out")
-                folder.rename(target)
+            if target.exists() or not into_place(folder, target):
+                raise _exists(target)
             sync(root)
     except (OSError, DataIOError) as error:
         if error.errno in _NO_SPACE:
@@ -370,6 +368,10 @@ def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int
         fault = f"{target} cannot be written: {error.strerror or error}"
         raise DatasetError(fault, "choose another --out, in a folder that can be written") from None
     return total
+
+
+def _exists(target: Path) -> DatasetError:
+    return DatasetError(f"{target} exists already", "remove it, or choose another --out")
 
 
 def _no_space(target: Path, needed: int) -> DatasetError:

@@ -12,7 +12,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -26,7 +26,7 @@ from workloads.errors import DataIOError, DatasetError, OutcoreError
 from workloads.making.direct_stream import DirectStream
 from workloads.manifest import ALIGNMENT, ALLOWED_DTYPES, PARTS, FileEntry, Manifest, Part
 from workloads.npyfile import file_digest, padded_header, write_all
-from workloads.tempfolder import TemporaryFolder, free_bytes, locked, sync, temporary_prefix
+from workloads.tempfolder import TemporaryFolder, free_bytes, into_place, sync, temporary_prefix
 from workloads.units import format_bytes
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -267,17 +267,16 @@ class DatasetWriter:
         manifest.write(self.folder)
         sync(self.folder / "dataset.json")
         sync(self.folder)
-        with locked(self.path.parent):
-            old = None
-            if self.path.exists():
-                if not self._replace:
-                    raise _exists(self.path)
-                old = tempfile.mkdtemp(prefix=temporary_prefix(self.path.name), dir=self.path.parent)
-                self.path.rename(old)
-            self.folder.rename(self.path)
-            if old:
-                shutil.rmtree(old)
-            sync(self.path.parent)
+        replaced = []
+        while self.path.exists() or not into_place(self.folder, self.path):
+            if not self._replace:
+                raise _exists(self.path)
+            replaced.append(tempfile.mkdtemp(prefix=temporary_prefix(self.path.name), dir=self.path.parent))
+            with suppress(FileNotFoundError):  # another writer was faster
+                self.path.rename(replaced[-1])
+        for folder in replaced:
+            shutil.rmtree(folder, ignore_errors=True)
+        sync(self.path.parent)
 
     def _no_space(self, extra: int = 0) -> DatasetError:
         root = self.path.parent
