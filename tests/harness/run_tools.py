@@ -128,8 +128,9 @@ def caps_of(run_id_part: str = "") -> list[str]:
     return found
 
 
-def workers_of(results_or_data: Path) -> list[int]:
-    """Return ids of workers and holders whose command line or environment names a folder of this test."""
+def workers_of(results_or_data: Path, *, holders: bool = True) -> list[int]:
+    """Return ids of workers, and of holders unless their series is still open, that name a folder of this test in
+    command line or environment."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -138,6 +139,8 @@ def workers_of(results_or_data: Path) -> list[int]:
             line = (entry / "cmdline").read_bytes()
             around = (entry / "environ").read_bytes()
         except OSError:
+            continue
+        if b"harness.run.holder" in line and not holders:
             continue
         if b"harness." in line and (str(results_or_data).encode() in line + around):
             found.append(int(entry.name))
