@@ -143,7 +143,7 @@ def _write(
         raise InputError(said, f"thin its telemetry further than to {samples} samples: --samples {samples // 2}")
     left_out = ["tables of mini-batches and logs of workers"]
     if short:
-        left_out.append(f"telemetry beyond {samples} samples of {short} runs, which were judged before it was thinned")
+        left_out.append(f"telemetry of {short} runs beyond {samples} samples or fewer, thinned after the verdict")
     if older := len(results.run_folders(root)) - len(folders):
         left_out.append(f"{older} runs of older code, or unreadable")
     reference = Reference(

@@ -129,8 +129,8 @@ def caps_of(run_id_part: str = "") -> list[str]:
 
 
 def workers_of(results_or_data: Path, *, holders: bool = True) -> list[int]:
-    """Return ids of workers, and of holders unless their series is still open, that name a folder of this test in
-    command line or environment."""
+    """Return ids of workers whose command line or environment names a folder of this test, and with `holders` of the
+    holders too; the holder of an open series lives until the series is closed."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
