@@ -44,7 +44,13 @@ def _exports(path: Path) -> bool:
 
 def installed() -> dict[str, str]:
     """Return the systems of installed packages: name -> `package.module:Class`."""
-    return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
+    return dict(_installed(tuple(sys.path)))
+
+
+@cache
+def _installed(path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """List the entry points of the packages on `path`, which is `sys.path`; that reads the metadata of every package."""
+    return tuple((entry.name, entry.value) for entry in entry_points(group=ENTRY_POINTS))
 
 
 def names() -> list[str]:
