@@ -49,7 +49,7 @@ def installed() -> dict[str, str]:
 
 @cache
 def _installed(path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """List the entry points of the packages on `path`, which is `sys.path`; that reads the metadata of every package."""
+    """List the entry points of the packages on `path`; it reads the metadata of every package."""
     return tuple((entry.name, entry.value) for entry in entry_points(group=ENTRY_POINTS))
 
 
