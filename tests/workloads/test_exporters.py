@@ -22,6 +22,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from harness.foreign.systems import folder_of
 from harness.isolation import Limits
 from tests.harness.cap_tools import CAPPING, MIB, needs_cap, on_disk
 from tests.support import default_signals, make_tiny, mounted
@@ -195,13 +196,13 @@ json.dump({"batches": seen, "classes": task.metadata["num_classes"]}, sys.stdout
 
 def graphbolt_python() -> str:
     """Return the interpreter of DGL 2.1.0's environment; empty where there is none."""
-    given = os.environ.get("OUTCORE_GRAPHBOLT_PYTHON", "")
-    made = ROOT / "build" / "envs" / "graphbolt" / "bin" / "python"
-    return given or (str(made) if made.is_file() else "")
+    folder = folder_of("env:graphbolt")
+    assert folder is not None
+    return "" if folder.missing else f"{folder.environment}/bin/python"
 
 
 @pytest.mark.slow("workloads/exporters")
-@pytest.mark.skipif(not graphbolt_python(), reason="no DGL 2.1.0: OUTCORE_GRAPHBOLT_PYTHON names its interpreter")
+@pytest.mark.skipif(not graphbolt_python(), reason="no DGL 2.1.0: `outcore systems setup graphbolt`")
 def test_dgl_210_reads_the_export_as_it_is_whole_and_sampled(tiny_dataset: Dataset, tmp_path: Path) -> None:
     folder = export(tiny_dataset, tmp_path / "out", "graphbolt")
     before = sorted((path.name, path.stat().st_mtime_ns) for path in folder.iterdir())
