@@ -210,3 +210,16 @@ def test_the_fidelity_table_sets_reimplementations_beside_their_originals(
     assert set(rest["its epoch (s)"]) == {"not measured"} and "dgl" in rest.index
     assert len(shown) == 8 and all(shown["differs by design"] != "–")
     assert sorted(run.rpartition("-")[2] for run in table.runs) == ["env:pyg", "ginex", "pyg+"]
+
+
+def test_rows_in_a_memory_map_are_no_hits(root: Path) -> None:
+    # Their counters have no misses: the kernel alone knows which rows it read, and says so where faults were counted.
+    told, silent = make_record("pyg+", [2.0]), make_record("dgl", [2.0])
+    for epoch in (*told.epochs, *silent.epochs):
+        epoch.counters |= {"rows": 100, "hits": {"page_cache": 100}, "misses": 0}
+    for epoch in told.epochs:
+        epoch.counters["observed"] = {"page_cache_miss_ratio": 0.25}
+    save(root, told, silent, make_record("env:pyg", [6.0]), make_record("env:dgl", [1.0]))
+    shown = catalogue()["outcore-fidelity"].draw(load_evidence(root)).shown.set_index("system")
+    assert shown.loc["pyg+", "hits"].startswith("75.0 % /")
+    assert shown.loc["dgl", "hits"].startswith("– /")

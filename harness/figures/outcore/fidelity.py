@@ -94,9 +94,20 @@ def _a_batch(epochs: list[Plain]) -> dict[str, float]:
             told = [epoch[name] for name in names if epoch.get(name) is not None]
             if batches and told:
                 found.setdefault(column, []).append(float(told[0]) / float(batches))
-        if epoch.get("rows") and epoch.get("misses") is not None:
-            found.setdefault("hits", []).append(1.0 - float(epoch["misses"]) / float(epoch["rows"]))
+        missed = _miss_share(epoch)
+        if missed is not None:
+            found.setdefault("hits", []).append(1.0 - missed)
     return {column: statistics.median(values) for column, values in found.items()}
+
+
+def _miss_share(epoch: Plain) -> float | None:
+    """Return the misses of an epoch as a share of its rows, None if unknown: of rows in a memory map, whose counters have
+    no misses, the faults that read (`page_cache_miss_ratio`)."""
+    if "page_cache" in (epoch.get("hits") or {}):
+        faulted = (epoch.get("observed") or {}).get("page_cache_miss_ratio")
+        return None if faulted is None else float(faulted)
+    rows, misses = epoch.get("rows"), epoch.get("misses")
+    return float(misses) / float(rows) if rows and misses is not None else None
 
 
 def _row(ours: Side, theirs: Side) -> Plain:
