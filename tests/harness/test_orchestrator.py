@@ -94,8 +94,7 @@ def plain(series: Series) -> Record:
 
 def test_epoch_time_holds_every_stage_of_the_epoch(plain: Record) -> None:
     for epoch in plain.epochs:
-        assert epoch.seconds >= 4 * 0.05
-        assert epoch.stages_s["extract"] == pytest.approx(0.2, abs=0.1)
+        assert 4 * 0.05 <= epoch.stages_s["extract"] <= epoch.seconds
         assert epoch.seconds >= max(epoch.stages_s.values())
 
 
