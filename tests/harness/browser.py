@@ -7,9 +7,11 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,7 +29,8 @@ class Browser:
 
     def __init__(self, width: int = 1280, height: int = 900) -> None:
         assert CHROMIUM is not None
-        self._profile = tempfile.TemporaryDirectory(prefix="outcore-chromium-")
+        # A helper process of the browser may still write while it is killed.
+        self._profile = tempfile.TemporaryDirectory(prefix="outcore-chromium-", ignore_cleanup_errors=True)
         read_commands, self._commands = os.pipe()
         self._answers, write_answers = os.pipe()
         # The browser reads commands from descriptor 3 and writes to 4.
@@ -53,6 +56,7 @@ class Browser:
             pass_fds=(read_commands, write_answers),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         os.close(read_commands)
         os.close(write_answers)
@@ -83,6 +87,8 @@ class Browser:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         os.close(self._answers)
         self._profile.cleanup()
 
