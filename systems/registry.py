@@ -49,7 +49,7 @@ def installed() -> dict[str, str]:
 
 @cache
 def _installed(path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """List the entry points of the packages on `path`; it reads the metadata of every package."""
+    """Read the entry points from the metadata of every package, once for each value of `sys.path`, given as `path`."""
     return tuple((entry.name, entry.value) for entry in entry_points(group=ENTRY_POINTS))
 
 

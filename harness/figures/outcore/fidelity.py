@@ -101,8 +101,8 @@ def _a_batch(epochs: list[Plain]) -> dict[str, float]:
 
 
 def _miss_share(epoch: Plain) -> float | None:
-    """Return the misses of an epoch as a share of its rows, None if unknown. Of rows in a memory map, whose counters
-    have no misses, it is the share of faults that read (`page_cache_miss_ratio`)."""
+    """Return the misses of an epoch as a share of its rows; None if unknown. Counters of a memory map have no misses:
+    there, page faults that read count as misses (`page_cache_miss_ratio`)."""
     if "page_cache" in (epoch.get("hits") or {}):
         faulted = (epoch.get("observed") or {}).get("page_cache_miss_ratio")
         return None if faulted is None else float(faulted)
