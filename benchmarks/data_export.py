@@ -1,18 +1,27 @@
 """Export of a graph of 40 M edges and 1 GiB of features against plain writing of as many bytes to the same disk.
 
-    python benchmarks/data_export.py [--folder DIR] [--rounds 3] [--formats graphbolt,ginex,dgl,pyg]
+    python benchmarks/data_export.py [--disk-class CLASS] [--folder DIR] [--rounds 3] [--formats graphbolt,ginex]
 
 An export reads the evicted dataset, converts, writes, reads every piece back from the disk and compares it, and syncs.
 Plain writing takes bytes from memory, each once, in order, with a sync at the end: blocks of 4 MiB through the page
 cache, the same past it, and fio's of 1 MiB with eight in flight; the fastest counts. Beside it the most that an export
 can reach on this disk: fio writes once, and meanwhile two more read as many bytes each, as an export reads and reads
-back. Bytes a second, in turns; ends with code 1 where an export has less than half of the fastest plain write.
+back. Bytes a second, in turns.
+
+Ends with code 1 where an export has less than half of the fastest plain write. Where fio's three streams have less than
+half themselves (a disk that reads no faster than it writes, on one budget for both, has a third at most), an export
+must have 0.7 of theirs.
+
+With `--disk-class` everything runs held to an SSD class. The kernel limits reads and writes separately and not those
+through the page cache, so that way of writing is left out. Rates are by the clock; in the ratios to plain writing,
+exports and fio's streams take at least the seconds that their reads and writes need of the class's one budget.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +31,9 @@ from pathlib import Path
 import numpy as np
 from _disk import fio_write, interleave, parser, sync_disk, verdict
 
+from harness.isolation import Limits, select
+from harness.ssd.classes import DiskClass, parse_disk_class
+from harness.ssd.device import block_device
 from harness.ssd.fio import FioJob, run_fio
 from systems.engine.io.memory import evict
 from workloads.dataset import PARTS, Dataset
@@ -33,6 +45,7 @@ from workloads.tempfolder import TemporaryFolder
 NODES, EDGES, DIM = 2**21, 40_000_000, 128
 BLOCK = 4 << 20
 TARGET = 0.5
+OF_THE_MOST = 0.7
 MOST = "fio write and two reads at once"
 
 
@@ -77,13 +90,32 @@ def export(dataset: Dataset, folder: Path, format_name: str) -> float:
     return made.nbytes / seconds
 
 
+def held(disk_class: DiskClass, folder: Path) -> int:
+    """Run this benchmark again with its disk held to a class; return its exit code."""
+    limits = disk_class.limits(block_device(folder))
+    with select().backend.create("data-export", Limits(io=limits)) as cap:
+        return subprocess.run(cap.command([sys.executable, *sys.argv, "--held"]), check=False).returncode
+
+
+def most_of_a_budget(disk_class: DiskClass | None) -> float:
+    """Return the bytes a second of an export whose reads and writes share a class's one budget."""
+    if disk_class is None or not disk_class.read_bytes_per_s:
+        return float("inf")
+    return disk_class.read_bytes_per_s / (2 + disk_class.write_cost)
+
+
 def main() -> int:
     options = parser(__doc__ or "")
     options.set_defaults(rounds=3)
+    options.add_argument("--disk-class", help="as `outcore run --disk-class`; default: the bare disk")
+    options.add_argument("--held", action="store_true", help="used by the benchmark itself")
     options.add_argument("--formats", default=",".join(FORMATS))
     options.add_argument("--nodes", type=int, default=NODES)
     options.add_argument("--edges", type=int, default=EDGES)
     args = options.parse_args()
+    disk_class = parse_disk_class(args.disk_class) if args.disk_class else None
+    if disk_class is not None and not args.held:
+        return held(disk_class, args.folder)
     with TemporaryFolder(args.folder, "benchmark") as made:
         folder = Path(made)
         spec = MakeSpec("kronecker", nodes=args.nodes, edges=args.edges, dim=DIM, labels="random", features="random")
@@ -91,22 +123,28 @@ def main() -> int:
         total = dataset.total_bytes
         print(f"{dataset.num_edges:,} edges, {dataset.feature_bytes / 2**30:.2f} GiB of features; bytes/s:")
         runs: dict[str, Callable[[], float]] = {
-            "plain write": lambda: plain_write(folder, total, direct=False),
             "plain direct write": lambda: plain_write(folder, total, direct=True),
             "fio direct write": lambda: fio_write(folder, total // BLOCK * BLOCK, depth=8, sync=True),
         }
+        if disk_class is None:
+            runs["plain write"] = lambda: plain_write(folder, total, direct=False)
         plain = [*runs]
         runs[MOST] = lambda: three_streams(folder, dataset.file("features"))
         names = args.formats.split(",")
         for name in names:
             runs[f"export {name}"] = lambda name=name: export(dataset, folder, name)  # type: ignore[misc]
         medians = interleave(args.rounds, runs)
-    best = max(medians[name] for name in plain)
-    reached = [verdict(f"export {name} / plain write", medians[f"export {name}"] / best, TARGET) for name in names]
+    budget = most_of_a_budget(disk_class)
+    best, most = max(medians[name] for name in plain), medians[MOST]
+    limit = min(budget, most) / best
+    print(f"{MOST} / plain write: {limit:.3f}, the most that an export can reach on this disk")
+    reached = True
     for name in names:
-        print(f"export {name} / {MOST}: {medians[f'export {name}'] / medians[MOST]:.3f}")
-    print(f"{MOST} / plain write: {medians[MOST] / best:.3f}, the most that an export can reach on this disk")
-    return 0 if all(reached) else 1
+        rate = medians[f"export {name}"]
+        half = verdict(f"export {name} / plain write", min(budget, rate) / best, TARGET)
+        share = verdict(f"export {name} / {MOST}", rate / most, OF_THE_MOST)
+        reached &= half or (share and limit < TARGET)
+    return 0 if reached else 1
 
 
 if __name__ == "__main__":
