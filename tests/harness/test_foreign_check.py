@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from harness.check.foreign import COUNT, LEFT, LOSSES, ROWS, SEEDS, SIZES, check_foreign
+from harness.check.foreign import COUNT, LEFT, LOSSES, ROWS, SEEDS, SIZES, check_foreign, mixed
 from harness.check.rules import RUNS
 from tests.harness.run_tools import REPOSITORY, outcore_here
 from workloads.errors import HostError, InputError
@@ -46,9 +48,11 @@ def test_a_fault_is_found(tmp_path: Path) -> None:
         ("process", {LEFT}),
         ("fan-out", {SIZES}),
         ("hop", {SIZES}),
+        ("hops reversed", {SIZES}),
         ("one mini-batch less", {COUNT, SEEDS, SIZES}),
         ("seed twice", {SEEDS}),
         ("order", {SEEDS}),
+        ("same mini-batches", {SEEDS}),
         ("loss", {LOSSES}),
         ("file", {LEFT}),
         # Every check that runs meanwhile would find it.
@@ -67,6 +71,21 @@ def test_every_fault_is_found(fault: str, promises: set[str], tmp_path: Path) ->
     assert set(found) == promises, found
     if fault == "crashes":
         assert "no luck" in found[RUNS] and "no luck" in (tmp_path / "logs" / "worker.log").read_text()
+
+
+@pytest.mark.parametrize("size", [1, 150, 2000, 3000])
+def test_mini_batches_of_a_shuffle_mix_and_others_do_not(size: int) -> None:
+    random, nodes = np.random.default_rng(size), np.random.default_rng(0).permutation(9000)[:2000]
+
+    def batches(order: Any) -> list[Any]:
+        return np.split(order, range(size, len(order), size))
+
+    assert all(mixed(batches(nodes), batches(random.permutation(nodes))) for _ in range(20))
+    if 1 < size < 2000:
+        assert not mixed(batches(nodes), batches(nodes))
+        assert not mixed(batches(nodes), batches(nodes)[::-1])
+        half = np.concatenate([random.permutation(nodes[:1000]), random.permutation(nodes[1000:])])
+        assert not mixed(batches(nodes), batches(half)), "shuffled in two halves"
 
 
 def test_bad_input_is_one_sentence(tmp_path: Path) -> None:

@@ -36,6 +36,11 @@ class Faulty(_TEMPLATE.NewSystem):
     def epoch(self, number: int, log: Log) -> None:
         self.log, self.last, self.left_out = log, log.batch, False
         log.batch = self.told  # type: ignore[method-assign]
+        if self.fault == "same mini-batches":
+            size, order = self.run.config.batch_size, self.run.seeds(0)
+            whole = len(order) // size * size
+            again = np.roll(order[:whole].reshape(-1, size), number, 0).reshape(-1)
+            self.run.seeds = lambda _: np.concatenate([again, order[whole:]])
         super().epoch(0 if self.fault == "order" else number, log)
         if self.fault == "process":
             subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
@@ -56,6 +61,8 @@ class Faulty(_TEMPLATE.NewSystem):
         self.last(nodes, rows, edges, seeds, float("nan") if self.fault == "loss" and index == 5 else loss, correct)
 
     def sample(self, seeds: Any) -> Any:
+        if self.fault == "hops reversed":
+            self.run.config.fanout = sorted(self.run.config.fanout)
         if self.fault == "hop":
             self.run.config.fanout = self.run.config.fanout[:1]
         return super().sample(seeds)
