@@ -34,13 +34,15 @@ class Promise:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line of the report. `fix`: advice where the promise is broken; `log`: path of the output, if any was kept."""
+    """One line of the report. `fix`: advice where the promise is broken; `log`: path of the output, if any was kept;
+    not `judged`: the promise was not looked at, for the reason in `detail`."""
 
     name: str
     ok: bool
     detail: str
     fix: str = ""
     log: str = ""
+    judged: bool = True
 
     def as_dict(self) -> dict[str, object]:
         """Return plain data for JSON, without an empty `fix` or `log`."""
@@ -57,7 +59,7 @@ def judge(observations: Sequence[Observation], faithful: bool) -> list[CheckResu
     blamed: list[set[str]] = [set() for _ in observations]
     for entry in RULES:
         if entry.only == "oracle" and not compared:
-            results.append(CheckResult(entry.name, True, "not faithful by design: not compared"))
+            results.append(CheckResult(entry.name, True, "not faithful by design: not compared", judged=False))
             continue
         if entry.only == "no oracle" and compared:
             results.append(CheckResult(entry.name, True, "as the oracle's are"))
@@ -76,8 +78,9 @@ def judge(observations: Sequence[Observation], faithful: bool) -> list[CheckResu
             for seen, names in zip(observations, blamed, strict=True):
                 names |= {RUNS} if seen.expected_failure else set()
         detail = "; ".join(faults[:4]) + (f"; and {len(faults) - 4} more" if len(faults) > 4 else "")
-        counted = f"{judged} cases" if judged else "not judged: see what is broken"
-        results.append(CheckResult(entry.name, not faults, detail or counted, entry.fix if faults else ""))
+        counted = f"{judged} cases" if judged else "see what is broken"
+        fix = entry.fix if faults else ""
+        results.append(CheckResult(entry.name, not faults, detail or counted, fix, judged=judged > 0))
     return results
 
 

@@ -52,7 +52,7 @@ def check(
         results = check_system(system, quick=quick, options=options, logs=logs, progress=progress, device=device)
     ok = all(result.ok for result in results)
     marks = {True: Text("ok", "green"), False: Text("broken", "red")}
-    rows = [(marks[one.ok], one.name, one.detail) for one in results]
+    rows = [(marks[one.ok] if one.judged else "not judged", one.name, one.detail) for one in results]
     content = {"system": system, "ok": ok, "checks": [one.as_dict() for one in results]}
 
     def shown() -> None:

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
 from workloads.errors import InputError
 
@@ -14,8 +25,31 @@ if TYPE_CHECKING:
     from systems.interface import SystemInfo
 
 MANIFEST = "system.json"
-Plain = bool | int | float | str
 Device = Literal["cpu", "cuda", "emulated"]
+
+
+def _plain(value: object) -> bool | int | float | str:
+    if not isinstance(value, bool | int | float | str) or value != value or value in (math.inf, -math.inf):
+        raise ValueError("give a number, a text, true or false")
+    return value
+
+
+Plain = Annotated[Any, AfterValidator(_plain)]
+
+
+def _option_name(name: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name) or hasattr(BaseModel, name):
+        raise ValueError(
+            f"an option cannot be named {name!r}: use small letters, digits and _, and no name of pydantic's"
+        )
+    return name
+
+
+def _as_choice(given: object) -> object:
+    return given if isinstance(given, dict | Choice) else {"default": given}
+
+
+OptionName = Annotated[str, AfterValidator(_option_name)]
 
 
 class Choice(BaseModel):
@@ -26,6 +60,12 @@ class Choice(BaseModel):
     default: Plain
     meaning: str = Field(default="", max_length=200)
     choices: list[Plain] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _default_is_a_choice(self) -> Choice:
+        if self.choices and (type(self.default), self.default) not in [(type(one), one) for one in self.choices]:
+            raise ValueError(f"the default {self.default!r} is none of the choices")
+        return self
 
 
 class Description(BaseModel):
@@ -49,15 +89,14 @@ class Description(BaseModel):
     deterministic_counters: bool = True
     expands: Literal["all", "new"] = "all"
     checks: bool = False
-    options: dict[str, Plain | Choice] = Field(default_factory=dict)
+    options: dict[OptionName, Annotated[Choice, BeforeValidator(_as_choice)]] = Field(default_factory=dict)
 
     def info(self) -> SystemInfo:
         """Return the description as every system has it."""
         from systems.interface import Options, SystemInfo
 
         fields: dict[str, Any] = {}
-        for name, given in self.options.items():
-            option = given if isinstance(given, Choice) else Choice(default=given)
+        for name, option in self.options.items():
             kind: Any = Literal[tuple(option.choices)] if option.choices else type(option.default)
             fields[name] = (kind, Field(option.default, description=option.meaning or "the system's own"))
         known = self.model_dump(include={"name", "paper", "summary", "faithful", "deterministic_counters"})
@@ -103,5 +142,6 @@ def _validated(model: type[D], content: object, where: str) -> D:
         return model.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{where}: {key or 'content'}: {first['msg']}", "mend it") from error
+        key = ".".join(str(part) for part in first["loc"] if part != "[key]")
+        said = str(first["msg"]).removeprefix("Value error, ")
+        raise InputError(f"{where}: {key or 'content'}: {said}", "mend it") from error

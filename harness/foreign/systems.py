@@ -13,6 +13,7 @@ from workloads.errors import InputError
 
 if TYPE_CHECKING:
     from systems.interface import SystemInfo
+    from workloads.sampling.once import Expands
 
 
 def image_of(system: str) -> str | None:
@@ -59,6 +60,11 @@ def is_faithful(system: str, options: dict[str, Any]) -> bool:
 
     found = load(system)
     return found.is_faithful(found.info.options.model_validate(options))
+
+
+def expands_of(system: str) -> Expands:
+    """Return the nodes whose neighbours a hop of the system draws: all so far, unless a foreign system says else."""
+    return description(system).expands if is_foreign(system) else "all"
 
 
 def answers_challenge(system: str) -> bool:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 from harness.foreign import is_foreign
 from harness.judge.registry import Finding, RunContext, rule, unknown
-from harness.records.record import Record
+from harness.records.record import Record, Status
 
 # Relative noise of a calibrated training time and of an epoch.
 NOISE = 0.10
 # Bytes of an id and a position, for nodes and edges of a stored or drawn mini-batch.
 GRAPH_BYTES = 16
+# Difference allowed between sizes of mini-batches that two samplers of one distribution draw: PyG's are 1 % smaller.
+SIZE_SHARE = 0.05
+RESULTS: tuple[Status, ...] = ("ok", "oom", "timeout")
 # Least share of training's modelled time.
 TRAINED = 0.8
 NEEDED = ("code.commit", "versions.python", "versions.torch", "kernel.release", "disk.file_system")
@@ -125,21 +130,55 @@ def mini_batches_came_in_order(record: Record, context: RunContext) -> Finding |
     return Finding(not wrong, f"epochs {wrong} in another order" if wrong else "in the seed plan's order")
 
 
-@rule("18", "CAVEATS", of=["ok"], evidence=True)
+@rule("18", "CAVEATS", of=RESULTS, evidence=True)
 def mini_batches_equal_the_workload(record: Record, context: RunContext) -> Finding | None:
     """A system that samples by itself trains on other mini-batches, so its epochs are not the same work.
 
     Applies to runs whose mini-batches need not equal the workload's: of a system that samples by itself, of one that
-    aggregates the first layer beforehand, of a replay of one epoch's mini-batches. Only the numbers of mini-batches and
-    seed nodes, and the feature rows, are compared; `outcore check` compares a foreign system's sizes with the
-    distribution that the workload's sampler gives.
+    aggregates the first layer beforehand, of a replay of one epoch's mini-batches. Only numbers, sizes and feature rows
+    are compared; `outcore check` compares a foreign system's draws with those that the workload's sampler gives.
     """
     if record.readings.faithful:
         return None
-    return Finding(False, "not the workload's mini-batches: compared by their numbers and rows alone")
+    return Finding(False, "not the workload's mini-batches: compared by their numbers, sizes and rows alone")
 
 
-@rule("18", "CAVEATS", of=["ok"], evidence=True)
+@rule("18", of=["ok"], evidence=True)
+def sizes_are_as_drawn(record: Record, context: RunContext) -> Finding | None:
+    """A foreign system that leaves out a hop or neighbours, or has them in the wrong order, does other work.
+
+    Compares nodes and edges of every epoch, summed over its mini-batches, with those of an epoch that the workload's
+    sampler draws, expanding nodes as the system says that it does: at most a twentieth apart, and six standard
+    deviations of as many independent draws as the first hop has. `outcore check` has closer bounds.
+    """
+    config, drawn = record.config, record.readings.drawn
+    if record.readings.faithful or not is_foreign(record.system) or config.sampler != "neighbor":
+        return None
+    if any(epoch.epoch not in drawn or epoch.nodes is None or epoch.edges is None for epoch in record.epochs):
+        return unknown(record.readings.unknown or "the sizes of mini-batches are not known")
+    first = (record.readings.seeds or 1) * max(1, config.fanout[0])
+    allowed, worst = SIZE_SHARE + 6 / math.sqrt(first), (0.0, "")
+    for epoch in record.epochs:
+        for name, wanted in zip(("nodes", "edges"), drawn[epoch.epoch], strict=True):
+            told = getattr(epoch, name)
+            text = f"epoch {epoch.epoch}: {told:,} {name}, {wanted:,} drawn by the workload's sampler"
+            worst = max(worst, (abs(told - wanted) / max(1, wanted), text))
+    return Finding(worst[0] <= allowed, f"{worst[1]}, {100 * allowed:.0f} % apart allowed")
+
+
+@rule("18", of=["ok"], evidence=True)
+def losses_are_finite(record: Record, context: RunContext) -> Finding | None:
+    """A foreign system whose losses are not finite trains on something else than the rows that it was given.
+
+    Checks the mean loss of every epoch of a foreign system that trains.
+    """
+    if not is_foreign(record.system) or record.config.stages != "all" or record.config.device.startswith("emulated"):
+        return None
+    none = [epoch.epoch for epoch in record.epochs if epoch.loss is None]
+    return Finding(not none, f"epochs {none} have none" if none else "every epoch")
+
+
+@rule("18", "CAVEATS", of=RESULTS, evidence=True)
 def training_is_the_workloads(record: Record, context: RunContext) -> Finding | None:
     """A foreign system trains by its own code; one that trains on nothing has the shortest epochs.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.foreign import is_foreign
 from harness.judge.memory import files_within
 from harness.judge.metrics import efficiency_of_engine, least_device_seconds
 from harness.judge.predict import predict, written_bytes
@@ -11,6 +12,8 @@ from harness.ssd.quiet import SEEN, busiest, gain_of, is_quiet, slack
 from workloads.units import format_bytes
 
 RATE_TOLERANCE = 1.10
+# Share of the least reads that a system's own mini-batches may differ by chance from the workload's.
+DRAWN_SHARE = 0.9
 # Idle time that the kernel's limiter saves up and lets pass as a burst: one slice of blk-throttle.
 SLICE_S = 0.1
 # Reads allowed between epochs: those in flight when the last mini-batch is trained, and pages of code.
@@ -46,24 +49,29 @@ def device_reads_cover_own_count(record: Record, context: RunContext) -> Finding
     return Finding(True, "every epoch") if counted else None
 
 
-@rule("9", of=["ok"], evidence=True, capped=True, reads=True, faithful=True)
+@rule("9", of=["ok"], evidence=True, capped=True, reads=True)
 def device_reads_cover_working_set(record: Record, context: RunContext) -> Finding | None:
     """Rows that are neither in memory nor read from the device came from a cache that was charged to no cap.
 
     Compares each epoch's device bytes, regardless of the system's counters, with the bytes that even the best choice of
-    resident rows leaves to read (docs/frontier.md). Applies to runs under a cap on the workload's own mini-batches.
+    resident rows leaves to read (docs/frontier.md). Applies to runs under a cap on the workload's own mini-batches; of
+    a foreign system that samples by itself, with nine tenths of those that the workload's sampler draws.
     """
     evidence = record.readings
+    if not (evidence.faithful or is_foreign(record.system)):
+        return None
+    share = 1.0 if evidence.faithful else DRAWN_SHARE
     if not evidence.least_bytes:
         return unknown(evidence.unknown or "the mini-batches were not sampled again")
     for epoch in record.epochs:
         least, device = evidence.least_bytes.get(epoch.epoch), _device_bytes(epoch)
         if device is None or least is None:
             return unknown("the device's reads were not counted")
+        least = int(share * least)
         if device < least:
             told = f"{format_bytes(device)} from the device, {format_bytes(least)} at the least"
             return Finding(False, f"epoch {epoch.epoch}: {told}")
-    return Finding(True, f"{format_bytes(max(evidence.least_bytes.values()))} at the least")
+    return Finding(True, f"{format_bytes(int(share * max(evidence.least_bytes.values())))} at the least")
 
 
 @rule("9", of=["ok"], evidence=True, capped=True)

@@ -159,6 +159,20 @@ def libraries_are_small(record: Record, context: RunContext) -> Finding | None:
 
 
 @rule("4", of=["ok"])
+def floor_and_training_hold_no_features(record: Record, context: RunContext) -> Finding | None:
+    """Feature rows that a foreign system loads in its constructor or its training step are in no budget.
+
+    Counts the bytes of the features that its calibration brought into the page cache until the floor was measured, and
+    from the gate before its training step to the one after, each time after an eviction: at most 0.5 % of the features
+    or 1 MiB, whichever is more.
+    """
+    if not is_foreign(record.system) or context.calibration is None:
+        return None
+    read = context.calibration.feature_read_bytes
+    return Finding(read <= allowed_bytes(record), f"{format_bytes(read)} of features read outside the budget")
+
+
+@rule("4", of=["ok"])
 def device_memory_as_asked(record: Record, context: RunContext) -> Finding | None:
     """A system that holds more device memory than it was given or planned has a cache that others lack.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
+from harness.foreign import is_foreign
 from harness.judge.memory import asked_and_slack
 from harness.judge.predict import at_depth, device_seconds, predict
 from harness.judge.registry import RunContext
@@ -39,16 +40,17 @@ def least_device_bytes(record: Record, context: RunContext, epoch: int) -> int |
     """Return the lower bound of the bytes that a system with the run's memory reads from the device in an epoch.
 
     The bound holds for any order of the mini-batches and any preparation (docs/frontier.md). 0: memory could hold all
-    rows or is unbounded. None: the workload is unknown, or the system trains other mini-batches.
+    rows or is unbounded. None: the workload is unknown, or the system trains other mini-batches. Those of a foreign
+    system are as large by chance as the workload's, so that the bound holds for it within the spread of draws.
     """
     if context.trace is None:
         return record.readings.least_bytes.get(epoch)
-    if not record.readings.faithful:
+    if not record.readings.faithful and not is_foreign(record.system):
         return None
     memory = memory_for_rows(record, context)
     if memory is None or record.config.stages == "sample":
         return 0
-    return context.trace.epoch(epoch).least_bytes(record.config.dataset.row_bytes, memory)
+    return context.trace.drawn(epoch).least_bytes(record.config.dataset.row_bytes, memory)
 
 
 def least_bus_seconds(record: Record, context: RunContext, epoch: int) -> float | None:
@@ -75,9 +77,10 @@ def best_rate(context: RunContext) -> float:
 
 
 def least_device_seconds(record: Record, context: RunContext, epoch: int) -> float | None:
-    """Return the seconds of `least_device_bytes` at the device's best rate (rule 11); None if either is unknown."""
+    """Return the seconds of `least_device_bytes` at the device's best rate (rule 11); None if either is unknown, or
+    the mini-batches are not the workload's."""
     rate, nbytes = best_rate(context), least_device_bytes(record, context, epoch)
-    return nbytes / rate if rate > 0 and nbytes is not None else None
+    return nbytes / rate if rate > 0 and nbytes is not None and record.readings.faithful else None
 
 
 def storage_class(ratio: float | None) -> StorageClass:

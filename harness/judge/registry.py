@@ -30,6 +30,8 @@ class Calibration:
         training_bytes: peak memory added by the largest mini-batch's digests and, if the run trains, by its step.
         library_bytes: part of the floor that loading the system and its libraries added.
         module_bytes: part of that for the system's own module.
+        feature_read_bytes: bytes of features that a foreign system read into the page cache until its floor was
+            measured, and in its training step, neither of which needs any.
         training_device_bytes: device memory of model, optimiser, the same step and copies, beside the tables.
         device_context_bytes: device memory of the CUDA contexts of all ranks, by NVML; None: not told.
         train_s: uncontended training seconds of each epoch's mini-batches, by epoch.
@@ -49,6 +51,7 @@ class Calibration:
     device_context_bytes: int | None = None
     library_bytes: int = 0
     module_bytes: int = 0
+    feature_read_bytes: int = 0
 
     @property
     def memory(self) -> dict[str, int | None]:

@@ -21,14 +21,16 @@ from pydantic import TypeAdapter
 
 from harness.cache import Cache, fingerprint
 from harness.foreign import is_foreign
+from harness.foreign.systems import expands_of
 from harness.records.record import FeatureCheck, RunConfig
 from harness.wire.protocol import EpochDone
-from harness.wire.spots import VALUES, Spot, chosen, positions, rows_digest
+from harness.wire.spots import ROWS, VALUES, Spot, chosen, positions, rows_digest
 from workloads.dataset import Dataset
 from workloads.sampling.batch import SampledBatch
 from workloads.sampling.digest import EpochDigest, feature_digest, structure_digest
 from workloads.sampling.make import make_sampler, make_seed_plan
 from workloads.sampling.neighbor import NeighborSampler
+from workloads.sampling.once import drawn_batches
 from workloads.workload import Workload
 
 PAGE_BYTES = 4096
@@ -54,6 +56,7 @@ class EpochTrace:
         topology_pages: touched pages of the `indices` file: exact for neighbour lists within two pages, an upper bound
             (at most the draws) for longer ones.
         digest: structure digest that every faithful system must report.
+        edges: sampled edges of all mini-batches.
     """
 
     epoch: int
@@ -62,6 +65,12 @@ class EpochTrace:
     uses: tuple[tuple[int, int], ...]
     topology_pages: int
     digest: str
+    edges: int = 0
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes of all mini-batches, one for each use of a row."""
+        return sum(times * rows for times, rows in self.uses)
 
     @property
     def unique_rows(self) -> int:
@@ -145,13 +154,25 @@ def trace_epochs(workload: Workload, epochs: Sequence[int]) -> Iterator[EpochTra
         touched = _PagesTouched(indptr, workload.dataset.index_dtype.itemsize)
         uses = np.zeros(workload.dataset.num_nodes, dtype=np.uint32)
         digest = EpochDigest()
-        steps = 0
+        steps = edges = 0
         for batch in batches_of(workload, epoch):
             touched.add(batch)
             digest.add(structure_digest(batch))
             uses[batch.nodes] += np.uint32(1)
-            steps = batch.index + 1
-        yield EpochTrace(epoch, steps, workload.world, _histogram(uses), touched.total(), digest.hexdigest())
+            steps, edges = batch.index + 1, edges + batch.num_edges
+        yield EpochTrace(epoch, steps, workload.world, _histogram(uses), touched.total(), digest.hexdigest(), edges)
+
+
+def trace_once(workload: Workload, epoch: int) -> EpochTrace:
+    """Return the trace of an epoch whose hops expand no node twice (`workloads.sampling.once`), without pages of the
+    graph and without a digest, since such mini-batches are not the workload's."""
+    uses, edges = np.zeros(workload.dataset.num_nodes, dtype=np.uint32), 0
+    _read_graph_ahead(workload, 1)
+    arrays = workload.dataset.load("indptr"), workload.dataset.memmap("indices")
+    for batch in drawn_batches(workload, epoch, "new", *arrays):
+        uses[batch.nodes] += np.uint32(1)
+        edges += batch.edges
+    return EpochTrace(epoch, make_seed_plan(workload).num_batches, workload.world, _histogram(uses), 0, "", edges)
 
 
 def _read_graph_ahead(workload: Workload, epochs: int) -> None:
@@ -192,6 +213,7 @@ class TraceFacts:
         self.workload, self.config, self._cache = workload, config, cache
         self._own = f"{fingerprint(config, _KEYS)}/{own}"
         self._known: dict[int, EpochTrace] = {}
+        self._once: dict[int, EpochTrace] = {}
 
     def epoch(self, epoch: int) -> EpochTrace:
         """Return the trace of one epoch; if it is unknown, sample all unknown epochs of the run again."""
@@ -206,6 +228,20 @@ class TraceFacts:
         """Return the traces of all epochs, in order."""
         return [self.epoch(epoch) for epoch in range(self.config.epochs)]
 
+    def drawn(self, epoch: int) -> EpochTrace:
+        """Return the trace of an epoch as the run's system draws: that of a foreign one that expands a node once is
+        another than the workload's."""
+        if expands_of(self.config.system) == "all":
+            return self.epoch(epoch)
+        key = hashlib.sha256(f"{self._key(epoch)}/once".encode()).hexdigest()[:16]
+        if epoch not in self._once and (kept := self._cache.get("trace", key)) is not None:
+            with suppress(ValueError):  # damaged: sampled again
+                self._once[epoch] = _TRACE.validate_python(kept)
+        if epoch not in self._once:
+            self._once[epoch] = trace_once(self.workload, epoch)
+            self._cache.put("trace", key, asdict(self._once[epoch]))
+        return self._once[epoch]
+
     def feature_digest(
         self, epoch: int, rows: Callable[[npt.NDArray[np.int64]], npt.NDArray[Any]], most_bytes: int
     ) -> str | None:
@@ -214,8 +250,7 @@ class TraceFacts:
         `rows` reads rows of the dataset; return None if the mini-batches together use more than `most_bytes` of them.
         """
         dataset = self.workload.dataset
-        uses = sum(times * count for times, count in self.epoch(epoch).uses)
-        if uses * dataset.row_bytes > most_bytes:
+        if self.epoch(epoch).nodes * dataset.row_bytes > most_bytes:
             return None
         key = hashlib.sha256(f"{self._key(epoch)}/features".encode()).hexdigest()[:16]
         if (kept := self._cache.get("features", key)) is None:
@@ -242,6 +277,7 @@ def check_features(
     epochs: Sequence[EpochDone],
     spots: Mapping[int, Sequence[Spot]],
     nonces: Mapping[int, bytes],
+    sizes: Mapping[tuple[int, int], int],
 ) -> tuple[list[FeatureCheck], str]:
     """Return the checks made, and the reason why an epoch has none; empty if all epochs have one.
 
@@ -251,6 +287,7 @@ def check_features(
             the worker reports.
         epochs: epochs as the worker reported them; the first one's `feature_digest` is compared if it is a warm-up.
         spots, nonces: feature rows reported for spot checks, and the number that decides the rows, by epoch.
+        sizes: number of nodes of each reported mini-batch, by epoch and number.
     """
     workload, config = trace.workload, trace.config
     if config.stages == "sample" or not epochs:
@@ -269,30 +306,45 @@ def check_features(
     for epoch in (entry.epoch for entry in epochs):
         told = {spot.batch: spot for spot in spots.get(epoch, ())}
         if epoch in nonces and (told or not is_foreign(config.system)):
-            found += _spots(epoch, nonces[epoch], told, faithful, reader)
+            reported = {batch: nodes for (of, batch), nodes in sizes.items() if of == epoch}
+            found += _spots(epoch, nonces[epoch], told, None if faithful else reported, reader)
     checked = {check.epoch for check in found}
     left = [str(epoch.epoch) for epoch in epochs if epoch.epoch not in checked]
     return found, f"no row was checked in epoch {', '.join(left)}" if left else ""
 
 
 def _spots(
-    epoch: int, nonce: bytes, told: Mapping[int, Spot], faithful: bool, reader: _Reader
+    epoch: int, nonce: bytes, told: Mapping[int, Spot], sizes: Mapping[int, int] | None, reader: _Reader
 ) -> Iterator[FeatureCheck]:
-    """Check the spots of one epoch; a chosen mini-batch that a faithful system does not report counts as wrong."""
+    """Check the spots of one epoch; a chosen mini-batch that is not reported counts as wrong. `sizes`: of a system that
+    draws its own mini-batches, number of nodes of each, by number; their count has its own rule."""
     world = len(reader.plans)
     for index in sorted(chosen(nonce, epoch, reader.plans[0].num_batches)):
         for rank in range(world):
             number = index * world + rank
-            spot = told.get(number)
+            if sizes is not None and number not in sizes:
+                continue
+            spot, detail, nodes = told.get(number), "its rows were not told", np.empty(0, dtype=np.int64)
             if spot is not None:
                 nodes = np.array(spot.nodes, dtype=np.int64)
-                if faithful:
+                if sizes is None:
                     batch = reader.batch(epoch, index, rank)
                     nodes = batch[positions(nonce, epoch, index, len(batch))]
-                detail = _compare(spot, nodes, reader)
-                yield FeatureCheck(epoch=epoch, batch=number, rows=len(nodes), ok=not detail, detail=detail)
-            elif faithful:  # a system that draws its own mini-batches may train fewer, whose number has its own rule
-                yield FeatureCheck(epoch=epoch, batch=number, ok=False, detail="its rows were not told")
+                    detail = _compare(spot, nodes, reader)
+                else:
+                    detail = _odd_nodes(nodes, sizes[number], reader) or _compare(spot, nodes, reader)
+            yield FeatureCheck(epoch=epoch, batch=number, rows=len(nodes), ok=not detail, detail=detail)
+
+
+def _odd_nodes(nodes: npt.NDArray[np.int64], size: int, reader: _Reader) -> str:
+    """Return what is wrong with the nodes that a system told for a mini-batch of its own; empty if nothing is."""
+    wanted = min(ROWS, size)
+    if len(nodes) != wanted:
+        return f"{len(nodes)} rows were told of the {wanted} that the check draws"
+    if len(np.unique(nodes)) != wanted:
+        return "a node was told twice"
+    most = reader.dataset.num_nodes
+    return f"node {nodes.max()} was told of a graph of {most}" if wanted and nodes.max() >= most else ""
 
 
 def _compare(spot: Spot, nodes: npt.NDArray[np.int64], reader: _Reader) -> str:

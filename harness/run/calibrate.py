@@ -14,24 +14,26 @@ from pathlib import Path
 from typing import Any
 
 from harness.cache import Cache, fingerprint
+from harness.foreign import is_foreign
 from harness.foreign.systems import folder_of, identity
-from harness.isolation.base import Cap, Limits
+from harness.isolation.base import Cap, Limits, MemoryStats
 from harness.judge.registry import Calibration
 from harness.records.record import RunConfig
+from harness.run.cold import evict_files, resident
 from harness.run.holder import mapped_libraries, populate_libraries
-from harness.run.launch import Worker
+from harness.run.launch import Worker, WorkerError
 from harness.run.series import Series
 from harness.settings import deciding, parse_memory
 from harness.telemetry.gpu import GpuSource, gpus_of
 from harness.wire.protocol import Calibrated, Event, Gate, WorkerSpec
 from harness.worker.build import KERNELS
 from workloads.dataset import Dataset
-from workloads.errors import HostError, InputError
+from workloads.errors import InputError
 from workloads.sampling.bounds import largest_batch
 from workloads.units import format_bytes
 from workloads.workload import Workload
 
-CALIBRATION_TIMEOUT_S = 600.0
+CALIBRATION_TIMEOUT_S, _LEAST_TIMEOUT_S = 600.0, 60.0  # the run's own timeout counts between them
 # Settings that decide the bounds over all mini-batches; memory of an empty run; time of a step.
 _BATCH_KEYS = ("dataset", "layers", *deciding("batches"))
 _KEYS = ("system", "dataset", "layers", "device_memory_bytes", "isolation", *deciding("batches", "step"))
@@ -57,19 +59,20 @@ def calibrate(
 
     Args:
         series: backend whose cap measures the memory, and cache of calibrations by fingerprint.
-        spec: worker spec of the run with bounds and largest mini-batch; its budget and options do not matter here.
+        spec: worker spec of the run with bounds and largest mini-batch; its budget does not matter here, and options
+            only those of a foreign system.
         folder: scratch folder for spec and log.
         on_measure: called with a text before a measurement, not before a cached result.
 
     Raises:
-        HostError: the empty run failed; names the reason.
+        WorkerError: the empty run failed; names the reason.
         OutcoreError: an error that the run itself would meet (no such device, a damaged dataset).
     """
     config, cache = spec.config, series.cache
-    # A foreign system has its own training step, and any image has its own libraries.
-    theirs = identity(config.system)
-    key = fingerprint(config, _KEYS) + _short(theirs or str(series.isolation.describe().get("image_id", "")))
-    times_key = fingerprint(config, _TIME_KEYS) + _short(theirs)
+    # A foreign system has its own training step, which may depend on its options, and any image its own libraries.
+    theirs, more = identity(config.system), ("options",) if is_foreign(config.system) else ()
+    key = fingerprint(config, _KEYS + more) + _short(theirs or str(series.isolation.describe().get("image_id", "")))
+    times_key = fingerprint(config, _TIME_KEYS + more) + _short(theirs)
     memory, times = cache.get("held", key), cache.get("training", times_key)
     if memory is None or times is None:
         on_measure("measuring floor and training alone")
@@ -77,7 +80,10 @@ def calibrate(
         log = folder / "calibrate.log"
         with series.isolation.create(f"calibrate-{key}", Limits()) as cap:
             gpus = gpus_of(config.device, config.ranks)
-            reading = GateMemory(cap, with_libraries=folder_of(config.system) is not None, gpus=gpus)
+            own = not is_foreign(config.system)
+            features = None if own else Dataset.open(Path(spec.dataset)).file("features")
+            libraries = folder_of(config.system) is not None
+            reading = GateMemory(cap, with_libraries=libraries, gpus=gpus, features=features)
             with Worker(cap, spec.model_copy(update=wanted), folder, log, cache) as worker:
 
                 def heard(event: Event) -> None:
@@ -85,15 +91,16 @@ def calibrate(
                     if isinstance(event, Gate) and event.at == "imports":  # the system's code is not loaded yet
                         copy_kernels(Path(spec.artefacts), kernels_of(cache, key))
 
-                ending = worker.watch(CALIBRATION_TIMEOUT_S, heard)
+                ending = worker.watch(min(CALIBRATION_TIMEOUT_S, max(_LEAST_TIMEOUT_S, config.timeout_s)), heard)
         if ending.status != "ok":
             said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:] if log.exists() else []
             why = "; ".join([ending.reason, *said])
-            raise ending.error or HostError(f"calibration failed: {why}", "mend that and run it again")
+            raise ending.error or WorkerError(f"calibration failed: {why}", "mend that and run it again")
         # A run that only samples reads no rows and trains nothing: memory left for that would serve as page cache.
         training = max(0, reading.after - reading.before) if config.stages != "sample" else 0
         memory = {"floor_bytes": reading.floor, "training_bytes": training, "libraries": reading.libraries}
         memory |= {"library_bytes": reading.of_libraries, "module_bytes": reading.of_module}
+        memory["feature_read_bytes"] = reading.of_features
         memory["training_device_bytes"] = max(ending.device_peak_bytes, default=0)
         memory["device_context_bytes"] = reading.contexts(ending.device_held_bytes)
         cache.put("held", key, memory)
@@ -150,13 +157,19 @@ class GateMemory:
     dataset are charged depends on their first reader, and they can be reclaimed. Counted, they differed by some MiB
     between calibrations and gave runs as much additional page cache. `libraries`: paths of the libraries mapped at the
     first step, where they are wanted. `of_libraries`: bytes added by loading the system and its libraries, of them
-    `of_module` by the system's own module. `gpus`: UUIDs of the GPUs whose memory is read too."""
+    `of_module` by the system's own module. `gpus`: UUIDs of the GPUs whose memory is read too. `features`: file that is
+    evicted before the first gate and before the step; `of_features`: bytes of it read up to the floor and in the step,
+    neither of which needs any."""
 
-    def __init__(self, cap: Cap, *, with_libraries: bool = False, gpus: Sequence[str] = ()) -> None:
+    def __init__(
+        self, cap: Cap, *, with_libraries: bool = False, gpus: Sequence[str] = (), features: Path | None = None
+    ) -> None:
         self._cap, self._with_libraries, self._gpus = cap, with_libraries, gpus
         self._on_gpus: int | None = None
+        self._features = [features] if features else []
+        self._resident = evict_files(self._features, "before").resident_bytes
         self.libraries: list[str] = []
-        self.floor = self.before = self.after = self.of_libraries = self.of_module = 0
+        self.floor = self.before = self.after = self.of_libraries = self.of_module = self.of_features = 0
         self.times: Calibrated | None = None
 
     def __call__(self, event: Event) -> None:
@@ -175,9 +188,12 @@ class GateMemory:
             self.of_module = held - self.of_libraries
         elif event.at == "floor":
             self.floor = held
+            self.of_features = self._read(memory)
         elif event.at == "before step":
             self.before = held
+            self._resident = evict_files(self._features, "before").resident_bytes
         elif event.at == "after step":
+            self.of_features += self._read(memory)
             if self._with_libraries:
                 self.libraries = sorted(set().union(*map(mapped_libraries, self._cap.pids())))
             # The first step has read its code pages, so the page cache was as large at the second step's peak as now.
@@ -185,6 +201,10 @@ class GateMemory:
             if self._gpus:
                 with closing(GpuSource(self._gpus)) as source:
                     self._on_gpus = source.held_by(self._cap.pids())
+
+    def _read(self, memory: MemoryStats) -> int:
+        """Return the bytes of features that the cap's processes have read since the last eviction."""
+        return min(max(0, resident(self._features) - self._resident), memory.page_cache)
 
     def contexts(self, held: Sequence[int]) -> int | None:
         """Return the device memory of the CUDA contexts: the processes' memory by NVML less the bytes that torch held,

@@ -51,6 +51,7 @@ class Gathered:
         older, elsewhere: size of each data file that was open and is older than the run, or on another disk than the
             dataset, by path.
         forgetful: memory of emulated devices that keep no rows; overwritten before each epoch.
+        by_gates: whether an epoch's seconds are those between its gates, since the worker's clock is other people's.
     """
 
     dataset: Dataset
@@ -81,6 +82,7 @@ class Gathered:
     older: dict[Path, int] = field(default_factory=dict)
     elsewhere: dict[str, int] = field(default_factory=dict)
     uncharged: int | None = None
+    by_gates: bool = False
     _looks: deque[dict[tuple[int, int], int]] = field(default_factory=lambda: deque(maxlen=3))
     _evict_s: list[float] = field(default_factory=list)
 
@@ -115,11 +117,24 @@ class Gathered:
         elif isinstance(event, Checks):
             self.spots.setdefault(event.epoch, []).extend(event.rows)
         elif isinstance(event, EpochDone):
+            event = self._timed(event) if self.by_gates else event
             self.epochs.append(event)
             self.progress(f"epoch {event.epoch}: {event.end - event.start - event.checking_s:.2f} s")
         elif isinstance(event, Gate):
             return self._at_gate(event.at, cap, reached)
         return b""
+
+    def _timed(self, event: EpochDone) -> EpochDone:
+        """Return an epoch with the times of its gates by the orchestrator's clock; raise ProtocolError without them."""
+        start, end = (self.gate(f"epoch {event.epoch} {side}") for side in ("start", "end"))
+        if start is None or end is None:
+            raise ProtocolError(f"the worker reported epoch {event.epoch} without its gates")
+        return event.model_copy(update={"start": start.opened_s, "end": end.reached_s})
+
+    @property
+    def sizes(self) -> dict[tuple[int, int], int]:
+        """Return the number of nodes of each mini-batch, by epoch and number."""
+        return {(row[0], row[1]): row[2] for row in self.batches}
 
     @property
     def from_before(self) -> dict[str, int]:
@@ -236,9 +251,11 @@ class Gathered:
         """Return the fields of `EpochRecord` that follow from an epoch's mini-batches, and from its lanes if any."""
         rows = [row[1:] for row in self.batches if row[0] == epoch]
         by_rank = [[row[0] for row in rows if row[0] % ranks == rank] for rank in range(ranks)]
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {"batches": len({row[0] for row in rows})}
         if rows:
-            found = {name: sum(row[at] for row in rows) for at, name in enumerate(("nodes", "edges", "seeds"), start=1)}
+            found |= {
+                name: sum(row[at] for row in rows) for at, name in enumerate(("nodes", "edges", "seeds"), start=1)
+            }
             found["in_order"] = all(numbers == sorted(numbers) for numbers in by_rank)
         lanes = {"bus_s": "copy", "compute_s": "compute"} if self.lanes else {}
         for name, lane in lanes.items():

@@ -22,10 +22,11 @@ from harness.isolation.base import Cap, Needs
 from harness.isolation.files import read_text
 from harness.records.record import Status
 from harness.wire.pipes import Pipes, PoolServer
-from harness.wire.protocol import Done, Event, EventReader, Failed, Gate, ProtocolError, WorkerSpec
+from harness.wire.protocol import Done, Event, EventReader, Failed, Gate, Planned, ProtocolError, WorkerSpec
 from systems.options import Facts
 from workloads.accelerators.pool import HIDDEN
 from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, InputError, OutcoreError
+from workloads.units import format_bytes
 
 PLAN_REFUSED = "the plan does not fit"
 _POLL_SECONDS = 0.2
@@ -42,6 +43,13 @@ _LINGER_SECONDS = 1.0  # seconds that its children may outlive it
 _ERRORS: dict[str, type[OutcoreError]] = {
     error.kind: error for error in (InputError, DatasetError, BudgetError, HostError, DataIOError)
 }
+
+
+class WorkerError(OutcoreError):
+    """Worker that crashed, hung or left before it was done; names the reason."""
+
+    kind = "worker"
+    exit_code = 1
 
 
 @dataclass
@@ -81,6 +89,8 @@ class Worker:
         self._own = tempfile.TemporaryDirectory(prefix="outcore-", ignore_cleanup_errors=True)
         self._pools: PoolServer | None = None
         self._emulated = spec.config.device.startswith("emulated")
+        self._epochs = spec.config.epochs if spec.mode == "run" else 0
+        self._budget = spec.budget_host
         system, ranks = spec.config.system, spec.config.ranks
         self._pipes = Pipes(folder, named=cap.named_pipes or is_foreign(system))
         foreign = folder_of(system)
@@ -157,6 +167,8 @@ class Worker:
                     break
                 reached = time.monotonic()
                 more = on_event(event)
+                if isinstance(event, Planned) and self._budget is not None and event.host_bytes > self._budget:
+                    return _failure(Failed(kind=BudgetError.kind, message=_over(event.host_bytes, self._budget)))
                 if isinstance(event, Gate):
                     deadline += time.monotonic() - reached
                     # A worker may die at the gate; the loop detects its end.
@@ -166,6 +178,8 @@ class Worker:
         if self._cap.memory().oom_kills > 0:
             return Ending("oom", "the kernel ended it: out of memory under the cap")
         if isinstance(last, Done):
+            if self._reader.epochs != self._epochs:
+                return Ending("failed", f"the worker was done after {self._reader.epochs} of {self._epochs} epochs")
             return Ending("ok", facts=last.facts, **last.model_dump(exclude={"event", "facts"}))
         if isinstance(last, Failed):
             return _failure(last)
@@ -206,6 +220,10 @@ class Worker:
         if self._pools is not None:
             self._pools.close()
         self._own.cleanup()
+
+
+def _over(planned: int, budget: int) -> str:
+    return f"buffers of {format_bytes(planned)} in host memory are planned of a budget of {format_bytes(budget)}"
 
 
 def _without_past(folder: Path) -> dict[str, str]:

@@ -98,6 +98,7 @@ class _Execution:
         self._run_id = new_run_id(self._config)
         folders = [self._series.artefacts(self._config.system)]
         self._seen = Gathered(self._dataset, folders, self._series.disks, self._series.disk_io, self._progress)
+        self._seen.by_gates = is_foreign(self._config.system)
         self._started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self._begin = time.monotonic()
 
@@ -278,7 +279,7 @@ class _Execution:
         )
         if ending.status == "ok":
             try:
-                told = seen.epochs, seen.spots, seen.nonces
+                told = seen.epochs, seen.spots, seen.nonces, seen.sizes
                 found.features, found.unchecked = check_features(trace, found.faithful, *told)
             except OutcoreError as error:
                 found.unchecked = str(error)
@@ -296,11 +297,15 @@ class _Execution:
             plans = [make_seed_plan(replace(workload, rank=rank)) for rank in range(workload.world)]
             evidence.batches = plans[0].num_batches * workload.world
             evidence.seeds = sum(len(seeds) for plan in plans for seeds in plan.batches(0))
-            if not evidence.faithful:
+            foreign = is_foreign(record.system)
+            if not evidence.faithful and not foreign:
                 return
             context = replace(context_of(record), trace=trace)
             for epoch in record.epochs:
-                evidence.digests[epoch.epoch] = trace.epoch(epoch.epoch).digest
+                if evidence.faithful:
+                    evidence.digests[epoch.epoch] = trace.epoch(epoch.epoch).digest
+                if foreign:
+                    evidence.drawn[epoch.epoch] = (trace.drawn(epoch.epoch).nodes, trace.drawn(epoch.epoch).edges)
                 if (least := least_device_bytes(record, context, epoch.epoch)) is not None:
                     evidence.least_bytes[epoch.epoch] = least
                 seconds = least_bus_seconds(record, context, epoch.epoch)
@@ -342,8 +347,9 @@ class _Execution:
         warmup = epoch.epoch < self._config.warmup
         trusted = (warmup or self._config.verify) and not is_foreign(self._config.system)
         checking_s = epoch.checking_s if trusted else 0.0
+        told = epoch.model_dump(include=set(EpochRecord.model_fields) - {"checking_s"})
         return EpochRecord(
-            **epoch.model_dump(include=set(EpochRecord.model_fields) - {"checking_s"}),
+            **{**told, **self._seen.of_epoch(epoch.epoch, self._config.ranks)},
             warmup=warmup,
             seconds=epoch.end - epoch.start - checking_s,
             start_s=epoch.start - zero,
@@ -354,7 +360,6 @@ class _Execution:
             diskstats_requests=disk_requests,
             user_s=end.user_s - start.user_s if start and end else None,
             host_user_s=end.host_user_s - start.host_user_s if start and end else None,
-            **self._seen.of_epoch(epoch.epoch, self._config.ranks),
             gate_s=end.reached_s - start.opened_s if start and end else None,
             checking_s=checking_s,
         )

@@ -7,7 +7,8 @@ import select
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAny, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from harness.records.record import PlannedBuffer, RunConfig
 from harness.settings import Strict
@@ -24,7 +25,11 @@ MAX_LINE_BYTES = 1 << 20
 CHUNK_ROWS = 2000
 MAX_ROWS = 5_000_000
 MAX_STREAM_BYTES = 1 << 30
-BatchRow = tuple[int, int, int, int, float | None, int, str, float]
+_MOST = 2**62  # counts and ids, so that sums of some fit in 64 bits
+Count = Annotated[int, Field(ge=0, lt=_MOST)]
+Number = Annotated[int, Field(gt=-_MOST, lt=_MOST)] | float | None
+Seconds = Annotated[float, Field(ge=0)]
+BatchRow = tuple[Count, Count, Count, Count, float | None, Count, Annotated[str, Field(max_length=64)], float]
 
 
 class ProtocolError(OutcoreError):
@@ -56,6 +61,11 @@ class Planned(_Event):
     event: Literal["plan"] = "plan"
     items: list[PlannedBuffer] = Field(max_length=1000)
 
+    @property
+    def host_bytes(self) -> int:
+        """Bytes of the buffers in host memory."""
+        return sum(item.bytes for item in self.items if item.tier == "host")
+
     @classmethod
     def joined(cls, plans: Iterable[Iterable[PlannedBuffer]]) -> Planned:
         """Join the plans of all ranks: sum the bytes of buffers with the same name and tier."""
@@ -72,14 +82,14 @@ class Prepared(_Event):
     that made reused files, and `reused_from`: their folders. `planning_s`: the part of `seconds` before the plan."""
 
     event: Literal["prepared"] = "prepared"
-    seconds: float
-    bytes_read: int
-    bytes_written: int
+    seconds: Seconds
+    bytes_read: Count
+    bytes_written: Count
     reused: bool
-    made_s: float = 0.0
-    made_bytes_read: int = 0
-    made_bytes_written: int = 0
-    planning_s: float = 0.0
+    made_s: Seconds = 0.0
+    made_bytes_read: Count = 0
+    made_bytes_written: Count = 0
+    planning_s: Seconds = 0.0
     files: list[str] = Field(max_length=100_000)
     reused_from: list[str] = Field(default_factory=list, max_length=10_000)
 
@@ -102,7 +112,7 @@ class Batches(_Event):
     """Rows of batches.parquet: batch, nodes, edges, seeds, loss, correct, digest, released_at (monotonic s)."""
 
     event: Literal["batches"] = "batches"
-    epoch: int
+    epoch: Count
     rows: list[BatchRow] = Field(max_length=CHUNK_ROWS)
 
 
@@ -110,16 +120,16 @@ class Spans(_Event):
     """Rows of stages.parquet: stage or device lane, batch, thread, start, end (monotonic s)."""
 
     event: Literal["spans"] = "spans"
-    epoch: int
+    epoch: Count
     kind: Literal["stage", "lane"] = "stage"
-    rows: list[tuple[str, int, str, float, float]] = Field(max_length=CHUNK_ROWS)
+    rows: list[tuple[str, Annotated[int, Field(ge=-1, lt=_MOST)], str, float, float]] = Field(max_length=CHUNK_ROWS)
 
 
 class Checks(_Event):
     """Spot-checked feature rows of an epoch's mini-batches."""
 
     event: Literal["checks"] = "checks"
-    epoch: int
+    epoch: Count
     rows: list[Spot] = Field(max_length=CHUNK_ROWS)
 
 
@@ -127,8 +137,37 @@ class Seeds(_Event):
     """Seed nodes of an epoch's mini-batches (batch, ids), where the spec asks for them."""
 
     event: Literal["seeds"] = "seeds"
-    epoch: int
-    rows: list[tuple[int, list[int]]] = Field(max_length=CHUNK_ROWS)
+    epoch: Count
+    rows: list[tuple[Count, list[Count]]] = Field(max_length=CHUNK_ROWS)
+
+
+class Nodes(_Event):
+    """All nodes of an epoch's mini-batches (batch, ids), where the spec asks for seed nodes."""
+
+    event: Literal["nodes"] = "nodes"
+    epoch: Count
+    rows: list[tuple[Count, list[Count]]] = Field(max_length=CHUNK_ROWS)
+
+
+class _Known(TypedDict, total=False):
+    """Counters that rules and metrics use (`systems.interface.Counters`)."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+    rows: Count | None
+    hits: dict[str, Count]
+    misses: Count | None
+    io_requests: Count | None
+    bytes_read: Count | None
+    bytes_useful: Count | None
+    requests_by_size: dict[Annotated[str, Field(pattern=r"^[0-9]{1,15}$")], Count]
+    queue_depth: Count | None
+    bytes_loaded: Count | None
+    bytes_written: Count | None
+
+
+_Told = dict[str, Number | dict[str, Number]]
+_OTHER: TypeAdapter[_Told] = TypeAdapter(_Told, config=ConfigDict(allow_inf_nan=False))
+Counters = Annotated[_Known, AfterValidator(_OTHER.validate_python)]
 
 
 class EpochDone(_Event):
@@ -136,26 +175,26 @@ class EpochDone(_Event):
     `changed`: spot-checked mini-batches whose rows changed during their training step."""
 
     event: Literal["epoch"] = "epoch"
-    epoch: int
+    epoch: Count
     start: float
     end: float
-    batches: int
-    digest: str
-    feature_digest: str | None
+    batches: Count
+    digest: str = Field(max_length=64)
+    feature_digest: str | None = Field(max_length=64)
     loss: float | None
-    accuracy: float | None
-    counters: dict[str, Any]
-    stages_s: dict[str, float]
-    checking_s: float = 0.0
-    changed: list[int] = Field(default_factory=list, max_length=CHUNK_ROWS)
+    accuracy: float | None = Field(ge=0, le=1)
+    counters: Counters
+    stages_s: dict[str, Seconds]
+    checking_s: Seconds = 0.0
+    changed: list[Count] = Field(default_factory=list, max_length=CHUNK_ROWS)
 
 
 class Calibrated(_Event):
     """Measured times of a calibration: seconds by epoch."""
 
     event: Literal["calibrated"] = "calibrated"
-    train_s: dict[int, float]
-    null_s: dict[int, float]
+    train_s: dict[int, Seconds]
+    null_s: dict[int, Seconds]
     how: str
 
 
@@ -185,7 +224,7 @@ class Failed(_Event):
     facts: SerializeAsAny[Facts] = Field(default_factory=Facts)
 
 
-Event = Gate | Planned | Prepared | Batches | Spans | Checks | Seeds | EpochDone | Calibrated | Done | Failed
+Event = Gate | Planned | Prepared | Batches | Spans | Checks | Seeds | Nodes | EpochDone | Calibrated | Done | Failed
 _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 
@@ -210,7 +249,7 @@ class WorkerSpec(Strict):
     # `module:argument` of a stage clock that tests the measurement (`harness/run/spec.py`); empty: the plain clock.
     test_clock: str = ""
     challenge: bool = False  # whether the number that decides the spot checks follows the `go` of an epoch's first gate
-    seeds: bool = False  # whether a foreign worker has to report its mini-batches' seed nodes (`outcore check`)
+    seeds: bool = False  # whether a foreign worker has to report its mini-batches' nodes (`outcore check`)
 
 
 class Channel:
@@ -267,11 +306,13 @@ class EventReader:
         self._poll.register(event_fd, select.POLLIN)
         self._buffer = bytearray()
         self._rows = self._bytes = 0
+        self.epochs = 0  # reported so far
         self.closed = False
 
     def poll(self, timeout_s: float) -> Iterator[Event]:
         """Yield the events that arrive within `timeout_s`, at least those already in the pipe. Raises ProtocolError: a
-        line is too long, not JSON or no event, or the events exceed their total limits."""
+        line is too long, not JSON or no event, an epoch is reported out of turn, or the events exceed their total
+        limits."""
         if self.closed or not self._poll.poll(1000 * max(0.0, timeout_s)):
             return
         while True:
@@ -297,7 +338,19 @@ class EventReader:
         try:
             event = _ADAPTER.validate_json(line)
         except ValidationError as error:
-            raise ProtocolError(f"the worker sent what is no event: {line[:80]!r}") from error
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "line"
+            raise ProtocolError(
+                f"the worker sent what is no event: {where}: {first['msg']}, in {line[:80]!r}"
+            ) from error
+        if isinstance(event, Batches | Spans | Checks | Seeds | Nodes | EpochDone) and event.epoch != self.epochs:
+            raise ProtocolError(f"the worker reported epoch {event.epoch} in the turn of epoch {self.epochs}")
+        if isinstance(event, EpochDone):
+            self.epochs += 1
+            if event.end < event.start:
+                raise ProtocolError(
+                    f"the worker's epoch {event.epoch} ends {event.start - event.end:.3g} s before it begins"
+                )
         if isinstance(event, Batches | Spans):
             self._rows += len(event.rows)
             if self._rows > MAX_ROWS:

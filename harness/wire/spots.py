@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import hashlib
 import random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 if TYPE_CHECKING:
     from systems.interface import Batch
@@ -19,6 +20,7 @@ NONCE_BYTES = 8
 BATCHES = 8
 ROWS = 64
 VALUES = 8  # number of rows reported by value, where sums in another order may differ in the last digits
+_Id = Annotated[int, Field(ge=0, lt=2**62)]
 
 
 class Spot(NamedTuple):
@@ -26,8 +28,8 @@ class Spot(NamedTuple):
     all ranks once these are joined. `nodes`: original node ids of the rows. `digest`: digest of the rows' bytes; empty
     with `values`, the first `VALUES` rows, reported if the first layer is aggregated beforehand."""
 
-    batch: int
-    nodes: tuple[int, ...]
+    batch: _Id
+    nodes: tuple[_Id, ...]
     digest: str
     values: tuple[tuple[float, ...], ...] = ()
 

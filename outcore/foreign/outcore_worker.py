@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 _CHUNK = 1000  # rows a line: a line holds at most 1 MiB, and 2,000 rows
-_SEEDS = 50_000  # seed nodes a line
+_IDS = 50_000  # node ids a line
 _NONCE_BYTES, _SPOTS, _ROWS = 8, 8, 64  # mini-batches and rows of each that an epoch's check looks at
 _FOLDERS: list[Any] = []  # removed when the interpreter ends
 _TIMED = 3  # repetitions of a training step that is timed alone
@@ -129,6 +129,7 @@ class Log:
         self.spans: list[tuple[str, int, str, float, float]] = []
         self.spots: list[tuple[Any, ...]] = []
         self.seeds: list[tuple[int, list[int]]] = []
+        self.nodes: list[tuple[int, list[int]]] = []
         self._epoch, self._nonce, self._with_seeds = epoch, nonce, with_seeds
         self._chosen: Any = chosen(nonce, epoch, num_batches) if nonce else frozenset()
 
@@ -178,6 +179,7 @@ class Log:
             self.spots.append((index, nodes[at].tolist(), rows_digest(nodes[at], rows[at]), []))
         if self._with_seeds:
             self.seeds.append((index, np.asarray(seeds).tolist()))
+            self.nodes.append((index, np.asarray(nodes).tolist()))
         known = float(loss) if math.isfinite(loss) else None
         self.rows.append((index, len(nodes), int(edges), len(seeds), known, int(correct), digest, time.monotonic()))
 
@@ -348,8 +350,9 @@ def _report(pipe: _Pipe, epoch: int, start: float, end: float, log: Log, counter
     pipe.rows("batches", epoch, log.rows)
     pipe.rows("spans", epoch, log.spans, kind="stage")
     pipe.rows("checks", epoch, log.spots)
-    longest = max((len(seeds) for _, seeds in log.seeds), default=1)
-    pipe.rows("seeds", epoch, log.seeds, chunk=max(1, min(_CHUNK, _SEEDS // longest)))
+    for event, told in (("seeds", log.seeds), ("nodes", log.nodes)):
+        longest = max((len(ids) for _, ids in told), default=1)
+        pipe.rows(event, epoch, told, chunk=max(1, min(_CHUNK, _IDS // max(1, longest))))
     pipe.send(
         "epoch",
         epoch=epoch,

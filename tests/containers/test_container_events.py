@@ -106,6 +106,7 @@ def test_the_schema_for_authors_lists_every_event() -> None:
         "spans",
         "checks",
         "seeds",
+        "nodes",
         "epoch",
         "calibrated",
         "done",

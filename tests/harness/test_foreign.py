@@ -30,6 +30,7 @@ from workloads.errors import HostError, InputError
 
 FAULTY = f"env:{REPOSITORY / 'tests' / 'harness' / 'foreign_worker'}"
 UNTRAINED = f"env:{REPOSITORY / 'tests' / 'harness' / 'untrained_worker'}"
+SLOW = pytest.mark.slow("harness/foreign", "harness/judge", "harness/wire", "harness/run")
 TEMPLATE = REPOSITORY / "outcore" / "template" / "foreign"
 
 
@@ -93,10 +94,28 @@ def test_a_worker_with_equal_digests_is_never_valid_as_it_may_train_on_nothing(s
     assert record.verdict in ("CAVEATS", "SPOILT")
 
 
-def test_wrong_rows_make_a_run_invalid(series: Series) -> None:
-    record = run(series, FAULTY, options={"fault": "rows"})
-    assert record.status == "ok" and record.verdict == "INVALID"
-    assert not next(rule for rule in record.verdict_rules if rule.name == "features_equal_the_dataset").ok
+@pytest.mark.parametrize(
+    ("fault", "rule"),
+    [
+        ("rows", "features_equal_the_dataset"),
+        pytest.param("spots", "features_equal_the_dataset", marks=SLOW),
+        ("features in the floor", "floor_and_training_hold_no_features"),
+        pytest.param("features in the step", "floor_and_training_hold_no_features", marks=SLOW),
+        ("hop", "sizes_are_as_drawn"),
+        pytest.param("number", "every_batch_once", marks=SLOW),
+    ],
+)
+def test_a_fault_makes_a_run_invalid(series: Series, fault: str, rule: str) -> None:
+    record = run(series, FAULTY, options={"fault": fault})
+    assert record.status == "ok" and record.verdict == "INVALID", record.reason
+    broken = {one.name for one in record.verdict_rules if not one.ok and one.known}
+    assert rule in broken, broken
+
+
+def test_an_epoch_takes_what_the_orchestrators_clock_says(series: Series) -> None:
+    record = run(series, FAULTY, options={"fault": "clock"})
+    assert record.status == "ok", record.reason
+    assert all(epoch.gate_s and epoch.seconds == pytest.approx(epoch.gate_s, abs=1e-6) for epoch in record.epochs)
 
 
 def test_a_worker_over_its_cap_ends_as_out_of_memory(series: Series) -> None:
@@ -110,6 +129,14 @@ def test_what_a_worker_refuses_or_raises_is_told(series: Series) -> None:
     assert refused.status == "unsupported" and refused.reason == "this graph is not for me; choose another"
     crashed = run(series, FAULTY, options={"fault": "crashes"})
     assert crashed.status == "failed" and "RuntimeError: no luck" in crashed.reason
+    for fault, status, said in (
+        ("leaves", "failed", "calibration failed: the worker left with exit code 3"),
+        ("counter", "failed", "epoch.counters.bytes_read: Input should be a valid integer"),
+        ("plan", "oom", "the plan does not fit: buffers of 1.0 TiB in host memory"),
+    ):
+        ended = run(series, FAULTY, options={"fault": fault})
+        assert ended.status == status and said in ended.reason, ended.reason
+        assert ended.verdict == ("INVALID" if status == "failed" else "CAVEATS")
     other = run(series, FAULTY, sampler="layerwise", fanout=[50, 50])
     assert other.status == "unsupported" and "sampler is 'layerwise'" in other.reason
 
@@ -223,6 +250,13 @@ def test_an_environment_needs_its_python_and_a_writable_place(
         ('{"name": "x"}', "command: Field required"),
         ('{"name": "x", "command": ["w"], "fast": true}', "fast: Extra"),
         ('{"name": "x", "command": ["w"], "devices": ["tpu"]}', "devices.0: Input should be"),
+        ('{"name": "x", "command": ["w"], "options": {"model_config": 1}}', "cannot be named 'model_config'"),
+        ('{"name": "x", "command": ["w"], "options": {"a b": 1}}', "cannot be named 'a b'"),
+        ('{"name": "x", "command": ["w"], "options": {"a": null}}', "options.a.default: give a number"),
+        (
+            '{"name": "x", "command": ["w"], "options": {"a": {"default": 1, "choices": [2]}}}',
+            "1 is none of the choices",
+        ),
     ],
 )
 def test_a_wrong_manifest_names_its_key(content: str, said: str, tmp_path: Path) -> None:

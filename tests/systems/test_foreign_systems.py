@@ -21,7 +21,7 @@ from tests.harness.run_tools import left_behind, share_cache
 from tests.support import make_tiny
 from workloads.dataset import Dataset
 
-PLACES = ("foreign", "outcore/foreign", "harness/foreign", "harness/check/foreign.py", "harness/check/sizes.py")
+PLACES = ("foreign", "outcore/foreign", "harness/foreign", "harness/check/foreign.py", "harness/check/draws.py")
 SYSTEMS = ("graphbolt", "dgl", "pyg")
 pytestmark = [pytest.mark.slow(*PLACES), pytest.mark.timeout(900)]
 

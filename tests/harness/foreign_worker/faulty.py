@@ -7,11 +7,14 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from outcore_worker import Log, Refused, main
+import outcore_worker
+from outcore_worker import Log, Refused, main, rows_digest
 
 ROOT = Path(__file__).resolve().parents[3]
 _SPEC = importlib.util.spec_from_file_location("template", ROOT / "outcore" / "template" / "foreign" / "worker.py")
@@ -23,6 +26,33 @@ class Faulty(_TEMPLATE.NewSystem):
     @property
     def fault(self) -> str:
         return self.run.options.fault
+
+    def __init__(self, run: Any) -> None:
+        super().__init__(run)
+        if run.options.fault == "clock":
+            began = time.monotonic()
+            slow = SimpleNamespace(monotonic=lambda: began + (time.monotonic() - began) / 2)
+            outcore_worker.time = slow  # type: ignore[assignment]
+        if run.options.fault == "leaves":
+            os._exit(3)
+        if run.options.fault == "features in the floor":
+            self.loaded = run.data.load("features")
+
+    def step(self) -> Any:
+        inner = super().step()
+
+        def step() -> None:
+            if self.fault == "features in the step":
+                self.loaded = self.run.data.load("features")
+            inner()
+
+        return step
+
+    def plan(self) -> dict[str, int]:
+        return {"buffer": 1 << 40} if self.fault == "plan" else {}
+
+    def counters(self) -> dict[str, Any]:
+        return {"bytes_read": "many"} if self.fault == "counter" else {}
 
     def prepare(self) -> Any:
         if self.fault == "refuses":
@@ -41,13 +71,19 @@ class Faulty(_TEMPLATE.NewSystem):
             whole = len(order) // size * size
             again = np.roll(order[:whole].reshape(-1, size), number, 0).reshape(-1)
             self.run.seeds = lambda _: np.concatenate([again, order[whole:]])
-        super().epoch(0 if self.fault == "order" else number, log)
+        super().epoch({"order": 0, "two epochs": number % 2}.get(self.fault, number), log)
+        if self.fault == "spots":
+            log.spots = [(spot[0], [], rows_digest(np.zeros(0, np.int64), rows), []) for spot, rows in self.none(log)]
         if self.fault == "process":
             subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
         if self.fault == "file":
             Path(tempfile.gettempdir(), "forgotten").write_text("x")
         if self.fault == "shared memory":
             Path(f"/dev/shm/outcore-forgotten-{os.getpid()}").write_bytes(b"x" * 100)
+
+    def none(self, log: Log) -> Any:
+        rows = np.zeros((0, self.run.data.dim), np.float32)
+        return [(spot, rows) for spot in log.spots]
 
     def told(self, nodes: Any, rows: Any, edges: int, seeds: Any, loss: float, correct: int) -> None:
         index = len(self.log.rows)
@@ -58,9 +94,16 @@ class Faulty(_TEMPLATE.NewSystem):
             seeds = np.concatenate([seeds[:-1], seeds[:1]])
         if self.fault == "rows":
             rows = rows[::-1]
+        if self.fault == "number":
+            self.last(nodes, rows, edges, seeds, loss, correct, index=0)
+            return
         self.last(nodes, rows, edges, seeds, float("nan") if self.fault == "loss" and index == 5 else loss, correct)
 
     def sample(self, seeds: Any) -> Any:
+        if self.fault == "two epochs":
+            self.random = np.random.default_rng(int(seeds[0]))
+        if self.fault == "third hop":
+            self.run.config.fanout = self.run.config.fanout[:2]
         if self.fault == "hops reversed":
             self.run.config.fanout = sorted(self.run.config.fanout)
         if self.fault == "hop":
@@ -68,6 +111,22 @@ class Faulty(_TEMPLATE.NewSystem):
         return super().sample(seeds)
 
     def neighbours(self, nodes: Any, fanout: int) -> Any:
+        if self.fault == "one draw a node" and not hasattr(self, "ranks"):
+            self.ranks = self.random.random(len(self.indptr))
+        if self.fault == "out-neighbours" and not hasattr(self, "ranks"):
+            sources = np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+            self.ranks = order = np.argsort(self.indices, kind="stable")
+            degrees = np.bincount(self.indices, minlength=len(self.indptr) - 1)
+            self.indptr, self.indices = np.concatenate([[0], np.cumsum(degrees)]), sources[order]
+        if self.fault in ("window", "one draw a node"):
+            degrees = self.indptr[nodes + 1] - self.indptr[nodes]
+            take = np.minimum(degrees, fanout)
+            # The same place in a node's list each time, or another.
+            start = self.random.random(len(nodes)) if self.fault == "window" else self.ranks[nodes]
+            start = (start * np.maximum(degrees, 1)).astype(np.int64)
+            owner = np.repeat(np.arange(len(nodes)), take)
+            place = np.arange(len(owner)) - np.repeat(np.cumsum(take) - take, take)
+            return self.indices[self.indptr[nodes][owner] + (start[owner] + place) % degrees[owner]]
         if self.fault == "fan-out":
             return super().neighbours(nodes, fanout - 1)
         if self.fault == "with replacement":
