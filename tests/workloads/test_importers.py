@@ -345,11 +345,11 @@ def test_ogb_damage_is_named(tmp_path: Path) -> None:
         imported(folder, tmp_path / "data" / "a", "ogb")
     write_csv(folder / "raw" / "node-feat.csv.gz", FEATURES)
     write_csv(folder / "raw" / "edge.csv.gz", [[0, 5]])
-    with pytest.raises(DatasetError, match="an edge names node 5"):
+    with pytest.raises(InputError, match=r"edge.csv.gz: an edge names node 5, but there are 5 nodes"):
         imported(folder, tmp_path / "data" / "a", "ogb")
     write_csv(folder / "raw" / "edge.csv.gz", EDGES)
     write_csv(folder / "split" / "time" / "valid.csv.gz", [0])
-    with pytest.raises(InputError, match="valid split shares nodes"):
+    with pytest.raises(InputError, match="the valid split names node 0, which another split names too"):
         imported(folder, tmp_path / "data" / "a", "ogb")
     with pytest.raises(InputError, match="none of OGB's layouts"):
         imported(tmp_path / "data", tmp_path / "data" / "a", "ogb")
