@@ -268,6 +268,10 @@ def _target(name: str, root: Path) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}", name):
         fix = "use up to 200 letters, digits, '.', '_', '+' and '-'; --data-root gives the folder"
         raise InputError(f"{name!r} cannot be a dataset's name", fix)
+    try:
+        (root / name).exists()
+    except OSError as error:
+        raise DatasetError(f"{root} cannot be read: {error.strerror}", "choose another --data-root") from None
     return root / name
 
 

@@ -53,13 +53,14 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
     require(path.is_dir(), f"{path} is no folder", "give the folder of the .npy or .pt files")
     files = [file for file in sorted(path.iterdir()) if file.suffix in (".npy", ".pt")]
     found: dict[str, Array] = {}
+    name: dict[str, str] = {}
     for part, names in _NAMES.items():
         there = [file for file in files if file.stem in names]
         fault = f"{path} holds {' and '.join(file.name for file in there)}, which mean the same"
         require(len(there) < 2, fault, "remove all but one")
         if there:
-            found[part] = _mapped(there[0])
-    edges_name = f"{'edge_index' if 'edges' in found else 'indices'} of {path}"
+            found[part], name[part] = _mapped(there[0]), str(there[0])
+    edges_name = name.get("edges") or name.get("indices", "")
     if "edges" in found:
         edges = edge_array_source(found["edges"], edges_name, columns=False)
         num_edges, num_nodes = found["edges"].shape[1], 0
@@ -68,16 +69,16 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
         edges, num_edges = csc_edges(found["indptr"], found["indices"]), len(found["indices"])
     else:
         raise InputError(f"{path} holds no edges", "give edge_index, or indptr and indices, as .npy or .pt files")
-    features = table_source(found["features"], f"features of {path}") if "features" in found else None
+    features = table_source(found["features"], name["features"]) if "features" in found else None
     num_nodes = num_nodes or (features.num_rows if features else found["labels"].size if "labels" in found else 0)
     num_nodes = num_nodes or named_nodes(edges, edges_name)
     labels, num_classes = None, 0
     if "labels" in found:
-        labels, num_classes = clean_labels(found["labels"], num_nodes, f"labels of {path}")
+        labels, num_classes = clean_labels(found["labels"], num_nodes, name["labels"])
         if "classes" in found:
-            num_classes = told_classes(found["classes"], num_classes, f"num_classes of {path}")
-    splits = {part: _ids(found.get(part), num_nodes, f"{part} of {path}") for part in ("train", "valid", "test")}
-    weights = weight_source(found["weights"], num_edges, f"edge_weight of {path}") if "weights" in found else None
+            num_classes = told_classes(found["classes"], num_classes, name["classes"])
+    splits = {part: _ids(found.get(part), num_nodes, name.get(part, "")) for part in ("train", "valid", "test")}
+    weights = weight_source(found["weights"], num_edges, name["weights"]) if "weights" in found else None
     return GraphSource(
         num_nodes,
         edges,

@@ -71,7 +71,7 @@ def _load(path: Path) -> dict[str, npt.NDArray[Any]]:
     try:
         with reading(path, "is no whole .npz file"), np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (ValueError, AttributeError) as error:  # AttributeError: an .npy file that was renamed
+    except (ValueError, AttributeError, TypeError) as error:  # the last: an .npy file that was renamed
         raise InputError(f"{path} holds more than plain arrays ({error})", "save it without Python objects") from None
 
 

@@ -96,15 +96,16 @@ class _Table:
         found = [name for name in names if any(name in columns for columns in self._columns)]
         require(len(found) < 2, f"{self.name} has columns {' and '.join(found)}, which mean the same", "drop one")
         for file, columns in zip(self.files, self._columns, strict=True):
-            many = [name for name in found if columns.count(name) != 1]
-            fault = f"{file} has {columns.count(found[0])} columns {found[0]}" if found else ""
-            require(not many, fault, "write one in every part of the table")
+            for name in found:
+                fault = f"{file} has {'several columns' if name in columns else 'no column'} {name}"
+                require(columns.count(name) == 1, fault, "give every part of the table one")
         return found[0] if found else None
 
     def batches(self, columns: list[str], rows: int) -> Iterator[Any]:
         """Yield some columns of all rows, at most `rows` at a time."""
         for file in self.files:
-            with self._reading(file), pq.ParquetFile(file, pre_buffer=False) as parts:
+            options: dict[str, Any] = {"pre_buffer": False, "page_checksum_verification": True}
+            with self._reading(file), pq.ParquetFile(file, **options) as parts:
                 yield from parts.iter_batches(batch_size=rows, columns=columns, use_threads=False)
 
     @staticmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -97,15 +98,15 @@ def reading(
         if path.exists() and not path.is_file():
             raise DatasetError(f"{path} is {'a folder' if path.is_dir() else 'no regular file'}", "give a file there")
         yield
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise DatasetError(f"{path} is missing", missing) from None
     except expected as error:
         if isinstance(error, OSError) and error.errno in _NO_SPACE:  # of a file that is written meanwhile
             raise
         if isinstance(error, OSError) and error.errno:
-            fault = f"{path} cannot be read: {error.strerror}"
+            fault = f"{path} cannot be read: {os.strerror(error.errno)}"
             raise DatasetError(fault, "see to its permissions and to its disk") from None
-        reason = str(error).partition("\n")[0] or type(error).__name__
+        reason = str(error).partition("\n")[0].partition(". ")[0] or type(error).__name__
         raise DatasetError(f"{path} {fault} ({reason})", fix) from None
 
 
@@ -269,10 +270,10 @@ def named_nodes(edges: Callable[[], Iterator[EdgeChunk]], what: str) -> int:
 
 
 def count_of(value: Any, most: int, what: str) -> int:
-    """Return a count that a file tells; raises InputError unless it is one whole number up to `most`."""
+    """Return a count that a file tells; raises InputError unless it is one whole number from 1 to `most`."""
     array = np.asarray(value)
-    sound = array.size == 1 and array.dtype.kind in "iuf" and 0 <= array.item() <= most and array.item() % 1 == 0
-    require(sound, f"{what} is {array.item() if array.size == 1 else value}", f"give a whole number up to {most}")
+    sound = array.size == 1 and array.dtype.kind in "iuf" and 1 <= array.item() <= most and array.item() % 1 == 0
+    require(sound, f"{what} is {array.item() if array.size == 1 else value}", f"give a whole number from 1 to {most}")
     return int(array.item())
 
 
