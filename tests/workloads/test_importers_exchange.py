@@ -82,7 +82,9 @@ def test_a_folder_under_pygs_names_or_in_csc_is_the_same_graph(tmp_path: Path, t
     one = save_arrays(tmp_path / "pyg", torch_files, edge_index=EDGES, x=X, y=Y, **masks)
     ids = {"train_idx": TRAIN, "valid": VALID, "test": TEST}
     other = save_arrays(tmp_path / "csc", torch_files, indptr=INDPTR, indices=INDICES, feat=X, labels=Y, **ids)
-    for number, folder in enumerate((one, other)):
+    unsigned = {name: array.astype(np.uint64) for name, array in (("indptr", INDPTR), ("indices", INDICES))}
+    third = save_arrays(tmp_path / "unsigned", torch_files, **unsigned, x=X, y=Y, **ids)
+    for number, folder in enumerate((one, other, third)):
         dataset = imported(folder, tmp_path / "data" / str(number), "arrays")
         check(dataset)
         assert lists(dataset) == IN_NEIGHBOURS

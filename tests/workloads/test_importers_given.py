@@ -192,6 +192,11 @@ def test_a_count_in_an_npz_file_is_a_whole_number(tmp_path: Path, num_nodes: Any
     assert "num_nodes of g.npz is" in refused(tmp_path / "g.npz", "pyg")
 
 
+def test_a_saved_list_of_unequal_length_is_refused(tmp_path: Path) -> None:
+    torch.save({"edge_index": EDGES.tolist(), "x": X.tolist(), "y": [[1], [1, 2]]}, tmp_path / "g.pt")
+    assert "y of g.pt is list" in refused(tmp_path / "g.pt", "pyg")
+
+
 # --- GraphBolt and Parquet ------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from workloads.importers.source import (
     GraphSource,
     ImportOptions,
     IntArray,
+    as_array,
     check_csc,
     check_ids,
     clean_labels,
@@ -22,7 +23,6 @@ from workloads.importers.source import (
     load_torch,
     named_nodes,
     table_source,
-    tensor_array,
     told_classes,
     weight_source,
 )
@@ -106,7 +106,7 @@ def _mapped(file: Path) -> Array:
         tensor = None
     if not isinstance(tensor, torch.Tensor):
         raise InputError(f"{file} holds no dense tensor of numbers", "save one tensor alone: torch.save(tensor, PATH)")
-    return tensor_array(tensor, str(file))
+    return as_array(tensor, str(file))
 
 
 def _ids(chosen: Array | None, num_nodes: int, what: str) -> IntArray:

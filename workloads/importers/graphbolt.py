@@ -19,6 +19,7 @@ from workloads.importers.source import (
     GraphSource,
     ImportOptions,
     IntArray,
+    as_array,
     check_csc,
     check_ids,
     clean_labels,
@@ -28,8 +29,8 @@ from workloads.importers.source import (
     load_array,
     load_torch,
     reading,
+    reason_of,
     table_source,
-    tensor_array,
     told_classes,
     weight_source,
 )
@@ -105,7 +106,7 @@ def _graph(path: Path, metadata: dict[str, Any]) -> GraphSource:
 def _array(path: Path, entry: dict[str, Any]) -> Array:
     """Map an array that the metadata name."""
     file = path / entry["path"]
-    return load_array(file) if entry["format"] == "numpy" else tensor_array(_loaded(file), str(file))
+    return load_array(file) if entry["format"] == "numpy" else as_array(_loaded(file), str(file))
 
 
 def _features(path: Path, entries: list[dict[str, Any]], num_nodes: int, notes: list[str]) -> FeatureRows | None:
@@ -116,7 +117,8 @@ def _features(path: Path, entries: list[dict[str, Any]], num_nodes: int, notes: 
     if others := [entry["name"] for entry in mine if entry is not chosen]:
         notes.append(f"of the node features {chosen['name']} is taken, {', '.join(others)} left out")
     table = table_source(_array(path, chosen), f"feature {chosen['name']} of {path}")
-    require(table.num_rows == num_nodes, f"{path} has {table.num_rows} feature rows for {num_nodes} nodes")
+    fault = f"{path} has {table.num_rows} feature rows for {num_nodes} nodes"
+    require(table.num_rows == num_nodes, fault, "give a row for each node")
     return table
 
 
@@ -185,7 +187,9 @@ def _loaded(file: Path) -> Any:
     try:
         return load_torch(file, "is no whole file of torch", weights_only=False, pickle_module=module)
     except pickle.UnpicklingError as error:
-        raise DatasetError(f"{file} is no whole file of torch ({error})", "preprocess it anew by DGL") from None
+        raise DatasetError(
+            f"{file} is no whole file of torch ({reason_of(error)})", "preprocess it anew by DGL"
+        ) from None
 
 
 def _topology(file: Path) -> tuple[Array, Array, Array | None]:
@@ -194,9 +198,11 @@ def _topology(file: Path) -> tuple[Array, Array, Array | None]:
         state, _ = _loaded(file).state["_c_csc_graph"].state
         tensors, edge = state["independent_tensors"], state.get("edge_attributes") or {}
         several = "node_type_offset" in tensors or "type_per_edge" in tensors
-        found = tensor_array(tensors["indptr"], str(file)), tensor_array(tensors["indices"], str(file))
-        weights = tensor_array(edge["edge_weight"], str(file)) if "edge_weight" in edge else None
+        found = as_array(tensors["indptr"], str(file)), as_array(tensors["indices"], str(file))
+        weights = as_array(edge["edge_weight"], str(file)) if "edge_weight" in edge else None
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DatasetError(f"{file} is no FusedCSCSamplingGraph ({error})", "preprocess it anew by DGL") from None
+        raise DatasetError(
+            f"{file} is no FusedCSCSamplingGraph ({reason_of(error)})", "preprocess it anew by DGL"
+        ) from None
     require(not several, f"{file} has several types of nodes or edges", _FIX)
     return *found, weights

@@ -19,6 +19,7 @@ from workloads.importers.source import (
     clean_labels,
     feature_source,
     reading,
+    reason_of,
 )
 
 _ADJACENCY = ("adj_indices", "adj_indptr", "adj_shape")
@@ -72,25 +73,31 @@ def _load(path: Path) -> dict[str, npt.NDArray[Any]]:
         with reading(path, "is no whole .npz file"), np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (ValueError, AttributeError, TypeError) as error:  # the last: an .npy file that was renamed
-        raise InputError(f"{path} holds more than plain arrays ({error})", "save it without Python objects") from None
+        raise InputError(
+            f"{path} holds more than plain arrays ({reason_of(error)})", "save it without Python objects"
+        ) from None
 
 
 def _csr(arrays: dict[str, npt.NDArray[Any]], name: str, path: Path) -> sp.csr_matrix:
     try:
         indices, indptr = arrays[f"{name}_indices"], arrays[f"{name}_indptr"]
         rows, columns = (int(size) for size in arrays[f"{name}_shape"])
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise InputError(
-            f"{path}: the matrix {name}_* is not whole ({error})", "it needs data, indices, indptr, shape"
+            f"{path}: the matrix {name}_* is not whole ({reason_of(error)})", "it needs data, indices, indptr, shape"
         ) from None
-    data = arrays.get(f"{name}_data", np.ones(indices.shape[0], dtype=np.float32))
+    data = arrays.get(f"{name}_data", np.ones(indices.shape, dtype=np.float32))
     sound = (
-        indptr.shape == (rows + 1,)
+        indices.dtype.kind in "iu"
+        and indptr.dtype.kind in "iu"
+        and data.dtype.kind in "fiub"
+        and rows > 0
+        and indptr.shape == (rows + 1,)
         and indices.ndim == 1
         and data.shape == indices.shape
         and int(indptr[0]) == 0
         and int(indptr[-1]) == indices.shape[0]
-        and bool((np.diff(indptr) >= 0).all())
+        and bool((indptr[1:] >= indptr[:-1]).all())
         and (indices.shape[0] == 0 or (int(indices.min()) >= 0 and int(indices.max()) < columns))
     )
     require(sound, f"{path}: the arrays {name}_* do not make a {rows} x {columns} matrix", "download it again")

@@ -18,10 +18,12 @@ from workloads.errors import DatasetError, InputError, require
 from workloads.importers.npz_member import NpzMember, member_names
 from workloads.importers.source import (
     EDGES_A_CHUNK,
+    TORCH_DAMAGE,
     EdgeChunk,
     GraphSource,
     ImportOptions,
     IntArray,
+    as_array,
     clean_labels,
     count_of,
     edge_array_source,
@@ -29,6 +31,7 @@ from workloads.importers.source import (
     folders,
     load_array,
     reading,
+    reason_of,
     table_source,
 )
 from workloads.manifest import MAX_NODES
@@ -149,7 +152,7 @@ def _frames(path: Path, rows: int, dtype: type[np.generic]) -> Iterator[npt.NDAr
     except pd.errors.EmptyDataError:
         return
     except (ValueError, OverflowError, pd.errors.ParserError) as error:
-        raise InputError(f"{path} is not a table of numbers ({error})", "download it again") from None
+        raise InputError(f"{path} is not a table of numbers ({reason_of(error)})", "download it again") from None
 
 
 def _csv(path: Path, dtype: type[np.generic] = np.float64) -> npt.NDArray[Any]:
@@ -170,7 +173,7 @@ def _load_splits(path: Path) -> dict[str, npt.NDArray[np.int64]]:
     as below."""
     import torch  # late: it takes seconds and 200 MB, and other importers do without
 
-    damage = (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError)
+    damage = (pickle.UnpicklingError, *TORCH_DAMAGE)
     with reading(path, "cannot be read safely", damage), torch.serialization.safe_globals(_array_types()):
         content = torch.load(path, map_location="cpu", weights_only=True)
     require(isinstance(content, dict), f"{path} holds no dictionary of splits", "download it again", DatasetError)
@@ -183,7 +186,7 @@ def _load_splits(path: Path) -> dict[str, npt.NDArray[np.int64]]:
     for part, names in parts.items():
         if not names or any(name not in content for name in names):
             raise DatasetError(f"{path} holds no {part} ids", "download it again")
-        arrays = [np.asarray(content[name]).reshape(-1) for name in names]
+        arrays = [as_array(content[name], f"{name} of {path}").reshape(-1) for name in names]
         whole = all(ids.dtype.kind in "iu" for ids in arrays)
         require(whole, f"{path} holds {part} ids that are no whole numbers", "download it again", DatasetError)
         splits[part] = np.concatenate(arrays).astype(np.int64)

@@ -19,13 +19,13 @@ from workloads.importers.source import (
     GraphSource,
     ImportOptions,
     IntArray,
+    as_array,
     check_weights,
     clean_labels,
     count_of,
     edge_array_source,
     load_torch,
     table_source,
-    tensor_array,
     weight_source,
 )
 from workloads.manifest import MAX_NODES
@@ -88,15 +88,8 @@ def data_source(data: Any, what: str = "data", *, supervised: bool = True) -> Gr
         fix = "give a torch_geometric.data.Data, one graph with one type of nodes (of a dataset: dataset[0])"
         require(isinstance(data, known), f"{what} is a {type(data).__name__}", fix)
         data = data.to_dict()
-    fields = {name: _array(data[name], f"{name} of {what}") for name in _FIELDS if data.get(name) is not None}
+    fields = {name: as_array(data[name], f"{name} of {what}") for name in _FIELDS if data.get(name) is not None}
     return _graph(fields, what, supervised)
-
-
-def _array(value: Any, what: str) -> npt.NDArray[Any]:
-    """Return a tensor's memory as an array."""
-    import torch
-
-    return tensor_array(value, what) if isinstance(value, torch.Tensor) else np.asarray(value)
 
 
 def _graph(fields: Mapping[str, Field], what: str, supervised: bool) -> GraphSource:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +30,8 @@ EDGES_A_CHUNK = 1 << 20
 FEATURE_BYTES_A_CHUNK = 16 << 20
 # What `torch.save` of torch before 1.6 begins with, and since then.
 _OLD_TORCH, _ZIP = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19", b"PK"
+#: Errors of `torch.load` for a damaged file.
+TORCH_DAMAGE = (RuntimeError, EOFError, ValueError, LookupError, AttributeError, TypeError, struct.error)
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -103,11 +106,16 @@ def reading(
     except expected as error:
         if isinstance(error, OSError) and error.errno in _NO_SPACE:  # of a file that is written meanwhile
             raise
-        if isinstance(error, OSError) and error.errno:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # seeking before a damaged archive
             fault = f"{path} cannot be read: {os.strerror(error.errno)}"
             raise DatasetError(fault, "see to its permissions and to its disk") from None
-        reason = str(error).partition("\n")[0].partition(". ")[0] or type(error).__name__
-        raise DatasetError(f"{path} {fault} ({reason})", fix) from None
+        raise DatasetError(f"{path} {fault} ({reason_of(error)})", fix) from None
+
+
+def reason_of(error: Exception) -> str:
+    """Return the beginning of an error's text, part of one line, for a sentence of ours."""
+    first = next((line for line in str(error).split("\n") if line.strip()), type(error).__name__)
+    return " ".join(first.split()).partition(". ")[0][:120]
 
 
 def load_array(path: Path) -> npt.NDArray[Any]:
@@ -124,8 +132,7 @@ def load_torch(path: Path, fault: str, **options: Any) -> Any:
     file is missing, damaged (`path` and `fault` make the message), or of torch before 1.6, which cannot be mapped."""
     import torch  # late: it takes seconds and 200 MB, and other importers do without
 
-    damage = (RuntimeError, EOFError, ValueError, KeyError, IndexError, AttributeError, TypeError)
-    with reading(path, fault, damage, fix="download it or torch.save it again"):
+    with reading(path, fault, TORCH_DAMAGE, fix="download it or torch.save it again"):
         with path.open("rb") as file:
             begin = file.read(len(_OLD_TORCH))
         old = f"{path} is in the format of torch before 1.6, which cannot be mapped"
@@ -135,19 +142,19 @@ def load_torch(path: Path, fault: str, **options: Any) -> Any:
         return torch.load(path, map_location="cpu", mmap=True, **options)
 
 
-def tensor_array(tensor: Any, what: str) -> npt.NDArray[Any]:
-    """Return the memory of a tensor as an array; raises InputError for one that numpy cannot hold (sparse, bfloat16,
-    quantized, nested, without data)."""
+def as_array(value: Any, what: str) -> npt.NDArray[Any]:
+    """Return the memory of a tensor, or a list of numbers, as an array; raises InputError for what numpy cannot hold
+    (a sparse, bfloat16, quantized or nested tensor, one without data, lists of unequal length)."""
     import torch
 
     try:
-        found: npt.NDArray[Any] = tensor.detach().cpu().numpy()
-    except (RuntimeError, TypeError, NotImplementedError):
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        kinds = {"nested": tensor.is_nested, "sparse": tensor.layout is not torch.strided, "empty": tensor.is_meta}
-        kind = next((kind for kind, is_it in kinds.items() if is_it), dtype)
+        return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+    except (RuntimeError, TypeError, NotImplementedError, ValueError):
+        kind = type(value).__name__
+        if isinstance(value, torch.Tensor):
+            kinds = {"nested": value.is_nested, "sparse": value.layout is not torch.strided, "empty": value.is_meta}
+            kind = next((kind for kind, is_it in kinds.items() if is_it), str(value.dtype).removeprefix("torch."))
         raise InputError(f"{what} is {kind}", "give it dense (.to_dense()), as float16, float32 or integers") from None
-    return found
 
 
 def feature_source(
@@ -157,9 +164,13 @@ def feature_source(
     `read(rows)` yields the source's rows in order, at most `rows` at a time."""
     kept = np.dtype(np.float16 if np.dtype(dtype).type is np.float16 else np.float32)  # in either byte order
     rows = max(1, FEATURE_BYTES_A_CHUNK // (max(1, shape[1]) * max(np.dtype(dtype).itemsize, kept.itemsize)))
-    return FeatureRows(
-        shape[0], shape[1], kept, lambda: (np.ascontiguousarray(part, dtype=kept) for part in read(rows))
-    )
+
+    def chunks() -> Iterator[npt.NDArray[Any]]:
+        for part in read(rows):
+            with np.errstate(over="ignore"):  # values beyond float32 become infinite, which the writer counts
+                yield np.ascontiguousarray(part, dtype=kept)
+
+    return FeatureRows(shape[0], shape[1], kept, chunks)
 
 
 def check_table(table: Any, what: str) -> None:
@@ -227,7 +238,7 @@ def csc_edges(indptr: npt.NDArray[Any], indices: npt.NDArray[Any]) -> Callable[[
             # Numbers of the array's own type: for others numpy would convert the array.
             first = int(np.searchsorted(indptr, indptr.dtype.type(start), side="right")) - 1
             last = int(np.searchsorted(indptr, indptr.dtype.type(stop), side="left"))
-            lengths = np.diff(np.clip(indptr[first : last + 1], start, stop))
+            lengths = np.diff(np.clip(indptr[first : last + 1], start, stop).astype(np.int64))
             yield np.asarray(indices[start:stop]), np.repeat(np.arange(first, last), lengths)
 
     return chunks
@@ -296,7 +307,7 @@ def clean_labels(values: npt.NDArray[Any], num_nodes: int, what: str) -> tuple[I
     require(flat.shape[0] == num_nodes, f"{what} has {flat.shape[0]} labels for {num_nodes} nodes", "give one a node")
     require(flat.dtype.kind in "fiu", f"{what} holds {flat.dtype}, not class numbers", fix)
     most = np.fmax.reduce(flat) if num_nodes else np.int64(-1)
-    require(not most >= MAX_CLASSES, f"{what} holds class {most}, and there may be {MAX_CLASSES} classes", fix)
+    require(not float(most) >= MAX_CLASSES, f"{what} holds class {most}, and there may be {MAX_CLASSES} classes", fix)
     if flat.dtype.kind == "f":
         known = flat >= 0
         whole = np.array_equal(flat[known], np.floor(flat[known]))

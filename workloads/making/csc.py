@@ -146,7 +146,7 @@ def collect_csc(edges: Callable[[], Iterator[EdgeChunk]], num_nodes: int) -> tup
     parts = []
     for source, target in edges():
         _check_edges(source, target, num_nodes, "the graph")
-        parts.append(target.astype(np.int64) * num_nodes + source)
+        parts.append(_keys(target.astype(np.int64), num_nodes, source))
     keys = distinct(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
     target, source = np.divmod(keys, num_nodes)
     indptr = np.cumsum(np.bincount(target + 1, minlength=num_nodes + 1), dtype=np.int64)
@@ -163,6 +163,12 @@ def _directed(
         yield source, target, weight
         if symmetric:
             yield target, source, weight
+
+
+def _keys(target: IntArray, num_nodes: int, source: npt.NDArray[np.integer]) -> IntArray:
+    """Return each edge as one number; in int64, since numpy adds int64 and uint64 as floats."""
+    keys: IntArray = np.add(target * num_nodes, source, dtype=np.int64, casting="unsafe")
+    return keys
 
 
 def _summed(records: npt.NDArray[Any]) -> tuple[IntArray, npt.NDArray[np.float32]]:
@@ -207,7 +213,7 @@ def _spill(
         for source, target, weight in edges:
             wide = target.astype(np.int64)
             owner = np.searchsorted(bounds, wide, side="right") - 1 if len(files) > 1 else None
-            keys: npt.NDArray[Any] = (wide if owner is None else wide - bounds[owner]) * num_nodes + source
+            keys: npt.NDArray[Any] = _keys(wide if owner is None else wide - bounds[owner], num_nodes, source)
             if weight is not None:
                 pairs = np.empty(len(keys), dtype=_WEIGHTED)
                 with np.errstate(over="ignore"):  # counted: values beyond float32 become infinite

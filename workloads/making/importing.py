@@ -120,7 +120,8 @@ def _readable(source: Path) -> Iterator[None]:
         fault = f"{error.filename or source}: {error.strerror or error}"
         raise DatasetError(fault, "check the path, its permissions and its disk") from None
     except MemoryError:
-        raise DatasetError(f"{source} takes more memory than there is", "import it on a larger machine") from None
+        fault = f"{source} takes more memory than there is"
+        raise DatasetError(fault, "import it on a larger machine") from None
 
 
 def write_graph(
