@@ -90,6 +90,16 @@ def test_npz_features_as_float16_and_ids_as_int64_on_demand(tmp_path: Path) -> N
     np.testing.assert_array_equal(dataset.load("features"), FEATURES.astype(np.float16))
 
 
+@pytest.mark.parametrize("order", "<>")
+def test_npz_arrays_of_any_byte_order_and_float16_are_read(tmp_path: Path, order: str) -> None:
+    with np.load(write_npz(tmp_path / "g.npz")) as file:
+        arrays = {name: file[name].astype(file[name].dtype.newbyteorder(order)) for name in file.files}
+    np.savez(tmp_path / "g.npz", **arrays | {"attr_data": arrays["attr_data"].astype(f"{order}f2")})
+    dataset = imported(tmp_path / "g.npz", tmp_path / "data" / "g", "npz")
+    assert lists(dataset) == IN_NEIGHBOURS and dataset.feature_dtype == np.float16
+    np.testing.assert_array_equal(dataset.load("features"), FEATURES)
+
+
 def test_npz_entries_of_weight_zero_are_no_edges(tmp_path: Path) -> None:
     weights = np.ones(5, np.float32)
     weights[0] = 0  # the edge 0 -> 1

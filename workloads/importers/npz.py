@@ -59,7 +59,7 @@ def open_npz(path: Path, options: ImportOptions) -> GraphSource:
             raise InputError(f"{path}: attr_shape has {attributes.shape[0]} rows for {num_nodes} nodes")
         features = feature_source(
             attributes.shape,
-            attributes.dtype,
+            arrays["attr_data"].dtype if "attr_data" in arrays else attributes.dtype,
             lambda rows: (attributes[at : at + rows].toarray() for at in range(0, num_nodes, rows)),
         )
     labels, num_classes = (
@@ -101,4 +101,7 @@ def _csr(arrays: dict[str, npt.NDArray[Any]], name: str, path: Path) -> sp.csr_m
         and (indices.shape[0] == 0 or (int(indices.min()) >= 0 and int(indices.max()) < columns))
     )
     require(sound, f"{path}: the arrays {name}_* do not make a {rows} x {columns} matrix", "download it again")
-    return sp.csr_matrix((data, indices, indptr), shape=(rows, columns))
+    # scipy has no float16, and takes no other byte order.
+    native = [part.astype(part.dtype.newbyteorder("="), copy=False) for part in (data, indices, indptr)]
+    native[0] = native[0].astype(np.promote_types(data.dtype, np.float32), copy=False)
+    return sp.csr_matrix(tuple(native), shape=(rows, columns))
