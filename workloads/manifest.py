@@ -20,6 +20,10 @@ OPTIONAL: tuple[Part, ...] = ("edge_weight",)
 PARTS: tuple[Part, ...] = tuple(part for part in get_args(Part) if part not in OPTIONAL)
 MANIFEST_NAME = "dataset.json"
 FORMAT_VERSION = 1
+MAX_NODES = 3 * 10**9
+"""Most nodes of a dataset: where neighbour lists are made, a pair of ids has to fit 63 bits."""
+MAX_CLASSES = 1 << 20
+"""Most classes of labels that are generated or imported."""
 ALIGNMENT = 4096
 """Bytes to whose multiple headers are padded, so that direct reads of the data start aligned on every disk."""
 

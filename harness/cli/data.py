@@ -35,7 +35,7 @@ class Drawn(Options):
     train_fraction: Annotated[float, typer.Option(help="share of the labelled nodes to train on")] = 0.01
     valid_fraction: Annotated[float, typer.Option(help="share of the labelled nodes to validate on")] = 0.01
     test_fraction: Annotated[float, typer.Option(help="share of the labelled nodes to test on")] = 0.01
-    labels: Annotated[str, typer.Option(help="homophilous (alike along edges) or random")] = "homophilous"
+    labels: Annotated[str, typer.Option(help="homophilous (alike along edges, the default) or random")] = ""
     features: Annotated[str, typer.Option(help="learnable (class centre plus noise) or random")] = "learnable"
     seed: Annotated[int, typer.Option(help="random seed")] = 0
     max_memory: Annotated[str, typer.Option(help="most memory used, like 1GiB")] = "1GiB"
@@ -81,7 +81,7 @@ def make(
         fractions=(drawn.train_fraction, drawn.valid_fraction, drawn.test_fraction),
         base=base,
         expand=expand,
-        labels=drawn.labels,
+        labels=drawn.labels or "homophilous",
         features=drawn.features,
         seed=drawn.seed,
         index_dtype=drawn.index_dtype,
@@ -109,7 +109,9 @@ def import_(
     keep_duplicates: Annotated[bool, typer.Option(help="keep duplicate edges")] = False,
     dim: Annotated[int, typer.Option(help="columns of generated features, if the graph has none")] = 128,
     dtype: Annotated[str, typer.Option(help="type of the features: float32 or float16 (default: as they are)")] = "",
-    classes: Annotated[int, typer.Option(help="classes of generated labels; for IGB 19 or 2983")] = 0,
+    classes: Annotated[
+        int, typer.Option(help="classes (default: 16 if generated, else those of the labels); for IGB 19 or 2983")
+    ] = 0,
     labelled: Annotated[
         str, typer.Option(help="IGB full, 2983 classes: author (153,383,374 papers) or loader (157,675,969, padded)")
     ] = "author",
@@ -130,15 +132,14 @@ def import_(
         keep_duplicates=keep_duplicates,
         index_dtype=drawn.index_dtype,
         feature_dtype=dtype or None,
-        node_data=NodeDataSpec(dim, dtype or "float32", classes or 16, drawn.labels, drawn.features),
+        node_data=NodeDataSpec(dim, dtype or "float32", classes or 16, drawn.labels or "homophilous", drawn.features),
         fractions=(drawn.train_fraction, drawn.valid_fraction, drawn.test_fraction),
         classes=classes,
         labelled=labelled,
+        new_labels=bool(drawn.labels),
         seed=drawn.seed,
     )
     spec.check()
-    if not path.exists():
-        raise DatasetError(f"there is nothing at {path}", "check the path")
     with call.working("reading the source"):
         same = _same(target, spec.recipe(path)) if not drawn.force and target.exists() else None
     how = drawn.how
@@ -264,9 +265,13 @@ def rm(
 
 
 def _target(name: str, root: Path) -> Path:
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", name):
-        fix = "use letters, digits, '.', '_', '+' and '-'; --data-root gives the folder"
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}", name):
+        fix = "use up to 200 letters, digits, '.', '_', '+' and '-'; --data-root gives the folder"
         raise InputError(f"{name!r} cannot be a dataset's name", fix)
+    try:
+        (root / name).exists()
+    except OSError as error:
+        raise DatasetError(f"{root} cannot be read: {error.strerror}", "choose another --data-root") from None
     return root / name
 
 

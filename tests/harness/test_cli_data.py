@@ -120,6 +120,33 @@ def test_import_says_what_it_generated_and_is_reused(outcore: Outcore, tmp_path:
     assert expanded.json["dataset"]["num_nodes"] == 12
 
 
+@pytest.mark.parametrize(
+    ("name", "path", "root", "said"),
+    [
+        ("n" * 300, "g", "data", "use up to 200 letters"),
+        ("n", "g" * 300, "data", "File name too long; check the path"),
+        ("n", "g", "r" * 300, "File name too long; choose another --data-root"),
+        ("n", "no", "data", "no; check the path"),
+    ],
+)
+def test_names_too_long_for_the_disk_are_refused(
+    outcore: Outcore, tmp_path: Path, name: str, path: str, root: str, said: str
+) -> None:
+    (tmp_path / "g").write_text("0 1\n")
+    outcore.root = tmp_path / root
+    ran = outcore("import", name, tmp_path / path, "--format", "snap")
+    assert ran.code == 2 and said in ran.err and list(tmp_path.iterdir()) == [tmp_path / "g"]
+
+
+def test_labels_are_generated_for_an_unlabelled_graph_where_the_option_is_given(
+    outcore: Outcore, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "g.npz", adj_indices=[1], adj_indptr=[0, 1, 1], adj_shape=[2, 2], labels=[-1, -1])
+    assert "use --labels random" in outcore("import", "g", tmp_path / "g.npz", "--format", "npz").err
+    made = outcore("import", "g", tmp_path / "g.npz", "--format", "npz", "--labels", "random", "--json")
+    assert made.code == 0 and "labels generated (random, 16 classes)" in made.json["dataset"]["notes"]
+
+
 def test_a_graph_in_pygs_words_is_imported_whole_or_not_at_all(outcore: Outcore, tmp_path: Path) -> None:
     names = {"x": np.ones((3, 2)), "y": np.array([0, 1, 1]), "train_mask": np.array([True, False, True])}
     for edges, said in (([[0, 1], [1, 3]], "an edge names node 3, but there are 3 nodes"), (None, "has no edge_index")):

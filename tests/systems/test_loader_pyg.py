@@ -181,7 +181,7 @@ FAULTS = [
     (broken(train_mask=torch.zeros(NODES, 5, dtype=torch.bool)), "choose one of its columns"),
     (broken(train_mask=torch.arange(5)), r"not bool \[300\]"),
     (broken(edge_weight=torch.ones(5)), r"edge_weight of .* is float32 \[5\]; give a number for every edge, \[2400\]"),
-    (broken(val_mask=torch.ones(NODES, dtype=torch.bool)), "shares nodes with another one"),
+    (broken(val_mask=torch.ones(NODES, dtype=torch.bool)), "which another split names too"),
 ]
 
 

@@ -90,6 +90,16 @@ def test_npz_features_as_float16_and_ids_as_int64_on_demand(tmp_path: Path) -> N
     np.testing.assert_array_equal(dataset.load("features"), FEATURES.astype(np.float16))
 
 
+@pytest.mark.parametrize("order", "<>")
+def test_npz_arrays_of_any_byte_order_and_float16_are_read(tmp_path: Path, order: str) -> None:
+    with np.load(write_npz(tmp_path / "g.npz")) as file:
+        arrays = {name: file[name].astype(file[name].dtype.newbyteorder(order)) for name in file.files}
+    np.savez(tmp_path / "g.npz", **arrays | {"attr_data": arrays["attr_data"].astype(f"{order}f2")})
+    dataset = imported(tmp_path / "g.npz", tmp_path / "data" / "g", "npz")
+    assert lists(dataset) == IN_NEIGHBOURS and dataset.feature_dtype == np.float16
+    np.testing.assert_array_equal(dataset.load("features"), FEATURES)
+
+
 def test_npz_entries_of_weight_zero_are_no_edges(tmp_path: Path) -> None:
     weights = np.ones(5, np.float32)
     weights[0] = 0  # the edge 0 -> 1
@@ -110,6 +120,10 @@ def test_npz_entries_of_weight_zero_are_no_edges(tmp_path: Path) -> None:
         ({"labels": np.array([None] * 5)}, "more than plain arrays"),
         ({"adj_shape": np.array([object(), 5])}, "more than plain arrays"),
         ({"attr_shape": np.array([4, 3]), "attr_indptr": np.zeros(5, int)}, "attr"),
+        ({"adj_indptr": np.array([0, 2, 1, 3, 4, 5], dtype=np.uint64)}, "do not make a 5 x 5 matrix"),
+        ({"adj_indices": np.zeros(5, dtype=[("a", "f4")])}, "do not make a 5 x 5 matrix"),
+        ({"adj_indices": np.int64(1)}, "do not make a 5 x 5 matrix"),
+        ({"adj_shape": np.array([np.inf, 5])}, "is not whole"),
     ],
 )
 def test_inconsistent_npz_is_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
@@ -329,6 +343,27 @@ def test_a_hostile_split_file_is_refused_and_never_run(tmp_path: Path) -> None:
     assert marker.exists()  # it would have run
 
 
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        ([1.5], "train ids that are no whole numbers"),
+        (torch.tensor([1]).bfloat16(), "train of .*split_dict.pt is bfloat16"),
+        (torch.tensor([1]).to_sparse(), "train of .*split_dict.pt is sparse"),
+        ([[1], [1, 2]], "train of .*split_dict.pt is list"),
+    ],
+)
+def test_ogb_splits_of_odd_types_are_refused(tmp_path: Path, ids: Any, said: str) -> None:
+    folder = write_mag240m(tmp_path / "mag", {"train": ids, "valid": [2], "test": [3]})
+    with pytest.raises(OutcoreError, match=said):
+        imported(folder, tmp_path / "data" / "m", "ogb")
+    # One opcode more at the end, whose data are not there.
+    torch.save({}, folder / "split_dict.pt", _use_new_zipfile_serialization=False)
+    content = (folder / "split_dict.pt").read_bytes()
+    (folder / "split_dict.pt").write_bytes(content[:-20] + b"J\x01")
+    with pytest.raises(DatasetError, match=r"split_dict.pt cannot be read safely"):
+        imported(folder, tmp_path / "data" / "m", "ogb")
+
+
 def test_ogb_damage_is_named(tmp_path: Path) -> None:
     folder = write_ogb_text(tmp_path / "ogbn_arxiv", "time")
     label = folder / "raw" / "node-label.csv.gz"
@@ -345,11 +380,17 @@ def test_ogb_damage_is_named(tmp_path: Path) -> None:
         imported(folder, tmp_path / "data" / "a", "ogb")
     write_csv(folder / "raw" / "node-feat.csv.gz", FEATURES)
     write_csv(folder / "raw" / "edge.csv.gz", [[0, 5]])
-    with pytest.raises(DatasetError, match="an edge names node 5"):
+    with pytest.raises(InputError, match=r"edge.csv.gz: an edge names node 5, but there are 5 nodes"):
         imported(folder, tmp_path / "data" / "a", "ogb")
     write_csv(folder / "raw" / "edge.csv.gz", EDGES)
     write_csv(folder / "split" / "time" / "valid.csv.gz", [0])
-    with pytest.raises(InputError, match="valid split shares nodes"):
+    with pytest.raises(InputError, match="the valid split names node 0, which another split names too"):
+        imported(folder, tmp_path / "data" / "a", "ogb")
+    write_csv(folder / "split" / "time" / "valid.csv.gz", [1.5, np.nan])
+    with pytest.raises(InputError, match=r"valid.csv.gz is not a table of numbers"):
+        imported(folder, tmp_path / "data" / "a", "ogb")
+    write_csv(folder / "raw" / "num-node-list.csv.gz", [np.inf])
+    with pytest.raises(InputError, match=r"the number of nodes of .* is inf"):
         imported(folder, tmp_path / "data" / "a", "ogb")
     with pytest.raises(InputError, match="none of OGB's layouts"):
         imported(tmp_path / "data", tmp_path / "data" / "a", "ogb")

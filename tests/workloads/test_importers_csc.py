@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workloads.making.csc as csc
-from workloads.errors import DatasetError
+from workloads.errors import InputError
 from workloads.importers.source import EdgeChunk
 from workloads.making.csc import build_csc, collect_csc
 from workloads.making.writer import DatasetWriter
@@ -106,7 +106,10 @@ def test_weights_of_repeated_edges_are_summed(
 @pytest.mark.parametrize("bad", [-1, 3])
 def test_an_id_out_of_range_is_refused(tmp_path: Path, bad: int) -> None:
     chunk = (np.array([0, bad]), np.array([1, 1]))
-    with pytest.raises(DatasetError, match=f"an edge names node {bad}"), DatasetWriter(tmp_path / "t") as writer:
+    with (
+        pytest.raises(InputError, match=f"the graph: an edge names node {bad}"),
+        DatasetWriter(tmp_path / "t") as writer,
+    ):
         build_csc(lambda: iter([chunk]), 3, writer)
     assert list(tmp_path.iterdir()) == []
 

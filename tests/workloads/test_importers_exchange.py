@@ -82,7 +82,9 @@ def test_a_folder_under_pygs_names_or_in_csc_is_the_same_graph(tmp_path: Path, t
     one = save_arrays(tmp_path / "pyg", torch_files, edge_index=EDGES, x=X, y=Y, **masks)
     ids = {"train_idx": TRAIN, "valid": VALID, "test": TEST}
     other = save_arrays(tmp_path / "csc", torch_files, indptr=INDPTR, indices=INDICES, feat=X, labels=Y, **ids)
-    for number, folder in enumerate((one, other)):
+    unsigned = {name: array.astype(np.uint64) for name, array in (("indptr", INDPTR), ("indices", INDICES))}
+    third = save_arrays(tmp_path / "unsigned", torch_files, **unsigned, x=X, y=Y, **ids)
+    for number, folder in enumerate((one, other, third)):
         dataset = imported(folder, tmp_path / "data" / str(number), "arrays")
         check(dataset)
         assert lists(dataset) == IN_NEIGHBOURS
@@ -105,7 +107,7 @@ def test_weights_in_csc_stay_with_their_edges(tmp_path: Path) -> None:
     [
         ({"x": X, "y": Y}, "holds no edges"),
         ({"indptr": INDPTR}, "holds no edges"),
-        ({"edge_index": EDGES, "x": X, "features": X}, "x and features, which mean the same"),
+        ({"edge_index": EDGES, "x": X, "features": X}, "features.npy and x.npy, which mean the same"),
         ({"edge_index": EDGES.T, "x": X}, r"not \[2, E\] of integers"),
         ({"indptr": INDPTR[::-1], "indices": INDICES}, "indptr does not rise from 0 to the 6 edges"),
         ({"indptr": INDPTR, "indices": INDICES.astype(float)}, "indptr and indices are int64"),
@@ -186,7 +188,7 @@ def test_of_several_features_feat_is_taken_and_the_others_are_named(tmp_path: Pa
         ({"graph": {"nodes": [{"num": 4}], "edges": [{"format": "csv", "path": "edges.csv"}]}}, "5 feature rows for 4"),
         ({"graph": {"nodes": [{"num": 5}], "edges": [{"format": "csv", "path": "no.csv"}]}}, "no.csv is missing"),
         ({"graph": {"nodes": [{"num": 5}], "edges": [{"format": "csv", "path": "feat.npy"}]}}, "is no edge list"),
-        ({"graph": {}}, "lacks a field"),
+        ({"graph": {}}, "lacks the field 'nodes'"),
         ({"tasks": [{"train_set": [{"data": [{"name": "node_pairs"}]}]}]}, "has no split of nodes"),
         ({"feature_data": [{"domain": "node", "name": "x", "format": "numpy", "path": "no.npy"}]}, "no.npy"),
     ],

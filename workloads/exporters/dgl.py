@@ -1,14 +1,16 @@
-"""Plain DGL: neighbour lists in CSC, features, labels and splits as `.npy` files, which a program maps."""
+"""Plain DGL: neighbour lists in CSC, features, labels, splits and number of classes as `.npy` files, which a program
+maps."""
 
 from __future__ import annotations
 
 from workloads.dataset import Dataset
-from workloads.exporters.files import ArrayFile, File, stored
+from workloads.exporters.files import ArrayFile, File, class_count, stored
 
 
 def files_of(dataset: Dataset) -> list[File]:
     """Declare the files of a dataset under its parts' names; ids are int64, DGL's default."""
-    return [
+    files: list[File] = [
         ArrayFile(f"{part}.npy", stored(dataset, part, "int64" if part == "indices" else ""))
         for part in dataset.manifest.parts
     ]
+    return [*files, class_count(dataset)]

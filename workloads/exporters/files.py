@@ -280,6 +280,11 @@ def stored(dataset: Dataset, part: Part, dtype: str = "") -> Values:
     return Values(dtype or entry.dtype, entry.shape, partial(pieces, dataset, part))
 
 
+def class_count(dataset: Dataset) -> File:
+    """Declare a file of the number of classes, which may be more than the labels tell."""
+    return ArrayFile("num_classes.npy", Values("int64", (), lambda: [np.array([dataset.num_classes])]))
+
+
 def pieces(dataset: Dataset, part: Part) -> Iterator[Array]:
     """Yield the values of a part in order, in flat pieces, read past the page cache, ahead of the caller.
 

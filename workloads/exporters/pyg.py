@@ -9,7 +9,7 @@ import numpy as np
 
 from workloads.dataset import Dataset, Part
 from workloads.direct_files import small_maps
-from workloads.exporters.files import Array, ArrayFile, File, Values, pieces, stored
+from workloads.exporters.files import Array, ArrayFile, File, Values, class_count, pieces, stored
 from workloads.importers.pyg import MASKS
 from workloads.importers.source import csc_edges
 
@@ -17,14 +17,15 @@ _NODES_A_PIECE = 1 << 24
 
 
 def files_of(dataset: Dataset) -> list[File]:
-    """Declare the files of a dataset: `x`, `edge_index` (sorted by destination), `y`, masks; `edge_weight` if any."""
+    """Declare the files of a dataset: `x`, `edge_index` (sorted by destination), `y`, masks, `num_classes`, and
+    `edge_weight` if any."""
     edges = Values("int64", (2, dataset.num_edges), lambda: chain(pieces(dataset, "indices"), _destinations(dataset)))
     found = {"x": stored(dataset, "features"), "edge_index": edges, "y": stored(dataset, "labels")}
     for part, name in MASKS.items():
         found[name] = Values("bool", (dataset.num_nodes,), lambda part=part: _mask(dataset, part))  # type: ignore[misc]
     if "edge_weight" in dataset.manifest.files:
         found["edge_weight"] = stored(dataset, "edge_weight")
-    return [ArrayFile(f"{name}.npy", values) for name, values in found.items()]
+    return [*(ArrayFile(f"{name}.npy", values) for name, values in found.items()), class_count(dataset)]
 
 
 def _destinations(dataset: Dataset) -> Iterator[Array]:

@@ -10,17 +10,21 @@ import numpy.typing as npt
 
 from workloads.errors import InputError, require
 from workloads.importers.source import (
-    EDGES_A_CHUNK,
     GraphSource,
     ImportOptions,
     IntArray,
+    as_array,
     check_csc,
+    check_ids,
     clean_labels,
     csc_edges,
     edge_array_source,
     load_array,
-    reading,
+    load_torch,
+    named_nodes,
     table_source,
+    told_classes,
+    weight_source,
 )
 
 Array = npt.NDArray[Any]
@@ -34,6 +38,7 @@ _NAMES = {
     "train": ("train_mask", "train", "train_idx"),
     "valid": ("val_mask", "valid", "val", "valid_idx", "val_idx"),
     "test": ("test_mask", "test", "test_idx"),
+    "classes": ("num_classes",),
 }
 
 
@@ -41,82 +46,82 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
     """Read a folder of `.npy` files or of tensors that `torch.save` wrote; they are mapped, so they may exceed memory.
 
     Edges: `edge_index` [2, E] (source above destination), or `indptr` [N + 1] and `indices` [E], each node's
-    in-neighbours. Features `x` [N, D], labels `y` [N], a split as mask [N] or as ids, `edge_weight` [E]; other usual
-    names are known too. Raises DatasetError where a file is damaged, InputError where edges are missing or arrays
-    contradict each other.
+    in-neighbours. Features `x` [N, D], labels `y` [N] and `num_classes` if there are more than those, a split as mask
+    [N] or as ids, `edge_weight` [E]; other usual names are known too. Raises DatasetError where a file is damaged,
+    InputError where edges are missing or arrays contradict each other.
     """
     require(path.is_dir(), f"{path} is no folder", "give the folder of the .npy or .pt files")
-    files = {file.stem: file for file in sorted(path.iterdir()) if file.suffix in (".npy", ".pt")}
+    files = [file for file in sorted(path.iterdir()) if file.suffix in (".npy", ".pt")]
     found: dict[str, Array] = {}
+    name: dict[str, str] = {}
     for part, names in _NAMES.items():
-        there = [name for name in names if name in files]
-        require(len(there) < 2, f"{path} holds {' and '.join(there)}, which mean the same", "remove all but one")
+        there = [file for file in files if file.stem in names]
+        fault = f"{path} holds {' and '.join(file.name for file in there)}, which mean the same"
+        require(len(there) < 2, fault, "remove all but one")
         if there:
-            found[part] = _mapped(files[there[0]])
+            found[part], name[part] = _mapped(there[0]), str(there[0])
+    edges_name = name.get("edges") or name.get("indices", "")
     if "edges" in found:
-        edges = edge_array_source(found["edges"], f"edge_index of {path}", columns=False)
+        edges = edge_array_source(found["edges"], edges_name, columns=False)
         num_edges, num_nodes = found["edges"].shape[1], 0
     elif "indptr" in found and "indices" in found:
         num_nodes = check_csc(found["indptr"], found["indices"], str(path))
         edges, num_edges = csc_edges(found["indptr"], found["indices"]), len(found["indices"])
     else:
         raise InputError(f"{path} holds no edges", "give edge_index, or indptr and indices, as .npy or .pt files")
-    features = table_source(found["features"], f"features of {path}") if "features" in found else None
-    num_nodes = num_nodes or (features.num_rows if features else len(found.get("labels", ())))
-    if not num_nodes:
-        num_nodes = 1 + max((int(max(part.max() for part in chunk)) for chunk in edges()), default=-1)
-    require(num_nodes > 0, f"{path} holds no node", "give edges, or features x")
+    features = table_source(found["features"], name["features"]) if "features" in found else None
+    num_nodes = num_nodes or (features.num_rows if features else found["labels"].size if "labels" in found else 0)
+    num_nodes = num_nodes or named_nodes(edges, edges_name)
     labels, num_classes = None, 0
     if "labels" in found:
-        labels, num_classes = clean_labels(found["labels"], num_nodes, f"labels of {path}")
-    splits = {part: _ids(found.get(part), num_nodes, f"{part} of {path}") for part in ("train", "valid", "test")}
-    weights = found.get("weights")
-    if weights is not None:
-        sound = weights.shape in ((num_edges,), (num_edges, 1)) and weights.dtype.kind in "fiu"
-        require(sound, f"edge_weight of {path} is {weights.dtype} {list(weights.shape)}", f"give [{num_edges}] numbers")
+        labels, num_classes = clean_labels(found["labels"], num_nodes, name["labels"])
+        if "classes" in found:
+            num_classes = told_classes(found["classes"], num_classes, name["classes"])
+    splits = {part: _ids(found.get(part), num_nodes, name.get(part, "")) for part in ("train", "valid", "test")}
+    weights = weight_source(found["weights"], num_edges, name["weights"]) if "weights" in found else None
     return GraphSource(
         num_nodes,
         edges,
         features,
         labels,
         num_classes,
-        splits if len(splits["train"]) else None,
+        splits if found.keys() & splits.keys() else None,
         keep_duplicates=True,
-        edge_weights=None if weights is None else lambda: _chunks(weights),
+        edge_weights=weights,
+        edges_name=edges_name,
     )
-
-
-def _chunks(weights: Array) -> Any:
-    flat = weights.reshape(-1)
-    return (flat[start : start + EDGES_A_CHUNK] for start in range(0, len(flat), EDGES_A_CHUNK))
 
 
 def _mapped(file: Path) -> Array:
     """Map one array; no code of a file is run."""
     if file.suffix == ".npy":
-        return load_array(file, file.name)
+        return load_array(file)
     import pickle
 
     import torch
 
     try:
-        with reading(file, "is no tensor that torch.save wrote", (RuntimeError, EOFError, OSError, ValueError)):
-            tensor = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        tensor = load_torch(file, "is no tensor that torch.save wrote", weights_only=True)
     except pickle.UnpicklingError:
         tensor = None
-    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided or tensor.dtype is torch.bfloat16:
+    if not isinstance(tensor, torch.Tensor):
         raise InputError(f"{file} holds no dense tensor of numbers", "save one tensor alone: torch.save(tensor, PATH)")
-    array: Array = tensor.detach().numpy()
-    return array
+    return as_array(tensor, str(file))
 
 
 def _ids(chosen: Array | None, num_nodes: int, what: str) -> IntArray:
-    """Return the ids of a split, given as ids or as a mask; none without one."""
+    """Return the ids of a split, given as ids or as a mask; none without one.
+
+    Integers [N] of zeros and ones alone are a mask, as torch wrote them before 1.2: as ids they would repeat.
+    """
     if chosen is None:
         return np.empty(0, dtype=np.int64)
-    if chosen.dtype == np.bool_:
-        require(chosen.shape == (num_nodes,), f"{what} is a mask {list(chosen.shape)} for {num_nodes} nodes")
+    flags = chosen.dtype.kind in "iu" and chosen.shape == (num_nodes,) and bool(((chosen == 0) | (chosen == 1)).all())
+    if chosen.dtype == np.bool_ or (flags and (num_nodes > 2 or chosen.dtype == np.uint8)):
+        fault = f"{what} is a mask {list(chosen.shape)} for {num_nodes} nodes"
+        require(chosen.shape == (num_nodes,), fault, f"give [{num_nodes}]")
         return np.flatnonzero(chosen)
     whole = chosen.ndim == 1 and chosen.dtype.kind in "iu"
     require(whole, f"{what} is {chosen.dtype} {list(chosen.shape)}", "give ids, or a mask")
+    check_ids(chosen, num_nodes, what)
     return chosen.astype(np.int64)

@@ -19,13 +19,22 @@ from workloads.importers.source import (
     GraphSource,
     ImportOptions,
     IntArray,
+    as_array,
     check_csc,
+    check_ids,
+    clean_labels,
+    count_of,
     csc_edges,
     edge_array_source,
     load_array,
+    load_torch,
     reading,
+    reason_of,
     table_source,
+    told_classes,
+    weight_source,
 )
+from workloads.manifest import MAX_NODES
 
 Array = npt.NDArray[Any]
 _SETS = {"train": "train_set", "valid": "validation_set", "test": "test_set"}
@@ -44,58 +53,60 @@ def open_graphbolt(path: Path, options: ImportOptions) -> GraphSource:
 
     made, raw = path / "preprocessed" / "metadata.yaml", path / "metadata.yaml"
     file = made if made.is_file() else raw
-    with reading(file, "cannot be read", (OSError, UnicodeDecodeError, yaml.YAMLError), missing=_FIX):
+    with reading(file, "is no YAML", (ValueError, RecursionError, yaml.YAMLError), missing=_FIX, fix="mend the file"):
         metadata = yaml.safe_load(file.read_text(encoding="utf-8"))
     require(isinstance(metadata, dict), f"{file} is no metadata of an OnDiskDataset", _FIX)
     try:
         return _graph(path, metadata)
     except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise InputError(f"{file} lacks a field ({type(error).__name__}: {error})", _FIX) from None
+        lacks = f"lacks the field {error}" if isinstance(error, KeyError) else "has another layout than DGL's"
+        raise InputError(f"{file} {lacks}", _FIX) from None
 
 
 def _graph(path: Path, metadata: dict[str, Any]) -> GraphSource:
     notes: list[str] = []
-    weights: Array | None = None
+    weights = None
     if "graph_topology" in metadata:
-        indptr, indices, weights = _topology(path / metadata["graph_topology"]["path"])
-        num_nodes = check_csc(indptr, indices, str(path))
+        edges_file = path / metadata["graph_topology"]["path"]
+        indptr, indices, weight = _topology(edges_file)
+        num_nodes = check_csc(indptr, indices, str(edges_file))
+        if weight is not None:
+            weights = weight_source(weight, len(indices), f"edge_weight of {edges_file}")
         edges = csc_edges(indptr, indices)
     else:
         nodes, found = metadata["graph"]["nodes"], metadata["graph"]["edges"]
         require(len(nodes) == 1 and len(found) == 1, f"{path} has several types of nodes or edges", _FIX)
-        num_nodes, edges = int(nodes[0]["num"]), _edges(path / found[0]["path"], found[0]["format"])
+        num_nodes = count_of(nodes[0]["num"], MAX_NODES, f"num, of the nodes of {path},")
+        edges_file = path / found[0]["path"]
+        edges = _edges(edges_file, found[0]["format"])
     features = _features(path, metadata.get("feature_data") or [], num_nodes, notes)
     tasks = metadata.get("tasks") or [{}]
     if len(tasks) > 1:
         notes.append(f"of {len(tasks)} tasks the first is taken")
     labels = np.full(num_nodes, -1, dtype=np.int64)
     splits = {part: _split(path, tasks[0].get(name) or [], labels) for part, name in _SETS.items()}
-    known = bool((labels >= 0).any())
-    classes = max(int(tasks[0].get("num_classes") or 0), int(labels.max(initial=-1)) + 1)
+    classes = int(labels.max(initial=-1)) + 1
+    known = classes > 0
+    if known and (told := tasks[0].get("num_classes")) is not None:
+        classes = told_classes(told, classes, f"num_classes of {path}")
     return GraphSource(
         num_nodes,
         edges,
         features,
         labels if known else None,
-        classes if known else 0,
-        splits if len(splits["train"]) else None,
+        classes,
+        splits if tasks[0].keys() & _SETS.values() else None,
         notes=notes,
         keep_duplicates=True,
-        edge_weights=None if weights is None else lambda: _chunks(weights),
+        edge_weights=weights,
+        edges_name=str(edges_file),
     )
-
-
-def _chunks(weights: Array) -> Iterator[Array]:
-    return (weights[start : start + EDGES_A_CHUNK] for start in range(0, len(weights), EDGES_A_CHUNK))
 
 
 def _array(path: Path, entry: dict[str, Any]) -> Array:
     """Map an array that the metadata name."""
     file = path / entry["path"]
-    if entry["format"] == "numpy":
-        return load_array(file, file.name)
-    found: Array = _loaded(file).numpy()
-    return found
+    return load_array(file) if entry["format"] == "numpy" else as_array(_loaded(file), str(file))
 
 
 def _features(path: Path, entries: list[dict[str, Any]], num_nodes: int, notes: list[str]) -> FeatureRows | None:
@@ -106,7 +117,8 @@ def _features(path: Path, entries: list[dict[str, Any]], num_nodes: int, notes: 
     if others := [entry["name"] for entry in mine if entry is not chosen]:
         notes.append(f"of the node features {chosen['name']} is taken, {', '.join(others)} left out")
     table = table_source(_array(path, chosen), f"feature {chosen['name']} of {path}")
-    require(table.num_rows == num_nodes, f"{path} has {table.num_rows} feature rows for {num_nodes} nodes")
+    fault = f"{path} has {table.num_rows} feature rows for {num_nodes} nodes"
+    require(table.num_rows == num_nodes, fault, "give a row for each node")
     return table
 
 
@@ -118,29 +130,26 @@ def _split(path: Path, sets: list[dict[str, Any]], labels: IntArray) -> IntArray
     arrays = {entry.get("name"): entry for entry in sets[0]["data"]}
     name = next((name for name in _SEEDS if name in arrays), None)
     require(name, f"{path} has no split of nodes (it holds {', '.join(map(str, arrays))})", _FIX)
-    ids = np.asarray(_array(path, arrays[name]))
-    require(ids.ndim == 1 and ids.dtype.kind in "iu", f"{path}: the seed nodes are {ids.dtype} {list(ids.shape)}", _FIX)
-    inside = not len(ids) or (int(ids.min()) >= 0 and int(ids.max()) < len(labels))
-    require(inside, f"{path}: a split names a node outside [0, {len(labels)})")
+    ids, file = np.asarray(_array(path, arrays[name])), path / arrays[name]["path"]
+    require(ids.ndim == 1 and ids.dtype.kind in "iu", f"{file} is {ids.dtype} {list(ids.shape)}", "give ids of nodes")
+    check_ids(ids, len(labels), str(file))
+    ids = ids.astype(np.int64)
     if "labels" in arrays:
-        values = np.asarray(_array(path, arrays["labels"])).reshape(-1)
-        whole = values.dtype.kind in "iu" and len(values) == len(ids)
-        require(whole, f"{path}: {len(values)} labels ({values.dtype}) for {len(ids)} nodes", "give one class a node")
-        labels[ids] = np.maximum(values.astype(np.int64), -1)
-    return ids.astype(np.int64)
+        labels[ids] = clean_labels(_array(path, arrays["labels"]), len(ids), str(path / arrays["labels"]["path"]))[0]
+    return ids
 
 
 def _edges(file: Path, kind: str) -> Callable[[], Iterator[EdgeChunk]]:
     if kind == "numpy":
-        return edge_array_source(load_array(file, file.name), str(file), columns=False)
+        return edge_array_source(load_array(file), str(file), columns=False)
     require(kind == "csv", f"{file} is {kind}", "give edges as csv or numpy")
 
     def chunks() -> Iterator[EdgeChunk]:
         import pandas as pd
 
-        damage = (OSError, ValueError, pd.errors.ParserError, pd.errors.EmptyDataError)
+        damage = (ValueError, OverflowError, pd.errors.ParserError)
         with (
-            reading(file, "is no edge list", damage),
+            reading(file, "is no edge list", damage, fix="write two ids a line, without a header"),
             pd.read_csv(file, header=None, usecols=[0, 1], dtype=np.int64, chunksize=EDGES_A_CHUNK) as reader,
         ):
             for frame in reader:
@@ -173,13 +182,14 @@ class _Unpickler(pickle.Unpickler):
 
 def _loaded(file: Path) -> Any:
     """Return the content of a file of torch, its tensors mapped."""
-    import torch
-
-    damage = (RuntimeError, EOFError, OSError, ValueError, pickle.UnpicklingError)
-    with reading(file, "is no whole file of torch", damage):
-        # `torch.load` wants a module, of which it takes the unpickler alone.
-        module: Any = SimpleNamespace(Unpickler=_Unpickler, __name__="pickle")
-        return torch.load(file, map_location="cpu", weights_only=False, mmap=True, pickle_module=module)
+    # `torch.load` wants a module, of which it takes the unpickler alone.
+    module: Any = SimpleNamespace(Unpickler=_Unpickler, __name__="pickle")
+    try:
+        return load_torch(file, "is no whole file of torch", weights_only=False, pickle_module=module)
+    except pickle.UnpicklingError as error:
+        raise DatasetError(
+            f"{file} is no whole file of torch ({reason_of(error)})", "preprocess it anew by DGL"
+        ) from None
 
 
 def _topology(file: Path) -> tuple[Array, Array, Array | None]:
@@ -188,9 +198,11 @@ def _topology(file: Path) -> tuple[Array, Array, Array | None]:
         state, _ = _loaded(file).state["_c_csc_graph"].state
         tensors, edge = state["independent_tensors"], state.get("edge_attributes") or {}
         several = "node_type_offset" in tensors or "type_per_edge" in tensors
-        found = tensors["indptr"].numpy(), tensors["indices"].numpy()
-        weights = edge["edge_weight"].numpy() if "edge_weight" in edge else None
+        found = as_array(tensors["indptr"], str(file)), as_array(tensors["indices"], str(file))
+        weights = as_array(edge["edge_weight"], str(file)) if "edge_weight" in edge else None
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DatasetError(f"{file} is no FusedCSCSamplingGraph ({error})", "preprocess it anew by DGL") from None
+        raise DatasetError(
+            f"{file} is no FusedCSCSamplingGraph ({reason_of(error)})", "preprocess it anew by DGL"
+        ) from None
     require(not several, f"{file} has several types of nodes or edges", _FIX)
     return *found, weights

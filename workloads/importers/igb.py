@@ -52,12 +52,15 @@ def open_igb(path: Path, options: ImportOptions) -> GraphSource:
     if counts := LABELLED.get((num_nodes, classes)):
         labels[counts[options.labelled] :] = -1
         notes.append(_labelled_note(counts, options.labelled))
-    edge_index = load_array(folder / "paper__cites__paper" / "edge_index.npy", "edges")
-    edges = edge_array_source(edge_index, "edge_index.npy", columns=True)
+    edges_file = folder / "paper__cites__paper" / "edge_index.npy"
+    edges = edge_array_source(load_array(edges_file), str(edges_file), columns=True)
     known = np.flatnonzero(labels >= 0)
     train, valid = int(known.shape[0] * 0.6), int(known.shape[0] * 0.2)
     splits = {"train": known[:train], "valid": known[train : train + valid], "test": known[train + valid :]}
-    return GraphSource(num_nodes, edges, features, labels, max(classes, found), splits, False, notes)
+    num_classes = max(classes, found)
+    return GraphSource(
+        num_nodes, edges, features, labels, num_classes, splits, False, notes, edges_name=str(edges_file)
+    )
 
 
 def _labelled_note(counts: dict[str, int], whose: str) -> str:
@@ -87,7 +90,7 @@ def _table(path: Path, raw_dim: int) -> npt.NDArray[Any]:
     with reading(path, "cannot be read", missing="check that the download is whole"), path.open("rb") as file:
         has_header = file.read(6) == b"\x93NUMPY"
     if has_header:
-        return load_array(path, path.name)
+        return load_array(path)
     size = path.stat().st_size
     width = 4 * max(1, raw_dim)
     if size == 0 or size % width:

@@ -19,6 +19,7 @@ from workloads.importers.source import (
     clean_labels,
     feature_source,
     reading,
+    reason_of,
 )
 
 _ADJACENCY = ("adj_indices", "adj_indptr", "adj_shape")
@@ -58,7 +59,7 @@ def open_npz(path: Path, options: ImportOptions) -> GraphSource:
             raise InputError(f"{path}: attr_shape has {attributes.shape[0]} rows for {num_nodes} nodes")
         features = feature_source(
             attributes.shape,
-            attributes.dtype,
+            arrays["attr_data"].dtype if "attr_data" in arrays else attributes.dtype,
             lambda rows: (attributes[at : at + rows].toarray() for at in range(0, num_nodes, rows)),
         )
     labels, num_classes = (
@@ -71,27 +72,36 @@ def _load(path: Path) -> dict[str, npt.NDArray[Any]]:
     try:
         with reading(path, "is no whole .npz file"), np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (ValueError, AttributeError) as error:  # AttributeError: an .npy file that was renamed
-        raise InputError(f"{path} holds more than plain arrays ({error})", "save it without Python objects") from None
+    except (ValueError, AttributeError, TypeError) as error:  # the last: an .npy file that was renamed
+        raise InputError(
+            f"{path} holds more than plain arrays ({reason_of(error)})", "save it without Python objects"
+        ) from None
 
 
 def _csr(arrays: dict[str, npt.NDArray[Any]], name: str, path: Path) -> sp.csr_matrix:
     try:
         indices, indptr = arrays[f"{name}_indices"], arrays[f"{name}_indptr"]
         rows, columns = (int(size) for size in arrays[f"{name}_shape"])
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise InputError(
-            f"{path}: the matrix {name}_* is not whole ({error})", "it needs data, indices, indptr, shape"
+            f"{path}: the matrix {name}_* is not whole ({reason_of(error)})", "it needs data, indices, indptr, shape"
         ) from None
-    data = arrays.get(f"{name}_data", np.ones(indices.shape[0], dtype=np.float32))
+    data = arrays.get(f"{name}_data", np.ones(indices.shape, dtype=np.float32))
     sound = (
-        indptr.shape == (rows + 1,)
+        indices.dtype.kind in "iu"
+        and indptr.dtype.kind in "iu"
+        and data.dtype.kind in "fiub"
+        and rows > 0
+        and indptr.shape == (rows + 1,)
         and indices.ndim == 1
         and data.shape == indices.shape
         and int(indptr[0]) == 0
         and int(indptr[-1]) == indices.shape[0]
-        and bool((np.diff(indptr) >= 0).all())
+        and bool((indptr[1:] >= indptr[:-1]).all())
         and (indices.shape[0] == 0 or (int(indices.min()) >= 0 and int(indices.max()) < columns))
     )
     require(sound, f"{path}: the arrays {name}_* do not make a {rows} x {columns} matrix", "download it again")
-    return sp.csr_matrix((data, indices, indptr), shape=(rows, columns))
+    # scipy has no float16, and takes no other byte order.
+    native = [part.astype(part.dtype.newbyteorder("="), copy=False) for part in (data, indices, indptr)]
+    native[0] = native[0].astype(np.promote_types(data.dtype, np.float32), copy=False)
+    return sp.csr_matrix(tuple(native), shape=(rows, columns))

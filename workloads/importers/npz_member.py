@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -24,6 +25,16 @@ from workloads.importers.source import (
 from workloads.npyfile import read_header
 
 _NO_FILE = "is no whole .npz file"
+_DAMAGE = (
+    EOFError,
+    zlib.error,
+    zipfile.BadZipFile,
+    ValueError,
+    NotImplementedError,
+    RuntimeError,
+    SyntaxError,
+    TokenError,
+)
 
 
 class NpzMember:
@@ -72,7 +83,7 @@ class NpzMember:
 
     def flat(self, elements_a_chunk: int, first: int, last: int) -> Iterator[npt.NDArray[Any]]:
         """Yield elements `first` to `last` of the array in C order, in chunks; earlier ones are read and dropped."""
-        with self._open() as file, reading(self._name, "is damaged"):
+        with self._open() as file, reading(self._path, f"has a damaged {self._member}", _DAMAGE):
             skip = first * self.dtype.itemsize  # read rather than seek, so that the checksum at the end is compared
             while skip and (data := file.read(min(skip, 8 << 20))):
                 skip -= len(data)
@@ -87,12 +98,12 @@ class NpzMember:
         """Open the array behind its header."""
         try:
             # Closing the archive leaves the member's own handle open until the member is closed.
-            with reading(self._path, _NO_FILE), zipfile.ZipFile(self._path) as archive:
+            with reading(self._path, _NO_FILE, _DAMAGE), zipfile.ZipFile(self._path) as archive:
                 file = archive.open(self._member)
         except KeyError:
             raise InputError(f"{self._path} holds no {self._member[:-4]}", "is it another dataset?") from None
         try:
-            with reading(self._name, "is damaged", (ValueError, EOFError, zipfile.BadZipFile, zlib.error)):
+            with reading(self._path, f"has a damaged {self._member}", _DAMAGE):
                 self.dtype, self.shape = read_header(file)
         except TypeError:
             fix = "save np.ascontiguousarray of it, without Python objects"
@@ -102,5 +113,5 @@ class NpzMember:
 
 def member_names(path: Path) -> list[str]:
     """List the arrays in an `.npz` file; raises DatasetError where the file is missing or no zip file."""
-    with reading(path, _NO_FILE), zipfile.ZipFile(path) as archive:
+    with reading(path, _NO_FILE, _DAMAGE), zipfile.ZipFile(path) as archive:
         return [name.removesuffix(".npy") for name in archive.namelist()]

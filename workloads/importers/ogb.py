@@ -18,18 +18,23 @@ from workloads.errors import DatasetError, InputError, require
 from workloads.importers.npz_member import NpzMember, member_names
 from workloads.importers.source import (
     EDGES_A_CHUNK,
+    TORCH_DAMAGE,
     EdgeChunk,
     GraphSource,
     ImportOptions,
     IntArray,
+    as_array,
     clean_labels,
+    count_of,
     edge_array_source,
     feature_source,
     folders,
     load_array,
     reading,
+    reason_of,
     table_source,
 )
+from workloads.manifest import MAX_NODES
 
 # Datasets whose stored edges stand for both directions, from OGB's own list: the folder does not say so.
 _STORED_ONCE = ("products", "proteins")
@@ -60,22 +65,29 @@ def open_ogb(path: Path, options: ImportOptions) -> GraphSource:
 
 def _text_layout(folder: Path, options: ImportOptions) -> GraphSource:
     raw = folder / "raw"
-    num_nodes = _only(_csv(raw / "num-node-list.csv.gz").reshape(-1), folder)
+    num_nodes = _only(_csv(raw / "num-node-list.csv.gz"), folder)
+
+    edge_file = raw / "edge.csv.gz"
 
     def edges() -> Iterator[EdgeChunk]:
-        for frame in _frames(raw / "edge.csv.gz", EDGES_A_CHUNK, np.int64):
-            require(frame.shape[1] == 2, f"{raw / 'edge.csv.gz'} has {frame.shape[1]} columns, not 2")
+        for frame in _frames(edge_file, EDGES_A_CHUNK, np.int64):
+            require(frame.shape[1] == 2, f"{edge_file} has {frame.shape[1]} columns, not 2", "give two ids a line")
             yield frame[:, 0], frame[:, 1]
 
     features, feature_file = None, raw / "node-feat.csv.gz"
     if feature_file.is_file():
-        shape = (num_nodes, next(_frames(feature_file, 1, np.float32)).shape[1])
+        first = next(_frames(feature_file, 1, np.float32), None)
+        if first is None:
+            raise DatasetError(f"{feature_file} holds no features", "download it again")
+        shape = (num_nodes, first.shape[1])
         features = feature_source(shape, np.float32, lambda rows: _frames(feature_file, rows, np.float32))
     label_file = raw / "node-label.csv.gz"
     labels, num_classes = clean_labels(_csv(label_file), num_nodes, str(label_file))
     splits, notes = _splits(folder)
     symmetric = any(name in folder.resolve().name for name in _STORED_ONCE)
-    return GraphSource(num_nodes, edges, features, labels, num_classes, splits, symmetric, notes)
+    return GraphSource(
+        num_nodes, edges, features, labels, num_classes, splits, symmetric, notes, edges_name=str(edge_file)
+    )
 
 
 def _binary_layout(folder: Path) -> GraphSource:
@@ -88,31 +100,36 @@ def _binary_layout(folder: Path) -> GraphSource:
     if "node_feat" in names:
         member = NpzMember(data, "node_feat")
         if len(member.shape) != 2 or member.shape[0] != num_nodes:
-            raise InputError(f"node_feat has shape {member.shape} for {num_nodes} nodes")
+            fault = f"node_feat of {data} has shape {member.shape} for {num_nodes} nodes"
+            raise InputError(fault, "give a row for each node")
         features = member.features()
     label_file = folder / "raw" / "node-label.npz"
     labels, num_classes = clean_labels(NpzMember(label_file, "node_label").load(), num_nodes, str(label_file))
     splits, notes = _splits(folder)
-    return GraphSource(num_nodes, edges, features, labels, num_classes, splits, False, notes)
+    return GraphSource(
+        num_nodes, edges, features, labels, num_classes, splits, False, notes, edges_name=f"edge_index of {data}"
+    )
 
 
 def _lsc_layout(folder: Path) -> GraphSource:
     processed = folder / "processed"
-    features = table_source(load_array(processed / "paper" / "node_feat.npy", "features"), "node_feat.npy")
+    features = table_source(load_array(processed / "paper" / "node_feat.npy"), "node_feat.npy")
     label_file = processed / "paper" / "node_label.npy"
-    labels, num_classes = clean_labels(load_array(label_file, "labels"), features.num_rows, str(label_file))
-    edge_index = load_array(processed / _CITES / "edge_index.npy", "edges")
-    edges = edge_array_source(edge_index, "edge_index.npy", columns=False)
+    labels, num_classes = clean_labels(load_array(label_file), features.num_rows, str(label_file))
+    edge_file = processed / _CITES / "edge_index.npy"
+    edges = edge_array_source(load_array(edge_file), str(edge_file), columns=False)
     splits = _load_splits(folder / "split_dict.pt")
     notes = ["papers and citations only; authors and institutions are left out"]
-    return GraphSource(features.num_rows, edges, features, labels, num_classes, splits, False, notes)
+    return GraphSource(
+        features.num_rows, edges, features, labels, num_classes, splits, False, notes, edges_name=str(edge_file)
+    )
 
 
 def _only(counts: npt.NDArray[Any], path: Path) -> int:
     """Return the number of nodes of the only graph."""
-    if counts.shape[0] != 1:
-        raise InputError(f"{path} holds {counts.shape[0]} graphs", "only node classification on one graph is supported")
-    return int(counts[0])
+    if counts.size != 1:
+        raise InputError(f"{path} holds {counts.size} graphs", "only node classification on one graph is supported")
+    return count_of(counts, MAX_NODES, f"the number of nodes of {path}")
 
 
 def _splits(folder: Path) -> tuple[dict[str, IntArray] | None, list[str]]:
@@ -123,9 +140,7 @@ def _splits(folder: Path) -> tuple[dict[str, IntArray] | None, list[str]]:
     require(len(schemes) <= 1, f"{folder / 'split'} holds {len(schemes)} split schemes", "leave one of them there")
     if (schemes[0] / "split_dict.pt").is_file():
         return _load_splits(schemes[0] / "split_dict.pt"), [f"split {schemes[0].name}"]
-    splits = {
-        part: _csv(schemes[0] / f"{part}.csv.gz").reshape(-1).astype(np.int64) for part in ("train", "valid", "test")
-    }
+    splits = {part: _csv(schemes[0] / f"{part}.csv.gz", np.int64).reshape(-1) for part in ("train", "valid", "test")}
     return splits, [f"split {schemes[0].name}"]
 
 
@@ -136,14 +151,14 @@ def _frames(path: Path, rows: int, dtype: type[np.generic]) -> Iterator[npt.NDAr
                 yield frame.to_numpy()
     except pd.errors.EmptyDataError:
         return
-    except (ValueError, pd.errors.ParserError) as error:
-        raise InputError(f"{path} is not a table of numbers ({error})", "download it again") from None
+    except (ValueError, OverflowError, pd.errors.ParserError) as error:
+        raise InputError(f"{path} is not a table of numbers ({reason_of(error)})", "download it again") from None
 
 
-def _csv(path: Path) -> npt.NDArray[Any]:
-    """Read a small table of numbers as float64 (NaN where a cell is empty)."""
-    parts = list(_frames(path, 1 << 20, np.float64))
-    return np.concatenate(parts) if parts else np.empty(0)
+def _csv(path: Path, dtype: type[np.generic] = np.float64) -> npt.NDArray[Any]:
+    """Read a small table of numbers (as float64: NaN where a cell is empty)."""
+    parts = list(_frames(path, 1 << 20, dtype))
+    return np.concatenate(parts) if parts else np.empty(0, dtype=dtype)
 
 
 def _array_types() -> list[Any]:
@@ -158,7 +173,7 @@ def _load_splits(path: Path) -> dict[str, npt.NDArray[np.int64]]:
     as below."""
     import torch  # late: it takes seconds and 200 MB, and other importers do without
 
-    damage = (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError)
+    damage = (pickle.UnpicklingError, *TORCH_DAMAGE)
     with reading(path, "cannot be read safely", damage), torch.serialization.safe_globals(_array_types()):
         content = torch.load(path, map_location="cpu", weights_only=True)
     require(isinstance(content, dict), f"{path} holds no dictionary of splits", "download it again", DatasetError)
@@ -171,5 +186,8 @@ def _load_splits(path: Path) -> dict[str, npt.NDArray[np.int64]]:
     for part, names in parts.items():
         if not names or any(name not in content for name in names):
             raise DatasetError(f"{path} holds no {part} ids", "download it again")
-        splits[part] = np.concatenate([np.asarray(content[name]).reshape(-1) for name in names]).astype(np.int64)
+        arrays = [as_array(content[name], f"{name} of {path}").reshape(-1) for name in names]
+        whole = all(ids.dtype.kind in "iu" for ids in arrays)
+        require(whole, f"{path} holds {part} ids that are no whole numbers", "download it again", DatasetError)
+        splits[part] = np.concatenate(arrays).astype(np.int64)
     return splits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from workloads.importers.source import (
     IntArray,
     clean_labels,
     feature_source,
+    named_nodes,
     reading,
 )
 
@@ -29,7 +31,7 @@ _SOURCE, _TARGET = ("src", "source"), ("dst", "destination", "target")
 _FEATURES, _LABELS, _SPLIT = ("x", "features", "feat"), ("y", "labels", "label"), ("split",)
 _WEIGHT, _ID = ("edge_weight", "weight"), ("id", "node")
 _SPLITS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
-_DAMAGE = (pa.ArrowException, OSError, ValueError)
+_DAMAGE = (pa.ArrowException, ValueError)
 
 
 def open_parquet(path: Path, options: ImportOptions) -> GraphSource:
@@ -55,9 +57,8 @@ def open_parquet(path: Path, options: ImportOptions) -> GraphSource:
             yield _numbers(batch, str(weight), edges.name)
 
     if nodes is None or not nodes.files:
-        largest = max((int(max(part.max(initial=-1) for part in chunk)) for chunk in pairs()), default=-1)
-        require(largest >= 0, f"{edges.name} holds no edge", "give the edges of the graph")
-        return GraphSource(largest + 1, pairs, edge_weights=weights if weight else None)
+        num_nodes = named_nodes(pairs, edges.name)
+        return GraphSource(num_nodes, pairs, edge_weights=weights if weight else None, edges_name=edges.name)
     num_nodes = nodes.rows
     require(num_nodes, f"{nodes.name} holds no node", "give one row for each node")
     _check_ids(nodes)
@@ -70,6 +71,7 @@ def open_parquet(path: Path, options: ImportOptions) -> GraphSource:
         num_classes,
         _splits(nodes),
         edge_weights=weights if weight else None,
+        edges_name=edges.name,
     )
 
 
@@ -78,27 +80,37 @@ class _Table:
 
     def __init__(self, path: Path, optional: bool = False) -> None:
         whole = path if path.is_file() else path.with_name(f"{path.name}.parquet")
-        self.files = [whole] if whole.is_file() else sorted(path.glob("*.parquet"))
-        self.name, self.rows = str(whole if whole.is_file() else path), 0
+        parts = sorted(path.iterdir()) if path.is_dir() and not whole.exists() else []
+        self.files = [whole] if whole.exists() else [part for part in parts if part.suffix == ".parquet"]
+        self.name, self.rows = str(whole if whole.exists() else path), 0
         fix = "give a folder with edges.parquet, or a file of edges"
         require(self.files or optional, f"there is no {whole.name} in {path.parent}", fix)
+        self._columns: list[list[str]] = []
         for file in self.files:
-            with reading(file, "is no whole Parquet file", _DAMAGE):
+            with self._reading(file):
                 self.rows += pq.read_metadata(file).num_rows
-        with reading(self.name, "is no whole Parquet file", _DAMAGE):
-            self.schema = pq.read_schema(self.files[0]) if self.files else pa.schema([])
+                self._columns.append(pq.read_schema(file).names)
 
     def column(self, names: tuple[str, ...]) -> str | None:
-        """Return the name under which the table has a column; None without it."""
-        found = [name for name in names if name in self.schema.names]
+        """Return the name under which all parts of the table have a column; None without it."""
+        found = [name for name in names if any(name in columns for columns in self._columns)]
         require(len(found) < 2, f"{self.name} has columns {' and '.join(found)}, which mean the same", "drop one")
+        for file, columns in zip(self.files, self._columns, strict=True):
+            for name in found:
+                fault = f"{file} has {'several columns' if name in columns else 'no column'} {name}"
+                require(columns.count(name) == 1, fault, "give every part of the table one")
         return found[0] if found else None
 
     def batches(self, columns: list[str], rows: int) -> Iterator[Any]:
         """Yield some columns of all rows, at most `rows` at a time."""
         for file in self.files:
-            with reading(file, "is no whole Parquet file", _DAMAGE), pq.ParquetFile(file, pre_buffer=False) as parts:
+            options: dict[str, Any] = {"pre_buffer": False, "page_checksum_verification": True}
+            with self._reading(file), pq.ParquetFile(file, **options) as parts:
                 yield from parts.iter_batches(batch_size=rows, columns=columns, use_threads=False)
+
+    @staticmethod
+    def _reading(file: Path) -> AbstractContextManager[None]:
+        return reading(file, "is no whole Parquet file", _DAMAGE, fix="download or write it again")
 
 
 def _numbers(batch: Any, column: str, what: str) -> Array:
@@ -141,10 +153,14 @@ def _features(nodes: _Table) -> FeatureRows | None:
     def rows(count: int) -> Iterator[Array]:
         for batch in nodes.batches([column], count):
             lists = batch.column(column)
-            values = lists.flatten()
-            equal = pa.types.is_fixed_size_list(kind) or bool((np.diff(lists.offsets.to_numpy()) == dim).all())
+            values, fixed = lists.flatten(), pa.types.is_fixed_size_list(kind)
+            equal = lists.type == kind and (fixed or bool((np.diff(lists.offsets.to_numpy()) == dim).all()))
             sound = equal and lists.null_count == values.null_count == 0 and len(values) == dim * len(lists)
-            require(sound, f"column {column} of {nodes.name} has lists of unequal length, or nulls", f"give {dim} each")
+            require(
+                sound,
+                f"column {column} of {nodes.name} has lists of unequal length or type, or nulls",
+                f"give {dim} each",
+            )
             yield values.to_numpy(zero_copy_only=False).reshape(-1, dim)
 
     return feature_source((nodes.rows, dim), kind.value_type.to_pandas_dtype(), rows)
@@ -153,14 +169,19 @@ def _features(nodes: _Table) -> FeatureRows | None:
 def _labels(nodes: _Table) -> tuple[IntArray | None, int]:
     if (column := nodes.column(_LABELS)) is None:
         return None, 0
-    parts = []
+    parts: list[IntArray] = []
+    classes = 0
     for batch in nodes.batches([column], EDGES_A_CHUNK):
         array = batch.column(column)
         require(
             pa.types.is_integer(array.type), f"column {column} of {nodes.name} is {array.type}", "give class numbers"
         )
-        parts.append(array.fill_null(-1).to_numpy(zero_copy_only=False))
-    return clean_labels(np.concatenate(parts), nodes.rows, f"column {column} of {nodes.name}")
+        labels = np.full(len(array), -1, dtype=np.int64)
+        known = array.is_valid().to_numpy(zero_copy_only=False)
+        values = array.drop_null().to_numpy(zero_copy_only=False)
+        labels[known], found = clean_labels(values, len(values), f"column {column} of {nodes.name}")
+        parts, classes = [*parts, labels], max(classes, found)
+    return np.concatenate(parts), classes
 
 
 def _splits(nodes: _Table) -> dict[str, IntArray] | None:
@@ -169,14 +190,18 @@ def _splits(nodes: _Table) -> dict[str, IntArray] | None:
     found: dict[str, list[Array]] = {part: [] for part in ("train", "valid", "test")}
     done = 0
     for batch in nodes.batches([column], EDGES_A_CHUNK):
-        words = batch.column(column).dictionary_encode()
+        words = batch.column(column)
+        kind = words.type.value_type if pa.types.is_dictionary(words.type) else words.type
+        text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
+        fix = "give train, valid or test, or null"
+        require(text, f"column {column} of {nodes.name} is {words.type}", fix)
+        words = words.dictionary_encode()
         places = words.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         for code, word in enumerate(words.dictionary.to_pylist()):
             fault = f"column {column} of {nodes.name} holds {word!r}"
-            require(word in _SPLITS or not word, fault, "give train, valid or test, or null")
+            require(word in _SPLITS or not word, fault, fix)
             if word in _SPLITS:
                 found[_SPLITS[word]].append(done + np.flatnonzero(places == code))
         done += len(batch)
     empty = np.empty(0, dtype=np.int64)
-    splits = {part: np.concatenate([empty, *ids]) for part, ids in found.items()}
-    return splits if len(splits["train"]) else None
+    return {part: np.concatenate([empty, *ids]) for part, ids in found.items()}

@@ -16,15 +16,19 @@ import numpy.typing as npt
 from workloads.errors import HostError, InputError, require
 from workloads.importers.npz_member import NpzMember, member_names
 from workloads.importers.source import (
-    EDGES_A_CHUNK,
     GraphSource,
     ImportOptions,
     IntArray,
+    as_array,
+    check_weights,
     clean_labels,
+    count_of,
     edge_array_source,
-    reading,
+    load_torch,
     table_source,
+    weight_source,
 )
+from workloads.manifest import MAX_NODES
 
 Field = npt.NDArray[Any] | NpzMember
 #: A dataset's split -> PyG's name of its mask.
@@ -51,10 +55,9 @@ def open_pyg(path: Path, options: ImportOptions | None = None, *, supervised: bo
         raise HostError(f"{path} is read by torch_geometric", "pip install torch_geometric") from None
     # torch_geometric declares `Data` itself as harmless, and not what it consists of.
     harmless = [data.DataEdgeAttr, data.DataTensorAttr, storage.GlobalStorage]
-    damage = (RuntimeError, EOFError, OSError, ValueError)
     try:
-        with reading(path, "is no graph that torch.save wrote", damage), torch.serialization.safe_globals(harmless):
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        with torch.serialization.safe_globals(harmless):
+            content = load_torch(path, "is no graph that torch.save wrote", weights_only=True)
     except pickle.UnpicklingError as error:
         found = re.search(r"GLOBAL (\S+)", str(error))
         fault = f"{path} holds {found[1] if found else 'objects'}, and no code of a file is run"
@@ -85,20 +88,8 @@ def data_source(data: Any, what: str = "data", *, supervised: bool = True) -> Gr
         fix = "give a torch_geometric.data.Data, one graph with one type of nodes (of a dataset: dataset[0])"
         require(isinstance(data, known), f"{what} is a {type(data).__name__}", fix)
         data = data.to_dict()
-    fields = {name: _array(data[name], f"{name} of {what}") for name in _FIELDS if data.get(name) is not None}
+    fields = {name: as_array(data[name], f"{name} of {what}") for name in _FIELDS if data.get(name) is not None}
     return _graph(fields, what, supervised)
-
-
-def _array(value: Any, what: str) -> npt.NDArray[Any]:
-    """Return a tensor's memory as an array."""
-    import torch
-
-    if not isinstance(value, torch.Tensor):
-        return np.asarray(value)
-    require(value.layout is torch.strided, f"{what} is sparse", "give it dense (.to_dense())")
-    require(value.dtype is not torch.bfloat16, f"{what} is bfloat16", "give it as float16 or float32 (.half())")
-    found: npt.NDArray[Any] = value.detach().cpu().numpy()
-    return found
 
 
 def _graph(fields: Mapping[str, Field], what: str, supervised: bool) -> GraphSource:
@@ -113,7 +104,9 @@ def _graph(fields: Mapping[str, Field], what: str, supervised: bool) -> GraphSou
     else:
         edges = edge_array_source(edge_index, f"edge_index of {what}", columns=False)
     features = x.features() if isinstance(x, NpzMember) else table_source(x, f"x of {what}")
-    num_nodes = int(_whole(fields["num_nodes"]).reshape(-1)[0]) if "num_nodes" in fields else features.num_rows
+    num_nodes = features.num_rows
+    if "num_nodes" in fields:
+        num_nodes = count_of(_whole(fields["num_nodes"]), MAX_NODES, f"num_nodes of {what}")
     fault = f"x of {what} has {features.num_rows} rows for {num_nodes} nodes"
     require(features.num_rows == num_nodes, fault, "give a row for every node")
     require(num_nodes > 0, f"{what} has no node", "give a row of x for every node")
@@ -128,18 +121,14 @@ def _graph(fields: Mapping[str, Field], what: str, supervised: bool) -> GraphSou
         raise InputError(f"train_mask of {what} {fault}", "give bool [N] (transforms.RandomNodeSplit makes one)")
     weights = _weights(fields["edge_weight"], edge_index.shape[1], what) if "edge_weight" in fields else None
     found = GraphSource(num_nodes, edges, features, labels, num_classes, splits)
-    return replace(found, keep_duplicates=True, edge_weights=weights)
+    return replace(found, keep_duplicates=True, edge_weights=weights, edges_name=f"edge_index of {what}")
 
 
 def _weights(weight: Field, num_edges: int, what: str) -> Callable[[], Iterator[npt.NDArray[Any]]]:
-    """Stream the weights of edges, [E] or [E, 1]."""
-    sound = weight.shape in ((num_edges,), (num_edges, 1)) and weight.dtype.kind in "fiu"
-    fault = f"edge_weight of {what} is {weight.dtype} {list(weight.shape)}"
-    require(sound, fault, f"give a number for every edge, [{num_edges}]")
-    if isinstance(weight, NpzMember):
-        return weight.chunks
-    flat = weight.reshape(-1)
-    return lambda: (flat[start : start + EDGES_A_CHUNK] for start in range(0, num_edges, EDGES_A_CHUNK))
+    if not isinstance(weight, NpzMember):
+        return weight_source(weight, num_edges, f"edge_weight of {what}")
+    check_weights(weight, num_edges, f"edge_weight of {what}")
+    return weight.chunks
 
 
 def _whole(field: Field) -> npt.NDArray[Any]:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from workloads.distinct import distinct
 from workloads.errors import InputError, require
-from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, GraphSource, ImportOptions, reading
+from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, GraphSource, ImportOptions, reading, reason_of
 from workloads.npyfile import write_all
 
 
@@ -87,15 +87,20 @@ def _parse(path: Path, binary: Path, options: ImportOptions) -> int:
                 pass
             except (ValueError, OverflowError, pd.errors.ParserError) as error:
                 if isinstance(error, UnicodeDecodeError) or (bad := _first_bad_line(path, comment)) is None:
-                    raise InputError(f"{path} is not a text edge list ({error})", "write two ids a line") from None
+                    raise InputError(
+                        f"{path} is not a text edge list ({reason_of(error)})", "write two ids a line"
+                    ) from None
                 raise InputError(f"{path}, line {bad[0]}: {bad[1]!r} is not an edge", "write two ids a line") from None
     require(count != 0, f"{path} holds no edge", "write two ids a line")
     return largest
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-        yield from io.TextIOWrapper(file, encoding="utf-8", errors="replace")
+    with (
+        gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file,
+        io.TextIOWrapper(file, encoding="utf-8", errors="replace") as text,
+    ):
+        yield from text
 
 
 def _dialect(path: Path) -> tuple[str, str]:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib import format as npy_format
 
 from workloads.direct_files import read_ahead
 from workloads.errors import DatasetError, InputError, require
+from workloads.manifest import MAX_CLASSES, MAX_NODES
 
 EdgeChunk = tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]
 """Source ids and destination ids of some edges, of equal length."""
@@ -22,6 +28,11 @@ IntArray = npt.NDArray[np.int64]
 
 EDGES_A_CHUNK = 1 << 20
 FEATURE_BYTES_A_CHUNK = 16 << 20
+# What `torch.save` of torch before 1.6 begins with, and since then.
+_OLD_TORCH, _ZIP = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19", b"PK"
+#: Errors of `torch.load` for a damaged file.
+TORCH_DAMAGE = (RuntimeError, EOFError, ValueError, LookupError, AttributeError, TypeError, struct.error)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
@@ -43,12 +54,19 @@ class GraphSource:
     features: FeatureRows | None = None  # None: to be generated
     labels: IntArray | None = None  # int64 [N], -1 for unlabelled; None: to be generated
     num_classes: int = 0  # 0 without labels
-    splits: dict[str, IntArray] | None = None  # int64 node ids of `train`, `valid` and `test`; None: to be drawn
+    # int64 node ids of `train`, `valid` and `test`, empty ones too; None: none is given, so they are drawn.
+    splits: dict[str, IntArray] | None = None
     symmetric: bool = False  # whether every edge stands for both directions in this format
     notes: list[str] = field(default_factory=list)  # for the manifest
     keep_duplicates: bool = False  # whether repeated edges are edges of their own in this format, without weights
     # Weights of the edges, float, in chunks as long as those of `edges`; None: there are none.
     edge_weights: Callable[[], Iterator[npt.NDArray[Any]]] | None = None
+    edges_name: str = "the graph"  # file or array of the edges, for messages
+
+    def __post_init__(self) -> None:
+        """Check the number of nodes, which ids or a file may have made up; raises InputError with the limit."""
+        fault = f"{self.edges_name} has {self.num_nodes} nodes, and a dataset has 1 to {MAX_NODES}"
+        require(1 <= self.num_nodes <= MAX_NODES, fault, "number the nodes from 0 without gaps")
 
 
 @dataclass(frozen=True)
@@ -69,28 +87,74 @@ def folders(path: Path) -> list[Path]:
 
 @contextmanager
 def reading(
-    path: Path | str,
+    path: Path,
     fault: str,
-    damage: tuple[type[Exception], ...] = (EOFError, zlib.error, OSError, zipfile.BadZipFile),
+    damage: tuple[type[Exception], ...] = (EOFError, zlib.error, zipfile.BadZipFile),
     missing: str = "check that the download was unpacked whole",
+    fix: str = "download it again",
 ) -> Iterator[None]:
-    """Turn errors of reading a source file within the block into DatasetErrors: `path` (with a prefix), `fault`
-    and the error make the message for errors of `damage`, and `missing` is the fix where the file is missing."""
+    """Check that `path` is no folder, pipe or device, and turn errors of reading it within the block into
+    DatasetErrors: `path`, `fault` and the error make the message for errors of `damage`, with `fix`; `missing` is the
+    fix where the file is missing."""
+    expected: tuple[type[Exception], ...] = (OSError, *damage)
     try:
+        if path.exists() and not path.is_file():
+            raise DatasetError(f"{path} is {'a folder' if path.is_dir() else 'no regular file'}", "give a file there")
         yield
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise DatasetError(f"{path} is missing", missing) from None
-    except damage as error:
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        raise DatasetError(f"{path} {fault} ({reason})", "download it again") from None
+    except expected as error:
+        if isinstance(error, OSError) and error.errno in _NO_SPACE:  # of a file that is written meanwhile
+            raise
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # seeking before a damaged archive
+            fault = f"{path} cannot be read: {os.strerror(error.errno)}"
+            raise DatasetError(fault, "see to its permissions and to its disk") from None
+        raise DatasetError(f"{path} {fault} ({reason_of(error)})", fix) from None
 
 
-def load_array(path: Path, what: str) -> npt.NDArray[Any]:
+def reason_of(error: Exception) -> str:
+    """Return the beginning of an error's text, part of one line, for a sentence of ours."""
+    first = next((line for line in str(error).split("\n") if line.strip()), type(error).__name__)
+    return " ".join(first.split()).partition(". ")[0][:120]
+
+
+def load_array(path: Path) -> npt.NDArray[Any]:
     """Map a `.npy` file read-only, never unpickling; raises DatasetError where it is missing or holds no plain
     numbers."""
-    with reading(f"{what}: {path}", "cannot be read as .npy", (ValueError, OSError, EOFError)):
-        array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    damage = (ValueError, EOFError, SyntaxError, TokenError, TypeError, OverflowError)
+    with reading(path, "is no whole .npy file of numbers", damage, fix="download it or numpy.save it again"):
+        array: npt.NDArray[Any] = npy_format.open_memmap(path, mode="r")
     return array
+
+
+def load_torch(path: Path, fault: str, **options: Any) -> Any:
+    """Load what `torch.save` wrote, its tensors mapped; `options` go to `torch.load`. Raises DatasetError where the
+    file is missing, damaged (`path` and `fault` make the message), or of torch before 1.6, which cannot be mapped."""
+    import torch  # late: it takes seconds and 200 MB, and other importers do without
+
+    with reading(path, fault, TORCH_DAMAGE, fix="download it or torch.save it again"):
+        with path.open("rb") as file:
+            begin = file.read(len(_OLD_TORCH))
+        old = f"{path} is in the format of torch before 1.6, which cannot be mapped"
+        require(begin != _OLD_TORCH, old, "torch.save(torch.load(PATH), PATH) writes it anew", DatasetError)
+        if not begin.startswith(_ZIP):
+            raise ValueError("it begins like another file")
+        return torch.load(path, map_location="cpu", mmap=True, **options)
+
+
+def as_array(value: Any, what: str) -> npt.NDArray[Any]:
+    """Return the memory of a tensor, or a list of numbers, as an array; raises InputError for what numpy cannot hold
+    (a sparse, bfloat16, quantized or nested tensor, one without data, lists of unequal length)."""
+    import torch
+
+    try:
+        return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+    except (RuntimeError, TypeError, NotImplementedError, ValueError):
+        kind = type(value).__name__
+        if isinstance(value, torch.Tensor):
+            kinds = {"nested": value.is_nested, "sparse": value.layout is not torch.strided, "empty": value.is_meta}
+            kind = next((kind for kind, is_it in kinds.items() if is_it), str(value.dtype).removeprefix("torch."))
+        raise InputError(f"{what} is {kind}", "give it dense (.to_dense()), as float16, float32 or integers") from None
 
 
 def feature_source(
@@ -98,17 +162,22 @@ def feature_source(
 ) -> FeatureRows:
     """Stream feature rows (float16 stays, other numbers become float32) of a source of that shape and dtype;
     `read(rows)` yields the source's rows in order, at most `rows` at a time."""
-    kept = np.dtype(np.float16 if dtype == np.float16 else np.float32)
+    kept = np.dtype(np.float16 if np.dtype(dtype).type is np.float16 else np.float32)  # in either byte order
     rows = max(1, FEATURE_BYTES_A_CHUNK // (max(1, shape[1]) * max(np.dtype(dtype).itemsize, kept.itemsize)))
-    return FeatureRows(
-        shape[0], shape[1], kept, lambda: (np.ascontiguousarray(part, dtype=kept) for part in read(rows))
-    )
+
+    def chunks() -> Iterator[npt.NDArray[Any]]:
+        for part in read(rows):
+            with np.errstate(over="ignore"):  # values beyond float32 become infinite, which the writer counts
+                yield np.ascontiguousarray(part, dtype=kept)
+
+    return FeatureRows(shape[0], shape[1], kept, chunks)
 
 
 def check_table(table: Any, what: str) -> None:
     """Check shape and dtype of an array's header; raises InputError unless it holds rows [N, D] of numbers."""
     if len(table.shape) != 2 or table.shape[1] == 0 or table.dtype.kind not in "fiu":
-        raise InputError(f"{what} has shape {table.shape} and dtype {table.dtype}, not rows of numbers")
+        fault = f"{what} has shape {table.shape} and dtype {table.dtype}, not rows of numbers"
+        raise InputError(fault, "give [N, D], a row for each node")
 
 
 def table_source(table: npt.NDArray[Any], what: str) -> FeatureRows:
@@ -128,7 +197,8 @@ def check_edges(array: Any, what: str, *, columns: bool = False) -> None:
     `columns`)."""
     if len(array.shape) != 2 or array.shape[1 if columns else 0] != 2 or array.dtype.kind not in "iu":
         expected = "[E, 2]" if columns else "[2, E]"
-        raise InputError(f"{what} has shape {array.shape} and dtype {array.dtype}, not {expected} of integers")
+        fault = f"{what} has shape {array.shape} and dtype {array.dtype}, not {expected} of integers"
+        raise InputError(fault, "give sources and destinations")
 
 
 def edge_array_source(array: npt.NDArray[Any], what: str, *, columns: bool) -> Callable[[], Iterator[EdgeChunk]]:
@@ -145,6 +215,20 @@ def edge_array_source(array: npt.NDArray[Any], what: str, *, columns: bool) -> C
     return chunks
 
 
+def check_weights(weights: Any, num_edges: int, what: str) -> None:
+    """Check shape and dtype of an array's header; raises InputError unless it holds a number for every edge, [E] or
+    [E, 1]."""
+    sound = weights.shape in ((num_edges,), (num_edges, 1)) and weights.dtype.kind in "fiu"
+    require(sound, f"{what} is {weights.dtype} {list(weights.shape)}", f"give a number for every edge, [{num_edges}]")
+
+
+def weight_source(weights: npt.NDArray[Any], num_edges: int, what: str) -> Callable[[], Iterator[npt.NDArray[Any]]]:
+    """Stream the weights of edges in chunks as long as those of the edges; raises InputError as `check_weights`."""
+    check_weights(weights, num_edges, what)
+    flat = weights.reshape(-1)
+    return lambda: (flat[start : start + EDGES_A_CHUNK] for start in range(0, num_edges, EDGES_A_CHUNK))
+
+
 def csc_edges(indptr: npt.NDArray[Any], indices: npt.NDArray[Any]) -> Callable[[], Iterator[EdgeChunk]]:
     """Stream the edges of neighbour lists: the in-neighbours of node `v` are `indices[indptr[v]:indptr[v + 1]]`."""
 
@@ -154,7 +238,7 @@ def csc_edges(indptr: npt.NDArray[Any], indices: npt.NDArray[Any]) -> Callable[[
             # Numbers of the array's own type: for others numpy would convert the array.
             first = int(np.searchsorted(indptr, indptr.dtype.type(start), side="right")) - 1
             last = int(np.searchsorted(indptr, indptr.dtype.type(stop), side="left"))
-            lengths = np.diff(np.clip(indptr[first : last + 1], start, stop))
+            lengths = np.diff(np.clip(indptr[first : last + 1], start, stop).astype(np.int64))
             yield np.asarray(indices[start:stop]), np.repeat(np.arange(first, last), lengths)
 
     return chunks
@@ -176,19 +260,58 @@ def check_csc(indptr: npt.NDArray[Any], indices: npt.NDArray[Any], what: str) ->
     return len(indptr) - 1
 
 
+def check_ids(ids: npt.NDArray[Any], num_nodes: int, what: str) -> None:
+    """Check that ids are of nodes; raises InputError with an id that is not, and the limit."""
+    for end in (ids.max(), ids.min()) if len(ids) else ():
+        fault = f"{what} names node {end}, but there are {num_nodes} nodes"
+        require(0 <= int(end) < num_nodes, fault, f"give ids from 0 to {num_nodes - 1}")
+
+
+def named_nodes(edges: Callable[[], Iterator[EdgeChunk]], what: str) -> int:
+    """Count the nodes of a graph without node data: up to the largest id; raises InputError for a negative id, or
+    without edges."""
+    largest = -1
+    for chunk in edges():
+        for ids in chunk:
+            least = int(ids.min(initial=0))
+            require(least == 0, f"{what}: an edge names node {least}", "number the nodes from 0")
+            largest = max(largest, int(ids.max(initial=0)) if len(ids) else -1)
+    require(largest >= 0, f"{what} holds no edge", "give edges, or features of the nodes")
+    return largest + 1
+
+
+def count_of(value: Any, most: int, what: str) -> int:
+    """Return a count that a file tells; raises InputError unless it is one whole number from 1 to `most`."""
+    array = np.asarray(value)
+    sound = array.size == 1 and array.dtype.kind in "iuf" and 1 <= array.item() <= most and array.item() % 1 == 0
+    require(sound, f"{what} is {array.item() if array.size == 1 else value}", f"give a whole number from 1 to {most}")
+    return int(array.item())
+
+
+def told_classes(told: Any, found: int, what: str) -> int:
+    """Return the number of classes that is told beside labels of `found` classes; raises InputError where it is less,
+    or no such number."""
+    classes = count_of(told, MAX_CLASSES, what)
+    require(classes >= found, f"{what} is {classes}, but the labels are of {found} classes", f"give {found} or more")
+    return classes
+
+
 def clean_labels(values: npt.NDArray[Any], num_nodes: int, what: str) -> tuple[IntArray, int]:
     """Return labels as int64, with -1 for unlabelled (NaN or negative), and the number of classes; raises InputError
-    where there are not `num_nodes`, several columns, or a label that is not a whole number."""
+    where there are not `num_nodes`, several columns, or a label that is no whole number below `MAX_CLASSES`."""
     flat = np.asarray(values)
     if flat.ndim == 2 and flat.shape[1] != 1:
         raise InputError(f"{what} has {flat.shape[1]} columns of labels", "only one label a node is supported")
     flat = flat.reshape(-1)
-    require(flat.shape[0] == num_nodes, f"{what} has {flat.shape[0]} labels for {num_nodes} nodes")
-    require(flat.dtype.kind in "fiu", f"{what} holds {flat.dtype}, not class numbers")
+    fix = "number the classes from 0, -1 where a node has none"
+    require(flat.shape[0] == num_nodes, f"{what} has {flat.shape[0]} labels for {num_nodes} nodes", "give one a node")
+    require(flat.dtype.kind in "fiu", f"{what} holds {flat.dtype}, not class numbers", fix)
+    most = np.fmax.reduce(flat) if num_nodes else np.int64(-1)
+    require(not float(most) >= MAX_CLASSES, f"{what} holds class {most}, and there may be {MAX_CLASSES} classes", fix)
     if flat.dtype.kind == "f":
-        known = np.isfinite(flat) & (flat >= 0)
-        if not np.array_equal(flat[known], np.floor(flat[known])):
-            raise InputError(f"{what} holds numbers that are not whole, so they are not classes")
+        known = flat >= 0
+        whole = np.array_equal(flat[known], np.floor(flat[known]))
+        require(whole, f"{what} holds numbers that are not whole, so they are not classes", fix)
         labels = np.full(num_nodes, -1, dtype=np.int64)
         labels[known] = flat[known].astype(np.int64)
     else:

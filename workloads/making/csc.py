@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads.distinct import distinct
-from workloads.errors import DatasetError
-from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, IntArray
+from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, IntArray, check_ids
 from workloads.making.writer import DatasetWriter
 from workloads.npyfile import write_all
 
@@ -27,11 +26,13 @@ _LEAST_RANGE = 1 << 16  # edges; smaller ranges only cost time
 
 @dataclass(frozen=True)
 class CscResult:
-    """Counts of the edges of `build_csc`: written edges, repeated edges left out, and written self-loops."""
+    """Counts of the edges of `build_csc`: written edges, repeated edges left out, written self-loops, and weights that
+    are no finite numbers."""
 
     num_edges: int
     duplicates: int
     self_loops: int
+    infinite: int
 
 
 def build_csc(
@@ -45,6 +46,7 @@ def build_csc(
     keep_duplicates: bool = False,
     weights: Callable[[], Iterator[npt.NDArray[Any]]] | None = None,
     other_bytes: int = 0,
+    name: str = "the graph",
     progress: Callable[[str, float], None] = lambda stage, fraction: None,
 ) -> CscResult:
     """Write `indptr` and `indices`: for each node its in-neighbours, ascending; with weights `edge_weight` too.
@@ -54,7 +56,7 @@ def build_csc(
 
     Args:
         edges: yields all edges in chunks; called twice, with equal results.
-        num_nodes: N; at most 3 * 10**9, since a pair of ids in a range must fit 63 bits.
+        num_nodes: N; at most `MAX_NODES`, since a pair of ids in a range must fit 63 bits.
         writer: writer of the dataset; its folder holds the temporary files (8 bytes an edge, 12 with weights).
         index_dtype: int32 or int64.
         max_memory: most bytes for edges in memory. Degrees and `indptr` (16 bytes a node) come on top.
@@ -62,15 +64,18 @@ def build_csc(
         weights: yields the edges' weights, in chunks as long as those of `edges`; repeated edges become one, of the sum
             of their weights.
         other_bytes: bytes of the dataset's other parts, so that a disk too small is rejected before any write.
+        name: of the edges, for messages.
         progress: called with the stage and its done fraction.
 
     Raises:
-        DatasetError: an id is outside [0, N), or the disk is too small.
+        InputError: an id is outside [0, N).
+        DatasetError: the disk is too small.
     """
+    writer.require_space(8 * num_nodes + other_bytes)
     degrees = np.zeros(num_nodes, dtype=np.int64)
     total = 0
     for source, target, _ in _directed(edges, symmetric):
-        _check_range(source, target, num_nodes)
+        _check_edges(source, target, num_nodes, name)
         np.add.at(degrees, target, 1)
         total += target.shape[0]
     progress("counting edges", 1.0)
@@ -81,7 +86,7 @@ def build_csc(
     bounds = _ranges(degrees, max(_LEAST_RANGE, max_memory // (16 if weights is None else 48)))
     del degrees
 
-    duplicates = self_loops = written = 0
+    duplicates = self_loops = written = infinite = 0
     indptr = np.zeros(num_nodes + 1, dtype=np.int64)
     path, offset = writer.begin("indices", index_dtype, total)
     files = _spill(_directed(edges, symmetric, weights), bounds, num_nodes, writer.folder, total, progress)
@@ -103,6 +108,7 @@ def build_csc(
                 repeated = keys.shape[0]
                 keys, sums = _summed(keys)
                 duplicates += repeated - keys.shape[0]
+                infinite += int(np.count_nonzero(~np.isfinite(sums)))
                 write_all(out_weights, sums)
             before = -1
             for start in range(0, keys.shape[0], EDGES_A_CHUNK):
@@ -131,16 +137,16 @@ def build_csc(
     if weights is not None:
         writer.finish("edge_weight", count=written)
     writer.write("indptr", indptr)
-    return CscResult(written, duplicates, self_loops)
+    return CscResult(written, duplicates, self_loops, infinite)
 
 
 def collect_csc(edges: Callable[[], Iterator[EdgeChunk]], num_nodes: int) -> tuple[IntArray, npt.NDArray[np.integer]]:
     """Build the neighbour lists of a small graph in memory: `indptr` int64 [N + 1], `indices` [E] without duplicates;
-    raises DatasetError where an id is outside [0, N)."""
+    raises InputError where an id is outside [0, N)."""
     parts = []
     for source, target in edges():
-        _check_range(source, target, num_nodes)
-        parts.append(target.astype(np.int64) * num_nodes + source)
+        _check_edges(source, target, num_nodes, "the graph")
+        parts.append(_keys(target.astype(np.int64), num_nodes, source))
     keys = distinct(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
     target, source = np.divmod(keys, num_nodes)
     indptr = np.cumsum(np.bincount(target + 1, minlength=num_nodes + 1), dtype=np.int64)
@@ -159,6 +165,12 @@ def _directed(
             yield target, source, weight
 
 
+def _keys(target: IntArray, num_nodes: int, source: npt.NDArray[np.integer]) -> IntArray:
+    """Return each edge as one number; in int64, since numpy adds int64 and uint64 as floats."""
+    keys: IntArray = np.add(target * num_nodes, source, dtype=np.int64, casting="unsafe")
+    return keys
+
+
 def _summed(records: npt.NDArray[Any]) -> tuple[IntArray, npt.NDArray[np.float32]]:
     """Return the ascending distinct keys of weighted edges, and the sum of the weights of each."""
     order = np.argsort(records["key"], kind="stable")
@@ -166,14 +178,13 @@ def _summed(records: npt.NDArray[Any]) -> tuple[IntArray, npt.NDArray[np.float32
     if not len(keys):
         return keys, np.empty(0, dtype=np.float32)
     first = np.flatnonzero(np.diff(keys, prepend=-1))
-    return keys[first], np.add.reduceat(records["weight"][order], first)
+    with np.errstate(over="ignore", invalid="ignore"):  # counted
+        return keys[first], np.add.reduceat(records["weight"][order], first)
 
 
-def _check_range(source: npt.NDArray[np.integer], target: npt.NDArray[np.integer], num_nodes: int) -> None:
+def _check_edges(source: npt.NDArray[np.integer], target: npt.NDArray[np.integer], num_nodes: int, name: str) -> None:
     for ids in (source, target):
-        if ids.shape[0] and (int(ids.min()) < 0 or int(ids.max()) >= num_nodes):
-            bad = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
-            raise DatasetError(f"an edge names node {bad}, but there are {num_nodes} nodes", "check the source files")
+        check_ids(ids, num_nodes, f"{name}: an edge")
 
 
 def _ranges(degrees: IntArray, edges_a_range: int) -> IntArray:
@@ -202,10 +213,11 @@ def _spill(
         for source, target, weight in edges:
             wide = target.astype(np.int64)
             owner = np.searchsorted(bounds, wide, side="right") - 1 if len(files) > 1 else None
-            keys: npt.NDArray[Any] = (wide if owner is None else wide - bounds[owner]) * num_nodes + source
+            keys: npt.NDArray[Any] = _keys(wide if owner is None else wide - bounds[owner], num_nodes, source)
             if weight is not None:
                 pairs = np.empty(len(keys), dtype=_WEIGHTED)
-                pairs["key"], pairs["weight"] = keys, weight
+                with np.errstate(over="ignore"):  # counted: values beyond float32 become infinite
+                    pairs["key"], pairs["weight"] = keys, weight
                 keys = pairs
             if owner is None:
                 write_all(files[0], keys)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from workloads.dataset import Dataset
 from workloads.distinct import distinct
 from workloads.errors import DatasetError, InputError, check_choice, require
 from workloads.importers import ImportOptions, importer
-from workloads.importers.source import FeatureRows, GraphSource, IntArray
+from workloads.importers.source import FeatureRows, GraphSource, IntArray, check_ids, told_classes
 from workloads.kronecker import Progress
 from workloads.kronecker.spec import choose_index_dtype
 from workloads.kronecker.stats import measure
@@ -45,8 +47,9 @@ class ImportSpec:
     feature_dtype: str | None = None  # `float32` or `float16` to convert given features; None: no conversion
     node_data: NodeDataSpec = field(default_factory=NodeDataSpec)  # of features and labels, where the graph has none
     fractions: tuple[float, float, float] = (0.01, 0.01, 0.01)  # of train, valid and test, where it has no splits
-    classes: int = 0  # as in `ImportOptions`
+    classes: int = 0  # number of classes, if there are more than the labels'; for IGB as in `ImportOptions`
     labelled: str = "author"  # as in `ImportOptions`
+    new_labels: bool = False  # whether to generate labels where the graph has labels, but all of them are unknown
     seed: int = 0  # of generated features, labels and splits
 
     def check(self) -> None:
@@ -62,14 +65,20 @@ class ImportSpec:
         choose_index_dtype(self.index_dtype, 1)
 
     def recipe(self, source: Path) -> dict[str, Any]:
-        """Return the manifest's recipe; equal recipes give equal bytes."""
-        return self.recipe_of(source.name, _source_digest(source))
+        """Return the manifest's recipe; equal recipes give equal bytes. Raises DatasetError where the source is missing
+        or may not be read."""
+        with _readable(source):
+            require(source.exists(), f"there is nothing at {source}", "check the path", DatasetError)
+            return self.recipe_of(source.name, _source_digest(source))
 
     def recipe_of(self, source: str, digest: str) -> dict[str, Any]:
         """Return the recipe of a source of that name and content."""
         settings = asdict(self) | {"fractions": list(self.fractions)}
+        # Datasets imported before these options keep their recipe.
         if self.format != "igb":
-            del settings["labelled"]  # datasets imported before this option keep their recipe
+            del settings["labelled"]
+        if not self.new_labels:
+            del settings["new_labels"]
         return {"how": "import", "source": source, "source_digest": digest, **settings}
 
 
@@ -92,14 +101,27 @@ def import_dataset(
         progress: called with the stage and its done fraction.
 
     Raises:
-        DatasetError: the source is missing or damaged; the target exists; the disk is full.
+        DatasetError: the source is missing, damaged or unreadable; the target exists; the disk is full.
         InputError: the source has another layout, or the settings are invalid.
     """
     spec.check()
-    require(source.exists(), f"there is nothing at {source}", "check the path", DatasetError)
     opener = partial(importer(spec.format), source)
     recipe = spec.recipe(source)
-    return write_graph(opener, target, spec, recipe, max_memory=max_memory, replace=replace, progress=progress)
+    with _readable(source):
+        return write_graph(opener, target, spec, recipe, max_memory=max_memory, replace=replace, progress=progress)
+
+
+@contextmanager
+def _readable(source: Path) -> Iterator[None]:
+    """Turn what the system refuses to a reader of `source` into DatasetErrors, wherever it happens in the block."""
+    try:
+        yield
+    except OSError as error:
+        fault = f"{error.filename or source}: {error.strerror or error}"
+        raise DatasetError(fault, "check the path, its permissions and its disk") from None
+    except MemoryError:
+        fault = f"{source} takes more memory than there is"
+        raise DatasetError(fault, "import it on a larger machine") from None
 
 
 def write_graph(
@@ -117,6 +139,8 @@ def write_graph(
     progress("reading the source", math.nan)
     with DatasetWriter(target, recipe=recipe, replace=replace) as writer:
         graph = opener(ImportOptions(writer.folder, max_memory, spec.classes, spec.labelled, progress))
+        if spec.new_labels:
+            graph = _without_unknown_labels(graph)
         weighted = graph.edge_weights is not None
         fault = "--keep-duplicates is given, and of repeated edges the weights are summed"
         require(not (weighted and spec.keep_duplicates), fault, "leave it out, or leave the weights out")
@@ -133,6 +157,7 @@ def write_graph(
             keep_duplicates=keep_duplicates,
             weights=graph.edge_weights,
             other_bytes=_node_bytes(graph, spec),
+            name=graph.edges_name,
             progress=progress,
         )
         writer.notes += [*graph.notes, *_edge_notes(result, symmetric, keep_duplicates, weighted)]
@@ -142,6 +167,8 @@ def write_graph(
             num_classes = spec.node_data.classes
             labels = make_labels(spec.node_data, spec.seed, indptr, indices)
             writer.notes += [f"labels generated ({spec.node_data.labels}, {num_classes} classes)"]
+        elif spec.classes:
+            num_classes = told_classes(spec.classes, num_classes, "--classes")
         writer.write("labels", labels)
         writer.num_classes = max(1, num_classes)
         if graph.features is None:
@@ -151,11 +178,21 @@ def write_graph(
             _write_features(writer, graph.features, graph.num_nodes, spec.feature_dtype, progress)
         if graph.splits is None:
             write_splits(writer, labels, spec.fractions, spec.seed)
+            shares = ", ".join(f"{share:g}" for share in spec.fractions)
+            writer.notes += [f"splits drawn at random ({shares} of the labelled nodes)"]
         else:
             _write_given_splits(writer, graph.splits, labels)
         progress("measuring", 0.0)
         writer.stats = {"result": measure(indptr, indices, labels)}
     return Dataset.open(target)
+
+
+def _without_unknown_labels(graph: GraphSource) -> GraphSource:
+    """Return the graph as one without labels where all are unknown, and so without splits where they name no node."""
+    if graph.labels is None or bool((graph.labels >= 0).any()):
+        return graph
+    named = graph.splits is not None and any(len(ids) for ids in graph.splits.values())
+    return replace(graph, labels=None, splits=graph.splits if named else None)
 
 
 def _node_bytes(graph: GraphSource, spec: ImportSpec) -> int:
@@ -176,6 +213,8 @@ def _edge_notes(result: CscResult, symmetric: bool, kept: bool, weighted: bool) 
         notes.append(f"{result.duplicates} duplicate edges removed{added}")
     if result.self_loops:
         notes.append(f"{result.self_loops} self-loops")
+    if result.infinite:
+        notes.append(f"{result.infinite} edge weights are not finite")
     return notes
 
 
@@ -184,7 +223,9 @@ def _write_features(
 ) -> None:
     """Write the graph's own features, in the wanted element type."""
     if features.num_rows != num_nodes:
-        raise InputError(f"there are {features.num_rows} feature rows for {num_nodes} nodes", "check the source files")
+        raise InputError(
+            f"there are {features.num_rows} feature rows for {num_nodes} nodes", "give a row for each node"
+        )
     dtype = np.dtype(wanted or features.dtype)
     infinite = 0
 
@@ -204,15 +245,18 @@ def _write_features(
 def _write_given_splits(writer: DatasetWriter, splits: dict[str, IntArray], labels: IntArray) -> None:
     taken = np.zeros(labels.shape[0], dtype=bool)
     for part in ("train", "valid", "test"):
+        check_ids(splits[part], labels.shape[0], f"the {part} split")
         ids = distinct(splits[part])
-        if ids.shape[0] and (ids[0] < 0 or ids[-1] >= labels.shape[0]):
-            raise InputError(f"the {part} split names node {ids[-1]} of {labels.shape[0]}", "check the source files")
-        require(not taken[ids].any(), f"the {part} split shares nodes with another one", "check the source files")
+        twice = ids[taken[ids]]
+        fault = f"the {part} split names node {twice.min(initial=labels.shape[0])}, which another split names too"
+        require(not len(twice), fault, "give every node to one split")
         taken[ids] = True
         known = ids[labels[ids] >= 0]
         if known.shape[0] < ids.shape[0]:
             writer.notes += [f"{ids.shape[0] - known.shape[0]} {part} nodes without a label left out"]
         writer.write(part, known)
+        if part == "train" and not len(known):
+            writer.notes += ["no node to train on: the train split is empty"]
 
 
 def _source_digest(source: Path) -> str:
@@ -221,5 +265,5 @@ def _source_digest(source: Path) -> str:
         return file_digest(source)
     digest = xxhash.xxh3_64()
     for path in sorted(path for path in source.rglob("*") if path.is_file()):
-        digest.update(f"{path.relative_to(source)}:{path.stat().st_size}\n".encode())
+        digest.update(os.fsencode(f"{path.relative_to(source)}:{path.stat().st_size}\n"))
     return digest.hexdigest()

@@ -16,6 +16,7 @@ from workloads.direct_files import small_maps
 from workloads.errors import InputError, check_choice, require
 from workloads.kronecker import Progress
 from workloads.making.writer import DatasetWriter, PartWriter
+from workloads.manifest import MAX_CLASSES
 
 _CHUNK = 1 << 20
 _STREAM = 0x73706C6974  # keeps the draws of splits apart from others of the same seed
@@ -43,7 +44,7 @@ class NodeDataSpec:
     def check(self) -> None:
         """Check the settings; raises InputError with the option, its value and its valid values."""
         require(self.dim >= 1, f"--dim is {self.dim}", "give at least 1")
-        require(1 <= self.classes <= 1 << 20, f"--classes is {self.classes}", "give 1 to 1048576")
+        require(1 <= self.classes <= MAX_CLASSES, f"--classes is {self.classes}", f"give 1 to {MAX_CLASSES}")
         check_choice("--dtype", self.dtype, ("float32", "float16"))
         check_choice("--labels", self.labels, ("homophilous", "random"))
         check_choice("--features", self.features, ("learnable", "random"))
@@ -98,10 +99,10 @@ def write_features(
         for rows in chunks:
             done += rows.shape[0]
             if done > num_nodes:
-                raise InputError(f"there are more feature rows than the {num_nodes} nodes", "check the source files")
+                raise InputError(f"there are more feature rows than the {num_nodes} nodes", "give a row for each node")
             stream.write(rows)
             progress("writing features", done / num_nodes)
-        require(done >= num_nodes, f"there are {done} feature rows for {num_nodes} nodes", "check the source files")
+        require(done >= num_nodes, f"there are {done} feature rows for {num_nodes} nodes", "give a row for each node")
 
 
 def check_fractions(train: float, valid: float, test: float) -> None:
