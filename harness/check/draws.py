@@ -27,6 +27,7 @@ SIZES = ("nodes", "edges")
 SHAPES = (
     "distinct nodes",
     "uses of nodes, squared",
+    "uses of the tenth of the nodes with most out-edges",
     "neighbours of seed nodes",
     "pairs of neighbours that are side by side in a seed node's list",
 )
@@ -60,6 +61,7 @@ class Draws:
         self._entries = self._indices[entries]
         self._begin = np.searchsorted(owner, np.arange(len(train) + 1))
         self._beside = owner[1:] == owner[:-1]
+        self._hot = np.argsort(-np.bincount(self._indices, minlength=data.num_nodes))[: data.num_nodes // 10]
         self._place = np.full(data.num_nodes, -1)
         self._place[train] = np.arange(len(train))
 
@@ -90,7 +92,8 @@ class Draws:
             held[entries] = here[self._entries[entries]]
             here[batch.nodes] = False
         sizes = (int(uses.sum()), edges)
-        shapes = (np.count_nonzero(uses), (uses**2).sum(), held.sum(), (held[1:] & held[:-1] & self._beside).sum())
+        hot, beside = uses[self._hot].sum(), (held[1:] & held[:-1] & self._beside).sum()
+        shapes = (np.count_nonzero(uses), (uses**2).sum(), hot, held.sum(), beside)
         return Measured(dict(zip((*SIZES, *SHAPES), map(float, (*sizes, *shapes)), strict=True)), held)
 
     def simulated(self, seeds: Iterable[int]) -> Iterator[Measured]:

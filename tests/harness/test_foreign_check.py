@@ -51,6 +51,7 @@ def test_a_fault_is_found(tmp_path: Path) -> None:
         ("third hop", {SIZES, DRAWS}),
         ("hops reversed", {SIZES, DRAWS}),
         ("window", {DRAWS}),
+        ("hubs", {DRAWS}),
         ("one draw a node", {SIZES, DRAWS}),
         ("out-neighbours", {DRAWS}),
         ("one mini-batch less", {COUNT, SEEDS, SIZES, DRAWS}),

@@ -127,6 +127,16 @@ class Faulty(_TEMPLATE.NewSystem):
             owner = np.repeat(np.arange(len(nodes)), take)
             place = np.arange(len(owner)) - np.repeat(np.cumsum(take) - take, take)
             return self.indices[self.indptr[nodes][owner] + (start[owner] + place) % degrees[owner]]
+        if self.fault == "hubs" and not hasattr(self, "ranks"):
+            out = np.bincount(self.indices, minlength=len(self.indptr) - 1)
+            self.ranks = out > np.quantile(out, 0.9)
+        if self.fault == "hubs":  # one list in twenty-five yields its hubs first
+            degrees = self.indptr[nodes + 1] - self.indptr[nodes]
+            owner = np.repeat(np.arange(len(nodes)), degrees)
+            place = np.arange(len(owner)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
+            lists = self.indices[self.indptr[nodes][owner] + place]
+            first = (self.random.random(len(nodes)) < 0.04)[owner] & self.ranks[lists]
+            return lists[np.lexsort((self.random.random(len(owner)) - 2 * first, owner))[place < fanout]]
         if self.fault == "fan-out":
             return super().neighbours(nodes, fanout - 1)
         if self.fault == "with replacement":
