@@ -166,6 +166,8 @@ class _Execution:
             finally:
                 self._telemetry = recorder.stop()
         self._caveats += cap.caveats
+        if worker.left:
+            ending.notes["left_behind"] = f"ended with the cap: {', '.join(worker.left)[:200]}"
         return ending
 
     def _hear(self, event: Event, cap: Cap, worker: Worker) -> bytes:

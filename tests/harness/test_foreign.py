@@ -112,6 +112,12 @@ def test_a_fault_makes_a_run_invalid(series: Series, fault: str, rule: str) -> N
     assert rule in broken, broken
 
 
+@SLOW
+def test_a_process_that_is_left_behind_is_told(series: Series) -> None:
+    record = run(series, FAULTY, options={"fault": "process"})
+    assert record.status == "ok" and "import time; time.sleep(60)" in record.notes["left_behind"]
+
+
 def test_an_epoch_takes_what_the_orchestrators_clock_says(series: Series) -> None:
     record = run(series, FAULTY, options={"fault": "clock"})
     assert record.status == "ok", record.reason
