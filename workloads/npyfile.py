@@ -17,12 +17,12 @@ from workloads.manifest import ALIGNMENT
 HASH_CHUNK_BYTES = 8 << 20
 
 
-def padded_header(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
-    """Make a version 1.0 `.npy` header of exactly 4096 bytes for a C-ordered array."""
+def padded_header(dtype: np.dtype[np.generic], shape: tuple[int, ...], to: int = ALIGNMENT) -> bytes:
+    """Make a version 1.0 `.npy` header of exactly `to` bytes for a C-ordered array."""
     descr = npy_format.dtype_to_descr(dtype)
     text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode("latin1")
     prefix = npy_format.magic(1, 0)
-    length = ALIGNMENT - len(prefix) - 2
+    length = to - len(prefix) - 2
     return prefix + length.to_bytes(2, "little") + text.ljust(length - 1) + b"\n"
 
 
