@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
+import os
 import pickle
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +212,47 @@ def test_a_node_loader_over_the_stores_gives_the_tensors_of_one_in_memory(
     sampler = EveryNeighbour(in_memory.edge_index)
     ours = NodeLoader((store, GraphStore(dataset)), sampler, num_workers=workers, **options)
     assert same_batches(ours, NodeLoader(in_memory, sampler, **options)) == 4
+
+
+def forks_while_threads_read(path: str, mode: str) -> None:
+    """Fork while two threads read; each child reads too."""
+    pyg_stores.RowReader.__init__ = functools.partialmethod(pyg_stores.RowReader.__init__, mode=mode)  # type: ignore[method-assign,assignment]
+    dataset = Dataset.open(path)
+    rows, store = torch.from_numpy(dataset.load("features")), FeatureStore(dataset, memory=SMALL)
+    done, wrong = threading.Event(), list[int]()
+
+    def read(seed: int) -> None:
+        draw = np.random.default_rng(seed)
+        while not done.is_set():
+            nodes = torch.from_numpy(draw.integers(0, dataset.num_nodes, 3000))
+            if not torch.equal(store.get_tensor(None, "x", nodes), rows[nodes]):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=read, args=(seed,), daemon=True) for seed in range(2)]
+    for thread in threads:
+        thread.start()
+    uncached = torch.from_numpy(np.flatnonzero(store._cache.lookup(np.arange(dataset.num_nodes)).slots < 0))[:200]
+    for _ in range(8):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # ends a child that hangs
+            sound = store.counters()["rows"] == 0
+            sound &= torch.equal(store.get_tensor(None, "x", uncached), rows[uncached])
+            os._exit(0 if sound and store.counters()["misses"] == len(uncached) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    print("equal")
+
+
+@pytest.mark.parametrize("mode", ["auto", "pread"])
+def test_a_process_forked_while_threads_read_reads_too(dataset: Dataset, mode: str) -> None:
+    code = "from tests.systems import test_pyg_stores as own; "
+    code += f"own.forks_while_threads_read({str(dataset.path)!r}, {mode!r})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=40)
+    assert done.stdout.splitlines()[-1:] == ["equal"], done.stderr[-3000:]
 
 
 def test_a_pickled_store_is_made_again_of_its_dataset(dataset: Dataset, in_memory: Data) -> None:
