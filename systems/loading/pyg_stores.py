@@ -205,9 +205,10 @@ def _nodes(index: Any, num_nodes: int) -> tuple[Ids, bool]:
         return np.flatnonzero(array), False
     whole = array.ndim < 2 and (array.dtype.kind in "iu" or array.size == 0)
     require(whole, f"the index is {array.dtype} {list(array.shape)}", "give ids [n], a mask, a slice or a number")
-    nodes = array.reshape(-1).astype(np.int64)
-    if nodes.size and (int(nodes.min()) < -num_nodes or int(nodes.max()) >= num_nodes):
-        raise IndexError(f"node {nodes.min() if nodes.min() < -num_nodes else nodes.max()} of {num_nodes}")
+    flat = array.reshape(-1)
+    if flat.size and (int(flat.min()) < -num_nodes or int(flat.max()) >= num_nodes):  # before a uint64 becomes negative
+        raise IndexError(f"node {flat.min() if int(flat.min()) < -num_nodes else flat.max()} of {num_nodes}")
+    nodes = flat.astype(np.int64)
     return np.where(nodes < 0, nodes + num_nodes, nodes), array.ndim == 0
 
 
@@ -233,7 +234,8 @@ class GraphStore(pyg.GraphStore):  # type: ignore[misc]
     def _csc(self) -> tuple[Tensor, Tensor]:
         """Return the sources of all edges by destination, int64 [E], and where each destination's begin [N + 1]."""
         if self._lists is None:
-            if self.dataset.index_dtype == np.int64:
+            # NumPy before 2 cannot map a file of no edges.
+            if self.dataset.index_dtype == np.int64 and self.dataset.num_edges:
                 row = torch.from_numpy(np.load(self.dataset.file("indices"), mmap_mode="c"))
             else:
                 indices = self.dataset.memmap("indices")

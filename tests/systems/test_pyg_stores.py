@@ -123,7 +123,7 @@ def test_memory_too_small_wrong_indices_and_writes_are_refused(dataset: Dataset)
     with pytest.raises(InputError, match="memory is 'none'"):
         FeatureStore(dataset, memory="none")
     store, graph = FeatureStore(dataset, memory="8MiB"), GraphStore(dataset)
-    for index in (torch.tensor([5000]), torch.tensor([-5001])):
+    for index in (torch.tensor([5000]), torch.tensor([-5001]), torch.tensor([2**64 - 1], dtype=torch.uint64)):
         for name in ("x", "y"):
             with pytest.raises(IndexError):
                 store.get_tensor(None, name, index)
@@ -165,6 +165,21 @@ def test_every_layout_of_the_edges_is_that_of_pygs_data(tmp_path: Path, index_dt
         assert pairs(layout, *getattr(store, layout)()[:2]) == theirs
     assert torch.equal(store.get_edge_index(None, "csc")[0], indices)
     assert store.get_all_edge_attrs()[0].size == (300, 300)
+
+
+def test_a_graph_without_edges_has_empty_lists_under_numpy_1_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    none = make_tiny(tmp_path / "g", nodes=30, edges=0, index_dtype="int64")
+
+    def as_numpy_1(*_: Any, **__: Any) -> Any:
+        raise ValueError("cannot mmap an empty file")
+
+    monkeypatch.setattr(np, "load", as_numpy_1)
+    store = GraphStore(none)
+    assert [len(ends) for layout in ("coo", "csc", "csr") for ends in store.get_edge_index(None, layout)] == [
+        *(0, 0, 0, 31, 31, 0)
+    ]
 
 
 class EveryNeighbour(BaseSampler):  # type: ignore[misc]
