@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import tokenize
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,7 +42,10 @@ def read_header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"npy version {version[0]}.{version[1]} is not supported")
     read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-    shape, fortran, dtype = read(file)
+    try:
+        shape, fortran, dtype = read(file)
+    except (SyntaxError, tokenize.TokenError) as error:  # where brackets are damaged
+        raise ValueError(f"Cannot parse header: {error}") from error
     if dtype.hasobject:
         raise TypeError("it holds Python objects")
     if fortran and len(shape) > 1:
