@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from workloads.errors import DataIOError
+from workloads.errors import DataIOError, InputError
 
 
 @contextmanager
 def whole_file(out: Path, what: str) -> Iterator[Path]:
-    """Yield a temporary path; rename it to `out` if the body succeeds, else remove it. Make the folder of `out`. Raises
-    DataIOError: the file cannot be written (no space, no permission); the message calls it `what` (`the trace`)."""
+    """Yield a temporary path; rename it to `out` if the body succeeds, else remove it. Make the folder of `out`.
+
+    Raises DataIOError: there is no space, or the disk failed; InputError: nothing can be written at that place (no
+    permission, a file for a folder). The message calls the file `what` (`the trace`).
+    """
     partial = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -22,7 +26,9 @@ def whole_file(out: Path, what: str) -> Iterator[Path]:
         partial.replace(out)
     except OSError as error:
         said = f"{what} could not be written to {out}"
-        raise DataIOError.of(error, said, out, "free some space, or choose another place") from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise DataIOError.of(error, said, out, "free some space, or choose another place") from error
+        raise InputError(f"{said}: {error.strerror or error}", "choose another place") from error
     finally:
         with suppress(OSError):
             partial.unlink()

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from harness.atomic import whole_file
-from workloads.errors import DataIOError
+from workloads.errors import OutcoreError
 
 _ROOT = Path(__file__).resolve().parents[1]
 
@@ -41,7 +41,7 @@ class Cache:
 
     def put(self, kind: str, key: str, content: dict[str, Any]) -> None:
         """Write an entry atomically; on a full disk the next run measures again."""
-        with suppress(DataIOError), whole_file(self.path(kind, key), "the cache") as partial:
+        with suppress(OutcoreError), whole_file(self.path(kind, key), "the cache") as partial:
             partial.write_text(json.dumps(content), encoding="utf-8")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -82,7 +83,12 @@ class RunSettings(Strict, SharedSettings):
     @field_validator("fanout", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        parts = [part.strip() for part in value.split(",")]
+        if not all(re.fullmatch(r"-?\d{1,9}", part) for part in parts):
+            raise ValueError("give a whole number of neighbours for each hop, like 10,10,10")
+        return parts
 
     @field_validator("fanout")
     @classmethod
@@ -180,6 +186,8 @@ def parse_seconds(value: float | str, what: str = "timeout") -> float:
 
 def check_settings(settings: RunSettings) -> None:
     """Check settings without opening the dataset; raise InputError if a value or a combination is impossible."""
+    if settings.dataset is not None and not settings.dataset.strip():
+        raise InputError(f"dataset is {settings.dataset!r}", "name one, or its folder")
     parse_memory(settings.memory, 1)
     parse_seconds(settings.timeout)
     sampler = listing.find(settings.sampler)

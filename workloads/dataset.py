@@ -132,7 +132,8 @@ class Dataset:
         except OSError as error:
             return f"{path} cannot be read ({error.strerror})"
         except (ValueError, TypeError) as error:
-            return f"{path} is corrupted: its npy header is not readable ({error})"
+            why = " ".join(str(error).split())  # numpy's has the padding of 4 KiB
+            return f"{path} is corrupted: its npy header is not readable ({why})"
         if (dtype, shape, offset) != (np.dtype(entry.dtype), entry.shape, entry.data_offset):
             return (
                 f"{path} is another file than the manifest's: {dtype} {shape} at offset {offset}, "

@@ -33,7 +33,7 @@ def padded(nbytes: N, to: int = PAGE) -> N:
 def open_direct(path: Path, flags: int) -> int:
     """Open a file for direct I/O, or buffered if the file system has none; raises DataIOError where it cannot be
     opened."""
-    with io_errors(path, writing=True):
+    with io_errors(path, writing=flags & os.O_ACCMODE != os.O_RDONLY):
         try:
             return os.open(path, flags | os.O_CLOEXEC | os.O_DIRECT, 0o644)
         except OSError as error:

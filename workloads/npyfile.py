@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import tokenize
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,12 +18,12 @@ from workloads.manifest import ALIGNMENT
 HASH_CHUNK_BYTES = 8 << 20
 
 
-def padded_header(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
-    """Make a version 1.0 `.npy` header of exactly 4096 bytes for a C-ordered array."""
+def padded_header(dtype: np.dtype[np.generic], shape: tuple[int, ...], to: int = ALIGNMENT) -> bytes:
+    """Make a version 1.0 `.npy` header of exactly `to` bytes for a C-ordered array."""
     descr = npy_format.dtype_to_descr(dtype)
     text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode("latin1")
     prefix = npy_format.magic(1, 0)
-    length = ALIGNMENT - len(prefix) - 2
+    length = to - len(prefix) - 2
     return prefix + length.to_bytes(2, "little") + text.ljust(length - 1) + b"\n"
 
 
@@ -41,7 +42,10 @@ def read_header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"npy version {version[0]}.{version[1]} is not supported")
     read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-    shape, fortran, dtype = read(file)
+    try:
+        shape, fortran, dtype = read(file)
+    except (SyntaxError, tokenize.TokenError) as error:  # where brackets are damaged
+        raise ValueError(f"Cannot parse header: {error}") from error
     if dtype.hasobject:
         raise TypeError("it holds Python objects")
     if fortran and len(shape) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import importlib.metadata
@@ -22,6 +23,8 @@ from workloads.errors import OutcoreError
 # click's own exceptions, wherever this version of Typer keeps them.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 _CLICK_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
+#: What is wrong with a path that was given, rather than with the disk.
+_WRONG_PLACE = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EROFS)
 
 
 def build_app(only: str = "") -> typer.Typer:
@@ -106,6 +109,12 @@ def _run(arguments: list[str]) -> int:
         # The reader closed the pipe (`| head`): discard the buffered output, and end as a process does by the signal.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.filename is None:
+            raise
+        code = 2 if error.errno in _WRONG_PLACE else 1
+        fix = "choose another path, or check its permissions" if code == 2 else "check the disk"
+        return _report("input" if code == 2 else "io", f"{error.filename}: {error.strerror}", fix, code, as_json)
 
 
 def _report(kind: str, message: str, fix: str, code: int, as_json: bool) -> int:

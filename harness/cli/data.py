@@ -161,6 +161,8 @@ def export(
     """
     from workloads.exporters import export_dataset
 
+    if out is not None and str(out).startswith("-"):
+        raise InputError(f"--out is {str(out)!r}, which looks like an option", "name a folder, by its whole path")
     dataset = find_dataset(name, call.data_root)
     target = out or call.data_root / f"{dataset.name}-{format_}"
     with call.progress() as progress:

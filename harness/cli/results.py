@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from harness.atomic import whole_file
-from harness.cli.common import OnBoth, OnResults, Options, Verbs, parse_options, takes_settings
+from harness.cli.common import OnBoth, OnResults, Options, Verbs, takes_settings
 from harness.cli.rules import read_on
 from harness.cli.run import SETTINGS
 from harness.cli.run_tables import number, print_epochs, print_runs, size, summary_lines
 from harness.cli.table import Wide, print_lines, print_table, printable
 from harness.records import record as records
-from harness.records.foreign import ForeignRecord, read_foreign, write_foreign
+from harness.records.foreign import Counter, ForeignRecord, read_foreign, write_foreign
 from harness.records.hosts import host_fingerprint, measured_on
 from harness.records.record import LABELS, Record
 from harness.records.study import STUDIES
@@ -29,7 +29,7 @@ from harness.results.incoming import merge
 from harness.results.reference import SAMPLES
 from harness.results.store import BadRecord, find, load, read_record, scan, short_ids
 from harness.settings import RunSettings, check_settings, strict, unknown_name
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 from workloads.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -163,19 +163,29 @@ def add(
         outcore results add Ginex --version 1 --dataset mine --seconds 9 --how "..."
     """
     check_settings(settings)
-    try:
-        epochs = [float(part) for part in seconds.split(",")]
-    except ValueError:
-        raise InputError(f"--seconds is {seconds!r}, which is not a list of numbers", "write 12.1,12.4") from None
-    if not all(math.isfinite(one) and one > 0 for one in epochs):
-        raise InputError(f"--seconds is {seconds!r}, and an epoch takes more than 0 s", "write 12.1,12.4")
-    content = {"system": code, "version": version, "settings": settings, "seconds": epochs}
-    content |= {"counters": parse_options(counter or []), "how": how, "host": host}
+    content = {"system": code, "version": version, "settings": settings, "how": how, "host": host}
+    content["seconds"] = [_number(part, "--seconds", seconds, "12.1,12.4") for part in seconds.split(",")]
+    counters: dict[str, float] = {}
+    for pair in counter or []:
+        name, _, text = pair.partition("=")
+        if name not in get_args(Counter):
+            raise unknown_name("counter", f"--counter {pair!r}", name, get_args(Counter))
+        require(name not in counters, f"--counter {name} is given twice", "give each once")
+        counters[name] = _number(text, "--counter", pair, f"{name}=1200000")
+    content["counters"] = counters
     record = strict(ForeignRecord, content, "")
     path, fresh = write_foreign(call.results_root, record)
     said = f"{record.label}: {'added' if fresh else 'there already'}, {path} (remove the file to take it back)"
     told = {"key": record.key, "path": str(path), "added": fresh}
     call.tell({"foreign": told}, [] if call.quiet else [printable(said)])
+
+
+def _number(text: str, option: str, given: str, like: str) -> float:
+    """Return the number that a text is; raises InputError, with the option and all that was given, where it is none."""
+    with suppress(ValueError):
+        if "_" not in text:
+            return float(text)
+    raise InputError(f"{option} is {given!r}, and {text!r} is no number", f"write it like {like}")
 
 
 @app.verb

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,19 @@ READ_ROWS = 1 << 14
 _CHUNK = 1 << 20
 _COUNTING_BYTES = 4 << 20
 _READ_ONLY = "the store is read-only"
+#: Held by a read and by a fork: a child never begins within a read, whose memory, locks and threads it would share.
+_READING = threading.RLock()
+_STORES: weakref.WeakValueDictionary[int, FeatureStore] = weakref.WeakValueDictionary()
+
+
+def _forked() -> None:
+    """Let the stores of a child begin without their parent's readers and counts."""
+    for store in list(_STORES.values()):
+        store._begin()
+    _READING.release()
+
+
+os.register_at_fork(before=_READING.acquire, after_in_parent=_READING.release, after_in_child=_forked)
 
 
 def _opened(dataset: Dataset | Path | str) -> Dataset:
@@ -50,7 +65,7 @@ class FeatureStore(pyg.FeatureStore):  # type: ignore[misc]
 
     The rows of the nodes with most out-edges, which are sampled most often, stay in memory; others are read from disk
     when they are asked for, past the page cache. Every process that uses the store (`num_workers`) opens its own reader
-    and shares the cache.
+    and shares the cache. Threads may share a store: a process reads for one at a time, and forks between two reads.
 
     Args:
         dataset: opened dataset, its folder, or its name under `$OUTCORE_DATA`.
@@ -70,7 +85,7 @@ class FeatureStore(pyg.FeatureStore):  # type: ignore[misc]
         super().__init__()
         self.dataset, self._memory = _opened(dataset), memory
         self._table = RowTable.of(self.dataset)
-        self._lock, self._readers = threading.Lock(), dict[int, RowReader]()
+        self._reader: RowReader | None = None
         small = np.int16 if self.dataset.num_classes <= np.iinfo(np.int16).max else np.int64
         self._labels = self.dataset.load("labels").astype(small)
         budget = memory_bytes(memory, self.dataset.feature_bytes)
@@ -82,8 +97,18 @@ class FeatureStore(pyg.FeatureStore):  # type: ignore[misc]
         if fixed > budget:
             fault = f"labels and read buffers take {format_bytes(fixed)}, memory is {format_bytes(budget)}"
             raise BudgetError(fault, f"give memory='{-(-fixed // 1024)}KiB' or more")
+        with _READING:
+            self._begin()
+            self._cache = self._filled(budget - fixed)
+        _STORES[id(self)] = self  # PyG makes stores that have no hash
+
+    def _begin(self) -> None:
+        """Set the counts to 0 and let go of a parent's reader, for ever if it has threads: to free it would be to wait
+        for them, and a child does not have them."""
+        if self._reader is not None and not self._reader.mode.startswith("io_uring"):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._reader))
+        self._reader = None
         self._counts = dict.fromkeys(("rows", "hits", "misses", "requests", "bytes_read"), 0)
-        self._cache = self._filled(budget - fixed)
 
     def _filled(self, nbytes: int) -> StaticCache:
         """Fill a cache of at most `nbytes`, its map of the nodes included."""
@@ -111,7 +136,7 @@ class FeatureStore(pyg.FeatureStore):  # type: ignore[misc]
         """Return the feature rows of nodes, [n, D]. Raises IndexError: a node is not in the graph; DataIOError: a row
         cannot be read."""
         out = torch.empty(len(nodes), self._table.dim, dtype=self._rows.dtype)
-        with self._lock:
+        with _READING:
             for first in range(0, len(nodes), READ_ROWS):
                 self._fetch(nodes[first : first + READ_ROWS], out[first : first + READ_ROWS])
         return out
@@ -124,18 +149,19 @@ class FeatureStore(pyg.FeatureStore):  # type: ignore[misc]
             gather(self._rows, np.maximum(found.slots, 0), out, torch.get_num_threads())
         added = {"rows": len(nodes), "hits": hits, "misses": len(found.misses)}
         if len(found.misses):
-            reader = self._readers.get(os.getpid())
-            if reader is None:  # a forked process keeps its parent's reader, whose threads it does not have
-                reader = self._readers[os.getpid()] = RowReader(self._table.path, **self._table.place)
-            stats = reader.read(nodes[found.misses], out, found.misses)
+            if self._reader is None:
+                self._reader = RowReader(self._table.path, **self._table.place)
+            stats = self._reader.read(nodes[found.misses], out, found.misses)
             added |= {"requests": stats.requests, "bytes_read": stats.bytes_read}
         for name, count in added.items():
             self._counts[name] += count
 
     def close(self) -> None:
         """Close this process's reader; a later read opens it again."""
-        if (reader := self._readers.pop(os.getpid(), None)) is not None:
-            reader.close()
+        with _READING:
+            if self._reader is not None:
+                self._reader.close()
+            self._reader = None
 
     def __reduce__(self) -> Any:
         """Return what another process makes the store of; it fills a cache of its own."""
@@ -179,9 +205,10 @@ def _nodes(index: Any, num_nodes: int) -> tuple[Ids, bool]:
         return np.flatnonzero(array), False
     whole = array.ndim < 2 and (array.dtype.kind in "iu" or array.size == 0)
     require(whole, f"the index is {array.dtype} {list(array.shape)}", "give ids [n], a mask, a slice or a number")
-    nodes = array.reshape(-1).astype(np.int64)
-    if nodes.size and (int(nodes.min()) < -num_nodes or int(nodes.max()) >= num_nodes):
-        raise IndexError(f"node {nodes.min() if nodes.min() < -num_nodes else nodes.max()} of {num_nodes}")
+    flat = array.reshape(-1)
+    if flat.size and (int(flat.min()) < -num_nodes or int(flat.max()) >= num_nodes):  # before a uint64 becomes negative
+        raise IndexError(f"node {flat.min() if int(flat.min()) < -num_nodes else flat.max()} of {num_nodes}")
+    nodes = flat.astype(np.int64)
     return np.where(nodes < 0, nodes + num_nodes, nodes), array.ndim == 0
 
 
@@ -207,7 +234,8 @@ class GraphStore(pyg.GraphStore):  # type: ignore[misc]
     def _csc(self) -> tuple[Tensor, Tensor]:
         """Return the sources of all edges by destination, int64 [E], and where each destination's begin [N + 1]."""
         if self._lists is None:
-            if self.dataset.index_dtype == np.int64:
+            # NumPy before 2 cannot map a file of no edges.
+            if self.dataset.index_dtype == np.int64 and self.dataset.num_edges:
                 row = torch.from_numpy(np.load(self.dataset.file("indices"), mmap_mode="c"))
             else:
                 indices = self.dataset.memmap("indices")

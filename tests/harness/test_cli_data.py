@@ -174,6 +174,10 @@ def test_an_export_says_where_it_lies_and_is_imported_again(outcore: Outcore, tm
         (("g", "--format", "ginex", "--out", tmp_path / "out"), "exists already; remove it"),
         (("g", "--format", "csv"), "--format is 'csv'"),
         (("nobody", "--format", "pyg"), "there is no dataset 'nobody'"),
+        (("n" * 300, "--format", "pyg"), "File name too long; choose another path"),
+        (("g", "--format", "pyg", "--out", "n" * 300), "File name too long; choose another --out"),
+        (("g", "--format", "pyg", "--out", "-q"), "--out is '-q', which looks like an option"),
+        (("g", "--format", "pyg", "--out", outcore.root / "h" / "new"), "would lie in the dataset 'h'"),
     ):
         refused = outcore("export", *arguments)
         assert refused.code == 2 and said in refused.err and refused.err.count("\n") == 1

@@ -60,12 +60,20 @@ def test_added_times_are_listed_apart_and_marked(root: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("--seconds", "fast"), "--seconds is 'fast'"),
-        (("--seconds", "0"), "an epoch takes more than 0 s"),
-        (("--seconds", "nan"), "an epoch takes more than 0 s"),
-        (("--how", ""), "how"),
+        (("--seconds", "fast"), "--seconds is 'fast', and 'fast' is no number; write it like 12.1,12.4"),
+        (("--seconds", "3,12_3"), "--seconds is '3,12_3', and '12_3' is no number"),
+        *[(("--seconds", text), "an epoch takes from 1e-6 to 1e9 s") for text in ("0", "nan", "1e400", "3,1e308")],
+        (("--how", " "), "how"),
+        (("--version", ""), "version"),
+        (("--dataset", " "), "dataset is ' '; name one, or its folder"),
+        (("--fanout", "a,b"), "a whole number of neighbours for each hop, like 10,10,10, but is 'a,b'"),
         (("--memory", "much"), "much"),
-        (("--counter", "rows=many"), "counters.rows"),
+        (("--counter", "rows=many"), "--counter is 'rows=many', and 'many' is no number; write it like rows=1200000"),
+        (("--counter", "rows"), "--counter is 'rows', and '' is no number"),
+        *[(("--counter", f"rows={text}"), "counters.rows: input should be") for text in ("-5", "nan", "inf", "1e400")],
+        (("--counter", "hits=5"), "--counter 'hits=5' is not a known counter; choose one of batches, "),
+        (("--counter", "rows=5", "--counter", "rows=6"), "--counter rows is given twice; give each once"),
+        (("--counter", "rows=5", "--counter", "misses=6"), "misses are 6, more than the 5 rows"),
         (("--layers", "7"), "layers is 7"),
     ],
 )
@@ -75,6 +83,25 @@ def test_wrong_input_is_one_sentence_and_nothing_is_written(
     ended = add(root, capsys, *change)
     assert ended.code == 2 and said in ended.err and ended.err.count("\n") == 1
     assert not (root / FOREIGN).exists()
+
+
+def test_a_blank_name_and_a_results_root_that_is_a_file_are_refused(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = add(root, capsys, name="  ")
+    assert ended.code == 2 and "system: " in ended.err and not (root / FOREIGN).exists()
+    (root / "file").write_text("")
+    ended = add(root / "file", capsys)
+    assert ended.code == 2 and ended.err.endswith("Not a directory; choose another place\n")
+
+
+def test_a_damaged_file_is_written_again(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(add(root, capsys, "--json").json["foreign"]["path"])
+    whole = json.loads(path.read_text())
+    path.write_text(path.read_text()[:-20])
+    assert add(root, capsys, "--json").json["foreign"]["added"] is True
+    assert {**json.loads(path.read_text()), "added_at": ""} == {**whole, "added_at": ""}
+    assert len(read_foreign(root)) == 1
 
 
 def test_no_order_claim_gate_or_table_of_runs_sees_them(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
+import os
 import pickle
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +123,7 @@ def test_memory_too_small_wrong_indices_and_writes_are_refused(dataset: Dataset)
     with pytest.raises(InputError, match="memory is 'none'"):
         FeatureStore(dataset, memory="none")
     store, graph = FeatureStore(dataset, memory="8MiB"), GraphStore(dataset)
-    for index in (torch.tensor([5000]), torch.tensor([-5001])):
+    for index in (torch.tensor([5000]), torch.tensor([-5001]), torch.tensor([2**64 - 1], dtype=torch.uint64)):
         for name in ("x", "y"):
             with pytest.raises(IndexError):
                 store.get_tensor(None, name, index)
@@ -161,6 +165,21 @@ def test_every_layout_of_the_edges_is_that_of_pygs_data(tmp_path: Path, index_dt
         assert pairs(layout, *getattr(store, layout)()[:2]) == theirs
     assert torch.equal(store.get_edge_index(None, "csc")[0], indices)
     assert store.get_all_edge_attrs()[0].size == (300, 300)
+
+
+def test_a_graph_without_edges_has_empty_lists_under_numpy_1_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    none = make_tiny(tmp_path / "g", nodes=30, edges=0, index_dtype="int64")
+
+    def as_numpy_1(*_: Any, **__: Any) -> Any:
+        raise ValueError("cannot mmap an empty file")
+
+    monkeypatch.setattr(np, "load", as_numpy_1)
+    store = GraphStore(none)
+    assert [len(ends) for layout in ("coo", "csc", "csr") for ends in store.get_edge_index(None, layout)] == [
+        *(0, 0, 0, 31, 31, 0)
+    ]
 
 
 class EveryNeighbour(BaseSampler):  # type: ignore[misc]
@@ -208,6 +227,47 @@ def test_a_node_loader_over_the_stores_gives_the_tensors_of_one_in_memory(
     sampler = EveryNeighbour(in_memory.edge_index)
     ours = NodeLoader((store, GraphStore(dataset)), sampler, num_workers=workers, **options)
     assert same_batches(ours, NodeLoader(in_memory, sampler, **options)) == 4
+
+
+def forks_while_threads_read(path: str, mode: str) -> None:
+    """Fork while two threads read; each child reads too."""
+    pyg_stores.RowReader.__init__ = functools.partialmethod(pyg_stores.RowReader.__init__, mode=mode)  # type: ignore[method-assign,assignment]
+    dataset = Dataset.open(path)
+    rows, store = torch.from_numpy(dataset.load("features")), FeatureStore(dataset, memory=SMALL)
+    done, wrong = threading.Event(), list[int]()
+
+    def read(seed: int) -> None:
+        draw = np.random.default_rng(seed)
+        while not done.is_set():
+            nodes = torch.from_numpy(draw.integers(0, dataset.num_nodes, 3000))
+            if not torch.equal(store.get_tensor(None, "x", nodes), rows[nodes]):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=read, args=(seed,), daemon=True) for seed in range(2)]
+    for thread in threads:
+        thread.start()
+    uncached = torch.from_numpy(np.flatnonzero(store._cache.lookup(np.arange(dataset.num_nodes)).slots < 0))[:200]
+    for _ in range(8):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # ends a child that hangs
+            sound = store.counters()["rows"] == 0
+            sound &= torch.equal(store.get_tensor(None, "x", uncached), rows[uncached])
+            os._exit(0 if sound and store.counters()["misses"] == len(uncached) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    print("equal")
+
+
+@pytest.mark.parametrize("mode", ["auto", "pread"])
+def test_a_process_forked_while_threads_read_reads_too(dataset: Dataset, mode: str) -> None:
+    code = "from tests.systems import test_pyg_stores as own; "
+    code += f"own.forks_while_threads_read({str(dataset.path)!r}, {mode!r})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=40)
+    assert done.stdout.splitlines()[-1:] == ["equal"], done.stderr[-3000:]
 
 
 def test_a_pickled_store_is_made_again_of_its_dataset(dataset: Dataset, in_memory: Data) -> None:

@@ -142,6 +142,13 @@ def test_open_refuses_a_missing_file_and_an_invalid_header(tiny_dataset: Dataset
         file.write(b"\0" * 64)
     with pytest.raises(DatasetError, match=r"labels.npy is corrupted: its npy header"):
         Dataset.open(dataset.path)
+    whole = padded_header(np.dtype("int64"), (dataset.num_nodes,))
+    for was, damage in ((b")", b"("), (b": (", b"; ("), (b"descr", b"decsr")):
+        with dataset.file("labels").open("r+b") as file:
+            file.write(whole.replace(was, damage))
+        with pytest.raises(DatasetError, match="its npy header is not readable") as caught:
+            Dataset.open(dataset.path)
+        assert len(str(caught.value)) < 400  # without the header's 4 KiB of padding
     dataset.file("labels").unlink()
     with pytest.raises(DatasetError, match=r"labels.npy is missing"):
         Dataset.open(dataset.path)

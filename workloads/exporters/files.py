@@ -24,9 +24,10 @@ import xxhash
 
 from workloads.dataset import Dataset, Part
 from workloads.direct_files import PAGE, aligned_empty, io_failed, open_direct, read_at
-from workloads.errors import DataIOError, DatasetError
+from workloads.errors import DataIOError, DatasetError, require
 from workloads.making.direct_stream import DirectStream
 from workloads.making.writer import signals_raise
+from workloads.manifest import ALIGNMENT, MANIFEST_NAME
 from workloads.npyfile import padded_header
 from workloads.tempfolder import TemporaryFolder, free_bytes, into_place, sync
 from workloads.units import format_bytes
@@ -75,13 +76,24 @@ class Values:
 
     def write(self, out: Writable) -> None:
         """Write all elements to a stream; raises ValueError where there are more or fewer than the shape tells."""
-        left = self.nbytes
-        for piece in self.pieces():
+        left, pieces = self.nbytes, iter(self.pieces())
+        while (piece := _next(pieces)) is not None:
             data = np.ascontiguousarray(piece, dtype=self.dtype).view(np.uint8).data
             left -= len(data)
             out.write(data)
         if left:
             raise ValueError(f"an array of shape {list(self.shape)} lacks {left} bytes of what was announced")
+
+
+def _next(pieces: Iterator[Array]) -> Array | None:
+    """Return the next values, None after the last; raises DataIOError where the file that they come from cannot be
+    read: an OSError of the file that is written is told in other words."""
+    try:
+        return next(pieces, None)
+    except OSError as error:
+        fix = "check that the dataset is there and can be read"
+        path = error.filename or "the dataset"
+        raise DataIOError.of(error, f"{path} cannot be read", path, fix) from None
 
 
 class Output:
@@ -133,7 +145,11 @@ class ArrayFile:
 
     @property
     def _header(self) -> bytes:
-        return padded_header(np.dtype(self.values.dtype), self.values.shape) if self.name.endswith(".npy") else b""
+        if not self.name.endswith(".npy"):
+            return b""
+        # NumPy before 2 cannot map an array without elements whose header ends at a page.
+        to = ALIGNMENT if self.values.count else 128
+        return padded_header(np.dtype(self.values.dtype), self.values.shape, to)
 
     @property
     def nbytes(self) -> int:
@@ -303,6 +319,17 @@ def pieces(dataset: Dataset, part: Part) -> Iterator[Array]:
         raise DatasetError(fault, "`outcore data verify` names every fault; make or import it again")
 
 
+def checked_map(dataset: Dataset, part: Part) -> Array:
+    """Map a part for values that are not wanted in order, and read it once to compare its digest. Raises as `pieces`.
+
+    It is mapped first: a file that replaces this one meanwhile is not the mapped one, and has another digest.
+    """
+    values = dataset.memmap(part)
+    for _ in pieces(dataset, part):
+        pass
+    return values
+
+
 def _direct_pieces(path: Path, begin: int, end: int) -> Iterator[npt.NDArray[np.uint8]]:
     """Yield the bytes of a file from `begin` (a multiple of 4096) to `end`, in order, with six reads in flight beside
     the piece in use; each is valid until the next. Raises DataIOError where the file cannot be read, or ends early."""
@@ -338,11 +365,7 @@ def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int
     """Write the files as the folder `target`, whole or not at all; return their bytes. Raises as `export_dataset`."""
     target = target.absolute()
     root, total = target.parent, sum(file.nbytes for file in files)
-    if target.exists() or target.is_symlink():
-        raise _exists(target)
     needed = total + _SPARE_BYTES + 2 * PAGE * len(files)
-    if free_bytes(root) < needed:
-        raise _no_space(target, needed)
     done = 0
 
     def tick(nbytes: int) -> None:
@@ -351,6 +374,11 @@ def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int
         progress("writing and reading back", done / max(1, total))
 
     try:
+        if target.exists() or target.is_symlink():
+            raise _exists(target)
+        if free_bytes(root) < needed:
+            raise _no_space(target, needed)
+        _refuse_inside_a_dataset(target)
         root.mkdir(parents=True, exist_ok=True)
         with signals_raise(), TemporaryFolder(root, target.name) as folder:
             folder.chmod(0o755)
@@ -373,6 +401,12 @@ def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int
         fault = f"{target} cannot be written: {error.strerror or error}"
         raise DatasetError(fault, "choose another --out, in a folder that can be written") from None
     return total
+
+
+def _refuse_inside_a_dataset(target: Path) -> None:
+    for folder in Path(os.path.realpath(target)).parents:
+        fault = f"{target} would lie in the dataset {folder.name!r}"
+        require(not (folder / MANIFEST_NAME).is_file(), fault, "choose another --out")
 
 
 def _exists(target: Path) -> DatasetError:

@@ -10,7 +10,18 @@ import numpy as np
 
 from workloads import _native
 from workloads.dataset import Dataset
-from workloads.exporters.files import Array, ArrayFile, File, LinkFile, TextFile, TorchFile, Values, pieces, stored
+from workloads.exporters.files import (
+    Array,
+    ArrayFile,
+    File,
+    LinkFile,
+    TextFile,
+    TorchFile,
+    Values,
+    checked_map,
+    pieces,
+    stored,
+)
 
 #: Nodes whose out-degrees are counted in one pass over the edges, in 128 MiB.
 NODES_A_PASS = 1 << 24
@@ -42,7 +53,7 @@ def files_of(dataset: Dataset) -> list[File]:
 
 def _scores(dataset: Dataset) -> Iterator[Array]:
     """Yield each node's out-degree over its in-degree, both with a small addend, in node order."""
-    indptr, threads = dataset.memmap("indptr"), len(os.sched_getaffinity(0))
+    indptr, threads = checked_map(dataset, "indptr"), len(os.sched_getaffinity(0))
     for first in range(0, dataset.num_nodes, NODES_A_PASS):
         last = min(dataset.num_nodes, first + NODES_A_PASS)
         out = np.zeros(last - first, dtype=np.int64)

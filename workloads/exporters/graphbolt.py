@@ -7,13 +7,25 @@ DGL removes the folder `preprocessed` to make it anew, which fails at a link and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from workloads.dataset import Dataset, Part
-from workloads.exporters.files import Array, ArrayFile, File, LinkFile, TextFile, TorchFile, Values, pieces, stored
+from workloads.exporters.files import (
+    Array,
+    ArrayFile,
+    File,
+    LinkFile,
+    TextFile,
+    TorchFile,
+    Values,
+    checked_map,
+    pieces,
+    stored,
+)
 
 GRAPH = "fused_csc_sampling_graph.pt"
 #: Version of the pickled state of a graph, and the registered name of its class.
@@ -62,12 +74,13 @@ def files_of(dataset: Dataset) -> list[File]:
     files: list[File] = [TorchFile(GRAPH, _Graph(_Native(state)), _RENAMED)]
     files.append(ArrayFile("feat.npy", stored(dataset, "features")))
     task: dict[str, Any] = {"name": "node_classification", "num_classes": dataset.num_classes}
+    labels = cache(partial(checked_map, dataset, "labels"))  # read once for all sets
     for part, name in SETS.items():
         count = dataset.manifest.files[part].shape[0]
         if not count:
             continue
-        labels = Values("int64", (count,), lambda part=part: _labels(dataset, part))  # type: ignore[misc]
-        files += [ArrayFile(f"{part}-seeds.npy", stored(dataset, part, ids)), ArrayFile(f"{part}-labels.npy", labels)]
+        known = Values("int64", (count,), partial(_labels, dataset, part, labels))
+        files += [ArrayFile(f"{part}-seeds.npy", stored(dataset, part, ids)), ArrayFile(f"{part}-labels.npy", known)]
         task[name] = [{"data": [_array("seed_nodes", f"{part}-seeds.npy"), _array("labels", f"{part}-labels.npy")]}]
     metadata = {
         "dataset_name": dataset.name,
@@ -84,8 +97,7 @@ def _array(name: str, path: str) -> dict[str, str]:
     return {"name": name, "format": "numpy", "path": path}
 
 
-def _labels(dataset: Dataset, part: Part) -> Iterator[Array]:
+def _labels(dataset: Dataset, part: Part, labels: Callable[[], Array]) -> Iterator[Array]:
     """Yield the labels of a split's nodes."""
-    labels = dataset.memmap("labels")
     for nodes in pieces(dataset, part):
-        yield labels[nodes]
+        yield labels()[nodes]

@@ -9,7 +9,7 @@ import numpy as np
 
 from workloads.dataset import Dataset, Part
 from workloads.direct_files import small_maps
-from workloads.exporters.files import Array, ArrayFile, File, Values, class_count, pieces, stored
+from workloads.exporters.files import Array, ArrayFile, File, Values, checked_map, class_count, pieces, stored
 from workloads.importers.pyg import MASKS
 from workloads.importers.source import csc_edges
 
@@ -30,7 +30,7 @@ def files_of(dataset: Dataset) -> list[File]:
 
 def _destinations(dataset: Dataset) -> Iterator[Array]:
     """Yield the destination of every edge, in the order of `indices`."""
-    indptr, indices = dataset.memmap("indptr"), dataset.memmap("indices")
+    indptr, indices = checked_map(dataset, "indptr"), dataset.memmap("indices")
     with small_maps(indptr):
         for _, targets in csc_edges(indptr, indices)():
             yield targets

@@ -53,7 +53,15 @@ def _pairs(evidence: Evidence, system: str, originals: list[str]) -> Iterator[tu
     theirs = [pair for name in originals for pair in _sides(evidence, name)]
     foreign = [record for record in evidence.foreign if record.system in originals]
     theirs += [
-        (setting_key(record.settings), Side(record.label, record.seconds, _a_batch([record.counters]), []))
+        (
+            setting_key(record.settings),
+            Side(
+                record.label,
+                record.seconds,
+                _a_batch([{str(name): count for name, count in record.counters.items()}]),
+                [],
+            ),
+        )
         for record in foreign
     ]
     configs = {setting_key_of(record): record["config"] for record in evidence.records}
