@@ -168,7 +168,7 @@ def _run(series: Series, config: RunConfig, dataset: Dataset, log: Path) -> tupl
             elif isinstance(event, EpochDone):
                 told.epochs.append(event)
             elif isinstance(event, Gate) and event.is_epoch_start and spec.challenge:
-                return told.nonces.setdefault(int(event.at.split()[1]), os.urandom(NONCE_BYTES))
+                return told.nonces.setdefault(event.epoch, os.urandom(NONCE_BYTES))
             return b""
 
         with series.isolation.create("check", Limits(memory_bytes=cap_bytes)) as cap:
@@ -300,6 +300,7 @@ def mixed(before: Sequence[Int64], after: Sequence[Int64]) -> bool:
     epoch. An order kept, mini-batches in another order, and a shuffle within a buffer fail."""
     from scipy.stats import chi2_contingency
 
+    before, after = ([batch for batch in batches if len(batch)] for batches in (before, after))
     one, two = (np.repeat(np.arange(len(batches)), [len(batch) for batch in batches]) for batches in (before, after))
     places = (np.argsort(np.concatenate(batches)) for batches in (before, after))
     shared = np.zeros((len(before), len(after)), dtype=np.int64)

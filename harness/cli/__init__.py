@@ -120,5 +120,8 @@ def _run(arguments: list[str]) -> int:
 def _report(kind: str, message: str, fix: str, code: int, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"error": {"kind": kind, "message": message, "fix": fix}}))
-    print(f"outcore: {message}" + (f"; {fix}" if fix else ""), file=sys.stderr)
+    from harness.cli.table import printable
+
+    text = f"outcore: {message}" + (f"; {fix}" if fix else "")
+    print("\n".join(map(printable, text.splitlines())), file=sys.stderr)  # a message may be a worker's
     return code

@@ -99,14 +99,19 @@ def memory_is_charged(record: Record, context: RunContext) -> Finding | None:
 def started_cold(record: Record, context: RunContext) -> Finding | None:
     """Pages cached by another program are read without being charged, so a warm start is free memory.
 
-    Checks the resident share of the run's files after each eviction (before the run, after preparing): below 1 %.
+    Checks the resident share of the run's files after each eviction (before the run, after preparing): below 1 %. Pages
+    that the run itself has mapped stay; of a foreign system, those charged to the cap after its preparation count as
+    its memory.
     """
     evictions = record.readings.evictions
     if not evictions:
         return unknown("nothing was evicted")
-    worst = max(evictions, key=lambda eviction: eviction.share)
+    charged = next((gate.page_cache_bytes for gate in record.readings.gates if gate.at == "prepared"), 0)
+    own = {"after_prepare": charged if is_foreign(record.system) else 0}
+    left = [max(0, one.resident_bytes - own.get(one.when, 0)) / max(1, one.total_bytes) for one in evictions]
+    share, worst = max(zip(left, evictions, strict=True), key=lambda pair: pair[0])
     told = f"{format_bytes(worst.resident_bytes)} of {format_bytes(worst.total_bytes)} resident {worst.when}"
-    return Finding(worst.share < RESIDENT_SHARE, told)
+    return Finding(share < RESIDENT_SHARE, told)
 
 
 @rule("2", of=["ok"], evidence=True, passing=True)
@@ -148,10 +153,16 @@ def libraries_are_small(record: Record, context: RunContext) -> Finding | None:
     """Memory that a system takes while its code is loaded counts as floor, so that its cap is larger by as much.
 
     Compares memory of the calibration, without pages of files: of the system's own module with a sixteenth of the
-    budget or 4 MiB, whichever is more; of that and its libraries (`load_libraries()`) together with 64 MiB.
+    budget or 4 MiB, whichever is more; of that and its libraries (`load_libraries()`) together with 64 MiB. Of a
+    foreign system, memory of its constructor, after its imports, with a sixteenth of the budget or 16 MiB.
     """
-    if is_foreign(record.system) or context.calibration is None:
+    if context.calibration is None:
         return None
+    if is_foreign(record.system):
+        if (made := context.calibration.constructor_bytes) is None:
+            return unknown("its worker's calibration has no gate `imports`")
+        most = max(SLACK_BYTES, int(MODULE_SHARE * (record.memory.budget_bytes or 0)))
+        return Finding(made <= most, f"{format_bytes(made)} taken by its constructor, {format_bytes(most)} allowed")
     module, both = (max(0, size) for size in (context.calibration.module_bytes, context.calibration.library_bytes))
     allowed = min(LIBRARY_BYTES, max(MODULE_BYTES, int(MODULE_SHARE * (record.memory.budget_bytes or LIBRARY_BYTES))))
     said = f"{format_bytes(both)} for code and libraries, {format_bytes(module)} of it for the system's own module"

@@ -154,8 +154,8 @@ def useful_bytes(epoch: EpochRecord, row_bytes: int) -> float:
     if (counted := float(epoch.counters.get("bytes_useful") or 0)) > 0:
         return counted
     observed = epoch.counters.get("observed") or {}
-    missed = observed.get("feature_misses", observed.get("major_faults", 0))
-    return float(min(missed, epoch.counters.get("rows", 0))) * row_bytes
+    missed = observed.get("feature_misses", observed.get("major_faults", 0)) or 0
+    return float(min(missed, epoch.counters.get("rows") or 0)) * row_bytes
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class Calibration:
         training_bytes: peak memory added by the largest mini-batch's digests and, if the run trains, by its step.
         library_bytes: part of the floor that loading the system and its libraries added.
         module_bytes: part of that for the system's own module.
+        constructor_bytes: memory that the constructor of a foreign system took, after its imports; None: not told.
         feature_read_bytes: bytes of features that a foreign system read into the page cache until its floor was
             measured, and in its training step, neither of which needs any.
         training_device_bytes: device memory of model, optimiser, the same step and copies, beside the tables.
@@ -51,6 +52,7 @@ class Calibration:
     device_context_bytes: int | None = None
     library_bytes: int = 0
     module_bytes: int = 0
+    constructor_bytes: int | None = None
     feature_read_bytes: int = 0
 
     @property

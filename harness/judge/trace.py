@@ -57,6 +57,7 @@ class EpochTrace:
             (at most the draws) for longer ones.
         digest: structure digest that every faithful system must report.
         edges: sampled edges of all mini-batches.
+        spread: standard deviations of the epoch's nodes and edges, from those between its full mini-batches.
     """
 
     epoch: int
@@ -66,6 +67,7 @@ class EpochTrace:
     topology_pages: int
     digest: str
     edges: int = 0
+    spread: tuple[float, float] = (0.0, 0.0)
 
     @property
     def nodes(self) -> int:
@@ -154,25 +156,36 @@ def trace_epochs(workload: Workload, epochs: Sequence[int]) -> Iterator[EpochTra
         touched = _PagesTouched(indptr, workload.dataset.index_dtype.itemsize)
         uses = np.zeros(workload.dataset.num_nodes, dtype=np.uint32)
         digest = EpochDigest()
-        steps = edges = 0
+        steps, sizes = 0, []
         for batch in batches_of(workload, epoch):
             touched.add(batch)
             digest.add(structure_digest(batch))
             uses[batch.nodes] += np.uint32(1)
-            steps, edges = batch.index + 1, edges + batch.num_edges
-        yield EpochTrace(epoch, steps, workload.world, _histogram(uses), touched.total(), digest.hexdigest(), edges)
+            steps = batch.index + 1
+            sizes.append((batch.num_seeds, batch.num_nodes, batch.num_edges))
+        counted = _histogram(uses), touched.total(), digest.hexdigest()
+        yield EpochTrace(epoch, steps, workload.world, *counted, *_edges_and_spread(sizes))
 
 
 def trace_once(workload: Workload, epoch: int) -> EpochTrace:
     """Return the trace of an epoch whose hops expand no node twice (`workloads.sampling.once`), without pages of the
     graph and without a digest, since such mini-batches are not the workload's."""
-    uses, edges = np.zeros(workload.dataset.num_nodes, dtype=np.uint32), 0
+    uses, sizes = np.zeros(workload.dataset.num_nodes, dtype=np.uint32), []
     _read_graph_ahead(workload, 1)
     arrays = workload.dataset.load("indptr"), workload.dataset.memmap("indices")
     for batch in drawn_batches(workload, epoch, "new", *arrays):
         uses[batch.nodes] += np.uint32(1)
-        edges += batch.edges
-    return EpochTrace(epoch, make_seed_plan(workload).num_batches, workload.world, _histogram(uses), 0, "", edges)
+        sizes.append((len(batch.seeds), len(batch.nodes), batch.edges))
+    steps, counted = make_seed_plan(workload).num_batches, (_histogram(uses), 0, "")
+    return EpochTrace(epoch, steps, workload.world, *counted, *_edges_and_spread(sizes))
+
+
+def _edges_and_spread(sizes: Sequence[tuple[int, int, int]]) -> tuple[int, tuple[float, float]]:
+    """Return the edges of an epoch and its spread, from seed nodes, nodes and edges of each mini-batch."""
+    found = np.array(sizes, dtype=np.float64).reshape(-1, 3)
+    full = found[found[:, 0] == found[:, 0].max(initial=0), 1:]
+    nodes, edges = full.std(0, ddof=1) * len(found) ** 0.5 if len(full) > 1 else (0.0, 0.0)
+    return int(found[:, 2].sum()), (float(nodes), float(edges))
 
 
 def _read_graph_ahead(workload: Workload, epochs: int) -> None:

@@ -301,7 +301,8 @@ class RawReadings(_Part):
         outside, limits: processes of the run seen outside the cap, and memory limits seen in force (0: none).
         batches, seeds: number of mini-batches and of seed nodes of an epoch by the seed plan, over all ranks.
         digests: structure digest of the workload's own mini-batches, by epoch.
-        drawn: nodes and edges of an epoch that our sampler draws as a foreign system does, by epoch.
+        drawn: nodes and edges of an epoch that our sampler draws as a foreign system does, and their standard
+            deviations, by epoch.
         least_bytes: lower bound of the bytes that a system with this memory reads (docs/frontier.md), by epoch.
         least_bus_s: lower bound of the seconds for which rows cross an emulated device's bus, by epoch.
         unknown: reason why `batches`, `digests` or `least_bytes` are missing.
@@ -328,7 +329,7 @@ class RawReadings(_Part):
     batches: int | None = None
     seeds: int | None = None
     digests: dict[int, str] = Field(default_factory=dict)
-    drawn: dict[int, tuple[int, int]] = Field(default_factory=dict)
+    drawn: dict[int, tuple[int, int, float, float]] = Field(default_factory=dict)
     least_bytes: dict[int, int] = Field(default_factory=dict)
     least_bus_s: dict[int, float] = Field(default_factory=dict)
     unknown: str = ""

@@ -100,7 +100,7 @@ def calibrate(
         training = max(0, reading.after - reading.before) if config.stages != "sample" else 0
         memory = {"floor_bytes": reading.floor, "training_bytes": training, "libraries": reading.libraries}
         memory |= {"library_bytes": reading.of_libraries, "module_bytes": reading.of_module}
-        memory["feature_read_bytes"] = reading.of_features
+        memory |= {"feature_read_bytes": reading.of_features, "constructor_bytes": reading.of_constructor}
         memory["training_device_bytes"] = max(ending.device_peak_bytes, default=0)
         memory["device_context_bytes"] = reading.contexts(ending.device_held_bytes)
         cache.put("held", key, memory)
@@ -159,7 +159,8 @@ class GateMemory:
     first step, where they are wanted. `of_libraries`: bytes added by loading the system and its libraries, of them
     `of_module` by the system's own module. `gpus`: UUIDs of the GPUs whose memory is read too. `features`: file that is
     evicted before the first gate and before the step; `of_features`: bytes of it read up to the floor and in the step,
-    neither of which needs any."""
+    neither of which needs any. `of_constructor`: memory that a foreign system took between its imports and the floor;
+    None where it does not tell when those are done."""
 
     def __init__(
         self, cap: Cap, *, with_libraries: bool = False, gpus: Sequence[str] = (), features: Path | None = None
@@ -170,6 +171,7 @@ class GateMemory:
         self._resident = evict_files(self._features, "before").resident_bytes
         self.libraries: list[str] = []
         self.floor = self.before = self.after = self.of_libraries = self.of_module = self.of_features = 0
+        self.of_constructor: int | None = None
         self.times: Calibrated | None = None
 
     def __call__(self, event: Event) -> None:
@@ -189,6 +191,8 @@ class GateMemory:
         elif event.at == "floor":
             self.floor = held
             self.of_features = self._read(memory)
+            if self._features and self.of_libraries:
+                self.of_constructor = max(0, held - self.of_libraries)
         elif event.at == "before step":
             self.before = held
             self._resident = evict_files(self._features, "before").resident_bytes

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,8 +27,6 @@ from systems.readings import StageSpan
 from workloads.accelerators.pool import DevicePool
 from workloads.dataset import Dataset
 from workloads.manifest import MANIFEST_NAME
-
-_EPOCH_GATE = re.compile(r"epoch (\d+) (start|end)$")
 
 
 @dataclass
@@ -104,10 +101,12 @@ class Gathered:
 
     def take(self, event: Event, cap: Cap, reached: float) -> bytes:
         """Store an event that came at `reached` (monotonic s); at a gate, read, evict; return bytes to follow `go`.
-        Raises ProtocolError: unknown gate."""
+        Raises ProtocolError: files are named that are not the system's."""
         if isinstance(event, Planned):
             self.plan, self.planned = event.items, reached
         elif isinstance(event, Prepared):
+            if self.by_gates and (other := self._not_its_own(event.files)):
+                raise ProtocolError(f"the worker names {other[:80]!r}, which is in no folder of its own")
             self.prepared = event
         elif isinstance(event, Batches):
             self.batches += [(event.epoch, *row) for row in event.rows]
@@ -121,8 +120,15 @@ class Gathered:
             self.epochs.append(event)
             self.progress(f"epoch {event.epoch}: {event.end - event.start - event.checking_s:.2f} s")
         elif isinstance(event, Gate):
-            return self._at_gate(event.at, cap, reached)
+            return self._at_gate(event, cap, reached)
         return b""
+
+    def _not_its_own(self, files: Sequence[str]) -> str:
+        """Return a file that lies neither in the folder of artefacts nor in that of scratch files; empty if none does:
+        they are evicted for all programs."""
+        folders = [folder.resolve() for folder in self.folders]
+        own = (file for file in files if not any(Path(file).resolve().is_relative_to(one) for one in folders))
+        return next(own, "")
 
     def _timed(self, event: EpochDone) -> EpochDone:
         """Return an epoch with the times of its gates by the orchestrator's clock; raise ProtocolError without them."""
@@ -170,11 +176,8 @@ class Gathered:
         self.evictions.append(cold.evict_files([*cold.dataset_files(self.dataset), *self.folders, *own], when))
         self._evict_s.append(time.monotonic() - began)
 
-    def _at_gate(self, at: str, cap: Cap, reached: float) -> bytes:
-        match = _EPOCH_GATE.match(at)
-        if at != "prepared" and not match:
-            raise ProtocolError(f"the worker stands at a gate that does not exist: {at!r}")
-        starts = bool(match) and at.endswith("start")
+    def _at_gate(self, gate: Gate, cap: Cap, reached: float) -> bytes:
+        at, starts = gate.at, gate.is_epoch_start
         before, pids = cap.memory(), cap.pids()
         outside = self.guard.look(before.limit) if self.guard else []
         # What is done while the gate is closed belongs to no epoch.
@@ -189,11 +192,11 @@ class Gathered:
         self.held.append(memory)
         resident = cold.resident(looked_at)
         behind = b""
-        if match and starts:
+        if starts:
             for pool in self.forgetful:
                 pool.overwrite()
             if self.challenge:
-                behind = self.nonces[int(match[1])] = os.urandom(NONCE_BYTES)
+                behind = self.nonces[gate.epoch] = os.urandom(NONCE_BYTES)
             if self.zero is None:
                 self.zero = time.monotonic()
         self.gates.append(

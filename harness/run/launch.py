@@ -22,7 +22,7 @@ from harness.isolation.base import Cap, Needs
 from harness.isolation.files import read_text
 from harness.records.record import Status
 from harness.wire.pipes import Pipes, PoolServer
-from harness.wire.protocol import Done, Event, EventReader, Failed, Gate, Planned, ProtocolError, WorkerSpec
+from harness.wire.protocol import Done, Event, EventReader, Failed, Gate, Order, Planned, ProtocolError, WorkerSpec
 from systems.options import Facts
 from workloads.accelerators.pool import HIDDEN
 from workloads.errors import BudgetError, DataIOError, DatasetError, HostError, InputError, OutcoreError
@@ -89,7 +89,7 @@ class Worker:
         self._own = tempfile.TemporaryDirectory(prefix="outcore-", ignore_cleanup_errors=True)
         self._pools: PoolServer | None = None
         self._emulated = spec.config.device.startswith("emulated")
-        self._epochs = spec.config.epochs if spec.mode == "run" else 0
+        self._order = Order(spec.mode, spec.config.epochs)
         self._budget = spec.budget_host
         system, ranks = spec.config.system, spec.config.ranks
         self._pipes = Pipes(folder, named=cap.named_pipes or is_foreign(system))
@@ -136,7 +136,7 @@ class Worker:
         self._pipes.spawned()
         self.left: list[str] = []
         self.left_files: list[str] = []
-        self._reader = EventReader(self._pipes.events)
+        self._reader = EventReader(self._pipes.events, self._order)
 
     def watch(self, timeout_s: float, on_event: Callable[[Event], bytes | None]) -> Ending:
         """Pass every event to `on_event` until the worker ends; a gate opens with the bytes that `on_event` returns.
@@ -178,8 +178,6 @@ class Worker:
         if self._cap.memory().oom_kills > 0:
             return Ending("oom", "the kernel ended it: out of memory under the cap")
         if isinstance(last, Done):
-            if self._reader.epochs != self._epochs:
-                return Ending("failed", f"the worker was done after {self._reader.epochs} of {self._epochs} epochs")
             return Ending("ok", facts=last.facts, **last.model_dump(exclude={"event", "facts"}))
         if isinstance(last, Failed):
             return _failure(last)

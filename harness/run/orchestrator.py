@@ -307,7 +307,8 @@ class _Execution:
                 if evidence.faithful:
                     evidence.digests[epoch.epoch] = trace.epoch(epoch.epoch).digest
                 if foreign:
-                    evidence.drawn[epoch.epoch] = (trace.drawn(epoch.epoch).nodes, trace.drawn(epoch.epoch).edges)
+                    drawn = trace.drawn(epoch.epoch)
+                    evidence.drawn[epoch.epoch] = (drawn.nodes, drawn.edges, *drawn.spread)
                 if (least := least_device_bytes(record, context, epoch.epoch)) is not None:
                     evidence.least_bytes[epoch.epoch] = least
                 seconds = least_bus_seconds(record, context, epoch.epoch)

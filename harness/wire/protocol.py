@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -28,8 +29,15 @@ MAX_STREAM_BYTES = 1 << 30
 _MOST = 2**62  # counts and ids, so that sums of some fit in 64 bits
 Count = Annotated[int, Field(ge=0, lt=_MOST)]
 Number = Annotated[int, Field(gt=-_MOST, lt=_MOST)] | float | None
-Seconds = Annotated[float, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+FileName = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
 BatchRow = tuple[Count, Count, Count, Count, float | None, Count, Annotated[str, Field(max_length=64)], float]
+
+
+_EPOCH = re.compile(r"epoch [0-9]{1,9} (?:start|end)")
+# Gates of a calibration, in order; those that every worker has to stand at.
+_CALIBRATION = ("imports", "module", "libraries", "floor", "before step", "step again", "after step")
+_NEEDED = frozenset(("floor", "before step", "after step"))
 
 
 class ProtocolError(OutcoreError):
@@ -50,9 +58,14 @@ class Gate(_Event):
     at: str = Field(max_length=64)
 
     @property
+    def epoch(self) -> int:
+        """Number of the epoch that begins or ends at the gate; -1 at any other."""
+        return int(self.at.split()[1]) if _EPOCH.fullmatch(self.at) else -1
+
+    @property
     def is_epoch_start(self) -> bool:
         """Whether an epoch begins when the gate opens."""
-        return self.at.startswith("epoch ") and self.at.endswith(" start")
+        return self.epoch >= 0 and self.at.endswith(" start")
 
 
 class Planned(_Event):
@@ -90,8 +103,8 @@ class Prepared(_Event):
     made_bytes_read: Count = 0
     made_bytes_written: Count = 0
     planning_s: Seconds = 0.0
-    files: list[str] = Field(max_length=100_000)
-    reused_from: list[str] = Field(default_factory=list, max_length=10_000)
+    files: list[FileName] = Field(max_length=100_000)
+    reused_from: list[FileName] = Field(default_factory=list, max_length=10_000)
 
     @classmethod
     def joined(cls, parts: list[Prepared]) -> Prepared:
@@ -108,7 +121,14 @@ class Prepared(_Event):
         )
 
 
-class Batches(_Event):
+class _Table(_Event):
+    """A part of a table of an epoch; it comes between the epoch's end and its numbers."""
+
+    event: str
+    epoch: Count
+
+
+class Batches(_Table):
     """Rows of batches.parquet: batch, nodes, edges, seeds, loss, correct, digest, released_at (monotonic s)."""
 
     event: Literal["batches"] = "batches"
@@ -116,7 +136,7 @@ class Batches(_Event):
     rows: list[BatchRow] = Field(max_length=CHUNK_ROWS)
 
 
-class Spans(_Event):
+class Spans(_Table):
     """Rows of stages.parquet: stage or device lane, batch, thread, start, end (monotonic s)."""
 
     event: Literal["spans"] = "spans"
@@ -125,7 +145,7 @@ class Spans(_Event):
     rows: list[tuple[str, Annotated[int, Field(ge=-1, lt=_MOST)], str, float, float]] = Field(max_length=CHUNK_ROWS)
 
 
-class Checks(_Event):
+class Checks(_Table):
     """Spot-checked feature rows of an epoch's mini-batches."""
 
     event: Literal["checks"] = "checks"
@@ -133,7 +153,7 @@ class Checks(_Event):
     rows: list[Spot] = Field(max_length=CHUNK_ROWS)
 
 
-class Seeds(_Event):
+class Seeds(_Table):
     """Seed nodes of an epoch's mini-batches (batch, ids), where the spec asks for them."""
 
     event: Literal["seeds"] = "seeds"
@@ -141,7 +161,7 @@ class Seeds(_Event):
     rows: list[tuple[Count, list[Count]]] = Field(max_length=CHUNK_ROWS)
 
 
-class Nodes(_Event):
+class Nodes(_Table):
     """All nodes of an epoch's mini-batches (batch, ids), where the spec asks for seed nodes."""
 
     event: Literal["nodes"] = "nodes"
@@ -163,6 +183,7 @@ class _Known(TypedDict, total=False):
     queue_depth: Count | None
     bytes_loaded: Count | None
     bytes_written: Count | None
+    observed: dict[str, Number]
 
 
 _Told = dict[str, Number | dict[str, Number]]
@@ -210,7 +231,7 @@ class Done(_Event):
     test_accuracy: list[float] = Field(default_factory=list)
     device_peak_bytes: list[int] = Field(default_factory=list, max_length=1024)
     device_held_bytes: list[int] = Field(default_factory=list, max_length=1024)
-    loaded: list[str] = Field(default_factory=list, max_length=10_000)
+    loaded: list[FileName] = Field(default_factory=list, max_length=10_000)
 
 
 class Failed(_Event):
@@ -296,23 +317,53 @@ class Joint:
         return self.gather(self._channel.gate(at, more) if self.rank == 0 else b"")[0]
 
 
+class Order:
+    """Order in which a worker's events have to come, each once: of a run the plan, the preparation and its gate, then
+    of every epoch its two gates, tables and numbers; of a calibration its gates. Whatever comes twice, late or never
+    could move work off the clock, or memory into the floor."""
+
+    def __init__(self, mode: Literal["run", "calibrate"], epochs: int) -> None:
+        # Steps to come, and whether each has to be taken.
+        if mode == "calibrate":
+            self._left = [(f"gate {at!r}", at in _NEEDED) for at in _CALIBRATION]
+        else:
+            self._left = [(name, True) for name in ("event 'plan'", "event 'prepared'", "gate 'prepared'")]
+            for k in range(epochs):
+                steps = (f"gate 'epoch {k} start'", f"gate 'epoch {k} end'", f"event 'epoch' of epoch {k}")
+                self._left += [(name, True) for name in steps]
+        self._left.append(("event 'done'", True))
+
+    def take(self, event: Event) -> None:
+        """Note an event. Raises ProtocolError: it is not its turn."""
+        if isinstance(event, Failed | Calibrated):
+            return
+        of = f" of epoch {event.epoch}" if isinstance(event, _Table | EpochDone) else ""
+        name = f"gate {event.at!r}" if isinstance(event, Gate) else f"event {event.event!r}{of}"
+        at = next((at for at, (_, needed) in enumerate(self._left) if needed), 0)
+        if isinstance(event, _Table):
+            held = self._left[0][0] == f"event 'epoch'{of}"
+        elif held := name in [step for step, _ in self._left[: at + 1]]:
+            while self._left.pop(0)[0] != name:
+                pass
+        if not held:
+            raise ProtocolError(f"the worker came to {name} in the turn of {self._left[at][0]}")
+
+
 class EventReader:
     """The orchestrator's end: reads lines until a timeout, buffering at most one line's limit."""
 
-    def __init__(self, event_fd: int) -> None:
-        self._fd = event_fd
+    def __init__(self, event_fd: int, order: Order) -> None:
+        self._fd, self._order = event_fd, order
         os.set_blocking(event_fd, False)
         self._poll = select.poll()
         self._poll.register(event_fd, select.POLLIN)
         self._buffer = bytearray()
         self._rows = self._bytes = 0
-        self.epochs = 0  # reported so far
         self.closed = False
 
     def poll(self, timeout_s: float) -> Iterator[Event]:
         """Yield the events that arrive within `timeout_s`, at least those already in the pipe. Raises ProtocolError: a
-        line is too long, not JSON or no event, an epoch is reported out of turn, or the events exceed their total
-        limits."""
+        line is too long, not JSON or no event, an event is out of turn, or the events exceed their total limits."""
         if self.closed or not self._poll.poll(1000 * max(0.0, timeout_s)):
             return
         while True:
@@ -343,14 +394,10 @@ class EventReader:
             raise ProtocolError(
                 f"the worker sent what is no event: {where}: {first['msg']}, in {line[:80]!r}"
             ) from error
-        if isinstance(event, Batches | Spans | Checks | Seeds | Nodes | EpochDone) and event.epoch != self.epochs:
-            raise ProtocolError(f"the worker reported epoch {event.epoch} in the turn of epoch {self.epochs}")
-        if isinstance(event, EpochDone):
-            self.epochs += 1
-            if event.end < event.start:
-                raise ProtocolError(
-                    f"the worker's epoch {event.epoch} ends {event.start - event.end:.3g} s before it begins"
-                )
+        self._order.take(event)
+        if isinstance(event, EpochDone) and event.end < event.start:
+            before = event.start - event.end
+            raise ProtocolError(f"the worker's epoch {event.epoch} ends {before:.3g} s before it begins")
         if isinstance(event, Batches | Spans):
             self._rows += len(event.rows)
             if self._rows > MAX_ROWS:

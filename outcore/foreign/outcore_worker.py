@@ -237,7 +237,7 @@ class Worker:
         return {}
 
     def close(self) -> dict[str, str]:
-        """End all processes and threads; return notes for the record."""
+        """End all processes and threads after the last epoch; return notes for the record."""
         return {}
 
 
@@ -302,6 +302,7 @@ class _Pipe:
 
 
 def _calibrate(kind: Callable[[Run], Worker], spec: Mapping[str, Any], pipe: _Pipe) -> None:
+    pipe.gate("imports")
     worker = kind(Run(spec))
     pipe.gate("floor")
     step = worker.step()
@@ -318,7 +319,6 @@ def _calibrate(kind: Callable[[Run], Worker], spec: Mapping[str, Any], pipe: _Pi
             times.append(time.monotonic() - begin)
         seconds = {epoch: min(times) * worker.run.num_batches for epoch in range(worker.run.config.epochs)}
         pipe.send("calibrated", train_s=seconds, null_s=seconds, how="one mini-batch of the worker's own")
-    worker.close()
     pipe.send("done", notes={})
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.wire import protocol
-from harness.wire.protocol import Event, EventReader, Gate, ProtocolError
+from harness.wire.protocol import Event, EventReader, Gate, Order, ProtocolError
 
 EPOCH: dict[str, Any] = {
     "event": "epoch",
@@ -29,10 +29,20 @@ EPOCH: dict[str, Any] = {
 }
 
 
+class Anything(Order):
+    """No order of events."""
+
+    def __init__(self) -> None:
+        super().__init__("run", 0)
+
+    def take(self, event: Event) -> None:
+        """Note nothing."""
+
+
 @pytest.fixture
 def pipe() -> Iterator[tuple[EventReader, int]]:
     read, write = os.pipe()
-    reader = EventReader(read)
+    reader = EventReader(read, Anything())
     yield reader, write
     os.close(read)
     os.close(write)

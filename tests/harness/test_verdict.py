@@ -342,7 +342,10 @@ BREAKS: dict[str, tuple[str, Change]] = {
     "mini_batches_equal_the_workload": ("CAVEATS", {"readings.faithful": False}),
     "training_is_the_workloads": ("CAVEATS", {"system": "image:theirs"}),
     "floor_and_training_hold_no_features": ("INVALID", loaded_beforehand),
-    "sizes_are_as_drawn": ("INVALID", {**DRAWN, "evidence.drawn": {0: (2000, 3000), 1: (2000, 4000)}}),
+    "sizes_are_as_drawn": (
+        "INVALID",
+        {**DRAWN, "evidence.drawn": {0: (2000, 3000, 9.0, 9.0), 1: (2000, 4000, 9.0, 9.0)}},
+    ),
     "losses_are_finite": ("INVALID", {**DRAWN, "config.device": "cpu", "epochs.1.loss": None}),
     "nothing_was_prepared_before": ("INVALID", {"evidence.from_before": {"/tmp/packed.bin": 30 * MIB}}),
     "dataset_stayed_the_same": ("INVALID", {"evidence.rewritten": ["indices.npy"]}),
