@@ -110,6 +110,9 @@ def _run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except OSError as error:
+        if error.filename is None and error.errno in (errno.ENOSPC, errno.EIO):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return _report("io", f"the output cannot be written: {error.strerror}", "write it elsewhere", 1, False)
         if error.filename is None:
             raise
         code = 2 if error.errno in _WRONG_PLACE else 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.plan import Plain
@@ -100,7 +101,7 @@ _OF_OURS = (FREE - {"system", "options"}) | {"epochs", "warmup", "test_nodes"}
 def setting_key(settings: RunSettings) -> str:
     """Return a text that is equal for settings whose epoch times may be drawn side by side, whatever the system."""
     device = None if settings.device_memory is None else parse_bytes(settings.device_memory)
-    return _side_by_side(str(settings.dataset), device, settings.model_dump())
+    return _side_by_side(Path(str(settings.dataset)).name, device, settings.model_dump())
 
 
 def setting_key_of(record: Plain) -> str:

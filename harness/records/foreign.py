@@ -53,7 +53,7 @@ class ForeignRecord(Strict):
     settings: RunSettings
     seconds: list[float] = Field(min_length=1)
     counters: dict[Counter, Annotated[float, Field(ge=0, le=1e18)]] = Field(default_factory=dict)
-    how: Words
+    how: Annotated[Words, Field(max_length=2000)]
     host: str = ""
     added_at: str = ""
 

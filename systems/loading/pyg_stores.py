@@ -22,7 +22,7 @@ from systems.engine.rank.ranking import out_degrees, top
 from systems.loading.request import memory_bytes
 from workloads.dataset import Dataset, find_dataset
 from workloads.direct_files import aligned_empty, small_maps
-from workloads.errors import BudgetError, HostError, InputError, require
+from workloads.errors import BudgetError, DatasetError, HostError, InputError, require
 from workloads.units import format_bytes
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
@@ -60,12 +60,21 @@ def _opened(dataset: Dataset | Path | str) -> Dataset:
     return find_dataset(str(dataset), os.environ.get("OUTCORE_DATA", "data"))
 
 
+def _check_unchanged(dataset: Dataset) -> None:
+    """Check that files opened by path just now are of the dataset that was opened before. Raises DatasetError: another
+    was made in its place."""
+    now = Dataset.open(dataset.path).fingerprint
+    fault = f"dataset {dataset.name!r} was replaced since the store was opened"
+    require(now == dataset.fingerprint, fault, "open the stores again", DatasetError)
+
+
 class FeatureStore(pyg.FeatureStore):  # type: ignore[misc]
     """Features `x` and labels `y` of a dataset, for `NeighborLoader` and other loaders of PyG.
 
     The rows of the nodes with most out-edges, which are sampled most often, stay in memory; others are read from disk
-    when they are asked for, past the page cache. Every process that uses the store (`num_workers`) opens its own reader
-    and shares the cache. Threads may share a store: a process reads for one at a time, and forks between two reads.
+    when they are asked for, past the page cache. Every process that uses the store (`num_workers`) opens its own
+    reader; forked ones share the cache, spawned ones fill one each. Threads may share a store: a process reads for one
+    at a time, and forks between two reads.
 
     Args:
         dataset: opened dataset, its folder, or its name under `$OUTCORE_DATA`.
@@ -78,7 +87,7 @@ class FeatureStore(pyg.FeatureStore):  # type: ignore[misc]
 
     Raises:
         BudgetError: labels and read buffers exceed `memory`.
-        DataIOError, DatasetError: the dataset cannot be read.
+        DataIOError, DatasetError: the dataset cannot be read, or was replaced by another.
     """
 
     def __init__(self, dataset: Dataset | Path | str, *, memory: str | int = "1GiB") -> None:
@@ -100,6 +109,7 @@ class FeatureStore(pyg.FeatureStore):  # type: ignore[misc]
         with _READING:
             self._begin()
             self._cache = self._filled(budget - fixed)
+        _check_unchanged(self.dataset)
         _STORES[id(self)] = self  # PyG makes stores that have no hash
 
     def _begin(self) -> None:
@@ -151,6 +161,11 @@ class FeatureStore(pyg.FeatureStore):  # type: ignore[misc]
         if len(found.misses):
             if self._reader is None:
                 self._reader = RowReader(self._table.path, **self._table.place)
+                try:
+                    _check_unchanged(self.dataset)
+                except DatasetError:
+                    self.close()
+                    raise
             stats = self._reader.read(nodes[found.misses], out, found.misses)
             added |= {"requests": stats.requests, "bytes_read": stats.bytes_read}
         for name, count in added.items():
@@ -177,6 +192,8 @@ class FeatureStore(pyg.FeatureStore):  # type: ignore[misc]
     def _get_tensor_size(self, attr: Any) -> tuple[int, ...] | None:
         if attr.group_name is not None or attr.attr_name not in ("x", "y"):
             return None
+        if attr.index is None:
+            return (self.dataset.num_nodes,) + ((self._table.dim,) if attr.attr_name == "x" else ())
         nodes, single = _nodes(attr.index, self.dataset.num_nodes)
         return (() if single else (len(nodes),)) + ((self._table.dim,) if attr.attr_name == "x" else ())
 
@@ -243,7 +260,9 @@ class GraphStore(pyg.GraphStore):  # type: ignore[misc]
                 with small_maps(indices):
                     for first in range(0, len(indices), _CHUNK):
                         row.numpy()[first : first + _CHUNK] = indices[first : first + _CHUNK]
-            self._lists = row, torch.from_numpy(self.dataset.load("indptr"))
+            lists = row, torch.from_numpy(self.dataset.load("indptr"))
+            _check_unchanged(self.dataset)
+            self._lists = lists
         return self._lists
 
     def _get_edge_index(self, attr: Any) -> tuple[Tensor, Tensor] | None:

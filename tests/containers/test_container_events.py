@@ -7,12 +7,24 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, Literal
 
 import pytest
 
 from harness.wire import protocol
-from harness.wire.protocol import Event, EventReader, Gate, Order, ProtocolError
+from harness.wire.protocol import (
+    Batches,
+    Done,
+    EpochDone,
+    Event,
+    EventReader,
+    Gate,
+    Order,
+    Planned,
+    Prepared,
+    ProtocolError,
+)
 
 EPOCH: dict[str, Any] = {
     "event": "epoch",
@@ -98,6 +110,52 @@ def test_a_stream_without_end_is_cut_off(pipe: tuple[EventReader, int], monkeypa
     with pytest.raises(ProtocolError, match="bytes of events"):
         for _ in range(1000):
             said(pipe, b'{"event": "gate", "at": "floor"}\n')
+
+
+def event(words: str) -> Event:
+    """Make an event: `plan`, `prepared`, `done`, `batches K`, `epoch K`, or a gate."""
+    name, _, epoch = words.partition(" ")
+    if name == "batches":
+        return Batches(epoch=int(epoch), rows=[])
+    if name == "epoch" and epoch.isdigit():
+        return EpochDone.model_validate({**EPOCH, "epoch": int(epoch)})
+    if name == "preparation":
+        return Prepared(seconds=1.0, bytes_read=0, bytes_written=0, reused=False, files=[])
+    return {"plan": Planned(items=[]), "done": Done(notes={})}.get(words) or Gate(at=words)
+
+
+RUN = ["plan", "preparation", "prepared"]
+RUN += [
+    f"{words.format(k)}" for k in range(2) for words in ("epoch {} start", "epoch {} end", "batches {}", "epoch {}")
+]
+FLOOR = ["imports", "floor", "before step", "step again", "after step", "done"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "words", "said"),
+    [
+        ("run", [*RUN, "done"], ""),
+        ("calibrate", FLOOR, ""),
+        ("calibrate", ["floor", "before step", "after step", "done"], ""),
+        ("run", RUN[1:], "event 'prepared' in the turn of event 'plan'"),
+        ("run", [*RUN[:1], *RUN], "event 'plan' in the turn of event 'prepared'"),
+        ("run", [*RUN[:3], "prepared"], "gate 'prepared' in the turn of gate 'epoch 0 start'"),
+        ("run", [*RUN[:5], "epoch 0 end"], "gate 'epoch 0 end' in the turn of event 'epoch' of epoch 0"),
+        ("run", [*RUN[:4], "epoch 0"], "in the turn of gate 'epoch 0 end'"),
+        ("run", [*RUN[:5], "batches 1"], "event 'batches' of epoch 1 in the turn of event 'epoch' of epoch 0"),
+        ("run", [*RUN[:5], "epoch 1 start"], "gate 'epoch 1 start' in the turn of event 'epoch' of epoch 0"),
+        ("run", [*RUN[:-1], "done"], "event 'done' in the turn of event 'epoch' of epoch 1"),
+        ("run", [*RUN[:3], "epoch \u0660 start"], "in the turn of gate 'epoch 0 start'"),
+        ("calibrate", FLOOR[:2] + FLOOR[3:], "gate 'step again' in the turn of gate 'before step'"),
+        ("calibrate", FLOOR[-1:], "event 'done' in the turn of gate 'floor'"),
+        ("calibrate", [*FLOOR[:2], "imports"], "gate 'imports' in the turn of gate 'before step'"),
+    ],
+)
+def test_events_come_in_one_order_each_once(mode: Literal["run", "calibrate"], words: list[str], said: str) -> None:
+    order = Order(mode, 2)
+    with pytest.raises(ProtocolError, match=said) if said else nullcontext():
+        for one in map(event, words):
+            order.take(one)
 
 
 def test_the_schema_for_authors_lists_every_event() -> None:

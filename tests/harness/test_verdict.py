@@ -465,6 +465,35 @@ def test_a_foreign_systems_reads_cover_what_a_sampler_like_it_needs(sound: Run, 
     assert "distance_is_below_one" not in outcomes
 
 
+def test_memory_of_a_foreign_constructor_is_told_and_mapped_pages_of_its_own_are_no_warm_start(sound: Run) -> None:
+    changed(sound, DRAWN)
+    evidence(sound).evictions.append(
+        EvictionReading(when="after_prepare", files=1, total_bytes=80 * MIB, resident_bytes=60 * MIB)
+    )
+    for made, mapped, held in ((15 * MIB, 60 * MIB, True), (40 * MIB, 20 * MIB, False)):
+        sound[1].calibration = Calibration(1, 1, {1: 0.5}, constructor_bytes=made)
+        evidence(sound).gates[0].page_cache_bytes = mapped
+        outcomes = {outcome.name: outcome for outcome in judge(*sound)[1]}
+        assert outcomes["libraries_are_small"].ok is held and outcomes["started_cold"].ok is held
+    sound[0].system = "gnndrive"
+    evidence(sound).gates[0].page_cache_bytes = 60 * MIB
+    assert not {outcome.name: outcome for outcome in judge(*sound)[1]}["started_cold"].ok
+
+
+@pytest.mark.parametrize(
+    ("fanout", "spread", "judged"), [((3, 3), 10.0, True), ((3, 3), 900.0, True), ((3, -1), 9.0, False)]
+)
+def test_sizes_of_foreign_mini_batches_may_spread_as_those_of_the_sampler(
+    sound: Run, fanout: tuple[int, ...], spread: float, judged: bool
+) -> None:
+    changed(sound, {**DRAWN, "config.fanout": list(fanout)})
+    evidence(sound).drawn = dict.fromkeys(range(2), (6000, 9000, spread, spread))
+    outcomes = {outcome.name: outcome for outcome in judge(*sound)[1]}
+    assert ("sizes_are_as_drawn" in outcomes) is judged
+    if judged:
+        assert outcomes["sizes_are_as_drawn"].ok is (spread > 100)
+
+
 @pytest.mark.parametrize("entry", rules(), ids=lambda entry: entry.name)
 def test_every_rule_says_why(entry: object) -> None:
     assert len(entry.check.__doc__) > 40  # type: ignore[attr-defined]

@@ -6,6 +6,7 @@ import copy
 import functools
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from systems.loading import pyg_stores
 from tests.harness.run_tools import REPOSITORY
 from tests.support import make_tiny
 from workloads.dataset import Dataset
-from workloads.errors import BudgetError, InputError
+from workloads.errors import BudgetError, DatasetError, InputError
 
 SMALL = "7MiB"  # labels, read buffers and some of the rows
 
@@ -268,6 +269,19 @@ def test_a_process_forked_while_threads_read_reads_too(dataset: Dataset, mode: s
     code += f"own.forks_while_threads_read({str(dataset.path)!r}, {mode!r})"
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=40)
     assert done.stdout.splitlines()[-1:] == ["equal"], done.stderr[-3000:]
+
+
+def test_a_dataset_made_anew_is_not_mixed_with_the_one_that_was_opened(tmp_path: Path) -> None:
+    folder = tmp_path / "tiny"
+    make_tiny(folder, nodes=5_000, edges=20_000, dim=400, seed=1)
+    rows, edges = FeatureStore(folder, memory=SMALL), GraphStore(folder)
+    assert 0 < rows.cached_rows < 5_000
+    shutil.rmtree(folder)
+    make_tiny(folder, nodes=5_000, edges=20_000, dim=400, seed=2)
+    for ask in (lambda: rows.rows(np.arange(5_000)), lambda: edges.get_edge_index(None, "csc")):
+        for _ in range(2):
+            with pytest.raises(DatasetError, match="was replaced since the store was opened"):
+                ask()
 
 
 def test_a_pickled_store_is_made_again_of_its_dataset(dataset: Dataset, in_memory: Data) -> None:
