@@ -481,7 +481,7 @@ def test_memory_of_a_foreign_constructor_is_told_and_mapped_pages_of_its_own_are
 
 
 @pytest.mark.parametrize(
-    ("fanout", "spread", "judged"), [((3, 3), 10.0, True), ((3, 3), 900.0, True), ((3, -1), 9.0, False)]
+    ("fanout", "spread", "judged"), [((3, 3), 10.0, True), ((3, 3), 1000.0, True), ((3, -1), 9.0, False)]
 )
 def test_sizes_of_foreign_mini_batches_may_spread_as_those_of_the_sampler(
     sound: Run, fanout: tuple[int, ...], spread: float, judged: bool
