@@ -25,7 +25,6 @@ SIMULATED = 200
 #: Measures of an epoch, and that of two of them together.
 SIZES = ("nodes", "edges")
 SHAPES = (
-    "nodes of mini-batches, squared",
     "distinct nodes",
     "uses of nodes, squared",
     "uses of the tenth of the nodes with most out-edges",
@@ -84,9 +83,8 @@ class Draws:
         """Return the measures of one epoch's mini-batches, whose nodes and seed nodes are of the graph."""
         uses = np.zeros(self._workload.dataset.num_nodes, dtype=np.int64)
         here, held = np.zeros(len(uses), dtype=bool), np.zeros(len(self._entries), dtype=bool)
-        edges = squared = 0
+        edges = 0
         for batch in batches:
-            squared += len(batch.nodes) ** 2
             uses[batch.nodes] += 1
             here[batch.nodes] = True
             edges += batch.edges
@@ -96,7 +94,7 @@ class Draws:
             here[batch.nodes] = False
         sizes = (int(uses.sum()), edges)
         hot, beside = uses[self._hot].sum(), (held[1:] & held[:-1] & self._beside).sum()
-        shapes = (squared, np.count_nonzero(uses), (uses**2).sum(), hot, held.sum(), beside)
+        shapes = (np.count_nonzero(uses), (uses**2).sum(), hot, held.sum(), beside)
         return Measured(dict(zip((*SIZES, *SHAPES), map(float, (*sizes, *shapes)), strict=True)), held)
 
     def simulated(self, seeds: Iterable[int]) -> Iterator[Measured]:

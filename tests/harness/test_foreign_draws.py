@@ -78,7 +78,7 @@ def test_draws_kept_for_another_epoch_fail_though_its_sizes_are_right(draws: Dra
     assert KEPT in told and told.startswith("epoch 0 beside 2")
 
 
-@pytest.mark.parametrize(("width", "shape"), [(1, ""), (2, SHAPES[5])])
+@pytest.mark.parametrize(("width", "shape"), [(1, ""), (2, SHAPES[4])])
 def test_neighbours_drawn_side_by_side_fail(draws: Draws, workload: Workload, width: int, shape: str) -> None:
     """Two of one hop are drawn at each list: anywhere, or one beside the other."""
     one_hop = replace(workload, sampler=SamplerSpec(fanout=(2,), batch_size=110))
