@@ -16,6 +16,7 @@ own_temporary_folder()  # for what torch leaves, from its import on
 
 import dgl
 import torch
+import torch._dynamo  # which the first optimiser imports: memory of libraries, not of the constructor
 from torch.nn import functional
 
 # The maps are read-only, as the dataset is.
