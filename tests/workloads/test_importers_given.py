@@ -235,6 +235,44 @@ def test_odd_tables_are_refused(tmp_path: Path, edges: list[Any], nodes: dict[st
     assert said in refused(parquet(tmp_path / "g", edges, **nodes), "parquet")
 
 
+def test_parquet_parts_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    folder = parquet(tmp_path / "g")
+    (folder / "nodes").mkdir()
+    for node in range(N):
+        table = pa.table({"x": [X[node]], "y": [node], "year": [1]})
+        pq.write_table(table, folder / "nodes" / f"part-{7 + node}.parquet")
+    (folder / "nodes" / "_SUCCESS").touch()
+    (folder / "nodes" / ".part-0.parquet.crc").touch()
+    (folder / "README.md").touch()
+    dataset = imported(folder, "parquet")
+    assert dataset.load("labels").tolist() == list(range(N))
+    np.testing.assert_array_equal(dataset.load("features"), X)
+    assert {"columns of nodes left out: year", "other files left out: README.md"} <= set(dataset.manifest.notes)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("edges/split=train/0.parquet", "edges holds split=train, which is no .parquet file"),
+        ("edges/1.parq", "edges holds 1.parq, which is no .parquet file"),
+        ("edges.parquet", "holds edges.parquet and the folder edges, which mean the same"),
+        ("nodes.parq", "nodes.parq is not read; name the table nodes.parquet"),
+        ("nodes/_0.parquet", "nodes holds no .parquet file"),
+    ],
+)
+def test_parquet_files_that_would_not_be_read_are_refused(tmp_path: Path, path: str, said: str) -> None:
+    folder = parquet(tmp_path / "g")
+    (folder / path).parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table({"src": [0], "dst": [1]}), folder / path)
+    assert said in refused(folder, "parquet")
+
+
+@pytest.mark.parametrize("name", ["id", "ID", "node", "node_id"])
+def test_ids_of_parquet_nodes_count_from_0_under_every_name(tmp_path: Path, name: str) -> None:
+    folder = parquet(tmp_path / "g", **{"x": list(X), name: np.arange(N)[::-1]})
+    assert f"column {name} of" in refused(folder, "parquet")
+
+
 @pytest.mark.parametrize("kind", [pa.uint8(), pa.uint64(), pa.int32()])
 def test_labels_of_any_integer_type_may_be_null(tmp_path: Path, kind: Any) -> None:
     labels = pa.array([int(label) if label >= 0 else None for label in Y], kind)

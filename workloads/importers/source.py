@@ -280,6 +280,12 @@ def named_nodes(edges: Callable[[], Iterator[EdgeChunk]], what: str) -> int:
     return largest + 1
 
 
+def left_out(what: str, names: list[str]) -> list[str]:
+    """Return a note that says which names of a kind were not read, the first ten; none without names."""
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return [f"{what} left out: {', '.join(names[:10])}{more}"] if names else []
+
+
 def count_of(value: Any, most: int, what: str) -> int:
     """Return a count that a file tells; raises InputError unless it is one whole number from 1 to `most`."""
     array = np.asarray(value)
