@@ -56,18 +56,36 @@ def arrays(folder: Path, **changed: Any) -> Path:
     return folder
 
 
-def graphbolt(folder: Path, *, num: Any = N, edges: str = "", **task: Any) -> Path:
-    """Write a folder as a user of DGL makes it by hand, with valid and test nodes alone."""
+def graphbolt(
+    folder: Path,
+    *,
+    num: Any = N,
+    edges: str = "",
+    by_edge: dict[str, Any] | None = None,
+    top: bool = False,
+    seeds: Any = None,
+    **task: Any,
+) -> Path:
+    """Write a folder as a user of DGL makes it by hand, with valid and test nodes alone; `by_edge` are edge features,
+    at the `top` or in the graph, and `seeds` other test nodes than those of the labels 0 and 1."""
     folder.mkdir()
     (folder / "e.csv").write_text(edges or "".join(f"{u},{v}\n" for u, v in EDGES.T))
     sets: dict[str, Any] = {}
     for name, mask in (("validation_set", VALID), ("test_set", TEST)):
         np.save(folder / f"{name}.npy", np.flatnonzero(mask))
         np.save(folder / f"{name}-y.npy", Y[mask])
+        if name == "test_set" and seeds is not None:
+            np.save(folder / "test_set.npy", seeds)
         entries = (("seeds", f"{name}.npy"), ("labels", f"{name}-y.npy"))
         sets[name] = [{"data": [{"name": kind, "format": "numpy", "path": path} for kind, path in entries]}]
-    graph = {"nodes": [{"num": num}], "edges": [{"format": "csv", "path": "e.csv"}]}
-    (folder / "metadata.yaml").write_text(yaml.safe_dump({"graph": graph, "tasks": [sets | task]}))
+    features = []
+    for name, values in (by_edge or {}).items():
+        np.save(folder / f"{name}.npy", values)
+        features.append({"domain": "edge", "type": None, "name": name, "format": "numpy", "path": f"{name}.npy"})
+    graph: dict[str, Any] = {"nodes": [{"num": num}], "edges": [{"format": "csv", "path": "e.csv"}]}
+    metadata = {"graph": graph, "tasks": [sets | task]}
+    (metadata if top else graph)["feature_data"] = features
+    (folder / "metadata.yaml").write_text(yaml.safe_dump(metadata))
     return folder
 
 
@@ -210,12 +228,38 @@ def test_a_saved_list_of_unequal_length_is_refused(tmp_path: Path) -> None:
         *(({"num_classes": told}, "num_classes of") for told in ("abc", 10**12, -5, 1, 2.5)),
         ({"edges": f"{'9' * 23},1\n"}, "e.csv is no edge list"),
         ({"edges": "0,6\n"}, "e.csv: an edge names node 6, but there are 6 nodes"),
+        ({"edges": "0,1,0.5\n1,2,0.5\n"}, "e.csv is not two ids; give source and destination alone"),
+        ({"edges": "0,5,1\n1,4,2\n"}, "e.csv is not two ids"),
+        ({"edges": "0\n1\n"}, "e.csv is not two ids"),
+        ({"edges": "0,1\n1,2,0.5\n"}, "e.csv is no edge list"),
+        ({"by_edge": {"weight": np.ones(5)}}, "feature weight of"),
+        ({"seeds": [4, 4]}, "test_set.npy names node 4 twice, with two labels"),
         ({"test_set": 5}, "metadata.yaml has another layout than DGL's"),
         ({"test_set": [{}]}, "metadata.yaml lacks the field 'data'"),
     ],
 )
 def test_odd_metadata_is_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
     assert said in refused(graphbolt(tmp_path / "g", **changed), "graphbolt")
+
+
+@pytest.mark.parametrize("top", [False, True])
+@pytest.mark.parametrize("name", ["edge_weight", "weight"])
+def test_edge_weights_of_graphbolt_are_kept_and_other_edge_features_named(tmp_path: Path, name: str, top: bool) -> None:
+    weight = np.arange(6) / 2
+    dataset = imported(graphbolt(tmp_path / "g", by_edge={"year": weight, name: weight}, top=top), "graphbolt")
+    assert dataset.load("edge_weight").tolist() == [weight[at] for at in np.lexsort((EDGES[0], EDGES[1]))]
+    assert "edge features left out: year" in dataset.manifest.notes
+
+
+@pytest.mark.parametrize("text", ["0 1 5\n1 2 6\n", "# a b\n\n0,1,5\n1,2,6\n"])
+def test_further_columns_of_a_text_are_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "g.txt").write_text(text)
+    assert "columns behind the two ids left out" in imported(tmp_path / "g.txt", "snap").manifest.notes
+
+
+def test_a_matrix_market_file_is_no_list_of_edges(tmp_path: Path) -> None:
+    (tmp_path / "g.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n% x\n3 3 2\n1 2\n2 3\n")
+    assert "g.mtx is a matrix in MatrixMarket's format" in refused(tmp_path / "g.mtx", "snap")
 
 
 @pytest.mark.parametrize(
