@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
+from torch_geometric.data import Data
 
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError, OutcoreError
@@ -153,6 +154,31 @@ def test_the_number_of_classes_outlives_an_export(tmp_path: Path, format_name: s
         imported(tmp_path / "out", back, classes=40)
 
 
+def test_counts_of_an_array_each_are_taken_and_other_files_named(tmp_path: Path) -> None:
+    counts = {"num_nodes": np.array(9), "num_classes": np.array(5)}
+    folder = arrays(tmp_path / "g", x=None, y=None, **counts, edge_attr=X)
+    (folder / "deep").mkdir()
+    dataset = imported(folder)
+    assert (dataset.num_nodes, dataset.num_classes, imported(folder, classes=3).num_classes) == (9, 5, 2)
+    assert "other files left out: deep, edge_attr.npy" in dataset.manifest.notes
+
+
+@pytest.mark.parametrize("kind", ["npz", "dict", "Data"])
+def test_pygs_ids_and_number_of_classes_are_taken_and_other_fields_named(tmp_path: Path, kind: str) -> None:
+    ids = {"train_idx": np.flatnonzero(TEST), "val_idx": np.array([0]), "test_idx": np.array([2])}
+    graph = {**GRAPH, **ids, "test_mask": VALID, "num_classes": np.array(50), "edge_attr": X}
+    file = tmp_path / ("g.npz" if kind == "npz" else "g.pt")
+    if kind == "npz":
+        np.savez(file, **graph)
+    else:
+        tensors = {name: torch.from_numpy(array) for name, array in graph.items()} | {"num_classes": 50}
+        torch.save(tensors if kind == "dict" else Data(**tensors), file)
+    dataset = imported(file, "pyg")
+    found = [dataset.load(part).tolist() for part in ("train", "valid", "test")]  # type: ignore[arg-type]
+    assert (found, dataset.num_classes) == ([[4, 5], [0], [1]], 50)
+    assert f"fields of {file.name} left out: edge_attr, test_idx" in dataset.manifest.notes
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int64"])
 def test_zeros_and_ones_for_all_nodes_are_a_mask(tmp_path: Path, dtype: str) -> None:
     dataset = imported(arrays(tmp_path / "g", train_mask=TEST.astype(dtype)))
@@ -189,6 +215,11 @@ def test_floats_keep_their_type_in_either_byte_order_and_infinite_weights_are_to
         ({"features": torch.from_numpy(X)}, "holds features.pt and x.npy, which mean the same"),
         ({"x": torch.from_numpy(X).to(torch.float8_e4m3fn)}, "x.pt is float8_e4m3fn; give it dense"),
         ({"x": torch.from_numpy(X).to(torch.complex64).conj()}, "x.pt is complex64"),
+        ({"num_nodes": np.array(7), "y": None}, "there are 6 feature rows for 7 nodes"),
+        ({"num_nodes": np.array(5), "x": None, "y": None}, "an edge names node 5, but there are 5 nodes"),
+        ({"indptr": np.arange(N + 1), "indices": EDGES[0]}, "indptr.npy both tell the edges"),
+        ({"edge_index": None, "indptr": np.arange(N + 1), "indices": EDGES[0], "num_nodes": np.array(7)},
+         "num_nodes.npy is 7, but the edges are those of 6 nodes"),
         ({"x": torch.empty(N, 2, device="meta")}, "x.pt is empty"),
     ],
 )  # fmt: skip
