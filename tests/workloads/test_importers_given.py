@@ -135,7 +135,9 @@ def test_a_graph_without_any_label_stays_so_or_gets_labels_on_demand(tmp_path: P
     assert "use --labels" in refused(arrays(tmp_path / "g", y=unknown))
     kept = imported(arrays(tmp_path / "kept", y=unknown, **nobody))
     export_dataset(kept, tmp_path / "out", "pyg")
-    assert imported(tmp_path / "out").fingerprint == kept.fingerprint
+    export_dataset(kept, tmp_path / "dgls", "graphbolt")
+    for folder, back in (("out", "arrays"), ("dgls", "graphbolt")):
+        assert imported(tmp_path / folder, back).fingerprint == kept.fingerprint
     for folder in ("g", "out"):
         dataset = imported(tmp_path / folder, new_labels=True)
         assert dataset.load("labels").min() >= 0 and len(dataset.load("train"))

@@ -101,7 +101,8 @@ def _graph(path: Path, metadata: dict[str, Any]) -> GraphSource:
     labels = np.full(num_nodes, -1, dtype=np.int64)
     splits = {part: _split(path, tasks[0].get(name) or [], labels) for part, name in _SETS.items()}
     classes = int(labels.max(initial=-1)) + 1
-    known = classes > 0
+    given = [entry for name in _SETS.values() for one in tasks[0].get(name) or [] for entry in one["data"]]
+    known = classes > 0 or any(entry.get("name") == "labels" for entry in given)
     if known and (told := tasks[0].get("num_classes")) is not None:
         classes = told_classes(told, classes, f"num_classes of {path}")
     return GraphSource(
