@@ -248,6 +248,18 @@ def test_a_saved_list_of_unequal_length_is_refused(tmp_path: Path) -> None:
     assert "y of g.pt is list" in refused(tmp_path / "g.pt", "pyg")
 
 
+def test_a_tensor_that_stands_for_the_negatives_of_its_memory_is_resolved(tmp_path: Path) -> None:
+    x = torch.complex(torch.zeros(N, 2), torch.from_numpy(X)).conj().imag
+    assert x.is_neg()
+    dataset = imported(arrays(tmp_path / "g", x=x))
+    np.testing.assert_array_equal(dataset.load("features"), -X)
+
+
+def test_a_saved_dictionary_of_arrays_is_refused_with_a_fix_that_helps(tmp_path: Path) -> None:
+    torch.save(GRAPH, tmp_path / "g.pt")
+    assert "and no code of a file is run; save its tensors alone: torch.from_numpy" in refused(tmp_path / "g.pt", "pyg")
+
+
 # --- GraphBolt and Parquet ------------------------------------------------------------------------------------------
 
 

@@ -67,7 +67,9 @@ def open_pyg(path: Path, options: ImportOptions | None = None, *, supervised: bo
     except pickle.UnpicklingError as error:
         found = re.search(r"GLOBAL (\S+)", str(error))
         fault = f"{path} holds {found[1] if found else 'objects'}, and no code of a file is run"
-        raise InputError(fault, "save its tensors alone: torch.save(data.to_dict(), PATH)") from None
+        numpy = found and found[1].startswith("numpy")
+        kept = "torch.from_numpy of each array" if numpy else "torch.save(data.to_dict(), PATH)"
+        raise InputError(fault, f"save its tensors alone: {kept}") from None
     if isinstance(content, tuple):  # (graphs, slices, class) of an InMemoryDataset
         single = len(content) == 3 and content[1] is None
         require(single, f"{path} holds several graphs", "save one of them: torch.save(dataset[0], PATH)")

@@ -148,7 +148,9 @@ def as_array(value: Any, what: str) -> npt.NDArray[Any]:
     import torch
 
     try:
-        return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+        # A tensor may stand for the negatives of its memory: the imaginary part of a conjugate does.
+        tensor = isinstance(value, torch.Tensor)
+        return value.detach().cpu().resolve_neg().numpy() if tensor else np.asarray(value)
     except (RuntimeError, TypeError, NotImplementedError, ValueError):
         kind = type(value).__name__
         if isinstance(value, torch.Tensor):
