@@ -296,7 +296,7 @@ def test_edge_weights_of_graphbolt_are_kept_and_other_edge_features_named(tmp_pa
     assert "edge features left out: year" in dataset.manifest.notes
 
 
-@pytest.mark.parametrize("text", ["0 1 5\n1 2 6\n", "# a b\n\n0,1,5\n1,2,6\n"])
+@pytest.mark.parametrize("text", ["0 1 5\n1 2 6\n", "# a b\n\n0,1,5\n1,2,6\n", "0 1\n1 2 6\n"])
 def test_further_columns_of_a_text_are_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "g.txt").write_text(text)
     assert "columns behind the two ids left out" in imported(tmp_path / "g.txt", "snap").manifest.notes

@@ -7,6 +7,7 @@ import io
 import re
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from workloads.errors import InputError, require
 from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, GraphSource, ImportOptions, reading, reason_of
 from workloads.npyfile import write_all
 
+_LOOKED_AT = 1000  # lines that tell whether there are further columns
 _DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
@@ -59,17 +61,17 @@ def open_snap(path: Path, options: ImportOptions) -> GraphSource:
 
 
 def _further_columns(path: Path) -> list[str]:
-    """Return a note of what stands behind the ids in the first line of an edge, if anything does; raises InputError for
-    a matrix in MatrixMarket's format."""
+    """Return a note of what stands behind the ids in the first lines, if anything does; raises InputError for a matrix
+    in MatrixMarket's format."""
     with reading(path, "is truncated or corrupted", _DAMAGE):
         comment, separator = _dialect(path)
-        for number, line in enumerate(_lines(path)):
+        for number, line in enumerate(islice(_lines(path), _LOOKED_AT)):
             matrix = number == 0 and line.startswith("%%MatrixMarket")
             fix = "remove its first lines up to that of the matrix's size"
             require(not matrix, f"{path} is a matrix in MatrixMarket's format, not a list of edges", fix)
             words = [word for word in re.split(separator, line.split(comment)[0].strip()) if word]
-            if words:
-                return ["columns behind the two ids left out"] if len(words) > 2 else []
+            if len(words) > 2:
+                return ["columns behind the two ids left out"]
     return []
 
 
