@@ -142,7 +142,9 @@ def test_ginexs_code_finds_the_arrays_types_and_names_that_it_reads(
 def test_an_export_says_what_its_format_cannot_hold(weighted: Dataset, tmp_path: Path) -> None:
     made = export_dataset(weighted, tmp_path / "out", "ginex")
     assert len(made.notes) == 2 and "edge weights left out" in made.notes[0] and "float16" in made.notes[1]
-    assert export_dataset(weighted, tmp_path / "other", "graphbolt").notes == []
+    left = int((weighted.load("labels") >= 0).sum()) - len(weighted.load("train"))
+    said = f"{left} labels left out: the format has those of nodes in the three sets alone"
+    assert left and export_dataset(weighted, tmp_path / "other", "graphbolt").notes == [said]
 
 
 def test_graphbolts_folder_names_dgls_classes_alone_and_is_imported_as_the_same_graph(
@@ -264,7 +266,25 @@ def test_a_part_that_is_removed_meanwhile_is_named_and_nothing_is_left(
     (copy / f"{part}.npy").unlink()
     with pytest.raises(DataIOError, match=rf"{part}\.npy cannot be read: No such file or directory; check that"):
         export_dataset(dataset, tmp_path / "out" / "g", format_name)
-    assert list((tmp_path / "out").iterdir()) == []
+    assert list((tmp_path / "out").glob("*")) == []
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_dataset_that_is_replaced_meanwhile_is_not_called_corrupted(
+    tiny_dataset: Dataset, weighted: Dataset, tmp_path: Path, format_name: str
+) -> None:
+    copy = Path(shutil.copytree(weighted.path, tmp_path / "data"))
+    dataset = Dataset.open(copy)
+    shutil.copytree(tiny_dataset.path, copy, dirs_exist_ok=True)
+    with pytest.raises(DatasetError, match="data was replaced meanwhile; export it again"):
+        export_dataset(dataset, tmp_path / "out" / "g", format_name)
+    assert list((tmp_path / "out").glob("*")) == []
+
+
+def test_a_part_that_may_not_be_read_is_a_fault_of_permissions(tiny_dataset: Dataset, tmp_path: Path) -> None:
+    denied = PermissionError(13, "Permission denied", "features.npy")
+    with patch.object(Path, "open", side_effect=denied), pytest.raises(DataIOError, match="see to its permissions"):
+        list(exporter_files.readable(exporter_files.pieces(tiny_dataset, "features")))
 
 
 @pytest.fixture

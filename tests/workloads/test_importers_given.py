@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
+from torch_geometric.data import Data
 
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError, OutcoreError
@@ -56,18 +57,36 @@ def arrays(folder: Path, **changed: Any) -> Path:
     return folder
 
 
-def graphbolt(folder: Path, *, num: Any = N, edges: str = "", **task: Any) -> Path:
-    """Write a folder as a user of DGL makes it by hand, with valid and test nodes alone."""
+def graphbolt(
+    folder: Path,
+    *,
+    num: Any = N,
+    edges: str = "",
+    by_edge: dict[str, Any] | None = None,
+    top: bool = False,
+    seeds: Any = None,
+    **task: Any,
+) -> Path:
+    """Write a folder as a user of DGL makes it by hand, with valid and test nodes alone; `by_edge` are edge features,
+    at the `top` or in the graph, and `seeds` other test nodes than those of the labels 0 and 1."""
     folder.mkdir()
     (folder / "e.csv").write_text(edges or "".join(f"{u},{v}\n" for u, v in EDGES.T))
     sets: dict[str, Any] = {}
     for name, mask in (("validation_set", VALID), ("test_set", TEST)):
         np.save(folder / f"{name}.npy", np.flatnonzero(mask))
         np.save(folder / f"{name}-y.npy", Y[mask])
+        if name == "test_set" and seeds is not None:
+            np.save(folder / "test_set.npy", seeds)
         entries = (("seeds", f"{name}.npy"), ("labels", f"{name}-y.npy"))
         sets[name] = [{"data": [{"name": kind, "format": "numpy", "path": path} for kind, path in entries]}]
-    graph = {"nodes": [{"num": num}], "edges": [{"format": "csv", "path": "e.csv"}]}
-    (folder / "metadata.yaml").write_text(yaml.safe_dump({"graph": graph, "tasks": [sets | task]}))
+    features = []
+    for name, values in (by_edge or {}).items():
+        np.save(folder / f"{name}.npy", values)
+        features.append({"domain": "edge", "type": None, "name": name, "format": "numpy", "path": f"{name}.npy"})
+    graph: dict[str, Any] = {"nodes": [{"num": num}], "edges": [{"format": "csv", "path": "e.csv"}]}
+    metadata = {"graph": graph, "tasks": [sets | task]}
+    (metadata if top else graph)["feature_data"] = features
+    (folder / "metadata.yaml").write_text(yaml.safe_dump(metadata))
     return folder
 
 
@@ -116,7 +135,9 @@ def test_a_graph_without_any_label_stays_so_or_gets_labels_on_demand(tmp_path: P
     assert "use --labels" in refused(arrays(tmp_path / "g", y=unknown))
     kept = imported(arrays(tmp_path / "kept", y=unknown, **nobody))
     export_dataset(kept, tmp_path / "out", "pyg")
-    assert imported(tmp_path / "out").fingerprint == kept.fingerprint
+    export_dataset(kept, tmp_path / "dgls", "graphbolt")
+    for folder, back in (("out", "arrays"), ("dgls", "graphbolt")):
+        assert imported(tmp_path / folder, back).fingerprint == kept.fingerprint
     for folder in ("g", "out"):
         dataset = imported(tmp_path / folder, new_labels=True)
         assert dataset.load("labels").min() >= 0 and len(dataset.load("train"))
@@ -133,6 +154,31 @@ def test_the_number_of_classes_outlives_an_export(tmp_path: Path, format_name: s
     assert imported(tmp_path / "out", back, classes=60).num_classes == 60
     with pytest.raises(InputError, match="--classes is 40, but the labels are of 50 classes"):
         imported(tmp_path / "out", back, classes=40)
+
+
+def test_counts_of_an_array_each_are_taken_and_other_files_named(tmp_path: Path) -> None:
+    counts = {"num_nodes": np.array(9), "num_classes": np.array(5)}
+    folder = arrays(tmp_path / "g", x=None, y=None, **counts, edge_attr=X)
+    (folder / "deep").mkdir()
+    dataset = imported(folder)
+    assert (dataset.num_nodes, dataset.num_classes, imported(folder, classes=3).num_classes) == (9, 5, 2)
+    assert "other files left out: deep, edge_attr.npy" in dataset.manifest.notes
+
+
+@pytest.mark.parametrize("kind", ["npz", "dict", "Data"])
+def test_pygs_ids_and_number_of_classes_are_taken_and_other_fields_named(tmp_path: Path, kind: str) -> None:
+    ids = {"train_idx": np.flatnonzero(TEST), "val_idx": np.array([0]), "test_idx": np.array([2])}
+    graph = {**GRAPH, **ids, "test_mask": VALID, "num_classes": np.array(50), "edge_attr": X}
+    file = tmp_path / ("g.npz" if kind == "npz" else "g.pt")
+    if kind == "npz":
+        np.savez(file, **graph)
+    else:
+        tensors = {name: torch.from_numpy(array) for name, array in graph.items()} | {"num_classes": 50}
+        torch.save(tensors if kind == "dict" else Data(**tensors), file)
+    dataset = imported(file, "pyg")
+    found = [dataset.load(part).tolist() for part in ("train", "valid", "test")]  # type: ignore[arg-type]
+    assert (found, dataset.num_classes) == ([[4, 5], [0], [1]], 50)
+    assert f"fields of {file.name} left out: edge_attr, test_idx" in dataset.manifest.notes
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int64"])
@@ -171,6 +217,11 @@ def test_floats_keep_their_type_in_either_byte_order_and_infinite_weights_are_to
         ({"features": torch.from_numpy(X)}, "holds features.pt and x.npy, which mean the same"),
         ({"x": torch.from_numpy(X).to(torch.float8_e4m3fn)}, "x.pt is float8_e4m3fn; give it dense"),
         ({"x": torch.from_numpy(X).to(torch.complex64).conj()}, "x.pt is complex64"),
+        ({"num_nodes": np.array(7), "y": None}, "there are 6 feature rows for 7 nodes"),
+        ({"num_nodes": np.array(5), "x": None, "y": None}, "an edge names node 5, but there are 5 nodes"),
+        ({"indptr": np.arange(N + 1), "indices": EDGES[0]}, "indptr.npy both tell the edges"),
+        ({"edge_index": None, "indptr": np.arange(N + 1), "indices": EDGES[0], "num_nodes": np.array(7)},
+         "num_nodes.npy is 7, but the edges are those of 6 nodes"),
         ({"x": torch.empty(N, 2, device="meta")}, "x.pt is empty"),
     ],
 )  # fmt: skip
@@ -197,6 +248,18 @@ def test_a_saved_list_of_unequal_length_is_refused(tmp_path: Path) -> None:
     assert "y of g.pt is list" in refused(tmp_path / "g.pt", "pyg")
 
 
+def test_a_tensor_that_stands_for_the_negatives_of_its_memory_is_resolved(tmp_path: Path) -> None:
+    x = torch.complex(torch.zeros(N, 2), torch.from_numpy(X)).conj().imag
+    assert x.is_neg()
+    dataset = imported(arrays(tmp_path / "g", x=x))
+    np.testing.assert_array_equal(dataset.load("features"), -X)
+
+
+def test_a_saved_dictionary_of_arrays_is_refused_with_a_fix_that_helps(tmp_path: Path) -> None:
+    torch.save(GRAPH, tmp_path / "g.pt")
+    assert "and no code of a file is run; save its tensors alone: torch.from_numpy" in refused(tmp_path / "g.pt", "pyg")
+
+
 # --- GraphBolt and Parquet ------------------------------------------------------------------------------------------
 
 
@@ -210,12 +273,38 @@ def test_a_saved_list_of_unequal_length_is_refused(tmp_path: Path) -> None:
         *(({"num_classes": told}, "num_classes of") for told in ("abc", 10**12, -5, 1, 2.5)),
         ({"edges": f"{'9' * 23},1\n"}, "e.csv is no edge list"),
         ({"edges": "0,6\n"}, "e.csv: an edge names node 6, but there are 6 nodes"),
+        ({"edges": "0,1,0.5\n1,2,0.5\n"}, "e.csv is not two ids; give source and destination alone"),
+        ({"edges": "0,5,1\n1,4,2\n"}, "e.csv is not two ids"),
+        ({"edges": "0\n1\n"}, "e.csv is not two ids"),
+        ({"edges": "0,1\n1,2,0.5\n"}, "e.csv is no edge list"),
+        ({"by_edge": {"weight": np.ones(5)}}, "feature weight of"),
+        ({"seeds": [4, 4]}, "test_set.npy names node 4 twice, with two labels"),
         ({"test_set": 5}, "metadata.yaml has another layout than DGL's"),
         ({"test_set": [{}]}, "metadata.yaml lacks the field 'data'"),
     ],
 )
 def test_odd_metadata_is_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
     assert said in refused(graphbolt(tmp_path / "g", **changed), "graphbolt")
+
+
+@pytest.mark.parametrize("top", [False, True])
+@pytest.mark.parametrize("name", ["edge_weight", "weight"])
+def test_edge_weights_of_graphbolt_are_kept_and_other_edge_features_named(tmp_path: Path, name: str, top: bool) -> None:
+    weight = np.arange(6) / 2
+    dataset = imported(graphbolt(tmp_path / "g", by_edge={"year": weight, name: weight}, top=top), "graphbolt")
+    assert dataset.load("edge_weight").tolist() == [weight[at] for at in np.lexsort((EDGES[0], EDGES[1]))]
+    assert "edge features left out: year" in dataset.manifest.notes
+
+
+@pytest.mark.parametrize("text", ["0 1 5\n1 2 6\n", "# a b\n\n0,1,5\n1,2,6\n", "0 1\n1 2 6\n"])
+def test_further_columns_of_a_text_are_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "g.txt").write_text(text)
+    assert "columns behind the two ids left out" in imported(tmp_path / "g.txt", "snap").manifest.notes
+
+
+def test_a_matrix_market_file_is_no_list_of_edges(tmp_path: Path) -> None:
+    (tmp_path / "g.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n% x\n3 3 2\n1 2\n2 3\n")
+    assert "g.mtx is a matrix in MatrixMarket's format" in refused(tmp_path / "g.mtx", "snap")
 
 
 @pytest.mark.parametrize(
@@ -233,6 +322,44 @@ def test_odd_metadata_is_refused(tmp_path: Path, changed: dict[str, Any], said: 
 )
 def test_odd_tables_are_refused(tmp_path: Path, edges: list[Any], nodes: dict[str, Any], said: str) -> None:
     assert said in refused(parquet(tmp_path / "g", edges, **nodes), "parquet")
+
+
+def test_parquet_parts_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    folder = parquet(tmp_path / "g")
+    (folder / "nodes").mkdir()
+    for node in range(N):
+        table = pa.table({"x": [X[node]], "y": [node], "year": [1]})
+        pq.write_table(table, folder / "nodes" / f"part-{7 + node}.parquet")
+    (folder / "nodes" / "_SUCCESS").touch()
+    (folder / "nodes" / ".part-0.parquet.crc").touch()
+    (folder / "README.md").touch()
+    dataset = imported(folder, "parquet")
+    assert dataset.load("labels").tolist() == list(range(N))
+    np.testing.assert_array_equal(dataset.load("features"), X)
+    assert {"columns of nodes left out: year", "other files left out: README.md"} <= set(dataset.manifest.notes)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("edges/split=train/0.parquet", "edges holds split=train, which is no .parquet file"),
+        ("edges/1.parq", "edges holds 1.parq, which is no .parquet file"),
+        ("edges.parquet", "holds edges.parquet and the folder edges, which mean the same"),
+        ("nodes.parq", "nodes.parq is not read; name the table nodes.parquet"),
+        ("nodes/_0.parquet", "nodes holds no .parquet file"),
+    ],
+)
+def test_parquet_files_that_would_not_be_read_are_refused(tmp_path: Path, path: str, said: str) -> None:
+    folder = parquet(tmp_path / "g")
+    (folder / path).parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table({"src": [0], "dst": [1]}), folder / path)
+    assert said in refused(folder, "parquet")
+
+
+@pytest.mark.parametrize("name", ["id", "ID", "node", "node_id"])
+def test_ids_of_parquet_nodes_count_from_0_under_every_name(tmp_path: Path, name: str) -> None:
+    folder = parquet(tmp_path / "g", **{"x": list(X), name: np.arange(N)[::-1]})
+    assert f"column {name} of" in refused(folder, "parquet")
 
 
 @pytest.mark.parametrize("kind", [pa.uint8(), pa.uint64(), pa.int32()])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from workloads.dataset import Dataset
-from workloads.errors import check_choice
+from workloads.errors import DatasetError, OutcoreError, check_choice
 from workloads.exporters.files import File, Progress, write_folder
+from workloads.manifest import Manifest
 
 __all__ = ["FORMATS", "Export", "export_dataset"]
 
@@ -46,16 +48,35 @@ def export_dataset(
     Raises:
         InputError: the format is unknown.
         DatasetError: the target exists, the disk is too small (with the bytes needed and free), or the dataset is
-            damaged.
+            damaged or was replaced meanwhile.
         DataIOError: a file reads back other than it was written.
     """
     check_choice("--format", format_name, FORMATS)
     # Late, since one needs PyYAML.
-    declare: Callable[[Dataset], list[File]] = importlib.import_module(f"workloads.exporters.{format_name}").files_of
-    nbytes = write_folder(declare(dataset), target, progress)
+    module = importlib.import_module(f"workloads.exporters.{format_name}")
+    files: list[File] = module.files_of(dataset)
     notes = []
+    with _unreplaced(dataset):
+        if format_name == "graphbolt" and (count := module.labels_left_out(dataset)):
+            notes.append(f"{count} labels left out: the format has those of nodes in the three sets alone")
+        nbytes = write_folder(files, target, progress)
     if "edge_weight" in dataset.manifest.files and format_name == "ginex":
         notes.append("edge weights left out: the format has none")
     if dataset.feature_dtype != "float32" and format_name == "ginex":
         notes.append(f"features converted from {dataset.feature_dtype} to float32, the only type of the format")
     return Export(target.absolute(), nbytes, notes)
+
+
+@contextmanager
+def _unreplaced(dataset: Dataset) -> Iterator[None]:
+    """Say that the dataset was replaced meanwhile, where it was and the block fails: its files are not those of the
+    manifest then."""
+    try:
+        yield
+    except (OutcoreError, ValueError, LookupError):
+        found = dataset.manifest
+        with suppress(DatasetError):  # of a dataset that is gone
+            found = Manifest.read(dataset.path)
+        if (found.fingerprint, found.created) == (dataset.fingerprint, dataset.manifest.created):
+            raise
+        raise DatasetError(f"{dataset.path} was replaced meanwhile", "export it again") from None

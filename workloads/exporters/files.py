@@ -76,8 +76,8 @@ class Values:
 
     def write(self, out: Writable) -> None:
         """Write all elements to a stream; raises ValueError where there are more or fewer than the shape tells."""
-        left, pieces = self.nbytes, iter(self.pieces())
-        while (piece := _next(pieces)) is not None:
+        left = self.nbytes
+        for piece in readable(self.pieces()):
             data = np.ascontiguousarray(piece, dtype=self.dtype).view(np.uint8).data
             left -= len(data)
             out.write(data)
@@ -85,13 +85,14 @@ class Values:
             raise ValueError(f"an array of shape {list(self.shape)} lacks {left} bytes of what was announced")
 
 
-def _next(pieces: Iterator[Array]) -> Array | None:
-    """Return the next values, None after the last; raises DataIOError where the file that they come from cannot be
-    read: an OSError of the file that is written is told in other words."""
+def readable(pieces: Iterable[Array]) -> Iterator[Array]:
+    """Yield the values; raises DataIOError where the file that they come from cannot be read: an OSError of the file
+    that is written is told in other words."""
     try:
-        return next(pieces, None)
+        yield from pieces
     except OSError as error:
-        fix = "check that the dataset is there and can be read"
+        denied = error.errno in (errno.EACCES, errno.EPERM)
+        fix = "see to its permissions" if denied else "check that the dataset is there and can be read"
         path = error.filename or "the dataset"
         raise DataIOError.of(error, f"{path} cannot be read", path, fix) from None
 

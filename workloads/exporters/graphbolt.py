@@ -24,6 +24,7 @@ from workloads.exporters.files import (
     Values,
     checked_map,
     pieces,
+    readable,
     stored,
 )
 
@@ -75,9 +76,11 @@ def files_of(dataset: Dataset) -> list[File]:
     files.append(ArrayFile("feat.npy", stored(dataset, "features")))
     task: dict[str, Any] = {"name": "node_classification", "num_classes": dataset.num_classes}
     labels = cache(partial(checked_map, dataset, "labels"))  # read once for all sets
+    # An empty set tells readers that no node is in one, so none has to be drawn.
+    bare = not any(dataset.manifest.files[part].shape[0] for part in SETS)
     for part, name in SETS.items():
         count = dataset.manifest.files[part].shape[0]
-        if not count:
+        if not count and not (part == "train" and bare):
             continue
         known = Values("int64", (count,), partial(_labels, dataset, part, labels))
         files += [ArrayFile(f"{part}-seeds.npy", stored(dataset, part, ids)), ArrayFile(f"{part}-labels.npy", known)]
@@ -91,6 +94,12 @@ def files_of(dataset: Dataset) -> list[File]:
     }
     text = yaml.safe_dump(metadata, sort_keys=False)
     return [*files, TextFile("metadata.yaml", text), LinkFile("preprocessed", ".")]
+
+
+def labels_left_out(dataset: Dataset) -> int:
+    """Count the labels of nodes outside the three sets, which the format cannot hold."""
+    known = sum(int(np.count_nonzero(piece >= 0)) for piece in readable(pieces(dataset, "labels")))
+    return known - sum(dataset.manifest.files[part].shape[0] for part in SETS)
 
 
 def _array(name: str, path: str) -> dict[str, str]:

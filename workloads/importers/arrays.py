@@ -5,27 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from workloads.errors import InputError, require
 from workloads.importers.source import (
     GraphSource,
     ImportOptions,
-    IntArray,
     as_array,
     check_csc,
-    check_ids,
     clean_labels,
+    count_of,
     csc_edges,
     edge_array_source,
+    left_out,
     load_array,
     load_torch,
     named_nodes,
+    split_ids,
     table_source,
     told_classes,
     weight_source,
 )
+from workloads.manifest import MAX_NODES
 
 Array = npt.NDArray[Any]
 _NAMES = {
@@ -39,6 +40,7 @@ _NAMES = {
     "valid": ("val_mask", "valid", "val", "valid_idx", "val_idx"),
     "test": ("test_mask", "test", "test_idx"),
     "classes": ("num_classes",),
+    "nodes": ("num_nodes",),
 }
 
 
@@ -47,8 +49,8 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
 
     Edges: `edge_index` [2, E] (source above destination), or `indptr` [N + 1] and `indices` [E], each node's
     in-neighbours. Features `x` [N, D], labels `y` [N] and `num_classes` if there are more than those, a split as mask
-    [N] or as ids, `edge_weight` [E]; other usual names are known too. Raises DatasetError where a file is damaged,
-    InputError where edges are missing or arrays contradict each other.
+    [N] or as ids, `edge_weight` [E], `num_nodes`; other usual names are known too, and a note names other files. Raises
+    DatasetError where a file is damaged, InputError where edges are missing or arrays contradict each other.
     """
     require(path.is_dir(), f"{path} is no folder", "give the folder of the .npy or .pt files")
     files = [file for file in sorted(path.iterdir()) if file.suffix in (".npy", ".pt")]
@@ -60,8 +62,12 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
         require(len(there) < 2, fault, "remove all but one")
         if there:
             found[part], name[part] = _mapped(there[0]), str(there[0])
+    known = {known for names in _NAMES.values() for known in names}
+    others = [file.name for file in sorted(path.iterdir()) if file not in files or file.stem not in known]
     edges_name = name.get("edges") or name.get("indices", "")
     if "edges" in found:
+        lists = next((name[part] for part in ("indptr", "indices") if part in name), "")
+        require(not lists, f"{edges_name} and {lists} both tell the edges", "remove the one or the other")
         edges = edge_array_source(found["edges"], edges_name, columns=False)
         num_edges, num_nodes = found["edges"].shape[1], 0
     elif "indptr" in found and "indices" in found:
@@ -70,14 +76,19 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
     else:
         raise InputError(f"{path} holds no edges", "give edge_index, or indptr and indices, as .npy or .pt files")
     features = table_source(found["features"], name["features"]) if "features" in found else None
+    if "nodes" in found:
+        told = count_of(found["nodes"], MAX_NODES, name["nodes"])
+        fault = f"{name['nodes']} is {told}, but the edges are those of {num_nodes} nodes"
+        require(num_nodes in (0, told), fault, f"give {num_nodes}, or leave it out")
+        num_nodes = told
     num_nodes = num_nodes or (features.num_rows if features else found["labels"].size if "labels" in found else 0)
     num_nodes = num_nodes or named_nodes(edges, edges_name)
     labels, num_classes = None, 0
     if "labels" in found:
         labels, num_classes = clean_labels(found["labels"], num_nodes, name["labels"])
-        if "classes" in found:
-            num_classes = told_classes(found["classes"], num_classes, name["classes"])
-    splits = {part: _ids(found.get(part), num_nodes, name.get(part, "")) for part in ("train", "valid", "test")}
+    if "classes" in found:
+        num_classes = told_classes(found["classes"], num_classes, name["classes"])
+    splits = {part: split_ids(found.get(part), num_nodes, name.get(part, "")) for part in ("train", "valid", "test")}
     weights = weight_source(found["weights"], num_edges, name["weights"]) if "weights" in found else None
     return GraphSource(
         num_nodes,
@@ -86,6 +97,7 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
         labels,
         num_classes,
         splits if found.keys() & splits.keys() else None,
+        notes=left_out("other files", others),
         keep_duplicates=True,
         edge_weights=weights,
         edges_name=edges_name,
@@ -107,21 +119,3 @@ def _mapped(file: Path) -> Array:
     if not isinstance(tensor, torch.Tensor):
         raise InputError(f"{file} holds no dense tensor of numbers", "save one tensor alone: torch.save(tensor, PATH)")
     return as_array(tensor, str(file))
-
-
-def _ids(chosen: Array | None, num_nodes: int, what: str) -> IntArray:
-    """Return the ids of a split, given as ids or as a mask; none without one.
-
-    Integers [N] of zeros and ones alone are a mask, as torch wrote them before 1.2: as ids they would repeat.
-    """
-    if chosen is None:
-        return np.empty(0, dtype=np.int64)
-    flags = chosen.dtype.kind in "iu" and chosen.shape == (num_nodes,) and bool(((chosen == 0) | (chosen == 1)).all())
-    if chosen.dtype == np.bool_ or (flags and (num_nodes > 2 or chosen.dtype == np.uint8)):
-        fault = f"{what} is a mask {list(chosen.shape)} for {num_nodes} nodes"
-        require(chosen.shape == (num_nodes,), fault, f"give [{num_nodes}]")
-        return np.flatnonzero(chosen)
-    whole = chosen.ndim == 1 and chosen.dtype.kind in "iu"
-    require(whole, f"{what} is {chosen.dtype} {list(chosen.shape)}", "give ids, or a mask")
-    check_ids(chosen, num_nodes, what)
-    return chosen.astype(np.int64)

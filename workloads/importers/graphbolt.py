@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +26,7 @@ from workloads.importers.source import (
     count_of,
     csc_edges,
     edge_array_source,
+    left_out,
     load_array,
     load_torch,
     reading,
@@ -39,15 +40,18 @@ from workloads.manifest import MAX_NODES
 Array = npt.NDArray[Any]
 _SETS = {"train": "train_set", "valid": "validation_set", "test": "test_set"}
 _SEEDS = ("seed_nodes", "seeds")
+_WEIGHTS = ("edge_weight", "weight")
+_ORIGINAL_ID = "_ORIGINAL_EDGE_ID"  # of DGL, not of the graph
 _FIX = "give the folder of an OnDiskDataset of one type of nodes and one type of edges"
 
 
 def open_graphbolt(path: Path, options: ImportOptions) -> GraphSource:
     """Read a homogeneous `OnDiskDataset`: the preprocessed topology if there is one, else its edges (CSV or NumPy).
 
-    Features are the node feature `feat`, or the first; labels and splits are those of the first task, and other nodes
-    are unlabelled. No code of a file is run. Raises DatasetError where a file is missing or damaged, InputError where
-    the graph has several types or a file's content contradicts another.
+    Features are the node feature `feat`, or the first, weights the edge feature `edge_weight` or `weight`, and notes
+    name the others; labels and splits are those of the first task, and other nodes are unlabelled. No code of a file is
+    run. Raises DatasetError where a file is missing or damaged, InputError where the graph has several types or a
+    file's content contradicts another.
     """
     import yaml
 
@@ -66,27 +70,39 @@ def open_graphbolt(path: Path, options: ImportOptions) -> GraphSource:
 def _graph(path: Path, metadata: dict[str, Any]) -> GraphSource:
     notes: list[str] = []
     weights = None
+    entries, inner = metadata.get("feature_data") or [], (metadata.get("graph") or {}).get("feature_data") or []
+    by_edge = {entry["name"]: entry for entry in [*entries, *inner] if entry["domain"] == "edge"}
     if "graph_topology" in metadata:
         edges_file = path / metadata["graph_topology"]["path"]
-        indptr, indices, weight = _topology(edges_file)
+        indptr, indices, attributes = _topology(edges_file)
         num_nodes = check_csc(indptr, indices, str(edges_file))
-        if weight is not None:
-            weights = weight_source(weight, len(indices), f"edge_weight of {edges_file}")
+        if name := _weight_name(attributes):
+            weight = as_array(attributes[name], f"{name} of {edges_file}")
+            weights = weight_source(weight, len(indices), f"{name} of {edges_file}")
         edges = csc_edges(indptr, indices)
+        # Features outside the topology are in the order of the edges before DGL sorted them.
+        others = [*attributes, *(other for other in by_edge if other not in attributes)]
     else:
         nodes, found = metadata["graph"]["nodes"], metadata["graph"]["edges"]
         require(len(nodes) == 1 and len(found) == 1, f"{path} has several types of nodes or edges", _FIX)
         num_nodes = count_of(nodes[0]["num"], MAX_NODES, f"num, of the nodes of {path},")
         edges_file = path / found[0]["path"]
         edges = _edges(edges_file, found[0]["format"])
-    features = _features(path, metadata.get("feature_data") or [], num_nodes, notes)
+        others = list(by_edge)
+        if name := _weight_name(by_edge):
+            weight, count = _array(path, by_edge[name]), sum(len(sources) for sources, _ in edges())
+            weights = weight_source(weight, count, f"feature {name} of {path}")
+    notes += left_out("edge features", [other for other in others if other not in (name, _ORIGINAL_ID)])
+    notes += left_out("node features of the graph", [entry["name"] for entry in inner if entry["domain"] == "node"])
+    features = _features(path, entries, num_nodes, notes)
     tasks = metadata.get("tasks") or [{}]
     if len(tasks) > 1:
         notes.append(f"of {len(tasks)} tasks the first is taken")
     labels = np.full(num_nodes, -1, dtype=np.int64)
     splits = {part: _split(path, tasks[0].get(name) or [], labels) for part, name in _SETS.items()}
     classes = int(labels.max(initial=-1)) + 1
-    known = classes > 0
+    given = [entry for name in _SETS.values() for one in tasks[0].get(name) or [] for entry in one["data"]]
+    known = classes > 0 or any(entry.get("name") == "labels" for entry in given)
     if known and (told := tasks[0].get("num_classes")) is not None:
         classes = told_classes(told, classes, f"num_classes of {path}")
     return GraphSource(
@@ -101,6 +117,11 @@ def _graph(path: Path, metadata: dict[str, Any]) -> GraphSource:
         edge_weights=weights,
         edges_name=str(edges_file),
     )
+
+
+def _weight_name(features: Mapping[str, Any]) -> str:
+    """Return the name of the weights among edge features; empty without them."""
+    return next((name for name in _WEIGHTS if name in features), "")
 
 
 def _array(path: Path, entry: dict[str, Any]) -> Array:
@@ -135,7 +156,10 @@ def _split(path: Path, sets: list[dict[str, Any]], labels: IntArray) -> IntArray
     check_ids(ids, len(labels), str(file))
     ids = ids.astype(np.int64)
     if "labels" in arrays:
-        labels[ids] = clean_labels(_array(path, arrays["labels"]), len(ids), str(path / arrays["labels"]["path"]))[0]
+        given, _ = clean_labels(_array(path, arrays["labels"]), len(ids), str(path / arrays["labels"]["path"]))
+        labels[ids] = given
+        odd = ids[labels[ids] != given]
+        require(not len(odd), f"{file} names node {odd.min(initial=len(labels))} twice, with two labels", "keep one")
     return ids
 
 
@@ -150,9 +174,11 @@ def _edges(file: Path, kind: str) -> Callable[[], Iterator[EdgeChunk]]:
         damage = (ValueError, OverflowError, pd.errors.ParserError)
         with (
             reading(file, "is no edge list", damage, fix="write two ids a line, without a header"),
-            pd.read_csv(file, header=None, usecols=[0, 1], dtype=np.int64, chunksize=EDGES_A_CHUNK) as reader,
+            pd.read_csv(file, header=None, dtype={0: np.int64, 1: np.int64}, chunksize=EDGES_A_CHUNK) as reader,
         ):
             for frame in reader:
+                fix = "give source and destination alone, weights as the edge feature edge_weight"
+                require(frame.shape[1] == 2, f"the first line of {file} is not two ids", fix)
                 pairs = frame.to_numpy()
                 yield pairs[:, 0], pairs[:, 1]
 
@@ -192,17 +218,16 @@ def _loaded(file: Path) -> Any:
         ) from None
 
 
-def _topology(file: Path) -> tuple[Array, Array, Array | None]:
-    """Return `indptr`, `indices` and edge weights of a preprocessed topology."""
+def _topology(file: Path) -> tuple[Array, Array, dict[str, Any]]:
+    """Return `indptr`, `indices` and the edges' features of a preprocessed topology."""
     try:
         state, _ = _loaded(file).state["_c_csc_graph"].state
-        tensors, edge = state["independent_tensors"], state.get("edge_attributes") or {}
+        tensors, attributes = state["independent_tensors"], dict(state.get("edge_attributes") or {})
         several = "node_type_offset" in tensors or "type_per_edge" in tensors
         found = as_array(tensors["indptr"], str(file)), as_array(tensors["indices"], str(file))
-        weights = as_array(edge["edge_weight"], str(file)) if "edge_weight" in edge else None
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DatasetError(
             f"{file} is no FusedCSCSamplingGraph ({reason_of(error)})", "preprocess it anew by DGL"
         ) from None
     require(not several, f"{file} has several types of nodes or edges", _FIX)
-    return *found, weights
+    return *found, attributes

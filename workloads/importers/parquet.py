@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -22,6 +23,7 @@ from workloads.importers.source import (
     IntArray,
     clean_labels,
     feature_source,
+    left_out,
     named_nodes,
     reading,
 )
@@ -29,18 +31,20 @@ from workloads.importers.source import (
 Array = npt.NDArray[Any]
 _SOURCE, _TARGET = ("src", "source"), ("dst", "destination", "target")
 _FEATURES, _LABELS, _SPLIT = ("x", "features", "feat"), ("y", "labels", "label"), ("split",)
-_WEIGHT, _ID = ("edge_weight", "weight"), ("id", "node")
+_WEIGHT, _ID = ("edge_weight", "weight"), ("id", "ID", "node", "node_id")
 _SPLITS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
 _DAMAGE = (pa.ArrowException, ValueError)
 
 
 def open_parquet(path: Path, options: ImportOptions) -> GraphSource:
     """Read a folder with `edges.parquet` and, if there, `nodes.parquet` (or folders `edges`, `nodes` of parts), or a
-    file of edges alone.
+    file of edges alone. Parts are read in the order of their names, digits as numbers; names that begin with `.` or `_`
+    are skipped.
 
     Edges: integer columns `src` and `dst`, and `weight` if there is one. Nodes, in the order of their ids: `x`,
     lists of D numbers; `y`, integers, null where unknown; `split`, `train`, `valid` or `test`; `id`, if there, counts
-    from 0. Raises DatasetError where a file is damaged, InputError where columns are missing or contradict each other.
+    from 0. Notes name other columns and files. Raises DatasetError where a file is damaged, InputError where columns
+    are missing or contradict each other.
     """
     edges = _Table(path if path.is_file() else path / "edges")
     source, target = edges.column(_SOURCE), edges.column(_TARGET)
@@ -56,21 +60,24 @@ def open_parquet(path: Path, options: ImportOptions) -> GraphSource:
         for batch in edges.batches([source, str(weight)], EDGES_A_CHUNK):
             yield _numbers(batch, str(weight), edges.name)
 
+    found_weights = weights if weight else None
+    notes = edges.left_out() + ([] if path.is_file() else _other_files(path))
     if nodes is None or not nodes.files:
         num_nodes = named_nodes(pairs, edges.name)
-        return GraphSource(num_nodes, pairs, edge_weights=weights if weight else None, edges_name=edges.name)
+        return GraphSource(num_nodes, pairs, notes=notes, edge_weights=found_weights, edges_name=edges.name)
     num_nodes = nodes.rows
     require(num_nodes, f"{nodes.name} holds no node", "give one row for each node")
     _check_ids(nodes)
-    labels, num_classes = _labels(nodes)
+    features, splits, (labels, num_classes) = _features(nodes), _splits(nodes), _labels(nodes)
     return GraphSource(
         num_nodes,
         pairs,
-        _features(nodes),
+        features,
         labels,
         num_classes,
-        _splits(nodes),
-        edge_weights=weights if weight else None,
+        splits,
+        notes=[*notes, *nodes.left_out()],
+        edge_weights=found_weights,
         edges_name=edges.name,
     )
 
@@ -80,12 +87,14 @@ class _Table:
 
     def __init__(self, path: Path, optional: bool = False) -> None:
         whole = path if path.is_file() else path.with_name(f"{path.name}.parquet")
-        parts = sorted(path.iterdir()) if path.is_dir() and not whole.exists() else []
-        self.files = [whole] if whole.exists() else [part for part in parts if part.suffix == ".parquet"]
+        twice = f"{path.parent} holds {whole.name} and the folder {path.name}, which mean the same"
+        require(not (path.is_dir() and whole.exists()), twice, "remove one of them")
+        self.files = [whole] if whole.exists() else _parts(path) if path.is_dir() else []
         self.name, self.rows = str(whole if whole.exists() else path), 0
         fix = "give a folder with edges.parquet, or a file of edges"
         require(self.files or optional, f"there is no {whole.name} in {path.parent}", fix)
         self._columns: list[list[str]] = []
+        self._used: set[str] = set()
         for file in self.files:
             with self._reading(file):
                 self.rows += pq.read_metadata(file).num_rows
@@ -95,11 +104,17 @@ class _Table:
         """Return the name under which all parts of the table have a column; None without it."""
         found = [name for name in names if any(name in columns for columns in self._columns)]
         require(len(found) < 2, f"{self.name} has columns {' and '.join(found)}, which mean the same", "drop one")
+        self._used.update(found)
         for file, columns in zip(self.files, self._columns, strict=True):
             for name in found:
                 fault = f"{file} has {'several columns' if name in columns else 'no column'} {name}"
                 require(columns.count(name) == 1, fault, "give every part of the table one")
         return found[0] if found else None
+
+    def left_out(self) -> list[str]:
+        """Return a note that names the columns that were not asked for, if there are any."""
+        names = dict.fromkeys(name for columns in self._columns for name in columns if name not in self._used)
+        return left_out(f"columns of {Path(self.name).name}", list(names))
 
     def batches(self, columns: list[str], rows: int) -> Iterator[Any]:
         """Yield some columns of all rows, at most `rows` at a time."""
@@ -111,6 +126,37 @@ class _Table:
     @staticmethod
     def _reading(file: Path) -> AbstractContextManager[None]:
         return reading(file, "is no whole Parquet file", _DAMAGE, fix="download or write it again")
+
+
+def _parts(folder: Path) -> list[Path]:
+    """Return the files of a table; raises InputError where the folder holds something else, or nothing."""
+    found = _shown(folder)
+    odd = next((part.name for part in found if part.suffix != ".parquet" or part.is_dir()), "")
+    fix = "give the parts of the table as .parquet files in one folder, without subfolders"
+    require(not odd, f"{folder} holds {odd}, which is no .parquet file", fix)
+    require(found, f"{folder} holds no .parquet file", fix)
+    return found
+
+
+def _shown(folder: Path) -> list[Path]:
+    """List what other readers of Parquet would not skip, `part-2` before `part-11`, as writers number their parts."""
+
+    def order(path: Path) -> tuple[list[Any], str]:
+        pieces: list[Any] = re.split("([0-9]+)", path.name)  # text and digits in turn
+        pieces[1::2] = map(int, pieces[1::2])
+        return pieces, path.name
+
+    return sorted((path for path in folder.iterdir() if path.name[0] not in "._"), key=order)
+
+
+def _other_files(folder: Path) -> list[str]:
+    """Return a note that names what is in the folder besides the tables; raises InputError for a table that ends
+    otherwise than in `.parquet`."""
+    names = ("edges", "nodes")
+    others = [path for path in _shown(folder) if path.name not in (*names, *(f"{name}.parquet" for name in names))]
+    for path in others:
+        require(path.stem not in names, f"{path} is not read", f"name the table {path.stem}.parquet, or remove it")
+    return left_out("other files", [path.name for path in others])
 
 
 def _numbers(batch: Any, column: str, what: str) -> Array:

@@ -24,8 +24,11 @@ from workloads.importers.source import (
     clean_labels,
     count_of,
     edge_array_source,
+    left_out,
     load_torch,
+    split_ids,
     table_source,
+    told_classes,
     weight_source,
 )
 from workloads.manifest import MAX_NODES
@@ -33,7 +36,10 @@ from workloads.manifest import MAX_NODES
 Field = npt.NDArray[Any] | NpzMember
 #: A dataset's split -> PyG's name of its mask.
 MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
-_FIELDS = ("edge_index", "edge_weight", "num_nodes", "x", "y", *MASKS.values())
+#: The same -> names of its ids, where there is no mask.
+_IDS = {"train": ("train_idx",), "valid": ("val_idx", "valid_idx"), "test": ("test_idx",)}
+_SPLITS = [name for part, mask in MASKS.items() for name in (mask, *_IDS[part])]
+_FIELDS = ("edge_index", "edge_weight", "num_nodes", "num_classes", "x", "y", *_SPLITS)
 
 
 def open_pyg(path: Path, options: ImportOptions | None = None, *, supervised: bool = True) -> GraphSource:
@@ -46,7 +52,7 @@ def open_pyg(path: Path, options: ImportOptions | None = None, *, supervised: bo
     if path.suffix == ".npz":
         names = member_names(path)
         fields: dict[str, Field] = {name: NpzMember(path, name) for name in _FIELDS if name in names}
-        return _graph(fields, path.name, supervised)
+        return _graph(fields, path.name, supervised, [name for name in names if name not in _FIELDS])
     import torch
 
     try:
@@ -61,7 +67,9 @@ def open_pyg(path: Path, options: ImportOptions | None = None, *, supervised: bo
     except pickle.UnpicklingError as error:
         found = re.search(r"GLOBAL (\S+)", str(error))
         fault = f"{path} holds {found[1] if found else 'objects'}, and no code of a file is run"
-        raise InputError(fault, "save its tensors alone: torch.save(data.to_dict(), PATH)") from None
+        numpy = found and found[1].startswith("numpy")
+        kept = "torch.from_numpy of each array" if numpy else "torch.save(data.to_dict(), PATH)"
+        raise InputError(fault, f"save its tensors alone: {kept}") from None
     if isinstance(content, tuple):  # (graphs, slices, class) of an InMemoryDataset
         single = len(content) == 3 and content[1] is None
         require(single, f"{path} holds several graphs", "save one of them: torch.save(dataset[0], PATH)")
@@ -72,8 +80,9 @@ def open_pyg(path: Path, options: ImportOptions | None = None, *, supervised: bo
 def data_source(data: Any, what: str = "data", *, supervised: bool = True) -> GraphSource:
     """Read a `torch_geometric.data.Data` (or a dictionary of its tensors); memory maps are streamed.
 
-    Reads `edge_index` [2, E] (source above destination), `edge_weight` [E] if there is one, `x` [N, D], `y` [N] and
-    `train_mask`, `val_mask`, `test_mask` [N]. Repeated edges stay, as in PyG; those with weights become one.
+    Reads `edge_index` [2, E] (source above destination), `edge_weight` [E] if there is one, `x` [N, D], `y` [N],
+    `num_classes` and `train_mask`, `val_mask`, `test_mask` [N], or `train_idx`, `val_idx`, `test_idx`; a note names
+    other fields. Repeated edges stay, as in PyG; those with weights become one.
 
     Args:
         data: the graph.
@@ -89,10 +98,11 @@ def data_source(data: Any, what: str = "data", *, supervised: bool = True) -> Gr
         require(isinstance(data, known), f"{what} is a {type(data).__name__}", fix)
         data = data.to_dict()
     fields = {name: as_array(data[name], f"{name} of {what}") for name in _FIELDS if data.get(name) is not None}
-    return _graph(fields, what, supervised)
+    others = [str(name) for name in data if name not in _FIELDS and data[name] is not None]
+    return _graph(fields, what, supervised, others)
 
 
-def _graph(fields: Mapping[str, Field], what: str, supervised: bool) -> GraphSource:
+def _graph(fields: Mapping[str, Field], what: str, supervised: bool, others: list[str]) -> GraphSource:
     edge_index, x, y = (fields.get(name) for name in ("edge_index", "x", "y"))
     fix = "give it as [2, E], sources above destinations (transforms.ToSparseTensor takes it away)"
     if edge_index is None:
@@ -115,12 +125,17 @@ def _graph(fields: Mapping[str, Field], what: str, supervised: bool) -> GraphSou
         labels, num_classes = np.full(num_nodes, -1, dtype=np.int64), 0
     else:
         labels, num_classes = clean_labels(_whole(y), num_nodes, f"y of {what}")
-    splits = {part: _chosen(fields.get(mask), f"{mask} of {what}", num_nodes) for part, mask in MASKS.items()}
+        if "num_classes" in fields:
+            num_classes = told_classes(_whole(fields["num_classes"]), num_classes, f"num_classes of {what}")
+    names = {part: next((n for n in (mask, *_IDS[part]) if n in fields), mask) for part, mask in MASKS.items()}
+    splits = {part: _chosen(fields.get(name), name, what, num_nodes) for part, name in names.items()}
+    others += [name for name in _SPLITS if name in fields and name not in names.values()]
     if supervised and not len(splits["train"]):
-        fault = "chooses no node" if "train_mask" in fields else "is missing"
-        raise InputError(f"train_mask of {what} {fault}", "give bool [N] (transforms.RandomNodeSplit makes one)")
+        fault = "chooses no node" if names["train"] in fields else "is missing"
+        raise InputError(f"{names['train']} of {what} {fault}", "give bool [N] (transforms.RandomNodeSplit makes one)")
     weights = _weights(fields["edge_weight"], edge_index.shape[1], what) if "edge_weight" in fields else None
-    found = GraphSource(num_nodes, edges, features, labels, num_classes, splits)
+    notes = left_out(f"fields of {what}", others)
+    found = GraphSource(num_nodes, edges, features, labels, num_classes, splits, notes=notes)
     return replace(found, keep_duplicates=True, edge_weights=weights, edges_name=f"edge_index of {what}")
 
 
@@ -135,11 +150,11 @@ def _whole(field: Field) -> npt.NDArray[Any]:
     return field.load() if isinstance(field, NpzMember) else field
 
 
-def _chosen(mask: Field | None, what: str, num_nodes: int) -> IntArray:
-    """Return the ids of a mask's nodes; none without a mask."""
-    if mask is None:
-        return np.empty(0, dtype=np.int64)
-    fix = "choose one of its columns (mask[:, 0])" if len(mask.shape) == 2 else "give a boolean for every node"
-    fault = f"{what} is {mask.dtype} {list(mask.shape)}, not bool [{num_nodes}]"
-    require(mask.dtype == np.bool_ and mask.shape == (num_nodes,), fault, fix)
-    return np.flatnonzero(_whole(mask))
+def _chosen(field: Field | None, name: str, what: str, num_nodes: int) -> IntArray:
+    """Return the ids of a split's nodes, given as a mask or as ids; none without them."""
+    if field is None or name not in MASKS.values():
+        return split_ids(None if field is None else _whole(field), num_nodes, f"{name} of {what}")
+    fix = "choose one of its columns (mask[:, 0])" if len(field.shape) == 2 else "give a boolean for every node"
+    fault = f"{name} of {what} is {field.dtype} {list(field.shape)}, not bool [{num_nodes}]"
+    require(field.dtype == np.bool_ and field.shape == (num_nodes,), fault, fix)
+    return np.flatnonzero(_whole(field))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,9 @@ from workloads.distinct import distinct
 from workloads.errors import InputError, require
 from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, GraphSource, ImportOptions, reading, reason_of
 from workloads.npyfile import write_all
+
+_LOOKED_AT = 1000  # lines that tell whether there are further columns
+_DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def open_snap(path: Path, options: ImportOptions) -> GraphSource:
@@ -27,6 +32,7 @@ def open_snap(path: Path, options: ImportOptions) -> GraphSource:
     edge.
     """
     binary = options.scratch / "edges.tmp"
+    further = _further_columns(path)
     largest = _parse(path, binary, options)
     pairs = np.memmap(binary, dtype=np.int64, mode="r").reshape(-1, 2)
     slices = [(start, start + EDGES_A_CHUNK) for start in range(0, pairs.shape[0], EDGES_A_CHUNK)]
@@ -51,13 +57,28 @@ def open_snap(path: Path, options: ImportOptions) -> GraphSource:
 
     gaps = largest + 1 - num_nodes
     notes = [f"ids numbered anew ({gaps} unused up to {largest})"] if gaps else []
-    return GraphSource(num_nodes, edges, notes=notes)
+    return GraphSource(num_nodes, edges, notes=[*notes, *further])
+
+
+def _further_columns(path: Path) -> list[str]:
+    """Return a note of what stands behind the ids in the first lines, if anything does; raises InputError for a matrix
+    in MatrixMarket's format."""
+    with reading(path, "is truncated or corrupted", _DAMAGE):
+        comment, separator = _dialect(path)
+        for number, line in enumerate(islice(_lines(path), _LOOKED_AT)):
+            matrix = number == 0 and line.startswith("%%MatrixMarket")
+            fix = "remove its first lines up to that of the matrix's size"
+            require(not matrix, f"{path} is a matrix in MatrixMarket's format, not a list of edges", fix)
+            words = [word for word in re.split(separator, line.split(comment)[0].strip()) if word]
+            if len(words) > 2:
+                return ["columns behind the two ids left out"]
+    return []
 
 
 def _parse(path: Path, binary: Path, options: ImportOptions) -> int:
     """Write all edges as int64 pairs; return the largest id."""
     largest, count = -1, 0
-    with reading(path, "is truncated or corrupted", (EOFError, zlib.error, gzip.BadGzipFile)):
+    with reading(path, "is truncated or corrupted", _DAMAGE):
         comment, separator = _dialect(path)
         size = path.stat().st_size
         with path.open("rb") as raw, binary.open("wb", buffering=0) as out:

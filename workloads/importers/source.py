@@ -53,7 +53,7 @@ class GraphSource:
     edges: Callable[[], Iterator[EdgeChunk]]  # yields all edges in chunks; called more than once
     features: FeatureRows | None = None  # None: to be generated
     labels: IntArray | None = None  # int64 [N], -1 for unlabelled; None: to be generated
-    num_classes: int = 0  # 0 without labels
+    num_classes: int = 0  # without labels: how many to generate, 0 where it is not told
     # int64 node ids of `train`, `valid` and `test`, empty ones too; None: none is given, so they are drawn.
     splits: dict[str, IntArray] | None = None
     symmetric: bool = False  # whether every edge stands for both directions in this format
@@ -148,7 +148,9 @@ def as_array(value: Any, what: str) -> npt.NDArray[Any]:
     import torch
 
     try:
-        return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+        # A tensor may stand for the negatives of its memory: the imaginary part of a conjugate does.
+        tensor = isinstance(value, torch.Tensor)
+        return value.detach().cpu().resolve_neg().numpy() if tensor else np.asarray(value)
     except (RuntimeError, TypeError, NotImplementedError, ValueError):
         kind = type(value).__name__
         if isinstance(value, torch.Tensor):
@@ -280,6 +282,12 @@ def named_nodes(edges: Callable[[], Iterator[EdgeChunk]], what: str) -> int:
     return largest + 1
 
 
+def left_out(what: str, names: list[str]) -> list[str]:
+    """Return a note that says which names of a kind were not read, the first ten; none without names."""
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return [f"{what} left out: {', '.join(names[:10])}{more}"] if names else []
+
+
 def count_of(value: Any, most: int, what: str) -> int:
     """Return a count that a file tells; raises InputError unless it is one whole number from 1 to `most`."""
     array = np.asarray(value)
@@ -317,3 +325,21 @@ def clean_labels(values: npt.NDArray[Any], num_nodes: int, what: str) -> tuple[I
     else:
         labels = np.maximum(flat.astype(np.int64), -1)
     return labels, int(labels.max(initial=-1)) + 1
+
+
+def split_ids(chosen: npt.NDArray[Any] | None, num_nodes: int, what: str) -> IntArray:
+    """Return the ids of a split, given as ids or as a mask; none without one.
+
+    Integers [N] of zeros and ones alone are a mask, as torch wrote them before 1.2: as ids they would repeat.
+    """
+    if chosen is None:
+        return np.empty(0, dtype=np.int64)
+    flags = chosen.dtype.kind in "iu" and chosen.shape == (num_nodes,) and bool(((chosen == 0) | (chosen == 1)).all())
+    if chosen.dtype == np.bool_ or (flags and (num_nodes > 2 or chosen.dtype == np.uint8)):
+        fault = f"{what} is a mask {list(chosen.shape)} for {num_nodes} nodes"
+        require(chosen.shape == (num_nodes,), fault, f"give [{num_nodes}]")
+        return np.flatnonzero(chosen)
+    whole = chosen.ndim == 1 and chosen.dtype.kind in "iu"
+    require(whole, f"{what} is {chosen.dtype} {list(chosen.shape)}", "give ids, or a mask")
+    check_ids(chosen, num_nodes, what)
+    return chosen.astype(np.int64)

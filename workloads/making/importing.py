@@ -164,8 +164,9 @@ def write_graph(
         indptr, indices = writer.memmap("indptr"), writer.memmap("indices")
         labels, num_classes = graph.labels, graph.num_classes
         if labels is None:
-            num_classes = spec.node_data.classes
-            labels = make_labels(spec.node_data, spec.seed, indptr, indices)
+            drawn = _labels_to_draw(graph, spec)
+            num_classes = drawn.classes
+            labels = make_labels(drawn, spec.seed, indptr, indices)
             writer.notes += [f"labels generated ({spec.node_data.labels}, {num_classes} classes)"]
         elif spec.classes:
             num_classes = told_classes(spec.classes, num_classes, "--classes")
@@ -185,6 +186,11 @@ def write_graph(
         progress("measuring", 0.0)
         writer.stats = {"result": measure(indptr, indices, labels)}
     return Dataset.open(target)
+
+
+def _labels_to_draw(graph: GraphSource, spec: ImportSpec) -> NodeDataSpec:
+    """Return the settings of generated labels: of as many classes as the graph tells, unless the user tells them."""
+    return replace(spec.node_data, classes=(0 if spec.classes else graph.num_classes) or spec.node_data.classes)
 
 
 def _without_unknown_labels(graph: GraphSource) -> GraphSource:
