@@ -78,7 +78,7 @@ def as_dataset(
 
 def _digest(graph: GraphSource) -> str:
     """Return the digest of a graph's content, 16 hexadecimal digits."""
-    digest = xxhash.xxh3_64(f"{graph.num_nodes}".encode())
+    digest = xxhash.xxh3_64(f"{graph.num_nodes} {graph.num_classes}".encode())
     for ends in graph.edges():
         for ids in ends:
             digest.update(np.ascontiguousarray(ids, dtype=np.int64).data)
