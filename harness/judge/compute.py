@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from harness.foreign import is_foreign
+from harness.judge.io import DRAWN_SHARE
 from harness.judge.registry import Finding, RunContext, rule, unknown
 from harness.records.record import Record, Status
 
@@ -15,6 +16,8 @@ GRAPH_BYTES = 16
 # Difference allowed between sizes of mini-batches that two samplers of one distribution draw: PyG's are 1 % smaller.
 SIZE_SHARE = 0.05
 RESULTS: tuple[Status, ...] = ("ok", "oom", "timeout")
+# Tiers of hits that are memory.
+IN_MEMORY = ("device", "host")
 # Least share of training's modelled time.
 TRAINED = 0.8
 NEEDED = ("code.commit", "versions.python", "versions.torch", "kernel.release", "disk.file_system")
@@ -68,8 +71,10 @@ def counters_add_up(record: Record, context: RunContext) -> Finding | None:
     """Hit rates and read amplification are computed from the system's own counters, which can flatter it.
 
     Checks for each epoch that hits and misses add up to the rows, that these are the nodes of its mini-batches, and
-    that useful bytes are at most the bytes read. Over the measured epochs, useful bytes are at most a tenth more than
-    mini-batches of the workload's neighbour sampler need: a row for each node, 16 bytes for each node and each edge.
+    that useful bytes are at most the bytes read. Of a foreign system, rows that are no hits in memory are at least nine
+    tenths of those that any system with this memory reads. Over the measured epochs, useful bytes are at most a tenth
+    more than mini-batches of the workload's neighbour sampler need: a row for each node, 16 bytes for each node and
+    each edge.
     """
     if all(epoch.nodes is None for epoch in record.epochs):
         return None
@@ -84,6 +89,11 @@ def counters_add_up(record: Record, context: RunContext) -> Finding | None:
         served = missed + sum(hits.values())
         if served != rows or epoch.nodes not in (None, rows):
             said = f"{served:,.0f} hits and misses, {rows:,} rows, {epoch.nodes or rows:,} nodes of mini-batches"
+            return Finding(False, f"epoch {epoch.epoch}: {said}")
+        held, least = sum(hits.get(tier, 0) for tier in IN_MEMORY), record.readings.least_bytes.get(epoch.epoch, 0)
+        read = int(DRAWN_SHARE * least) // record.config.dataset.row_bytes
+        if is_foreign(record.system) and rows - held < read:
+            said = f"{held:,} hits in memory of {rows:,} rows, of which at least {read:,} are read with this memory"
             return Finding(False, f"epoch {epoch.epoch}: {said}")
     useful, needed = _useful_and_needed(record)
     if useful > (1.0 + NOISE) * needed:

@@ -465,6 +465,17 @@ def test_a_foreign_systems_reads_cover_what_a_sampler_like_it_needs(sound: Run, 
     assert "distance_is_below_one" not in outcomes
 
 
+@pytest.mark.parametrize(("least", "held"), [(2_200, True), (2_300, False)])
+def test_a_foreign_systems_hits_are_no_more_than_memory_can_give(sound: Run, least: int, held: bool) -> None:
+    """2,000 rows are no hits in memory of 4,000, and 0.9 of `least` have to be read."""
+    changed(sound, {**DRAWN, **{f"epochs.{k}.nodes": 4000 for k in range(2)}})
+    for epoch in sound[0].epochs:
+        epoch.counters |= {"rows": 4000, "hits": {"host": 1500, "device": 500}, "misses": 2000}
+        evidence(sound).least_bytes[epoch.epoch] = least * 512
+    outcomes = {outcome.name: outcome for outcome in judge(*sound)[1]}
+    assert outcomes["counters_add_up"].ok is held, outcomes["counters_add_up"].detail
+
+
 def test_memory_of_a_foreign_constructor_is_told_and_mapped_pages_of_its_own_are_no_warm_start(sound: Run) -> None:
     changed(sound, DRAWN)
     evidence(sound).evictions.append(
