@@ -22,6 +22,7 @@ from harness.check.rules import RUNS, CheckResult
 from harness.check.stage import make_dataset
 from harness.foreign.systems import description, image_of
 from harness.isolation.base import Limits
+from harness.judge.memory import WARM_BYTES
 from harness.judge.trace import TraceFacts, check_features
 from harness.plan.experiment import PlannedRun, resolve
 from harness.records.record import RunConfig
@@ -37,6 +38,7 @@ from workloads.errors import HostError, OutcoreError
 from workloads.sampling.batch import Int64
 from workloads.sampling.make import make_seed_plan
 from workloads.sampling.once import Drawn
+from workloads.units import format_bytes
 
 # Hubs and isolated nodes, and lists shorter and longer than the fan-out; 5 MB, so that a check takes seconds.
 _CASE = Case("foreign", nodes=20_000, edges=200_000, train=2_000, dim=64)
@@ -53,6 +55,7 @@ _SHARED = Path("/dev/shm")
 COUNT, SEEDS, SIZES = "number of mini-batches", "each training node a seed once an epoch", "sizes of mini-batches"
 DRAWS, DIGESTS = "neighbours drawn alike, anew, along in-edges", "digests equal the workload's"
 ROWS, LOSSES, LEFT = "feature rows equal the dataset's", "losses are finite", "nothing is left behind"
+MEMORY = "constructor and step() hold no features"
 _FIXES = {
     RUNS: "run the worker by hand (docs/foreign.md), and read its log",
     COUNT: "train ceil(training nodes / batch size) mini-batches, the last one short",
@@ -62,6 +65,7 @@ _FIXES = {
     DIGESTS: "digest mini-batches as workloads/sampling/digest.py does, or leave `faithful` out",
     ROWS: "pass the rows as the model reads them, in the order of their nodes, and set `checks` in the manifest",
     LOSSES: "look for features that are not normalised, or a learning rate that is too high",
+    MEMORY: "load and map features in `prepare()`, whose memory is the budget's",
     LEFT: "end processes in `close()`; `outcore_worker.own_temporary_folder()` takes what libraries forget",
 }
 
@@ -77,6 +81,7 @@ class _Told:
     epochs: list[EpochDone] = field(default_factory=list)
     nonces: dict[int, bytes] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
+    feature_read_bytes: int = 0
 
     @property
     def sizes(self) -> dict[tuple[int, int], int]:
@@ -153,6 +158,7 @@ def _run(series: Series, config: RunConfig, dataset: Dataset, log: Path) -> tupl
             with suppress(OSError):
                 log.write_bytes((folder / "calibrate.log").read_bytes())
             raise
+        told.feature_read_bytes = held.feature_read_bytes
         cap_bytes, budget = calibrate.memory_of(config, dataset, held)
         spec = spec.model_copy(update={"budget_host": budget, "seeds": True})
 
@@ -247,6 +253,9 @@ def _judge(series: Series, config: RunConfig, dataset: Dataset, ending: Ending, 
         f"epoch {k}, mini-batch {row[0]} has none" for k, found in enumerate(rows) for row in found if row[4] is None
     ]
     yield result(LOSSES, infinite, "of every mini-batch")
+    read = told.feature_read_bytes
+    loaded = [f"{format_bytes(read)} of features are read while floor and training are measured"]
+    yield result(MEMORY, loaded if read > WARM_BYTES else [], "measured before the run")
     yield result(LEFT, told.left, "no process, temporary file or shared memory")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.check.foreign import COUNT, DRAWS, LEFT, LOSSES, ROWS, SEEDS, SIZES, check_foreign, mixed
+from harness.check.foreign import COUNT, DRAWS, LEFT, LOSSES, MEMORY, ROWS, SEEDS, SIZES, check_foreign, mixed
 from harness.check.rules import RUNS
 from tests.harness.run_tools import REPOSITORY, outcore_here
 from workloads.errors import HostError, InputError
@@ -21,7 +21,7 @@ SLOW = ("harness/check/foreign.py", "harness/check/draws.py", "outcore/foreign",
 
 def broken(fault: str, folder: Path) -> dict[str, str]:
     results = check_foreign(FAULTY, options={"fault": fault}, folder=folder, logs=folder / "logs")
-    assert [one.name for one in results] == [RUNS, COUNT, SEEDS, SIZES, DRAWS, ROWS, LOSSES, LEFT]
+    assert [one.name for one in results] == [RUNS, COUNT, SEEDS, SIZES, DRAWS, ROWS, LOSSES, MEMORY, LEFT]
     assert all(one.ok or one.fix for one in results)
     return {one.name: one.detail for one in results if not one.ok}
 
@@ -63,6 +63,8 @@ def test_a_fault_is_found(tmp_path: Path) -> None:
         ("spots", {ROWS}),
         ("loss", {LOSSES}),
         ("file", {LEFT}),
+        ("features in the floor", {MEMORY}),
+        ("features in the step", {MEMORY}),
         # Every check that runs meanwhile would find it.
         pytest.param("shared memory", {LEFT}, marks=pytest.mark.alone),
         ("crashes", {RUNS}),
