@@ -17,7 +17,7 @@ from harness.claims.published import FILE as CLAIMS
 from harness.claims.published import claims
 from harness.claims.records import QuerySetting, QuerySide, Records, describe, samples_of
 from harness.compare.plan import Plain
-from harness.compare.points import Rounds, preparation_s
+from harness.compare.points import Rounds
 from harness.parsing import parse_yaml
 from harness.settings import Strict
 from workloads.errors import InputError
@@ -154,10 +154,12 @@ def _time_to_accuracy(query: Compared, cells: Sequence[Rounds]) -> Counted:
 def _preparation(query: Compared, cells: Sequence[Rounds]) -> Counted:
     """Return preprocessing in per cent of preprocessing and training, where one epoch's samples are replayed."""
     (cell,) = cells
-    prepared = preparation_s(cell.newest)
-    epoch = statistics.median(cell.samples(samples_of(query.value)))
-    line = f"{prepared:.1f} s of preprocessing for {_EPOCHS} epochs of {epoch:.3g} s that replay one's samples"
-    return Number.exact(100 * prepared / (prepared + _EPOCHS * epoch)), [line]
+    cost = cell.cost
+    if cost is None:
+        raise NotRun("no epoch of it was measured")
+    trained = f"{_EPOCHS} epochs of {cost.mean_epoch_s:.3g} s"
+    line = f"{cost.once_s:.1f} s of preprocessing for {trained} that replay one's samples"
+    return Number.exact(100 * cost.once_s / cost.total_s(_EPOCHS)), [line]
 
 
 KINDS: dict[str, Callable[[Compared, Sequence[Rounds]], Counted]] = dict.fromkeys(("ratio", "saved", "added"), _ratio)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.cli.table import print_lines, print_table
 from harness.compare.comparable import shared_setting
+from harness.compare.points import Rounds
 from harness.records.record import COUNTED, Record, RunConfig, Spread, spread
 from workloads.units import format_bytes
 
@@ -122,8 +123,7 @@ def print_runs(groups: Sequence[Sequence[Record]], title: str, *, names: Sequenc
     settings = [_setting(group) for group in groups]
     best: dict[str, float] = {}
     for setting, group in zip(settings, groups, strict=True):
-        if _counts(group):
-            best[setting] = min(best.get(setting, float("inf")), _epoch_s(group))
+        best[setting] = min(best.get(setting, float("inf")), _epoch_s(group))
     rows = [_row(group, best.get(setting)) for setting, group in zip(settings, groups, strict=True)]
     configs = [group[0].config for group in groups]
     axes = [] if names and not wide else [axis for config in configs for axis in config.axes if "options." not in axis]
@@ -141,9 +141,13 @@ def print_runs(groups: Sequence[Sequence[Record]], title: str, *, names: Sequenc
 
 
 def _row(group: Sequence[Record], best: float | None) -> dict[str, str]:
-    """Return the cells of a group of runs by head; `best` is the least seconds of an epoch in its setting."""
-    times = _times(group)
-    found = spread(times) if times else None
+    """Return the cells of a group of runs by head; `best` is the least seconds of a fresh epoch in its setting.
+
+    Only runs that count have times: those of an invalid or spoilt one stand in its record (`outcore results show`).
+    """
+    rounds = _rounds(group)
+    cost = rounds.cost
+    found = spread(rounds.fresh_epochs_s, of="mean") if cost else None
     labels = ((one.status, one.verdict, one.class_label if one.class_ else "–") for one in group)
     status, verdict, storage = ("/".join(dict.fromkeys(told)) for told in zip(*labels, strict=True))
     medians: dict[str, float | None] = {}
@@ -151,17 +155,14 @@ def _row(group: Sequence[Record], best: float | None) -> dict[str, str]:
         values = (getattr(record.summary, metric.name, None) for record in group)
         known = [value for value in values if value is not None]
         medians[metric.name] = statistics.median(known) if known else None
-    start_up = (medians["start_up_s"] or 0.0) / group[0].config.epochs
-    whole = found.median + start_up if found and medians["start_up_s"] is not None else None
     return {
-        "epoch s": f"{found.median:.3g}" if found else status,
+        "epoch s": f"{cost.fresh_epoch_s:.3g}" if cost else _without_time(group),
         "range": interval(found),
-        "× fastest": number(found.median / best if found and best and _counts(group) else None),
-        "start-up": f"{100 * start_up / whole:.0f} %" if whole else "–",
+        "× fastest": number(cost.fresh_epoch_s / best if cost and best else None),
+        "once s": number(cost.before_s if cost else None, ".3g"),
         "verdict": verdict,
         "status": status,
         "class": storage,
-        "with start-up s": number(whole, ".3g"),
         **{metric.heading or metric.label: metric_text(metric, medians[metric.name]) for metric in _shown()},
     }
 
@@ -179,8 +180,14 @@ def _with_options(configs: Sequence[RunConfig]) -> list[str]:
     ]
 
 
-def _counts(group: Sequence[Record]) -> bool:
-    return any(record.verdict in COUNTED for record in group)
+def _without_time(group: Sequence[Record]) -> str:
+    """Return the reason why a group has no time: the status of its newest run, or its verdict where it ended well."""
+    newest = max(group, key=lambda record: record.run_id)
+    return newest.status if newest.status != "ok" or newest.verdict in COUNTED else newest.verdict.lower()
+
+
+def _rounds(group: Sequence[Record]) -> Rounds:
+    return Rounds([record.to_json() for record in group])
 
 
 def _setting(group: Sequence[Record]) -> str:
@@ -188,10 +195,7 @@ def _setting(group: Sequence[Record]) -> str:
     return json.dumps(shared_setting(group[0].to_json()), sort_keys=True, default=str)
 
 
-def _times(group: Sequence[Record]) -> list[float]:
-    return [epoch.seconds for record in group for epoch in record.measured if record.status == "ok"]
-
-
 def _epoch_s(group: Sequence[Record]) -> float:
-    times = _times(group)
-    return statistics.median(times) if times else float("inf")
+    """Return the seconds of a fresh epoch, infinite without a run that counts."""
+    cost = _rounds(group).cost
+    return cost.fresh_epoch_s if cost else float("inf")

@@ -9,10 +9,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.comparable import setting_key, shared_setting
 from harness.compare.plan import FigureCell, Plain, Plan
+from harness.records.cost import TrainingCost
 from harness.records.hosts import measured_on
 from harness.records.record import COUNTED, spread
 
@@ -76,6 +78,24 @@ class Rounds:
         """Return the numbers of every run that ended well."""
         return [number for record in self.records if record["status"] == "ok" for number in values(record)]
 
+    @cached_property
+    def cost(self) -> TrainingCost | None:
+        """Terms of T(E) over all rounds that count; None where no epoch was measured."""
+        known = [(record, TrainingCost.of(record)) for record in self._timed]
+        costs = [cost for _, cost in known if cost is not None]
+        epochs_s = [seconds for record in self._timed for seconds in of_epochs(online_seconds)(record)]
+        return TrainingCost.of_rounds(costs, epochs_s) if costs else None
+
+    @property
+    def fresh_epochs_s(self) -> list[float]:
+        """Seconds of every measured epoch that counts, with all of its work (`each` added)."""
+        each_s = self.cost.each_s if self.cost else 0.0
+        return [each_s + seconds for record in self._timed for seconds in of_epochs(online_seconds)(record)]
+
+    @property
+    def _timed(self) -> list[Plain]:
+        return [record for record in self.records if record["status"] == "ok" and record["verdict"] in COUNTED]
+
 
 class NotDrawn(Exception):
     """The records do not hold the data of a figure; the text names the missing part."""
@@ -84,6 +104,11 @@ class NotDrawn(Exception):
 def epoch_seconds(epoch: Mapping[str, Any]) -> float | None:
     """Return an epoch's wall time."""
     return float(epoch["seconds"])
+
+
+def online_seconds(epoch: Mapping[str, Any]) -> float | None:
+    """Return an epoch's wall time without the offline work within it, which T(E) counts as `each`."""
+    return float(epoch["seconds"]) - float((epoch.get("offline") or {}).get("seconds", 0.0))
 
 
 def stage_seconds(stage: str) -> Value:
@@ -101,6 +126,7 @@ class Point:
         value: median of the measured epochs of all rounds; None where there are none.
         low, high: interval of the value; `interval_kind` names its kind.
         record, path: newest run, which stands for the cell, and its folder.
+        cost: terms of T(E) over all rounds; None where no epoch was measured.
     """
 
     system: str
@@ -115,6 +141,7 @@ class Point:
     record: Plain = field(default_factory=dict)
     path: str = ""
     panel: str = ""
+    cost: TrainingCost | None = None
 
     @property
     def run(self) -> str:
@@ -279,7 +306,7 @@ def _newest_facts(records: Iterable[Plain]) -> dict[str, str]:
 def _point(cell: FigureCell, records: list[Plain], value: Value, paths: Mapping[str, str]) -> Point:
     rounds = Rounds(records)
     newest, samples = rounds.newest, rounds.samples(of_epochs(value))
-    own: Plain = {"record": newest, "path": paths.get(newest["run_id"], ""), "panel": cell.panel}
+    own: Plain = {"record": newest, "path": paths.get(newest["run_id"], ""), "panel": cell.panel, "cost": rounds.cost}
     if not samples:
         return Point(cell.series, cell.x, rounds.without, None, verdict=newest["verdict"], **own)
     seen = spread(samples)

@@ -32,6 +32,8 @@ HERE = ROOT / "results" / FOLDER
 #: Pages with the table, between its marks, and pictures by their figures.
 PAGES = ("README.md", "docs/frontier.md")
 PICTURES = ("outcore-roofline", "outcore-frontier")
+#: Numbers of a row (`row_of`) that the table shows, with the begin of the sentence on the least of each.
+_SHOWN = {"seconds": "Least for a fresh epoch", "whole_training_s": "Least for the whole training"}
 COMMAND = "python -m harness.report.readme"
 _BEGIN, _END = f"<!-- `{COMMAND}` writes this from reference results -->", "<!-- end of reference results -->"
 _BLOCK = re.compile(f"{re.escape(_BEGIN)}\n\n(.*?){re.escape(_END)}", re.DOTALL)
@@ -56,7 +58,7 @@ def table_of(evidence: Evidence, reference: Reference) -> str:
     for budget, found in budgets.items():
         graph = next((row["graph_over_budget"] for row in found.values() if row["graph_over_budget"] is not None), None)
         cells = [_share(budget, features), "–" if graph is None else f"{graph:.2f}"]
-        best = {key: min(_known(found, key), default=None) for key in ("seconds", "with_start_up")}
+        best = {key: min(_known(found, key), default=None) for key in _SHOWN}
         lines.append(f"| {' | '.join([*cells, *(_cell(found.get(name), best) for name in systems)])} |")
     told = [*_fastest(budgets, features), _verdicts(evidence, points)]
     return "\n".join([_setting(points, reference), "", *lines, "", *told, "", ""])
@@ -74,11 +76,11 @@ def _share(budget: int, features: int) -> str:
 
 
 def _cell(row: Plain | None, best: dict[str, float | None]) -> str:
-    """Return seconds, in brackets with preparation; the least of a budget are bold."""
+    """Return seconds of a fresh epoch, in brackets of one of the whole training; the least of a budget are bold."""
     if row is None or row["seconds"] is None:
         return "–" if row is None else str(MARK.get(row["status"], row["status"]))
     numbers = []
-    for key in ("seconds", "with_start_up"):
+    for key in _SHOWN:
         text = "–" if row[key] is None else f"{row[key]:.2f}" if row[key] < 10 else f"{row[key]:.1f}"
         numbers.append(f"**{text}**" if row[key] is not None and row[key] == best[key] else text)
     return f"{numbers[0]} ({numbers[1]})"
@@ -96,16 +98,17 @@ def _setting(points: Sequence[Point], reference: Reference) -> str:
         f"{row_bytes(data['dim'], data['dtype'])}-byte rows",
         f"mini-batches of {config['batch_size']}, fan-out {','.join(map(str, config['fanout']))}, {device}",
         f"SSD class {config['disk_class']}",
-        f"median of {rounds} epoch{'s' * (rounds > 1)}",
+        f"mean of {rounds} epoch{'s' * (rounds > 1)}",
         f"`{command}`",
     ]
-    told = "Seconds of an epoch by memory, in brackets with preparation spread over the"
-    return f"{told} {epochs} requested epochs ({'; '.join(parts)}). {reference.label}."
+    told = "Seconds of an epoch with all of its work by memory; in brackets a training of"
+    whole = f"{epochs} epochs, the first one's surplus and one-time work included, divided by them"
+    return f"{told} {whole} ({'; '.join(parts)}). {reference.label}."
 
 
 def _fastest(budgets: dict[int, dict[str, Plain]], features: int) -> Iterator[str]:
-    """Yield sentences on the fastest systems by budget, without and with preparation."""
-    for key, told in (("seconds", "Shortest epoch"), ("with_start_up", "With preparation")):
+    """Yield sentences on the fastest systems by budget, by a fresh epoch and by the whole training."""
+    for key, told in _SHOWN.items():
         first: dict[str, list[str]] = {}
         for budget, found in budgets.items():
             done = [row for row in found.values() if row[key] is not None]

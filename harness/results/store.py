@@ -95,8 +95,8 @@ class BadRecord(NamedTuple):
 
 
 def read_record(path: Path) -> Record:
-    """Read a record from its folder or its `record.json`, upgrade its schema and judge it anew (rule 29). Raises
-    InputError: the record is missing, damaged, or of a schema unknown to this version."""
+    """Read a record from its folder or its `record.json`, upgrade its schema, derive its cost and judge it anew
+    (rule 29). Raises InputError: the record is missing, damaged, or of a schema unknown to this version."""
     file = path / RECORD if path.is_dir() else path
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
@@ -115,7 +115,9 @@ def read_record(path: Path) -> Record:
         said = str(error).splitlines()[0]
         raise InputError(f"{file} is cut off or damaged: {said}", "remove the run's folder") from error
     from harness.judge import judged_anew
+    from harness.judge.metrics import summarised_anew
 
+    record.summary = summarised_anew(record)
     return judged_anew(record, seal.broken(content) if record.evidence else "")
 
 

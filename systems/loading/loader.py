@@ -247,6 +247,7 @@ class Loader:
         self._check_open()
         if not self._prepared:
             self._system.prepare()
+            self._system.prepare_epochs(self._next)
             self._prepared = True
 
     def __len__(self) -> int:

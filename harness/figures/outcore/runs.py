@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.plan import Plain, Plan, first_setting, grid, joined
-from harness.compare.points import Group, NotDrawn, Point, preparation_s
+from harness.compare.points import Group, NotDrawn, Point
 from harness.figures.base import Drawing, drawn, figure_of_runs, ids, specs
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
@@ -160,14 +160,25 @@ def leaders(data: pd.DataFrame) -> str:
 
 
 def row_of(point: Point) -> Plain:
-    """Return a point of `over_memory` as a row: budget, seconds of an epoch, with and without its share of start-up."""
+    """Return a point of `over_memory` as a row: budget, seconds of a fresh epoch with all its work, terms of T(E)."""
     summary = point.record.get("summary") or {}
-    start_up, epochs = summary.get("start_up_s"), point.record["config"]["epochs"]
-    whole = None if point.value is None or start_up is None else point.value + start_up / epochs
-    row: Plain = {"system": point.system, "budget_bytes": budget_bytes(point.record), "seconds": point.value}
-    row |= {"low": point.low, "high": point.high, "start_up_s": start_up}
-    row |= {"start_up_bytes": summary.get("start_up_bytes"), "with_start_up": whole}
-    return row | {"graph_over_budget": summary.get("topology_over_budget"), "status": point.status, "run": point.run}
+    cost = point.cost
+    each_s = cost.each_s if cost else 0.0
+    return {
+        "system": point.system,
+        "budget_bytes": budget_bytes(point.record),
+        "seconds": cost.fresh_epoch_s if cost else None,
+        "low": None if point.low is None else each_s + point.low,
+        "high": None if point.high is None else each_s + point.high,
+        "once_s": cost.once_s if cost else None,
+        "first_s": cost.first_s if cost else None,
+        "each_s": cost.each_s if cost else None,
+        "prepared_bytes": summary.get("prepared_bytes"),
+        "whole_training_s": cost.share_s(point.record["config"]["epochs"]) if cost else None,
+        "graph_over_budget": summary.get("topology_over_budget"),
+        "status": point.status,
+        "run": point.run,
+    }
 
 
 @figure_of_runs("outcore-frontier", over_memory)
@@ -278,32 +289,33 @@ def _roof(axes: Any, points: list[Point]) -> list[Plain]:
 
 def _distance(axes: Any, points: list[Point]) -> list[Plain]:
     rows: list[Plain] = []
-    # Seconds of preprocessing per epoch of the run, whether this run or an earlier one spent them.
-    prepared = [preparation_s(point.record) / max(1, len(point.record["epochs"])) for point in points]
-    longest = max(float(point.value or 0) + before for point, before in zip(points, prepared, strict=True))
-    for at, (point, before) in enumerate(zip(points, prepared, strict=True)):
+    costs = [(point, point.cost) for point in points if point.cost is not None]
+    wholes = [cost.share_s(point.record["config"]["epochs"]) for point, cost in costs]
+    longest = max(wholes, default=1.0)
+    for at, ((point, cost), whole) in enumerate(zip(costs, wholes, strict=True)):
         summary = point.record["summary"]
         look = style.look(point.system)
-        value = float(point.value or 0)
+        value = cost.mean_epoch_s
+        before = whole - value
         if before > 0.005 * longest:
             axes.barh(at, before, 0.6, left=value, color="white", edgecolor="black", linewidth=0.5)
         axes.barh(at, value, 0.6, color=look.color, edgecolor="black", linewidth=0.5, hatch=look.hatch, alpha=0.9)
         distance, engine = summary.get("distance_to_limit"), summary.get("engine_efficiency")
         if distance is not None:
-            least = distance * (value + before)
+            least = distance * whole
             axes.plot([least, least], [at - 0.42, at + 0.42], color="black", linewidth=2.0)
         shares = f"distance {_percent(distance)}, engine {_percent(engine)}"
         beside = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "ha": "left", "fontsize": 6.5}
-        axes.annotate(shares, (value + before, at), **beside)
+        axes.annotate(shares, (whole, at), **beside)
         row = {"panel": "distance", "name": point.system, "x": value, "y": distance, "engine_efficiency": engine}
         limit = summary.get("extra", {}).get("limit_s")
-        rows.append({**row, "limit_s": limit, "preparation_s": before, "unit": "s"})
-    axes.set_yticks(range(len(points)), [point.system for point in points])
+        rows.append({**row, "limit_s": limit, "offline_s": before, "unit": "s"})
+    axes.set_yticks(range(len(costs)), [point.system for point, _ in costs])
     axes.invert_yaxis()
     axes.set_xlim(0, longest * 1.75)
     axes.grid(axis="y", visible=False)
     title = "How far from the least that the trace needs (mark)"
-    name_axes(axes, title, "epoch (s); in white its share of preparation")
+    name_axes(axes, title, "epoch (s); in white its share of offline work and of the first epoch")
     return rows
 
 
