@@ -425,7 +425,8 @@ def summarised_anew(record: Record) -> Summary:
     if not run.measured:
         return record.summary
     derived = {metric.name: metric.of(run) for metric in METRICS if metric.name in DERIVED_ANEW}
-    return record.summary.model_copy(update=derived)
+    known = {name: value for name, value in derived.items() if value is not None}
+    return record.summary.model_copy(update=known)
 
 
 def usable_processors(record: Record) -> int:

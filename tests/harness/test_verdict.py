@@ -574,18 +574,21 @@ def test_code_that_is_in_no_fingerprint_is_a_caveat(sound: Run) -> None:
     assert [outcome.detail for outcome in outcomes if not outcome.ok] == ["in no fingerprint: /home/me/rows.so"]
 
 
-def test_start_up_has_every_epoch_of_the_warm_up_and_the_bytes_of_whichever_run_prepared(sound: Run) -> None:
+def test_the_first_term_has_every_epoch_of_the_warm_up_and_once_the_seconds_of_whichever_run_prepared(
+    sound: Run,
+) -> None:
     record, context = sound
     before = record.summary
-    assert before.start_up_s is not None and before.start_up_bytes is not None
+    assert before.once_s is not None and before.first_s is not None and before.prepared_bytes is not None
     first, last = record.epochs
     second = first.model_copy(update={"epoch": 1, "seconds": first.seconds + 3.0, "device_bytes": 512_000 + 4096})
     record.epochs = [first, second, last.model_copy(update={"epoch": 2})]
     record.config.warmup = 2
     changed(sound, {"preprocess.made_s": 5.0, "preprocess.made_bytes_read": 1 << 20})
     after, _ = summarise(record, context)
-    assert after.start_up_s == pytest.approx(before.start_up_s + 3.0 + 5.0)
-    assert after.start_up_bytes == before.start_up_bytes + 4096 + (1 << 20)
+    assert after.once_s == pytest.approx(before.once_s + 5.0)
+    assert after.first_s == pytest.approx(before.first_s + 3.0)
+    assert after.prepared_bytes == before.prepared_bytes + 4096 + (1 << 20)
 
 
 def test_what_a_plan_refuses_is_a_result_and_no_fault(sound: Run) -> None:
