@@ -8,9 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-#: Numbers of epochs for which a drawing shows T(E).
-SHOWN_EPOCHS = 1000
-
 
 @dataclass(frozen=True)
 class TrainingCost:
@@ -99,3 +96,20 @@ def leading(costs: Mapping[str, TrainingCost]) -> Iterator[tuple[str, int]]:
             return
         first, _, leader = min(turns)
         yield leader, first
+
+
+def leaders(costs: Mapping[str, TrainingCost]) -> str:
+    """Return the systems that are ahead by number of epochs in words: `a for 1 to 7 epochs, b from 8 epochs on`."""
+    turns = list(leading(costs))
+    ends = [first - 1 for _, first in turns[1:]]
+    parts = [f"{system} {_epochs(first, last)}" for (system, first), last in zip(turns, [*ends, None], strict=True)]
+    return ", ".join(parts)
+
+
+def _epochs(first: int, last: int | None) -> str:
+    """Return a range of numbers of epochs in words; `last` None: without end."""
+    if last is None:
+        return f"from {first:,} epochs on" if first > 1 else "for any number of epochs"
+    if first == last:
+        return "for 1 epoch" if first == 1 else f"for {first:,} epochs"
+    return f"for {first:,} to {last:,} epochs"

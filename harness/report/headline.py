@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from harness.compare.plan import Plain
 from harness.figures.base import specs
 from harness.figures.draw.captions import broken_rules, describe_memory, graph_size
-from harness.records.cost import leading
+from harness.records.cost import leaders, leading
 from harness.records.record import COUNTED, Spread, class_of
 from harness.report.standings import RankedSetting, Standing, settings_of, times_as_fast, without_cap
 from workloads.errors import InputError
@@ -172,23 +172,7 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
 def _trainings(setting: RankedSetting) -> list[str]:
     """Return sentences on which system is ahead in a training of E epochs, where it is not the same at each E."""
     costs = {standing.system: standing.cost for standing in setting.measured if standing.cost is not None}
-    spans = list(leading(costs))
-    if len(spans) < 2:
-        return []
-    parts = []
-    for number, (system, first) in enumerate(spans):
-        until = spans[number + 1][1] - 1 if number + 1 < len(spans) else None
-        parts.append(f"{system} {_epochs(first, until)}")
-    return [SPEC["trainings"].format(", ".join(parts))]
-
-
-def _epochs(first: int, last: int | None) -> str:
-    """Return a range of numbers of epochs in words; `last` None: without end."""
-    if last is None:
-        return f"from {first:,} epochs on"
-    if first == last:
-        return "for 1 epoch" if first == 1 else f"for {first:,} epochs"
-    return f"for {first:,} to {last:,} epochs"
+    return [SPEC["trainings"].format(leaders(costs))] if len(list(leading(costs))) > 1 else []
 
 
 def _bent(standings: Sequence[Standing]) -> list[str]:

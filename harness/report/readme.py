@@ -21,8 +21,9 @@ from harness.figures.base import chosen
 from harness.figures.draw import style
 from harness.figures.draw.captions import graph_size
 from harness.figures.draw.panels import MARK
-from harness.figures.outcore.runs import over_memory, row_of
+from harness.figures.outcore.runs import budget_bytes, over_memory, row_of
 from harness.figures.render import DATA, render
+from harness.records.cost import TrainingCost, leaders, leading
 from harness.results.reference import FOLDER, Reference, references, unpacked
 from workloads.errors import InputError, OutcoreError
 from workloads.units import format_bytes, row_bytes
@@ -60,7 +61,7 @@ def table_of(evidence: Evidence, reference: Reference) -> str:
         cells = [_share(budget, features), "–" if graph is None else f"{graph:.2f}"]
         best = {key: min(_known(found, key), default=None) for key in _SHOWN}
         lines.append(f"| {' | '.join([*cells, *(_cell(found.get(name), best) for name in systems)])} |")
-    told = [*_fastest(budgets, features), _verdicts(evidence, points)]
+    told = [*_fastest(budgets, features), *_trainings(points, features), _verdicts(evidence, points)]
     return "\n".join([_setting(points, reference), "", *lines, "", *told, "", ""])
 
 
@@ -117,6 +118,22 @@ def _fastest(budgets: dict[int, dict[str, Plain]], features: int) -> Iterator[st
                 first.setdefault(name, []).append(_share(budget, features))
         if first:
             yield f"{told}: {', '.join(f'`{name}` at {_listed(shares)}' for name, shares in first.items())}."
+
+
+def _trainings(points: Sequence[Point], features: int) -> Iterator[str]:
+    """Yield a sentence on the budgets where it depends on the number of epochs which training takes the least time."""
+    costs: dict[int, dict[str, TrainingCost]] = {}
+    for point in points:
+        budget = budget_bytes(point.record)
+        if point.cost is not None and budget:
+            costs.setdefault(budget, {})[f"`{point.system}`"] = point.cost
+    turns = [
+        f"at {_share(budget, features)} {leaders(found)}"
+        for budget, found in sorted(costs.items())
+        if len(list(leading(found))) > 1
+    ]
+    if turns:
+        yield f"By number of epochs, with all work counted, the least time is that of: {'; '.join(turns)}."
 
 
 def _verdicts(evidence: Evidence, points: Sequence[Point]) -> str:
