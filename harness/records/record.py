@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 
 from harness.records.cell import Cell, cell_key
 from harness.records.seal import content_digest
-from harness.settings import SharedSettings
+from harness.settings import SharedSettings, of_role, setting
 from systems.options import Facts
 from workloads.units import row_bytes
 
@@ -24,9 +24,6 @@ Verdict = Literal["VALID", "CAVEATS", "SPOILT", "INVALID"]
 #: Verdicts whose runs count in figures, claims, standings and predictions.
 COUNTED: frozenset[Verdict] = frozenset({"VALID", "CAVEATS"})
 StorageClass = Literal["storage-bound", "mixed", "fits memory"]
-
-# Settings outside a run's identity: its purpose and its repetition.
-LABELS = ("experiment", "axes", "figure_tags", "round")
 
 
 class _Part(BaseModel):
@@ -68,22 +65,22 @@ class DatasetConfig(_Part):
 class RunConfig(_Part, SharedSettings):
     """One run, resolved: every default filled in, sizes in bytes, `options` complete."""
 
-    system: str
-    dataset: DatasetConfig
-    layers: int = 3
-    device_memory_bytes: int | None = None
-    isolation: str = "auto"
-    timeout_s: float = 3600.0
-    experiment: str = ""
+    system: str = setting(..., "system")
+    dataset: DatasetConfig = setting(..., "workload")
+    layers: int = setting(3, "workload")
+    device_memory_bytes: int | None = setting(None, "budget")
+    isolation: str = setting("auto", "place")
+    timeout_s: float = setting(3600.0, "watch")
+    experiment: str = setting("", "label")
     # Values of the experiment's grid for this run, by setting.
-    axes: dict[str, Any] = Field(default_factory=dict)
-    figure_tags: list[str] = Field(default_factory=list)
-    round: int = 0
+    axes: dict[str, Any] = setting({}, "label")
+    figure_tags: list[str] = setting([], "label")
+    round: int = setting(0, "label")
 
     @property
     def config_hash(self) -> str:
         """Identity of the run: 16 hex digits over all settings but its labels and its round."""
-        return content_digest(self.model_dump(mode="json", exclude=set(LABELS)), 16)
+        return content_digest(self.model_dump(mode="json", exclude={*LABELS}), 16)
 
     @property
     def cell(self) -> Cell:
@@ -92,6 +89,10 @@ class RunConfig(_Part, SharedSettings):
         more = {"layers": self.layers, "device_memory_bytes": self.device_memory_bytes}
         key = cell_key(self.system, self.dataset.name, settings, self.options, **more)
         return Cell(experiment=self.experiment, axes=self.axes, system=self.system, options=self.options, key=key)
+
+
+#: Settings outside a run's identity: its purpose and its round.
+LABELS = frozenset(of_role(RunConfig, "label"))
 
 
 class RuleOutcome(_Part):

@@ -14,6 +14,9 @@ from harness.compare.points import Rounds
 from harness.records.cost import TrainingCost
 from harness.records.record import COUNTED, Spread, spread
 
+# Seed and number of an epoch.
+_Draw = tuple[int, int]
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -117,19 +120,21 @@ def _place(standing: Standing) -> tuple[bool, bool, float, str]:
     return (cost is None, standing.replays, cost.fresh_epoch_s if cost else 0.0, standing.system)
 
 
-def _digests(record: Plain) -> dict[int, str]:
-    return {epoch["epoch"]: epoch["digest"] for epoch in record["epochs"] if epoch.get("digest")}
+def _digests(record: Plain) -> dict[_Draw, str]:
+    """Return the digest of each epoch's mini-batches, by seed and epoch: other seeds draw other mini-batches."""
+    seed = int(record["config"].get("seed", 0))
+    return {(seed, epoch["epoch"]): epoch["digest"] for epoch in record["epochs"] if epoch.get("digest")}
 
 
-def _common_batches(records: Sequence[Plain]) -> dict[int, str]:
-    """Return epoch -> digest of the mini-batches that most systems trained on, where at least two agree."""
-    told = {(record["system"], *entry) for record in records for entry in _digests(record).items()}
+def _common_batches(records: Sequence[Plain]) -> dict[_Draw, str]:
+    """Return the digest of the mini-batches that most systems trained on, if two agree, by seed and epoch."""
+    trained = {(record["system"], *entry) for record in records for entry in _digests(record).items()}
     # Sorted: of two digests with equally many systems it is always the same one.
-    count = Counter((epoch, digest) for _, epoch, digest in sorted(told))
-    return {epoch: digest for (epoch, digest), systems in reversed(count.most_common()) if systems > 1}
+    count = Counter((draw, digest) for _, draw, digest in sorted(trained))
+    return {draw: digest for (draw, digest), systems in reversed(count.most_common()) if systems > 1}
 
 
-def _standing(system: str, records: list[Plain], common: Mapping[int, str], others: int) -> Standing:
+def _standing(system: str, records: list[Plain], common: Mapping[_Draw, str], others: int) -> Standing:
     ok = [record for record in records if record["status"] == "ok"]
     rounds, done = Rounds(records), Rounds(ok or records)
     samples = rounds.fresh_epochs_s
@@ -144,7 +149,7 @@ def _standing(system: str, records: list[Plain], common: Mapping[int, str], othe
         verdict=done.verdict,
         record=done.newest,
         runs=rounds.runs,
-        own_batches=any(common.get(epoch, own) != own for one in ok for epoch, own in _digests(one).items()),
+        own_batches=any(common.get(draw, own) != own for one in ok for draw, own in _digests(one).items()),
         others=others,
     )
 
