@@ -421,13 +421,15 @@ class Code(_Part):
 
     Attributes:
         system: sources of the system, with the samplers of `workloads/sampling`.
-        harness: sources of what measures and judges.
+        harness: sources of what measures.
         sampler: sources of a sampler from elsewhere (`package.module:NAME`); empty for others.
+        edition: edition of the rules (`harness/records/edition.py`).
     """
 
     system: str = ""
     harness: str = ""
     sampler: str = ""
+    edition: int = 1
 
 
 class RunFacts(Facts):
