@@ -91,7 +91,10 @@ def train(model: nn.Module, optimiser: torch.optim.Optimizer, loader: outcore.lo
 
 @torch.no_grad()
 def evaluate(model: nn.Module, loader: outcore.loader) -> float:
-    """Return the accuracy on the loader's seed nodes."""
+    """Return the accuracy on the seed nodes of all processes, each counted once.
+
+    Processes may have unequal numbers of mini-batches: the forward pass must not wait for others.
+    """
     correct = seen = 0
     for batch in loader:
         correct += int((model(batch.x, batch.layers).argmax(1) == batch.y).sum())
@@ -151,7 +154,8 @@ def main() -> None:
                 print(f"epoch {epoch}: loss {loss:.4f}, accuracy {100 * accuracy:.2f} %", flush=True)
     # Opened after training: two loaders at once would take two budgets.
     with outcore.loader(options.dataset, split="test", epochs=1, **what) as loader:
-        accuracy = evaluate(model, loader)
+        own = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+        accuracy = evaluate(own, loader)
     if world > 1:
         dist.destroy_process_group()
     if rank > 0:

@@ -17,7 +17,6 @@ from systems.loading.lease import Lease
 from workloads.errors import InputError, require
 from workloads.feature_table import SplitTable
 
-
 #: Epochs of the process that this one is a fork of: to end them is to wait for threads that a fork does not have.
 _OF_PARENTS: list[Iterator[Batch]] = []
 
@@ -58,7 +57,7 @@ class Epoch(Iterator[Any]):
 
     def __next__(self) -> Any:
         own = os.getpid() == self._process
-        require(own, "an iteration goes on in a fork of its process", "make a loader in every process")
+        require(own, "an epoch is continued in a fork of its process", "make a loader in every process")
         require(not self._why, f"this epoch was ended before it was over: {self._why}", "begin another iteration")
         if self._batches is None:
             raise StopIteration

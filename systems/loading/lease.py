@@ -114,16 +114,17 @@ def _own_rows(carrier: Any) -> None:
 
 def _forget(carrier: Any, step: int) -> None:
     """Remove the rows from a mini-batch; from now on access to them raises an error."""
+    kind: Any = type(carrier)
     if isinstance(carrier, MiniBatch):
         carrier.rows = None
     elif hasattr(carrier, "srcdata"):
         carrier.srcdata.pop("feat", None)
         carrier.late_step = step
-        carrier.__class__ = _late_block(type(carrier))
+        carrier.__class__ = _late_block(kind)
     else:
         del carrier.x
         # `Data` would keep an attribute of its own of this name.
-        object.__setattr__(carrier, "__class__", _late_data(type(carrier)))
+        object.__setattr__(carrier, "__class__", _late_data(kind))
 
 
 @cache

@@ -276,6 +276,16 @@ class Loader:
         return self._class.info.name
 
     @property
+    def memory_bytes(self) -> tuple[int | None, int | None]:
+        """Host and device memory of the loader in bytes; None: unlimited, or the device has none of its own."""
+        return self._memory
+
+    @property
+    def lowered(self) -> Mapping[str, tuple[int, int]]:
+        """Options at `auto` that memory lowers: name -> (value in use, value with unlimited memory)."""
+        return self._system.lowered
+
+    @property
     def num_classes(self) -> int:
         """Number of classes of the labels."""
         return self.workload.dataset.num_classes
@@ -313,8 +323,12 @@ class Loader:
         return self._batches
 
     def __reduce__(self) -> Any:
-        fix = "make a loader in every process, with rank and world, and leave num_workers of DataLoader at 0"
+        fix = "make a loader in every process, with rank and world, and put no DataLoader around it"
         raise InputError("a loader has threads and open files, so it cannot be copied or sent to a process", fix)
+
+    def __getitem__(self, number: Any) -> Any:
+        fault = f"a loader has no mini-batch by number, and {number!r} is asked for"
+        raise InputError(fault, "iterate over it (for batch in loader), with no DataLoader around it")
 
     def __iter__(self) -> Iterator[Any]:
         self._check_open()
@@ -399,7 +413,7 @@ def _whole_steps(dataset: Dataset, step: int, most: int) -> int:
     """Return the number of whole steps of `step` seed nodes in an epoch, at most `most` (0: all)."""
     nodes = len(dataset.memmap("train"))
     whole = nodes // max(1, step)
-    require(whole, f"drop_last leaves nothing of {nodes} seed nodes at {step} a step", "lower batch_size")
+    require(whole, f"drop_last leaves nothing of {nodes} seed nodes at {step} a step", "lower batch_size or world")
     return min(most or whole, whole)
 
 

@@ -55,7 +55,7 @@ def _forked() -> None:
 os.register_at_fork(before=_READING.acquire, after_in_parent=_READING.release, after_in_child=_forked)
 
 
-def _opened(dataset: Dataset | Path | str) -> Dataset:
+def _opened(dataset: Any) -> Dataset:
     if isinstance(dataset, Dataset):
         return dataset
     if not isinstance(dataset, str | Path):

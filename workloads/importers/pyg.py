@@ -73,7 +73,9 @@ def open_pyg(path: Path, options: ImportOptions | None = None, *, supervised: bo
             raise typed_graph(str(path), "HeteroData") from None
         fault = f"{path} holds {name}, and no code of a file is run"
         numpy = name.startswith("numpy")
-        kept = "torch.from_numpy of each array" if numpy else "torch.save({'edge_index': ..., 'x': ..., 'y': ...}, PATH)"
+        kept = (
+            "torch.from_numpy of each array" if numpy else "torch.save({'edge_index': ..., 'x': ..., 'y': ...}, PATH)"
+        )
         raise InputError(fault, f"save its tensors alone: {kept}") from None
     if isinstance(content, tuple):  # (graphs, slices, class) of an InMemoryDataset
         single = len(content) == 3 and content[1] is None
@@ -134,15 +136,17 @@ def check_untyped(data: Any, what: str) -> None:
     elif type(data).__module__.partition(".")[0] == "dgl" and hasattr(data, "canonical_etypes"):
         if len(data.canonical_etypes) > 1 or len(data.ntypes) > 1:
             raise typed_graph(what, "DGLGraph with several types")
-        fix = "give a torch_geometric.data.Data: edge_index=torch.stack(graph.edges()), and x, y and masks from its ndata"
+        fix = (
+            "give a torch_geometric.data.Data: edge_index=torch.stack(graph.edges()), and x, y and masks from its ndata"
+        )
         raise InputError(f"{what} is a graph of DGL", fix)
 
 
 def _graph(fields: Mapping[str, Field], what: str, supervised: bool, others: list[str]) -> GraphSource:
     edge_index, x, y = (fields.get(name) for name in ("edge_index", "x", "y"))
-    fix = "give it as [2, E], sources above destinations (transforms.ToSparseTensor takes it away)"
     if edge_index is None:
-        raise InputError(f"{what} has no edge_index", fix)
+        taken = " (transforms.ToSparseTensor puts adj_t in its place)" if "adj_t" in others else ""
+        raise InputError(f"{what} has no edge_index", f"give it as [2, E], sources above destinations{taken}")
     if x is None:
         raise InputError(f"{what} has no x", "give a feature row for every node, [N, D]")
     if isinstance(edge_index, NpzMember):
