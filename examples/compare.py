@@ -64,7 +64,7 @@ def trained(system: str, memory: str, options: argparse.Namespace, dataset: Any,
             seconds.append(time.monotonic() - begin)
         read = loader.counters()["bytes_read"]
     with outcore.loader(dataset, split="test", epochs=1, **settings) as loader:
-        accuracy = evaluate(model, loader)
+        accuracy, _ = evaluate(model, loader)
     # The first epoch fills caches.
     usual = statistics.median(seconds[1:] or seconds)
     found = {"system": system, "plan_bytes": planned, "epoch_s": usual, "loss": loss}
