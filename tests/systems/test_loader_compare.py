@@ -41,8 +41,18 @@ def assert_equal_rows(done: subprocess.CompletedProcess[str]) -> None:
     assert found["memory"]["test"] > 0.4  # of five classes or more
 
 
+@pytest.mark.slow("systems/loading", "examples", seconds=15)
 def test_a_dataset_is_trained_from_memory_and_from_disk_alike(tmp_path: Path) -> None:
     make_tiny(tmp_path / "mine", nodes=4000, edges=40_000, dim=256)
     before = sorted(tmp_path.iterdir())
     assert_equal_rows(compare(tmp_path, "mine", *TINY))
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.slow("systems/loading", "examples", seconds=25)
+def test_a_graph_is_generated_and_memory_too_small_is_one_sentence(tmp_path: Path) -> None:
+    assert_equal_rows(compare(tmp_path, "--nodes", "6000", *TINY))
+    refused = compare(tmp_path, "--nodes", "6000", *TINY, "--memory", "1MiB")
+    assert refused.returncode == 2 and refused.stdout == ""
+    assert "MiB is the least that fits" in refused.stderr and "Traceback" not in refused.stderr
+    assert list(tmp_path.iterdir()) == []
