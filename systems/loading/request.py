@@ -129,7 +129,9 @@ def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:
     Raises:
         InputError: `memory` is not a size above zero.
     """
-    if memory is None or memory == "none":
+    if isinstance(memory, str):
+        memory = memory.strip()
+    if memory is None or memory in ("none", "None"):
         return None
     if isinstance(memory, str) and memory.lower().endswith("x"):
         try:
@@ -138,6 +140,9 @@ def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:
             raise InputError(f"memory is {memory!r}", "write a size like 8GiB, or a share like 0.25x") from None
     else:
         size = parse_bytes(memory.removeprefix("+") if isinstance(memory, str) else memory, "memory")
+        few = isinstance(memory, float) or (isinstance(memory, str) and "." in memory)
+        share = f"write a share of the features as {memory}x, or a size like 8GiB"
+        require(size >= 1024 or not few, f"memory is {memory!r}, which is {size} B", share)
     require(size > 0, f"memory is {memory!r}", "give more than nothing")
     return size
 
