@@ -61,6 +61,15 @@ class Folder:
             return ""
         return f"{ENV}{self.name} has no environment here: `outcore systems setup {self.name}` makes it"
 
+    @property
+    def compiled(self) -> list[str]:
+        """Return the packages that `setup` compiles, those of steps without build isolation; none if it is made."""
+        steps = [step for step in self.manifest.install if "--no-build-isolation" in step]
+        files = [self.path / word for step in steps for word in step if (self.path / word).is_file()]
+        lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+        named = [line for line in lines if line.strip() and line[0] not in "#-"]
+        return [line.partition("==")[0].strip() for line in named] if self.missing else []
+
     def command(self) -> list[str]:
         """Return the command that starts the worker. It may import `outcore_worker`; with an environment of its own, no
         other module of Outcore's."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from systems.interface import Progress, silent
 from systems.loading.request import memory_bytes
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError
@@ -31,6 +33,8 @@ def as_dataset(
     memory: str | int | None,
     supervised: bool,
     resources: contextlib.ExitStack,
+    edge_weight: bool = False,
+    progress: Progress = silent,
 ) -> Dataset | Path | str:
     """Write a graph as a dataset; a dataset, its folder or its name are returned as they are.
 
@@ -40,9 +44,14 @@ def as_dataset(
             or under `$OUTCORE_DATA`.
         memory, supervised: as for `Loader` and `data_source`.
         resources: removes the temporary folder.
+        edge_weight: whether weights of edges are handed out.
+        progress: called with the stage of writing and its completed share.
 
     Raises:
         InputError, DatasetError: the graph lacks something, or contradicts itself.
+
+    Warns:
+        UserWarning: attributes of the graph that no mini-batch will have.
     """
     if isinstance(graph, Dataset):
         return graph
@@ -51,6 +60,7 @@ def as_dataset(
         return graph  # type: ignore[no-any-return]
     opener: Callable[..., GraphSource] = partial(open_pyg, file) if file else partial(data_source, graph)
     found = opener(supervised=supervised)  # before anything is written
+    _warn_of_left_out(found, edge_weight)
     assert found.features is not None
     feature_bytes = found.num_nodes * found.features.dim * found.features.dtype.itemsize
     root = Path(artefacts) if artefacts else file.parent if file else Path(os.environ.get("OUTCORE_DATA", "data"))
@@ -69,11 +79,21 @@ def as_dataset(
     target = root / f"graph-{digest or 'pyg'}"
     if not target.exists():
         try:
-            return write_graph(lambda _: found, target, spec, recipe, max_memory=limit)
+            return write_graph(lambda _: found, target, spec, recipe, max_memory=limit, progress=progress)
         except DatasetError:
             if not target.exists():  # another process may have written it meanwhile
                 raise
     return Dataset.open(target)
+
+
+def _warn_of_left_out(graph: GraphSource, edge_weight: bool) -> None:
+    """Warn once of all attributes of a graph that mini-batches will not have."""
+    faults = list(graph.notes)
+    if graph.edge_weights is not None and not edge_weight:
+        faults.append("edge_weight is not handed out unless edge_weight=True is given")
+    if faults:
+        fix = "index what you keep of the nodes by a mini-batch's n_id"
+        warnings.warn(f"{'; '.join(faults)}; {fix}", UserWarning, stacklevel=4)
 
 
 def _digest(graph: GraphSource) -> str:

@@ -282,10 +282,10 @@ def named_nodes(edges: Callable[[], Iterator[EdgeChunk]], what: str) -> int:
     return largest + 1
 
 
-def left_out(what: str, names: list[str]) -> list[str]:
-    """Return a note that says which names of a kind were not read, the first ten; none without names."""
-    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return [f"{what} left out: {', '.join(names[:10])}{more}"] if names else []
+def left_out(what: str, names: list[str], most: int = 10) -> list[str]:
+    """Return a note that lists which names of a kind were not read, the first `most`; none without names."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return [f"{what} left out: {', '.join(names[:most])}{more}"] if names else []
 
 
 def count_of(value: Any, most: int, what: str) -> int:
