@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from workloads.direct_files import small_maps
+from workloads.direct_files import advise_random, small_maps
 from workloads.distinct import distinct
-from workloads.errors import DatasetError, require
+from workloads.errors import DatasetError, InputError, require
 from workloads.manifest import MANIFEST_NAME, PARTS, Manifest, Part
 from workloads.npyfile import file_digest, read_header
 
@@ -114,6 +114,7 @@ class Dataset:
         if "ids" not in self.manifest.files:
             return wanted.copy()
         mapped = self.memmap("ids")
+        advise_random(mapped)
         found: npt.NDArray[np.int64] = mapped[wanted]
         return found
 
@@ -148,9 +149,10 @@ class Dataset:
                 places[~inside] = len(wanted)
                 nodes[places] = np.arange(start, start + len(chunk))
                 times += np.bincount(places, minlength=len(times))
-        unknown, repeated = wanted[times[:-1] == 0], wanted[times[:-1] > 1]
-        require(not len(unknown), f"no node of {self.name} had the id {unknown[:1]}", "give ids of the imported graph")
-        require(not len(repeated), f"several nodes of {self.name} had the id {repeated[:1]}", "give nodes by number")
+        for number in wanted[times[:-1] == 0][:1]:
+            raise InputError(f"no node of {self.name} had the id {number}", "give ids of the imported graph")
+        for number in wanted[times[:-1] > 1][:1]:
+            raise InputError(f"several nodes of {self.name} had the id {number}", "give nodes by number")
         return nodes[np.searchsorted(wanted, originals)]
 
     def _require_ids(self) -> None:

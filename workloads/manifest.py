@@ -16,8 +16,8 @@ from workloads.errors import DatasetError
 
 Part = Literal["indptr", "indices", "features", "labels", "train", "valid", "test", "edge_weight", "ids"]
 OPTIONAL: tuple[Part, ...] = ("edge_weight", "ids")
-"""Parts that a dataset may lack: `edge_weight`, [E] in the order of `indices`; `ids`, [N], the nodes' original ids, where
-an import numbered the nodes anew or was given the ids."""
+"""Parts that a dataset may lack: `edge_weight`, [E] in the order of `indices`; `ids`, [N], original ids of the nodes,
+kept by an import that numbers the nodes anew."""
 PARTS: tuple[Part, ...] = tuple(part for part in get_args(Part) if part not in OPTIONAL)
 MANIFEST_NAME = "dataset.json"
 RENUMBERED = "ids numbered anew"

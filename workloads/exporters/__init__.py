@@ -57,13 +57,13 @@ def export_dataset(
     files: list[File] = module.files_of(dataset)
     notes = []
     with _unreplaced(dataset):
-        if format_name == "graphbolt":
-            notes.append(f"DGL opens it without further arguments as OnDiskDataset({str(target)!r}) alone")
-            if count := module.labels_left_out(dataset):
-                notes.append(f"{count} labels left out: the format has those of nodes in the three sets alone")
+        if format_name == "graphbolt" and (count := module.labels_left_out(dataset)):
+            notes.append(f"{count} labels left out: the format has those of nodes in the three sets alone")
         nbytes = write_folder(files, target, progress)
     if "edge_weight" in dataset.manifest.files and format_name == "ginex":
         notes.append("edge weights left out: the format has none")
+    if format_name == "graphbolt":
+        notes.append(f"open it as OnDiskDataset({str(target)!r}); by another path add force_preprocess=False")
     if dataset.feature_dtype != "float32" and format_name == "ginex":
         notes.append(f"features converted from {dataset.feature_dtype} to float32, the only type of the format")
     return Export(target.absolute(), nbytes, notes)
