@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -46,6 +47,7 @@ def test_a_renumbering_import_keeps_the_id_of_each_node(tmp_path: Path) -> None:
     assert dataset.manifest.files["ids"].dtype == "int64"
     assert edges_by_original_id(dataset) == set(LINES)
     assert dataset.original_ids([[4, 0], [0, 1]]).tolist() == [[99, 10], [10, 11]]
+    assert dataset.original_ids(torch.tensor([3])).tolist() == [13]  # `n_id` of PyG's own loaders
     assert dataset.nodes_of([99, 10, 99]).tolist() == [4, 0, 4]
 
 
@@ -155,7 +157,6 @@ def save(folder: Path, format_name: str, name: str, ids: Any) -> Path:
         np.savez(folder / "g.npz", **content)
         return folder / "g.npz"
     if format_name == "pt":
-        import torch
         from torch_geometric.data import Data
 
         tensors = {key: torch.from_numpy(value) if hasattr(value, "dtype") else value for key, value in content.items()}

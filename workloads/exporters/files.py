@@ -10,7 +10,7 @@ import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,7 @@ Tick = Callable[[int], None]
 
 PIECE_BYTES = 2 << 20
 _AHEAD = 6
+_HASHED_AHEAD = 2  # pieces
 _SPARE_BYTES = 1 << 20  # for the file system's own blocks
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -94,6 +95,26 @@ def readable(pieces: Iterable[Array]) -> Iterator[Array]:
         raise DataIOError.of(error, f"{path} cannot be read", path, fix) from None
 
 
+class _Md5:
+    """MD5 of a stream, computed by a thread while the stream is written."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.md5(usedforsecurity=False)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="export-md5")
+        self._ahead: deque[Future[None]] = deque()
+
+    def update(self, data: bytes | memoryview) -> None:
+        """Append bytes, which are copied; wait where several pieces are behind."""
+        while len(self._ahead) >= _HASHED_AHEAD:
+            self._ahead.popleft().result()
+        self._ahead.append(self._thread.submit(self._hash.update, bytes(data)))
+
+    def close(self) -> str:
+        """Return the digest of all bytes, 32 hexadecimal digits, and end the thread."""
+        self._thread.shutdown()
+        return self._hash.hexdigest()
+
+
 class Output:
     """Context manager of a new file: every piece is written past the page cache, read back from disk and compared.
 
@@ -101,31 +122,27 @@ class Output:
 
     Attributes:
         nbytes: bytes written so far.
+        md5: at the end, the digest of all bytes; empty unless they are hashed.
     """
 
     def __init__(self, path: Path, most: int, tick: Tick, hashing: bool = False) -> None:
         """Make the file with blocks for `most` bytes reserved; `tick` is called with each written piece's bytes, and
         `hashing` has all bytes hashed."""
-        self._path, self._tick, self.nbytes = path, tick, 0
-        self._md5 = hashlib.md5(usedforsecurity=False) if hashing else None
+        self._path, self._tick, self.nbytes, self.md5 = path, tick, 0, ""
         with path.open("xb") as file:
             # Reserving first turns a disk that fills up into an error here, and saves the file system's work later.
             os.posix_fallocate(file.fileno(), 0, max(1, most))
         self._stream = DirectStream(path, 0, read_back=True)
+        self._hash = _Md5() if hashing else None
 
     def write(self, data: bytes | memoryview) -> int:
         """Append bytes; return their number."""
+        if self._hash is not None:
+            self._hash.update(data)
         self._stream.write(np.frombuffer(data, np.uint8))
-        if self._md5 is not None:
-            self._md5.update(data)
         self.nbytes += len(data)
         self._tick(len(data))
         return len(data)
-
-    @property
-    def md5(self) -> str:
-        """MD5 digest of the bytes so far, 32 hexadecimal digits; empty unless they are hashed."""
-        return "" if self._md5 is None else self._md5.hexdigest()
 
     def flush(self) -> None:
         """Do nothing: a `zipfile.ZipFile` wants the method."""
@@ -135,6 +152,8 @@ class Output:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         """Wait until all is written and compared, cut the file to its bytes and flush it to disk."""
+        if self._hash is not None:
+            self.md5 = self._hash.close()
         if error is None:
             self._stream.flush()
         self._stream.close(cancel=error is not None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from workloads.direct_files import advise_random as advise_random
 from workloads.errors import InputError
