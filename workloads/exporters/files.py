@@ -207,7 +207,7 @@ class TextFile:
 
 @dataclass(frozen=True)
 class LinkFile:
-    """Symbolic link to another file of the folder, or to the folder itself."""
+    """Symbolic link to another file of the folder."""
 
     name: str
     to: str
