@@ -127,6 +127,13 @@ def read_ahead(part: NDArray[Any]) -> None:
         mapped.madvise(mmap.MADV_WILLNEED, begin // mmap.PAGESIZE * mmap.PAGESIZE, part.nbytes)
 
 
+def advise_random(array: Any) -> None:
+    """Tell the kernel not to read ahead in a memory-mapped array; does nothing for an array in memory."""
+    mapping = getattr(array, "_mmap", None)
+    if isinstance(mapping, mmap.mmap):
+        mapping.madvise(mmap.MADV_RANDOM)
+
+
 @contextmanager
 def small_maps(*arrays: Any) -> Iterator[None]:
     """Unmap the pages of memory maps every two milliseconds within the block; the page cache keeps them.

@@ -278,10 +278,11 @@ def _target(name: str, root: Path) -> Path:
 
 
 def _same(target: Path, recipe: dict[str, Any]) -> Dataset | None:
-    """Return the dataset at `target` if it is complete and was made by this recipe, else None."""
+    """Return the dataset at `target` if it is complete and was made by this recipe, else None (also where an older
+    import did not keep the original ids)."""
     with suppress(DatasetError):
         dataset = Dataset.open(target)
-        if dataset.manifest.recipe == json.loads(json.dumps(recipe)):
+        if dataset.manifest.recipe == json.loads(json.dumps(recipe)) and not dataset.manifest.lost_ids:
             return dataset
     return None
 
@@ -364,6 +365,7 @@ def _print_dataset(dataset: Dataset, verbose: bool = False) -> None:
         ("topology", format_bytes(dataset.topology_bytes)),
         ("classes", str(dataset.num_classes)),
         ("train / valid / test", f"{train:,} / {valid:,} / {test:,}"),
+        *([("original ids", "ids.npy")] if "ids" in manifest.files else []),
         ("on disk", format_bytes(dataset.total_bytes)),
         *([("generator", ", ".join(generator))] if "generator" in manifest.stats else []),
         *(("note", note) for note in manifest.notes),

@@ -44,7 +44,7 @@ class MiniBatch:
 
     Attributes:
         y: int64 [batch_size], labels of the seed nodes, which are the first nodes; -1 for a missing label.
-        n_id: int64 [num_nodes], original ids.
+        n_id: int64 [num_nodes], ids of the nodes in the dataset (`Loader.original_ids` has those before the import).
         batch_size: seed nodes.
         epoch, step: epoch, and number within the epoch's seed plan.
         num_sampled_nodes: seed nodes, then new nodes of each hop; None for a `shadow` subgraph.

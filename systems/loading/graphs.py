@@ -65,6 +65,8 @@ def as_dataset(
     feature_bytes = found.num_nodes * found.features.dim * found.features.dtype.itemsize
     root = Path(artefacts) if artefacts else file.parent if file else Path(os.environ.get("OUTCORE_DATA", "data"))
     digest = "" if artefacts is None else file_digest(file) if file else _digest(found)
+    if digest and found.ids is not None:
+        digest += "-ids"  # an older Outcore wrote the same graph without them
     spec = ImportSpec("pyg")
     recipe = spec.recipe_of(file.name if file else type(graph).__name__, digest)
     limit = min(_MEMORY, memory_bytes(memory, feature_bytes) or _MEMORY)
@@ -108,6 +110,8 @@ def _digest(graph: GraphSource) -> str:
     digest.update(f"{graph.features.dim} {graph.features.dtype}".encode())
     for rows in graph.features.chunks():
         digest.update(rows.data)
+    for original in graph.ids() if graph.ids else ():
+        digest.update(original.data)
     assert graph.labels is not None
     for ids in (graph.labels, *graph.splits.values()):
         digest.update(f"{len(ids)}".encode())

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
+import torch
 
 from systems.engine.store.artefacts import in_use
 from systems.interface import MemoryBudget, Options, Plan, PlanItem, Runtime, StageClock
@@ -299,6 +300,21 @@ class Loader:
     def epoch(self) -> int:
         """Number of the epoch that the next iteration runs."""
         return self._next
+
+    def original_ids(self, n_id: npt.ArrayLike) -> Any:
+        """Return the ids that nodes had in the imported graph, to join data of your own with mini-batches.
+
+        Args:
+            n_id: nodes of mini-batches (`batch.n_id`, DGL's input nodes), integers of any shape.
+
+        Returns:
+            int64 of the same shape: a tensor on the same device for a tensor, else an array. Errors are those of
+            `Dataset.original_ids`; `Dataset.nodes_of` is the inverse.
+        """
+        if not isinstance(n_id, torch.Tensor):
+            return self.workload.dataset.original_ids(n_id)
+        found = self.workload.dataset.original_ids(n_id.cpu().numpy())
+        return torch.from_numpy(found).to(n_id.device)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration, such as when training resumes from a checkpoint.

@@ -17,6 +17,8 @@ from workloads.importers.source import (
     count_of,
     csc_edges,
     edge_array_source,
+    holds_ids,
+    id_source,
     left_out,
     load_array,
     load_torch,
@@ -41,6 +43,7 @@ _NAMES = {
     "test": ("test_mask", "test", "test_idx"),
     "classes": ("num_classes",),
     "nodes": ("num_nodes",),
+    "ids": ("ids", "n_id"),
 }
 
 
@@ -49,8 +52,9 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
 
     Edges: `edge_index` [2, E] (source above destination), or `indptr` [N + 1] and `indices` [E], each node's
     in-neighbours. Features `x` [N, D], labels `y` [N] and `num_classes` if there are more than those, a split as mask
-    [N] or as ids, `edge_weight` [E], `num_nodes`; other usual names are known too, and a note names other files. Raises
-    DatasetError where a file is damaged, InputError where edges are missing or arrays contradict each other.
+    [N] or as ids, `edge_weight` [E], `num_nodes`, `ids` [N], the nodes' original ids; other usual names are known too,
+    and a note names other files. Raises DatasetError where a file is damaged, InputError where edges are missing or
+    arrays contradict each other.
     """
     require(path.is_dir(), f"{path} is no folder", "give the folder of the .npy or .pt files")
     files = [file for file in sorted(path.iterdir()) if file.suffix in (".npy", ".pt")]
@@ -90,6 +94,12 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
         num_classes = told_classes(found["classes"], num_classes, name["classes"])
     splits = {part: split_ids(found.get(part), num_nodes, name.get(part, "")) for part in ("train", "valid", "test")}
     weights = weight_source(found["weights"], num_edges, name["weights"]) if "weights" in found else None
+    ids = None
+    if "ids" in found:
+        fault = f"{name['ids']} is {found['ids'].dtype} {list(found['ids'].shape)}"
+        fix = f"give the original id of every node, integers [{num_nodes}], or leave it out"
+        require(holds_ids(found["ids"], num_nodes), fault, fix)
+        ids = id_source(found["ids"], name["ids"])
     return GraphSource(
         num_nodes,
         edges,
@@ -101,6 +111,7 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
         keep_duplicates=True,
         edge_weights=weights,
         edges_name=edges_name,
+        ids=ids,
     )
 
 

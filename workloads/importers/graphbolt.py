@@ -26,6 +26,8 @@ from workloads.importers.source import (
     count_of,
     csc_edges,
     edge_array_source,
+    holds_ids,
+    id_source,
     left_out,
     load_array,
     load_torch,
@@ -42,16 +44,17 @@ _SETS = {"train": "train_set", "valid": "validation_set", "test": "test_set"}
 _SEEDS = ("seed_nodes", "seeds")
 _WEIGHTS = ("edge_weight", "weight")
 _ORIGINAL_ID = "_ORIGINAL_EDGE_ID"  # of DGL, not of the graph
+_NODE_IDS = "ids"  # node feature of our exports
 _FIX = "give the folder of an OnDiskDataset of one type of nodes and one type of edges"
 
 
 def open_graphbolt(path: Path, options: ImportOptions) -> GraphSource:
     """Read a homogeneous `OnDiskDataset`: the preprocessed topology if there is one, else its edges (CSV or NumPy).
 
-    Features are the node feature `feat`, or the first, weights the edge feature `edge_weight` or `weight`, and notes
-    name the others; labels and splits are those of the first task, and other nodes are unlabelled. No code of a file is
-    run. Raises DatasetError where a file is missing or damaged, InputError where the graph has several types or a
-    file's content contradicts another.
+    Features are the node feature `feat`, or the first, original ids of the nodes the node feature `ids` [N, 1], weights
+    the edge feature `edge_weight` or `weight`, and notes name the others; labels and splits are those of the first
+    task, and other nodes are unlabelled. No code of a file is run. Raises DatasetError where a file is missing or
+    damaged, InputError where the graph has several types or a file's content contradicts another.
     """
     import yaml
 
@@ -94,6 +97,7 @@ def _graph(path: Path, metadata: dict[str, Any]) -> GraphSource:
             weights = weight_source(weight, count, f"feature {name} of {path}")
     notes += left_out("edge features", [other for other in others if other not in (name, _ORIGINAL_ID)])
     notes += left_out("node features of the graph", [entry["name"] for entry in inner if entry["domain"] == "node"])
+    entries, ids = _original_ids(path, entries, num_nodes)
     features = _features(path, entries, num_nodes, notes)
     tasks = metadata.get("tasks") or [{}]
     if len(tasks) > 1:
@@ -116,7 +120,21 @@ def _graph(path: Path, metadata: dict[str, Any]) -> GraphSource:
         keep_duplicates=True,
         edge_weights=weights,
         edges_name=str(edges_file),
+        ids=ids,
     )
+
+
+def _original_ids(
+    path: Path, entries: list[dict[str, Any]], num_nodes: int
+) -> tuple[list[dict[str, Any]], Callable[[], Iterator[IntArray]] | None]:
+    """Return the original ids of the nodes, if a node feature holds them, and the other features."""
+    for entry in entries:
+        if (entry["domain"], entry["name"]) == ("node", _NODE_IDS):
+            values = _array(path, entry)
+            if holds_ids(values, num_nodes):
+                others = [other for other in entries if other is not entry]
+                return others, id_source(values, f"feature {_NODE_IDS} of {path}")
+    return entries, None
 
 
 def _weight_name(features: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import pickle
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from workloads.importers.source import (
     clean_labels,
     count_of,
     edge_array_source,
+    holds_ids,
+    id_source,
     left_out,
     load_torch,
     split_ids,
@@ -40,6 +43,8 @@ MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 _IDS = {"train": ("train_idx",), "valid": ("val_idx", "valid_idx"), "test": ("test_idx",)}
 _SPLITS = [name for part, mask in MASKS.items() for name in (mask, *_IDS[part])]
 _ONE_TYPE = "a torch_geometric.data.Data, one graph with one type of nodes"
+#: Names of the original ids of nodes: ours in exports, and PyG's in a mini-batch or subgraph.
+_ORIGINAL_IDS = ("ids", "n_id")
 _FIELDS = ("edge_index", "edge_weight", "num_nodes", "num_classes", "x", "y", *_SPLITS)
 
 
@@ -52,8 +57,11 @@ def open_pyg(path: Path, options: ImportOptions | None = None, *, supervised: bo
     """
     if path.suffix == ".npz":
         names = member_names(path)
-        fields: dict[str, Field] = {name: NpzMember(path, name) for name in _FIELDS if name in names}
-        return _graph(fields, path.name, supervised, [name for name in names if name not in _FIELDS])
+        members: dict[str, Field] = {name: NpzMember(path, name) for name in _FIELDS if name in names}
+        for name in _ORIGINAL_IDS:
+            with suppress(InputError):  # of another kind, such as texts: left out
+                members[name] = NpzMember(path, name)
+        return _graph(members, path.name, supervised, [name for name in names if name not in members])
     import torch
 
     try:
@@ -88,8 +96,9 @@ def data_source(data: Any, what: str = "data", *, supervised: bool = True) -> Gr
     """Read a `torch_geometric.data.Data` (or a dictionary of its tensors); memory maps are streamed.
 
     Reads `edge_index` [2, E] (source above destination), `edge_weight` [E] if there is one, `x` [N, D], `y` [N],
-    `num_classes` and `train_mask`, `val_mask`, `test_mask` [N], or `train_idx`, `val_idx`, `test_idx`; a note names
-    other fields. Repeated edges stay, as in PyG; those with weights become one.
+    `num_classes` and `train_mask`, `val_mask`, `test_mask` [N], or `train_idx`, `val_idx`, `test_idx`, and `ids` or
+    `n_id` [N], the nodes' original ids; a note names other fields. Repeated edges stay, as in PyG; those with weights
+    become one.
 
     Args:
         data: the graph.
@@ -106,8 +115,10 @@ def data_source(data: Any, what: str = "data", *, supervised: bool = True) -> Gr
         require(isinstance(data, known), f"{what} is a {type(data).__name__}", fix)
         data = data.to_dict()
         check_untyped(data, what)
-    fields = {name: as_array(data[name], f"{name} of {what}") for name in _FIELDS if data.get(name) is not None}
-    others = [str(name) for name in data if name not in _FIELDS and data[name] is not None]
+    known = [name for name in _FIELDS if data.get(name) is not None]
+    known += [name for name in _ORIGINAL_IDS if hasattr(data.get(name), "dtype")]  # not a list of names
+    fields = {name: as_array(data[name], f"{name} of {what}") for name in known}
+    others = [str(name) for name in data if name not in fields and data[name] is not None]
     return _graph(fields, what, supervised, others)
 
 
@@ -174,8 +185,12 @@ def _graph(fields: Mapping[str, Field], what: str, supervised: bool, others: lis
         fault = "chooses no node" if names["train"] in fields else "is missing"
         raise InputError(f"{names['train']} of {what} {fault}", "give bool [N] (transforms.RandomNodeSplit makes one)")
     weights = _weights(fields["edge_weight"], edge_index.shape[1], what) if "edge_weight" in fields else None
-    notes = left_out(f"fields of {what}", others, most=len(others))
-    found = GraphSource(num_nodes, edges, features, labels, num_classes, splits, notes=notes)
+    given = [name for name in _ORIGINAL_IDS if name in fields]
+    taken = next((name for name in given if holds_ids(fields[name], num_nodes)), "")
+    ids = id_source(_whole(fields[taken]), f"{taken} of {what}") if taken else None
+    unused = [*others, *(name for name in given if name != taken)]
+    notes = left_out(f"fields of {what}", unused, most=len(unused))
+    found = GraphSource(num_nodes, edges, features, labels, num_classes, splits, notes=notes, ids=ids)
     return replace(found, keep_duplicates=True, edge_weights=weights, edges_name=f"edge_index of {what}")
 
 

@@ -15,7 +15,16 @@ import pandas as pd
 
 from workloads.distinct import distinct
 from workloads.errors import InputError, require
-from workloads.importers.source import EDGES_A_CHUNK, EdgeChunk, GraphSource, ImportOptions, reading, reason_of
+from workloads.importers.source import (
+    EDGES_A_CHUNK,
+    EdgeChunk,
+    GraphSource,
+    ImportOptions,
+    IntArray,
+    reading,
+    reason_of,
+)
+from workloads.manifest import RENUMBERED
 from workloads.npyfile import write_all
 
 _LOOKED_AT = 1000  # lines that tell whether there are further columns
@@ -25,11 +34,11 @@ _DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile)
 def open_snap(path: Path, options: ImportOptions) -> GraphSource:
     """Read a text edge list; a line `u v` is the edge u -> v, separated by tabs, spaces or a comma.
 
-    Nodes are renumbered without gaps, in the order of their ids. The text is parsed once, into a temporary file of 16
-    bytes an edge; the table of ids takes up to 12 bytes for each number up to the largest id, or, where ids are so
-    sparse that this exceeds `options.max_memory`, 8 bytes a node. Raises DatasetError where the file is missing or its
-    gzip data are truncated, InputError where a line, named by its number, is not two whole numbers >= 0, or there is no
-    edge.
+    Nodes are renumbered without gaps, in the order of their ids, which are kept as `ids`. The text is parsed once, into
+    a temporary file of 16 bytes an edge; the table of ids takes up to 12 bytes for each number up to the largest id,
+    or, where ids are so sparse that this exceeds `options.max_memory`, 8 bytes a node. Raises DatasetError where the
+    file is missing or its gzip data are truncated, InputError where a line, named by its number, is not two whole
+    numbers >= 0, or there is no edge.
     """
     binary = options.scratch / "edges.tmp"
     further = _further_columns(path)
@@ -42,7 +51,6 @@ def open_snap(path: Path, options: ImportOptions) -> GraphSource:
             present[pairs[start:stop].reshape(-1)] = True
         number = np.cumsum(present) - 1
         num_nodes = int(number[-1]) + 1
-        del present
     else:
         number, names = None, np.empty(0, dtype=np.int64)
         for start, stop in slices:
@@ -55,9 +63,18 @@ def open_snap(path: Path, options: ImportOptions) -> GraphSource:
             fresh = number[part] if number is not None else np.searchsorted(names, part)
             yield fresh[:, 0], fresh[:, 1]
 
+    def ids() -> Iterator[IntArray]:
+        if number is None:
+            yield names
+            return
+        for start in range(0, largest + 1, EDGES_A_CHUNK):
+            yield start + np.flatnonzero(present[start : start + EDGES_A_CHUNK])
+
     gaps = largest + 1 - num_nodes
-    notes = [f"ids numbered anew ({gaps} unused up to {largest})"] if gaps else []
-    return GraphSource(num_nodes, edges, notes=[*notes, *further])
+    if not gaps:
+        return GraphSource(num_nodes, edges, notes=further)
+    note = f"{RENUMBERED} ({gaps} unused up to {largest}); the part ids holds the original ones"
+    return GraphSource(num_nodes, edges, notes=[note, *further], ids=ids)
 
 
 def _further_columns(path: Path) -> list[str]:

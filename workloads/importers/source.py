@@ -62,6 +62,8 @@ class GraphSource:
     # Weights of the edges, float, in chunks as long as those of `edges`; None: there are none.
     edge_weights: Callable[[], Iterator[npt.NDArray[Any]]] | None = None
     edges_name: str = "the graph"  # file or array of the edges, for messages
+    # Original ids of the nodes, int64 [N] in chunks; None: the nodes kept their numbers.
+    ids: Callable[[], Iterator[IntArray]] | None = None
 
     def __post_init__(self) -> None:
         """Check the number of nodes, which ids or a file may have made up; raises InputError with the limit."""
@@ -229,6 +231,25 @@ def weight_source(weights: npt.NDArray[Any], num_edges: int, what: str) -> Calla
     check_weights(weights, num_edges, what)
     flat = weights.reshape(-1)
     return lambda: (flat[start : start + EDGES_A_CHUNK] for start in range(0, num_edges, EDGES_A_CHUNK))
+
+
+def holds_ids(values: Any, num_nodes: int) -> bool:
+    """Return whether an array (or its header) can be the original ids of the nodes: integers [N] or [N, 1]."""
+    return values.dtype.kind in "iu" and values.shape in ((num_nodes,), (num_nodes, 1))
+
+
+def id_source(values: npt.NDArray[Any], what: str) -> Callable[[], Iterator[IntArray]]:
+    """Stream the original ids of nodes, an array that `holds_ids`; raises InputError for an id from 2^63 on."""
+    flat = values.reshape(-1)
+
+    def chunks() -> Iterator[IntArray]:
+        for start in range(0, len(flat), EDGES_A_CHUNK):
+            part = flat[start : start + EDGES_A_CHUNK]
+            largest = int(part.max())
+            require(largest <= np.iinfo(np.int64).max, f"{what} holds {largest}", "give ids below 2^63")
+            yield part.astype(np.int64)
+
+    return chunks
 
 
 def csc_edges(indptr: npt.NDArray[Any], indices: npt.NDArray[Any]) -> Callable[[], Iterator[EdgeChunk]]:

@@ -30,6 +30,7 @@ from workloads.making.node_data import (
     generate_features,
     make_labels,
     write_features,
+    write_ids,
     write_splits,
 )
 from workloads.making.writer import DatasetWriter
@@ -160,6 +161,8 @@ def write_graph(
             name=graph.edges_name,
             progress=progress,
         )
+        if graph.ids is not None:
+            write_ids(writer, graph.ids(), graph.num_nodes)
         writer.notes += [*graph.notes, *_edge_notes(result, symmetric, keep_duplicates, weighted)]
         indptr, indices = writer.memmap("indptr"), writer.memmap("indices")
         labels, num_classes = graph.labels, graph.num_classes
@@ -202,12 +205,13 @@ def _without_unknown_labels(graph: GraphSource) -> GraphSource:
 
 
 def _node_bytes(graph: GraphSource, spec: ImportSpec) -> int:
-    """Return the bytes of features, labels and splits."""
+    """Return the bytes of features, labels, splits and original ids."""
     if graph.features is None:
         row = spec.node_data.dim * np.dtype(spec.node_data.dtype).itemsize
     else:
         row = graph.features.dim * np.dtype(spec.feature_dtype or graph.features.dtype).itemsize
-    return graph.num_nodes * (row + 16)
+    ids = 0 if graph.ids is None else 8
+    return graph.num_nodes * (row + 16 + ids)
 
 
 def _edge_notes(result: CscResult, symmetric: bool, kept: bool, weighted: bool) -> list[str]:
