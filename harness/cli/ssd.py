@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -103,7 +104,9 @@ def emulate(
     call: OnResults,
     command: Annotated[list[str] | None, typer.Argument(help="after --: what to run")] = None,
     path: Annotated[Path, typer.Option(help="a folder on the device to limit")] = Path(),
-    user: Annotated[str | None, typer.Option(help="who runs the command; by default who called sudo")] = None,
+    user: Annotated[
+        str | None, typer.Option(help="who runs the command; by default who called sudo, else this user")
+    ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="measure the limits by fio now, run nothing")] = False,
     check: Annotated[bool, typer.Option("--check/--no-check", help="hold the limits to fio before running")] = True,
 ) -> None:
@@ -123,6 +126,8 @@ def emulate(
     who = emulation.caller(user) if command else None
     unwind_on_signals()
     progress = call.progress()
+    if command and user is None and who is None and os.geteuid() == 0:
+        progress.keep("the command runs as root: --user NAME gives it another user")
     isolation = limiting()
     chosen = emulation.resolve_class(disk_class, path, progress=progress)
     limits = chosen.limits(device)
