@@ -104,9 +104,7 @@ def emulate(
     call: OnResults,
     command: Annotated[list[str] | None, typer.Argument(help="after --: what to run")] = None,
     path: Annotated[Path, typer.Option(help="a folder on the device to limit")] = Path(),
-    user: Annotated[
-        str | None, typer.Option(help="who runs the command; by default who called sudo, else this user")
-    ] = None,
+    user: Annotated[str | None, typer.Option(help="who runs the command; by default who called sudo")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="measure the limits by fio now, run nothing")] = False,
     check: Annotated[bool, typer.Option("--check/--no-check", help="hold the limits to fio before running")] = True,
 ) -> None:
