@@ -25,6 +25,9 @@ Verdict = Literal["VALID", "CAVEATS", "SPOILT", "INVALID"]
 COUNTED: frozenset[Verdict] = frozenset({"VALID", "CAVEATS"})
 StorageClass = Literal["storage-bound", "mixed", "fits memory"]
 
+#: Note of a record on its dataset: generated, imported or unknown (`Dataset.origin`).
+ORIGIN = "dataset"
+
 # Settings outside a run's identity: its purpose and its repetition.
 LABELS = ("experiment", "axes", "figure_tags", "round")
 
