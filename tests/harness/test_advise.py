@@ -134,23 +134,16 @@ def test_misses_are_those_of_the_second_half_in_a_cache_that_the_first_half_warm
     assert misses("lru", parts, 4, 0) == 4
 
 
-def test_a_change_names_the_fastest_system_then_and_only_where_the_present_first_is_overtaken(
-    workload: Workload,
-) -> None:
+def test_a_change_of_memory_or_disk_names_another_system_and_a_faster_one(workload: Workload) -> None:
+    named = []
     for host in (8 << 20, 12 << 20, 16 << 20, 64 << 20):
         found = advice(workload, host)
-        points = (replace(point, iops=2 * point.iops, bytes_per_s=2 * point.bytes_per_s) for point in PROFILE.points)
-        then = {
-            "twice the memory": advice(workload, 2 * host),
-            "a disk twice as fast": advice(workload, host, disk=replace(PROFILE, points=tuple(points))),
-        }
-        for change, ranking in then.items():
-            fastest = min(ranking.ranked, key=lambda entry: entry.total_s(3))
-            first = found.ranked[0].system
-            if first in {entry.system for entry in ranking.groups[0]}:
-                assert change not in found.changes
-            else:
-                assert found.changes[change] == fastest
+        assert set(found.changes) <= {"twice the memory", "a disk twice as fast"}
+        for entry in found.changes.values():
+            named.append(entry.system)
+            assert entry.system != found.ranked[0].system
+            assert entry.total_s(3) <= min(one.total_s(3) for one in found.ranked)
+    assert named, "more memory makes another system the fastest at one of these sizes"
 
 
 def test_a_slower_system_is_never_named_for_a_faster_disk() -> None:
