@@ -57,10 +57,12 @@ def print_epochs(record: Record, *, wide: bool) -> None:
         name = f"{epoch.epoch}{' (warm-up)' if epoch.warmup else ''}"
         times = (number(value, ".3f") for value in (epoch.seconds, *map(epoch.stages_s.get, stages)))
         counts = (str(epoch.batches), size(epoch.device_bytes), number(epoch.device_requests, "d"))
-        rows.append((name, *times, *counts, number(epoch.loss, ".4f"), number(epoch.accuracy, ".4f")))
+        learned = (number(value, ".4f") for value in (epoch.loss, epoch.accuracy, epoch.test_accuracy))
+        rows.append((name, *times, *counts, *learned))
     title = f"{record.system} on {record.config.dataset.name} ({record.run_id})"
-    heads = ("epoch", "s", *stages, "batches", "device read", "requests", "loss", "accuracy")
-    print_table(heads, rows, title, hidden=() if wide else stages)
+    heads = ("epoch", "s", *stages, "batches", "device read", "requests", "loss", "accuracy", "test accuracy")
+    tested = any(epoch.test_accuracy is not None for epoch in record.epochs)
+    print_table(heads, rows, title, hidden=[*(() if wide else stages), *(() if tested else ("test accuracy",))])
     if record.measured:
         print_lines("")
         _print_stages(record)
