@@ -40,6 +40,7 @@ class Dataset:
         feature_bytes, topology_bytes: bytes of the feature table and of the neighbour lists (the data of `indices`).
         total_bytes: bytes of all `.npy` files.
         fingerprint: digest of the content, 16 hexadecimal digits, equal for equal bytes under any name or path.
+        origin: `generated (KIND)`, `imported (FORMAT)`, or `unknown` for a dataset that other code wrote.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
@@ -52,6 +53,16 @@ class Dataset:
         self.feature_bytes = self.num_nodes * self.row_bytes
         self.topology_bytes = self.num_edges * self.index_dtype.itemsize
         self.total_bytes = sum(entry.bytes for entry in manifest.files.values())
+
+    @property
+    def origin(self) -> str:
+        """Where the graph comes from, by its manifest's recipe."""
+        recipe = self.manifest.recipe
+        if recipe.get("how") == "make":
+            return f"generated ({recipe.get('kind')})"
+        if recipe.get("how") == "import":
+            return f"imported ({recipe.get('format')})"
+        return "unknown"
 
     @classmethod
     def open(cls, path: Path | str) -> Dataset:

@@ -125,7 +125,8 @@ class Advice:
         refused: systems that cannot run or do not compare, with the reason.
         least: least host memory of the systems that do not fit, by name, ascending, as a setting; only if none fits.
         trace: sampled mini-batches.
-        changes: change of memory or disk (twice as much, twice as fast) -> system ranked first then.
+        changes: change of memory or disk (twice as much, twice as fast) -> the fastest system then; only changes after
+            which the system recommended now is not among the fastest.
     """
 
     groups: list[list[RankedSystem]]
@@ -163,6 +164,22 @@ def in_groups(entries: Sequence[RankedSystem], epochs: int) -> list[list[RankedS
         left = [entry for entry in left if entry not in group]
         groups.append(sorted(group, key=lambda entry: (simplicity(entry.system), entry.total_s(epochs))))
     return groups
+
+
+def overtaker(
+    now: Sequence[Sequence[RankedSystem]], then: Sequence[Sequence[RankedSystem]], epochs: int
+) -> RankedSystem | None:
+    """Return the fastest system of a ranking; None where the one recommended now is equal to it within the spread.
+
+    Args:
+        now, then: rankings by `in_groups`, before and after a change.
+        epochs: epochs of the whole training.
+    """
+    if not then:
+        return None
+    fastest = min(then[0], key=lambda entry: entry.total_s(epochs))
+    recommended = now[0][0].system if now else ""
+    return None if recommended in {entry.system for entry in then[0]} else fastest
 
 
 def advise(
@@ -213,7 +230,7 @@ def advise(
             "twice the memory": ranked(forecast(replace(setting, host=2 * setting.host), profile)),
             "a disk twice as fast": ranked(forecast(setting, replace(profile, points=faster))),
         }
-        changes = {text: found[0][0] for text, found in others.items() if found}
+        changes = {text: found for text, then in others.items() if (found := overtaker(groups, then, setting.epochs))}
         return Advice(groups, refused, trace, changes, least)
 
 

@@ -190,7 +190,8 @@ def _print(found: Advice, host: int, epochs: int, more: dict[str, Any], *, wide:
     if found.least:
         print_lines(f"nothing fits; least memory: {', '.join(f'{name} {size}' for name, size in found.least.items())}")
     for text, entry in found.changes.items():
-        print_lines(f"with {text}: {entry.system}, {entry.total_s(epochs):,.1f} s ({entry.epoch_s:,.2f} s an epoch)")
+        seconds = f"{entry.total_s(epochs):,.1f} s ({entry.epoch_s:,.2f} s an epoch)"
+        print_lines(f"with {text} the fastest would be {entry.system}: {seconds}")
     if more:
         note = f"predicted for {more['drive']} from statistics ({more['statistics']})"
         print(f"{note}; sampling's processor time is not in it")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli.common import OnBoth, unwind_on_signals
+from harness.cli.dry_run import Plans
 from harness.cli.run_tables import print_headline
 from harness.cli.table import Wide, print_lines
 from harness.compare.plan import keep
@@ -31,7 +32,9 @@ def bench(
     experiment: Annotated[Path | None, typer.Argument(help="an experiment in YAML or JSON; else a profile")] = None,
     profile: Annotated[str, typer.Option(help="smoke, quick, systems, standard or paper")] = "quick",
     figures: Annotated[str, typer.Option(help="headline, all, ids with commas; none removes stale ones")] = "headline",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would run, how many bytes, how long")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="plan every run; show bytes and time; run nothing")
+    ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="run again what has a record already")] = False,
     retry: Annotated[
         bool, typer.Option("--retry/--no-retry", help="run again what other work on this host spoilt")
@@ -208,8 +211,11 @@ def _tell_estimate(sweep: Sweep, studies: StudySweep, call: OnBoth) -> None:
         "studies_done": wanted.done,
         "order": runs,
     }
+    plans = Plans(sweep, call)
+    content["plans"] = plans.content
     how = "from earlier records" if estimate.measured else "a rough model"
     done = f"{estimate.runs} runs ({estimate.done} done), {wanted.studies} studies ({wanted.done} done)"
     made = f"{format_bytes(dataset_bytes)} of datasets and about {format_bytes(estimate.artefact_bytes)} of artefacts"
     time = f"about {(estimate.seconds + wanted.seconds) / 60:.1f} min ({how})"
-    call.tell(content, [*lines, *studies.lines(), f"{done}, {made} to make, {time}"])
+    call.tell(content, [*lines, *studies.lines(), *plans.lines(), f"{done}, {made} to make, {time}"])
+    plans.end()

@@ -17,6 +17,7 @@ from harness.atomic import whole_file
 from harness.cli.common import OnBoth, OnResults, Options, Verbs, takes_settings
 from harness.cli.rules import read_on
 from harness.cli.run import SETTINGS
+from harness.cli.run_settings import differing, settings_of, text_of
 from harness.cli.run_tables import number, print_epochs, print_runs, size, summary_lines
 from harness.cli.table import Wide, print_lines, print_table, printable
 from harness.records import record as records
@@ -98,11 +99,13 @@ def list_(wanted: Wanted, table: Wide, call: OnResults) -> None:
     bad: list[BadRecord] = []
     found = [record for _, record in wanted.runs(call, bad)]
     runs: list[dict[str, Any]] = []
-    for record in found:
+    differs = differing([settings_of(record) for record in found])
+    for record, own in zip(found, differs.rows, strict=True):
         keys = ("run_id", "config_hash", "system", "status", "reason", "verdict", "started_at")
         run = {**{key: getattr(record, key) for key in keys}, "class": record.class_}
         run["dataset"] = record.config.dataset.name
         run |= {key: getattr(record.config, key) for key in ("memory", "experiment", "round")}
+        run["settings"] = {**differs.usual, **own}
         epoch_s = record.summary.epoch_s
         runs.append({**run, "epoch_s": epoch_s.model_dump(mode="json") if epoch_s else None})
 
@@ -132,15 +135,18 @@ def list_(wanted: Wanted, table: Wide, call: OnResults) -> None:
 def _print_foreign(found: Sequence[ForeignRecord]) -> None:
     """Print the table of measurements by other code."""
     rows = []
-    for record in found:
-        seen, settings = records.spread(record.seconds), record.settings
-        place = (settings.dataset, settings.memory, number(seen.median, ".3g"), "FOREIGN")
-        rows.append([printable(cell) for cell in (record.label, *place, record.how, record.host)])
-    heads = ("measured by other code", "dataset", "memory", "epoch s", "verdict", "how", "where")
+    settings = [record.settings.model_dump(exclude={"dataset", "memory"}) for record in found]
+    differs = differing([{name: text_of(value) for name, value in each.items()} for each in settings])
+    for record, own in zip(found, differs.texts, strict=True):
+        seconds = number(records.spread(record.seconds).median, ".3g")
+        place = (record.settings.dataset, record.settings.memory, seconds, "FOREIGN")
+        rows.append([printable(cell) for cell in (record.label, *place, own, record.how, record.host)])
+    heads = ("measured by other code", "dataset", "memory", "epoch s", "verdict", "settings", "how", "where")
+    title = "not measured by Outcore: never judged, in no order, claim or gate"
     print_lines("")
-    print_table(
-        heads, rows, "not measured by Outcore: never judged, in no order, claim or gate", prose=("how", "where")
-    )
+    title += f", mostly {differs.mostly}" if differs.usual else ""
+    hidden = () if any(differs.rows) else ("settings",)
+    print_table(heads, rows, title, prose=("settings", "how", "where"), hidden=hidden)
 
 
 @app.verb

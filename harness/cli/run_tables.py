@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from harness.cli.run_settings import differing, settings_of
 from harness.cli.table import print_lines, print_table
 from harness.compare.comparable import shared_setting
 from harness.compare.points import Rounds
@@ -57,10 +58,12 @@ def print_epochs(record: Record, *, wide: bool) -> None:
         name = f"{epoch.epoch}{' (warm-up)' if epoch.warmup else ''}"
         times = (number(value, ".3f") for value in (epoch.seconds, *map(epoch.stages_s.get, stages)))
         counts = (str(epoch.batches), size(epoch.device_bytes), number(epoch.device_requests, "d"))
-        rows.append((name, *times, *counts, number(epoch.loss, ".4f"), number(epoch.accuracy, ".4f")))
+        learned = (number(value, ".4f") for value in (epoch.loss, epoch.accuracy, epoch.test_accuracy))
+        rows.append((name, *times, *counts, *learned))
     title = f"{record.system} on {record.config.dataset.name} ({record.run_id})"
-    heads = ("epoch", "s", *stages, "batches", "device read", "requests", "loss", "accuracy")
-    print_table(heads, rows, title, hidden=() if wide else stages)
+    heads = ("epoch", "s", *stages, "batches", "device read", "requests", "loss", "accuracy", "test accuracy")
+    tested = any(epoch.test_accuracy is not None for epoch in record.epochs)
+    print_table(heads, rows, title, hidden=[*(() if wide else stages), *(() if tested else ("test accuracy",))])
     if record.measured:
         print_lines("")
         _print_stages(record)
@@ -114,7 +117,7 @@ def print_runs(groups: Sequence[Sequence[Record]], title: str, *, names: Sequenc
     """Print a table with one row per group of runs of one configuration: medians over their measured epochs.
 
     Args:
-        names: run id of each group, which tells it from others; without it, a group's varied settings stand in its row.
+        names: run id of each group; without it, the values of an experiment's grid have columns.
         wide: whether to print every column.
     """
     if not groups:
@@ -127,15 +130,19 @@ def print_runs(groups: Sequence[Sequence[Record]], title: str, *, names: Sequenc
     rows = [_row(group, best.get(setting)) for setting, group in zip(settings, groups, strict=True)]
     configs = [group[0].config for group in groups]
     axes = [] if names and not wide else [axis for config in configs for axis in config.axes if "options." not in axis]
+    settings_shown = differing([settings_of(group[0]) for group in groups], axes)
     told = {axis: [str(config.axes.get(axis, "")) for config in configs] for axis in axes}
     told["dataset"] = [config.dataset.name for config in configs]
     told["memory"] = [config.memory for config in configs]
     columns: dict[str, Sequence[str]] = {"run": names} if names else {}
-    columns["system"] = [config.system for config in configs] if names and not wide else _with_options(configs)
+    systems = zip(_with_options(configs), settings_shown.texts, strict=True)
+    columns["system"] = ["; ".join(filter(None, parts)) for parts in systems]
     columns |= {head: values for head, values in told.items() if len(set(values)) > 1}
     columns |= {head: [row[head] for row in rows] for head in rows[0]}
     hidden = [] if wide else [*list(rows[0])[_FIRST:], *(["range"] if names else [])]
     shared = [f"{head} {values[0]}" for head, values in told.items() if len(set(values)) == 1]
+    if settings_shown.usual:
+        shared.append(f"mostly {settings_shown.mostly}")
     cells = zip(*columns.values(), strict=True)
     print_table(list(columns), cells, ", ".join([title, *shared]), prose=("system",), hidden=hidden)
 

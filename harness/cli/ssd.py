@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -123,6 +124,8 @@ def emulate(
     who = emulation.caller(user) if command else None
     unwind_on_signals()
     progress = call.progress()
+    if command and user is None and who is None and os.geteuid() == 0:
+        progress.keep("the command runs as root: --user NAME gives it another user")
     isolation = limiting()
     chosen = emulation.resolve_class(disk_class, path, progress=progress)
     limits = chosen.limits(device)

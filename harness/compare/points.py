@@ -97,6 +97,20 @@ class Rounds:
         return [record for record in self.records if record["status"] == "ok" and record["verdict"] in COUNTED]
 
 
+def uncounted_text(verdicts: Iterable[str]) -> str:
+    """Return the number of runs that do not count, by reason, like `2 invalid runs and 1 run spoilt by other programs`.
+
+    Args:
+        verdicts: verdict of each of these runs.
+    """
+    counts = Counter(verdicts)
+    spoilt = counts.pop("SPOILT", 0)
+    invalid = counts.total()
+    parts = [f"{invalid} invalid run{'s' * (invalid != 1)}"] if invalid else []
+    parts += [f"{spoilt} run{'s' * (spoilt != 1)} spoilt by other programs"] if spoilt else []
+    return " and ".join(parts)
+
+
 class NotDrawn(Exception):
     """The records do not hold the data of a figure; the text names the missing part."""
 
@@ -176,13 +190,14 @@ class Group:
     Attributes:
         shared: configuration and place that all planned runs share, as `shared_setting` returns them.
         points: one for each cell that has a record, in the plan's order.
-        invalid, elsewhere: number of runs left out for their verdict, and for their host or device.
+        uncounted: verdict of each run that is left out for it, by run id.
+        elsewhere: number of runs left out for their host or device.
         foreign: measurements by other code in the cells' settings, which no number is taken from.
     """
 
     shared: Plain
     points: list[Point]
-    invalid: int
+    uncounted: dict[str, str] = field(default_factory=dict)
     elsewhere: int = 0
     foreign: list[Point] = field(default_factory=list)
 
@@ -254,7 +269,8 @@ def measured(
         varying.add("device_memory_bytes")
     shared = shared_setting(points[0].record, varying) if points else {}
     beside = _foreign(planned, foreign) if value is epoch_seconds else []
-    return Group(shared, points, len(local) - len(valid), len(records) - len(local), beside)
+    uncounted = {run: records[run]["verdict"] for run in sorted(local - valid)}
+    return Group(shared, points, uncounted, len(records) - len(local), beside)
 
 
 def _foreign(planned: Iterable[tuple[FigureCell, PlannedRun]], foreign: Sequence[ForeignRecord]) -> list[Point]:

@@ -25,6 +25,9 @@ Verdict = Literal["VALID", "CAVEATS", "SPOILT", "INVALID"]
 COUNTED: frozenset[Verdict] = frozenset({"VALID", "CAVEATS"})
 StorageClass = Literal["storage-bound", "mixed", "fits memory"]
 
+#: Note of a record on its dataset: generated, imported or unknown (`Dataset.origin`).
+ORIGIN = "dataset"
+
 
 class _Part(BaseModel):
     """A part of the record; it refuses unknown keys, so that no misspelt key becomes a column."""

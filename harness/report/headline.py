@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from harness.compare.plan import Plain
+from harness.compare.points import uncounted_text
 from harness.figures.base import specs
 from harness.figures.draw.captions import broken_rules, describe_memory, graph_size
 from harness.records.cost import leaders, leading
@@ -164,8 +165,9 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
     notes += [SPEC["classes"].format(_and(classes))] if classes and classes != ["storage-bound"] else []
     notes += [SPEC["graph"].format(graph)] if graph > 1 else []
     notes += [SPEC["caveats"].format("; ".join(bent))] if bent else []
-    if setting.invalid:
-        notes.append(f"{setting.invalid} invalid or spoilt run{'s were' if setting.invalid > 1 else ' was'} left out.")
+    if setting.uncounted:
+        verb = "were" if len(setting.uncounted) > 1 else "was"
+        notes.append(f"{uncounted_text(setting.uncounted)} {verb} left out.")
     return notes
 
 

@@ -173,9 +173,10 @@ def _epoch(epoch: Mapping[str, Any]) -> Plain:
     hits = epoch["counters"].get("hits") or {}
     if isinstance(hits, Mapping):
         counters.update({f"{tier} hits": value for tier, value in hits.items()})
-    kept = ("epoch", "warmup", "batches", "loss", "accuracy", "device_bytes", "device_requests", "digest")
+    kept = ("epoch", "warmup", "batches", "device_bytes", "device_requests", "digest")
+    learned = ("loss", "accuracy", "test_accuracy")
     return {
-        **{key: _rounded(epoch.get(key)) for key in kept},
+        **{key: _rounded(epoch.get(key)) for key in (*kept, *learned)},
         "seconds": short(epoch["seconds"]),
         "start": short(epoch.get("start_s")),
         "stages": {name: short(value) for name, value in (epoch.get("stages_s") or {}).items()},

@@ -53,13 +53,13 @@ class RankedSetting:
     Attributes:
         shared: their configuration, and `host`, `limits`, `accelerator` of `harness.records.hosts.measured_on`.
         standings: least cost of a fresh epoch first, then those that replay samples, then those without a time.
-        invalid: number of runs left out as INVALID or SPOILT.
+        uncounted: verdict of each run that is left out for it: INVALID or SPOILT.
         headline: whether a bench profile, rather than a figure, asked for these runs.
     """
 
     shared: Plain
     standings: list[Standing]
-    invalid: int
+    uncounted: list[str]
     newest: str
     headline: bool = False
 
@@ -112,7 +112,8 @@ def _setting(shared: Plain, records: Sequence[Plain], profiles: Sequence[str]) -
     found.sort(key=_place)
     newest = max((record["run_id"] for record in counted), default="")
     asked = any(record["config"].get("experiment") in profiles for record in counted)
-    return RankedSetting(shared, found, len(records) - len(counted), newest, asked)
+    uncounted = [record["verdict"] for record in records if record["verdict"] not in COUNTED]
+    return RankedSetting(shared, found, uncounted, newest, asked)
 
 
 def _place(standing: Standing) -> tuple[bool, bool, float, str]:

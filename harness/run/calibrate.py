@@ -71,7 +71,7 @@ def calibrate(
     config, cache = spec.config, series.cache
     # A foreign system has its own training step, which may depend on its options, and any image its own libraries.
     theirs, more = identity(config.system), ("options",) if is_foreign(config.system) else ()
-    key = fingerprint(config, _KEYS + more) + _short(theirs or str(series.isolation.describe().get("image_id", "")))
+    key = memory_key(series, config)
     times_key = fingerprint(config, _TIME_KEYS + more) + _short(theirs)
     memory, times = cache.get("held", key), cache.get("training", times_key)
     if memory is None or times is None:
@@ -124,6 +124,22 @@ def calibrate(
         max_nodes=nodes,
         max_edges=edges,
     )
+
+
+def memory_key(series: Series, config: RunConfig) -> str:
+    """Return the key under which the memory of a run's calibration is kept."""
+    more = ("options",) if is_foreign(config.system) else ()
+    image = identity(config.system) or str(series.isolation.describe().get("image_id", ""))
+    return fingerprint(config, _KEYS + more) + _short(image)
+
+
+def kept(series: Series, config: RunConfig) -> Calibration | None:
+    """Return the memory that an earlier calibration measured for a run, without times; None without one."""
+    memory = series.cache.get("held", memory_key(series, config))
+    if memory is None:
+        return None
+    sizes = {name: size for name, size in memory.items() if name != "libraries"}
+    return Calibration(**sizes, train_s={}, null_s={}, how="", max_nodes=0, max_edges=0)
 
 
 def kernels_of(cache: Cache, key: str) -> Path:

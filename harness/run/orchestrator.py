@@ -19,7 +19,7 @@ from harness.judge.registry import Calibration, context_of
 from harness.judge.trace import TraceFacts, check_features
 from harness.progress import during
 from harness.records.code import code_of, unknown_of
-from harness.records.record import EpochRecord, Memory, Preprocess, RawReadings, Record, RunConfig, RunFacts
+from harness.records.record import ORIGIN, EpochRecord, Memory, Preprocess, RawReadings, Record, RunConfig, RunFacts
 from harness.results import store as results
 from harness.run import calibrate
 from harness.run.gathered import Gathered
@@ -196,6 +196,7 @@ class _Execution:
         trace = TraceFacts(workload_of_run(self._series, self._config, self._dataset), self._config, self._series.cache)
         # Notes and facts of the harness replace what the worker says under the same names.
         notes = dict(ending.notes)
+        notes[ORIGIN] = self._dataset.origin
         if made is not None:
             whose = "by an earlier run" if made.reused else "for this run"
             notes["partition"] = f"self-reliant, made in {made.seconds:.3g} s {whose}, outside the cap"

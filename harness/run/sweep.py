@@ -185,19 +185,29 @@ class Sweep:
     def estimate(self) -> Estimate:
         """Estimate runs, bytes of missing datasets and artefacts, and seconds, without running anything."""
         known = self._earlier()
-        model, earlier = CostModel(known), self._done(known)
-        seconds, measured, done, artefacts = 0.0, True, 0, 0
-        for cell in self.planned:
-            # Which isolation backend a run gets is chosen only when a series begins.
-            there = self._is_there(str(cell.settings.dataset))
-            if there and _identity(resolve(cell, self._data_root, "auto")) in earlier:
-                done += 1
-                continue
+        model, todo = CostModel(known), self._missing(known)
+        seconds, measured, artefacts = 0.0, True, 0
+        for cell in todo:
             measured &= model.knows(cell)
             recipe = self.recipes.get(str(cell.settings.dataset))
             seconds += model.seconds(cell, recipe)
             artefacts += model.artefact_bytes(cell, recipe)
+        done = len(self.planned) - len(todo)
         return Estimate(len(self.planned), done, self.missing_bytes({}), artefacts, seconds, measured)
+
+    def missing(self) -> list[PlannedRun]:
+        """Return the runs without a record, in order."""
+        return self._missing(self._earlier())
+
+    def _missing(self, known: Sequence[Record]) -> list[PlannedRun]:
+        earlier = self._done(known)
+        # Which isolation backend a run gets is chosen only when a series begins.
+        return [
+            cell
+            for cell in self.planned
+            if not self._is_there(str(cell.settings.dataset))
+            or _identity(resolve(cell, self._data_root, "auto")) not in earlier
+        ]
 
     def make_datasets(self) -> None:
         """Make the missing datasets. Raises DatasetError, DataIOError: a dataset cannot be made."""

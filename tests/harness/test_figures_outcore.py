@@ -209,6 +209,29 @@ def test_a_table_of_datasets_has_ours_from_facts_and_from_runs_and_the_papers(tm
     assert list(listed["total"].isna()) == [name == "kron-d128-d64" for name in listed.index]
 
 
+@pytest.mark.parametrize(
+    ("notes", "sentence"),
+    [
+        ({"web": "generated (rmat)"}, "Ours are generated; the paper's"),
+        ({"web": "imported (snap)"}, "Ours are imported; the paper's"),
+        ({"web": "imported (npz)", "kron": "generated (rmat)"}, "Ours: web imported; kron generated; the paper's"),
+        ({"web": None}, "Ours are of an origin that no record shows; the paper's"),
+    ],
+)
+def test_the_caption_of_a_table_of_datasets_is_true_for_those_shown(
+    tmp_path: Path, notes: dict[str, str | None], sentence: str
+) -> None:
+    keep_profile(tmp_path)
+    for number, (name, origin) in enumerate(notes.items()):
+        record = make_record("gnndrive", [1.0], dataset=name, dim=64 + number)
+        record.notes |= {} if origin is None else {"dataset": origin}
+        save(tmp_path, record)
+    table, result = drawn(tmp_path, "gnndrive-tab1")
+    assert sentence in result.caption
+    ours = table[table["source"] == "ours"].set_index("dataset")["origin"]
+    assert ours.to_dict() == {name: origin or "unknown" for name, origin in notes.items()}
+
+
 def test_only_a_failed_run_draws_no_figure_and_says_so(tmp_path: Path) -> None:
     save(tmp_path, disk_record("pyg+", [], status="failed"))
     for figure in ("outcore-ssd", "outcore-frontier"):

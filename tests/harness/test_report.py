@@ -152,9 +152,10 @@ def test_rounds_are_pooled_and_warm_up_and_invalid_runs_left_out(verdict: str) -
     records = [make_record("gnndrive", [1.0 + k, 2.0 + k], round=k) for k in (0, 1)]
     records.append(make_record("pyg+", [0.001], verdict=verdict))
     setting = settings_of(plain(*records))[0]
-    assert setting.standings[0].samples == [1.0, 2.0, 2.0, 3.0] and setting.invalid == 1
+    assert setting.standings[0].samples == [1.0, 2.0, 2.0, 3.0] and setting.uncounted == [verdict]
     story = told(*records).first
-    assert story is not None and "1 invalid or spoilt run was left out." in story.notes
+    reason = {"INVALID": "1 invalid run", "SPOILT": "1 run spoilt by other programs"}[verdict]
+    assert story is not None and f"{reason} was left out." in story.notes
     assert "No other system was measured" in story.sure
 
 

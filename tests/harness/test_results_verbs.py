@@ -80,6 +80,48 @@ def test_filters_choose_runs_of_list_and_export_alike(
     assert [run["run_id"] for run in exported.json["runs"]] == wanted
 
 
+@pytest.mark.parametrize("wide", [(), ("--wide",)])
+@pytest.mark.parametrize(
+    ("setting", "values", "shown"),
+    [
+        ("disk_class", ("none", "aws-gp3", "aws-nvme/16"), ("disk_class none", "aws-gp3", "aws-nvme/16")),
+        ("fanout", ([10, 10], [5, 5], [4]), ("fanout 10,10", "fanout 5,5", "fanout 4")),
+        ("batch_size", (10, 20, 30), ("batch_size 10", "batch_size 20", "batch_size 30")),
+        ("device_memory_bytes", (2**20, 2**21, None), ("1.0 MiB", "2.0 MiB", "device_memory none")),
+        ("seed", (1, 2, 3), ("seed 1", "seed 2", "seed 3")),
+        ("keep_order", (True, False, False), ("keep_order true", "mostly keep_order false")),
+        ("options", ({"a": 1}, {"a": 2}, {"a": 3}), ("a=1", "a=2", "a=3")),
+    ],
+)
+def test_runs_that_differ_in_one_setting_differ_in_their_rows(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    setting: str,
+    values: tuple[Any, ...],
+    shown: tuple[str, ...],
+    wide: tuple[str, ...],
+) -> None:
+    save(tmp_path, *(make_record("pyg+", [1.0], **{setting: value}) for value in values))
+    monkeypatch.setenv("COLUMNS", "300")
+    out = Said(tmp_path, capsys, "list", *wide).out
+    assert [text for text in shown if text not in out] == []
+
+
+def test_runs_on_other_contents_or_another_host_differ_in_their_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other, far = (make_record("pyg+", [1.0]) for _ in range(3))
+    other.config.dataset.fingerprint = "xxh3:0123456789abcdef"
+    far = far.model_copy(update={"environment": {"cpu": {"model": "B", "usable": 2}}})
+    save(tmp_path, one, other, far)
+    monkeypatch.setenv("COLUMNS", "300")
+    rows = Said(tmp_path, capsys, "list").out.splitlines()
+    assert "pyg+; dataset_digest 89abcdef" in rows[3] and "pyg+; host " in rows[4]
+    runs = Said(tmp_path, capsys, "list", "--json").json["runs"]
+    assert [run["settings"]["dataset_digest"] for run in runs] == ["f128", "89abcdef", "f128"]
+
+
 def test_a_filter_that_cannot_be_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for option, value, near in (("--status", "oomm", "'oom'"), ("--verdict", "VALLID", "'VALID'")):
         said = Said(tmp_path, capsys, "list", option, value)

@@ -73,6 +73,7 @@ def test_npz_rows_are_sources_and_columns_destinations(tmp_path: Path) -> None:
     np.testing.assert_array_equal(dataset.load("labels"), LABELS)
     assert dataset.num_classes == 3 and dataset.manifest.files["train"].shape == (2,)
     assert dataset.manifest.stats["result"]["num_edges"] == 5
+    assert dataset.origin == "imported (npz)"
 
 
 def test_npz_without_features_and_labels_gets_generated_ones_and_says_so(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.plan import Plain
-from harness.compare.points import Group, Point
+from harness.compare.points import Group, Point, uncounted_text
 from harness.records.record import class_of
 from harness.records.study import StudyRecord
 from workloads.units import format_bytes, format_count, parse_bytes
@@ -39,7 +39,7 @@ def caption(group: Group, points: list[Point] | None = None, extra: str = "") ->
         " and ".join(sorted({class_of(point.record) for point in points if point.record.get("class")})),
         _medians(points),
         extra,
-        f"{group.invalid} invalid or spoilt runs left out" if group.invalid else "",
+        f"{uncounted_text(group.uncounted.values())} left out" if group.uncounted else "",
         f"{away} run{'s' * (away != 1)} of other hosts or devices left out" if away else "",
         f"CAVEATS: {'; '.join(bent)}" if bent else "",
     )

@@ -167,7 +167,7 @@
     if (list.length) parts.push(tally(list, "status"), tally(list, "verdict"));
     if (valid.length) parts.push(`drawn ${valid.length}: ${tally(valid, "class")}`);
     if (panels.length > PANELS) parts.push(`${panels.length - PANELS} more combinations of host and device are not drawn: choose one`);
-    document.getElementById("run-count").textContent = `${parts.join("; ")}. Invalid and failed runs are listed, never drawn.`;
+    document.getElementById("run-count").textContent = `${parts.join("; ")}. Invalid, spoilt and failed runs are listed, never drawn.`;
   }
   form.addEventListener("input", apply);
   document.getElementById("show-all").addEventListener("click", () => {
