@@ -51,9 +51,9 @@ def as_number(data: bytes) -> int | None:
 
 
 def flat_keyed(data: bytes) -> dict[bytes, int]:
-    """Parse `key value` lines (memory.stat, memory.events) into a mapping."""
-    fields = data.split()
-    return dict(zip(fields[::2], map(int, fields[1::2]), strict=False))
+    """Parse `key value` lines (memory.stat, memory.events) into a mapping; lines of another form are left out."""
+    lines = (line.split() for line in data.splitlines())
+    return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdigit()}
 
 
 def read_text(path: Path) -> str:
@@ -81,6 +81,8 @@ def write_if_possible(path: Path, text: str) -> None:
 def psi_some_total(data: bytes) -> int | None:
     """Return microseconds since boot in which at least one task stalled, from a `pressure` file."""
     for line in data.splitlines():
-        if line.startswith(b"some "):
-            return int(line.rpartition(b"total=")[2])
+        kind, *fields = line.split() or [b""]
+        values = dict(field.split(b"=", 1) for field in fields if b"=" in field)
+        if kind == b"some":
+            return as_number(values.get(b"total", b""))
     return None
