@@ -97,11 +97,15 @@ class V2Readings(Readings):
             io, memory = (psi_some_total(self._files[f"{name}.pressure"].read()) for name in ("io", "memory"))
         return io, memory
 
-    def reset_peak(self) -> None:
-        """Restart the peak from the present usage, where the kernel can (6.12)."""
+    def reset_peak(self) -> bool:
+        """Restart the peak from the present usage; return False where the kernel cannot (before 6.12)."""
         self._highest = 0
-        with suppress(OSError):
+        try:
             os.pwrite(self._peak, b"reset", 0)
+        except OSError:
+            # Without `memory.peak` (before 5.19) the peak is the highest reading, which starts anew.
+            return self._peak < 0
+        return True
 
     def release(self, oom_kills: int = 0) -> None:
         """Close the files; the last readings stay."""

@@ -72,10 +72,13 @@ def write_text(path: Path, text: str) -> None:
         os.close(fd)
 
 
-def write_if_possible(path: Path, text: str) -> None:
-    """Write one value to a control file, where the kernel has the file and takes the value."""
-    with suppress(OSError):
+def write_if_possible(path: Path, text: str) -> bool:
+    """Write one value to a control file; return False where the kernel has no such file or refuses the value."""
+    try:
         write_text(path, text)
+    except OSError:
+        return False
+    return True
 
 
 def psi_some_total(data: bytes) -> int | None:

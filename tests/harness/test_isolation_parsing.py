@@ -62,6 +62,22 @@ def test_devices_without_counters_on_a_line_hide_no_counters_of_another(data: by
     assert found == IoStats(4096, 1, 8, 2) and list(found.by_disk) == ["254:0"]
 
 
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDWR], ids=["before 6.12", "since 6.12"])
+def test_a_cap_reports_whether_its_peak_was_reset(tmp_path: Path, flags: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The kernel before 6.12 lets nobody open `memory.peak` for writing.
+    monkeypatch.setattr(cgroup2, "_open_read_write", lambda path: os.open(path, flags))
+    (tmp_path / "memory.peak").write_text("4096\n")
+    cap = cgroup2.Cgroup2Cap(tmp_path)
+    assert cap.reset_peak() is (flags == os.O_RDWR)
+    cap.release()
+
+
+def test_without_memory_peak_the_highest_reading_begins_anew(tmp_path: Path) -> None:
+    cap = cgroup2.Cgroup2Cap(tmp_path)
+    assert cap.reset_peak()
+    cap.release()
+
+
 def test_lines_that_a_later_kernel_may_add_are_left_out() -> None:
     stat = b"anon 4096\nnuma N0=1 N1=2\nshare 0.5\nlonely\nfile 8192\n"
     assert flat_keyed(stat) == {b"anon": 4096, b"file": 8192}
