@@ -1,9 +1,9 @@
 """Telemetry as a table: differences of counters, the run's zero and epochs, and the busy share of emulated lanes. A row
 covers the interval that ends at its `t` (percentages, counts, bytes), or the state at `t` (memory). Unknown values are
-NaN, never 0; so is the difference of a counter that fell, as of a disk that was unplugged. The kernel may take back
-ticks of idle and iowait ("the iowait field value will decrease in certain conditions"): such an interval has none of
-them. `psi_*` are the cap's stalls under cgroup v2, else the host's; `ctx_switches`, processors and disk are the host's;
-a processor that is offline is NaN. `progress`: share of an epoch's mini-batches that are trained, or of a part of the preparation."""
+NaN, never 0: a processor that is offline, and the difference of a counter that fell, as of a disk that was unplugged.
+The kernel's documentation warns that iowait (and idle) may decrease: such an interval has 0 % of it. `psi_*` are the
+cap's stalls under cgroup v2, else the host's; `ctx_switches`, processors and disk are the host's. `progress`: share of
+an epoch's mini-batches that are trained, or of a part of the preparation."""
 
 from __future__ import annotations
 

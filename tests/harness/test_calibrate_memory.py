@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -59,7 +59,7 @@ def disk() -> Iterator[Path]:
     yield from on_disk()
 
 
-def to_the_end(argv: list[str], readings: GateMemory) -> None:
+def to_the_end(argv: list[str], readings: Callable[[Gate], None]) -> None:
     """Run a worker whose gates `readings` opens."""
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdin is not None and child.stdout is not None
@@ -91,7 +91,12 @@ def test_memory_at_the_imports_and_memory_of_libraries_are_two_numbers(disk: Pat
     file = cold_file(disk, MIB)
     with CAPPING[0]().create("calibrate-test", Limits()) as cap:
         readings, foreign = GateMemory(cap), GateMemory(cap, features=file)
-        both: Any = lambda event: (readings(event), foreign(event) if event.at not in ("module", "libraries") else None)  # noqa: E731
+
+        def both(event: Gate) -> None:
+            readings(event)
+            if event.at not in ("module", "libraries"):  # a foreign worker has no such gates
+                foreign(event)
+
         to_the_end(cap.command(python(WORKER, "cold", str(file), "once", "0")), both)
     assert readings.at_imports is not None and readings.at_imports > MIB
     assert 16 * MIB < readings.of_libraries < 19 * MIB and readings.of_constructor is None
