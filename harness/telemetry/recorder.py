@@ -80,7 +80,7 @@ class DiskSource(_Files):
         super().__init__(*(sys / ("dev/block" if ":" in name else "class/block") / name / "stat" for name in devices))
 
     def read(self) -> DiskSample | None:
-        """Read the counters; None where no disk is given, or one is unknown or gone: a sum over the others would fall."""
+        """Read the counters; None without disks, and where one is unknown or gone: a sum over the others would fall."""
         rows = [file.read().split() for file in self._files]
         if not rows or any(len(row) < _DISK_COLUMNS for row in rows):
             return None
