@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from harness.compare.comparable import differing_options, workload_key
 from harness.drives.prices import Price, price_of
-from harness.drives.whatif import Device, counts_for, predict_record, typical, usable, workload_name
+from harness.drives.whatif import Device, counts_for, only_alike, predict_record, ran_on, typical, usable, workload_name
 from harness.records.hosts import host_fingerprint
 from harness.records.record import Record, spread
 from workloads.errors import InputError
@@ -188,16 +188,6 @@ def _side(device: Device, price: Price | None) -> DriveSide:
     return DriveSide(device, figures, price)
 
 
-def ran_on(record: Record, device: Device) -> bool:
-    """Return whether a run's data were on this device: the same class, or a bare drive of equal model and capacity."""
-    if device.disk_class not in ("", "none"):
-        return record.config.disk_class == device.disk_class
-    if record.config.disk_class != "none" or device.drive is None:
-        return False
-    disk, who = record.environment.get("disk") or {}, device.drive.identity
-    return disk.get("model") == who.model and disk.get("size_bytes") == who.capacity_bytes
-
-
 def _workload(
     devices: Sequence[Device], records: Sequence[Record], dataset: str | None, memory: str | None
 ) -> tuple[list[Record], int]:
@@ -283,8 +273,9 @@ def _notes(found: DriveComparison, records: Sequence[Record], prices: Mapping[st
         notes.append(f"no usable run is there, {how}: `outcore run … --disk-class NAME`")
     if predicted := [cell for cell in cells if cell.predicted]:
         where = ", ".join(dict.fromkeys(cell.device for cell in predicted))
-        counted = ", ".join(dict.fromkeys(record.config.disk_class for record in records))
-        how = f"from the counters of runs under {counted} and the drive's profile"
+        classes = dict.fromkeys(record.config.disk_class for record in records)
+        counted = ", ".join("no limits" if name == "none" else name for name in classes)
+        how = f"from the counters of runs elsewhere, under {counted}, and the drive's profile"
         notes.append(f"PREDICTED, not measured, on {where}: {how}")
     for source, why in (
         ("limits", "no latency, no curve of its own"),
@@ -292,6 +283,10 @@ def _notes(found: DriveComparison, records: Sequence[Record], prices: Mapping[st
     ):
         if known := [side.device.name for side in sides if side.device.source == source]:
             notes.append(f"of {', '.join(known)} only the class's limits are known: {why}")
+    for side in sides:
+        if old := sum(only_alike(record, side.device) for record in records):
+            why = "its profile or the runs are of an older version, which did not record the drive"
+            notes.append(f"{side.device.name}: {old} runs count by equal model and capacity alone: {why}")
     for above, why in ABOVE.items():
         if beaten := [f"{cell.system} on {cell.device}" for cell in cells if cell.above == above]:
             notes.append(f"more than 100 % of the drive ({above}), {', '.join(beaten)}: {why}")

@@ -63,6 +63,12 @@ def read_text(path: Path) -> str:
     return ""
 
 
+def first_text(folder: Path, *names: str) -> str:
+    """Return the text of the first of these files that has one; empty without any."""
+    texts = (read_text(folder / name).strip().strip("\0") for name in names)
+    return next((text for text in texts if text), "")
+
+
 def write_text(path: Path, text: str) -> None:
     """Write one value to a control file in one call, as the kernel requires. Raises OSError: the kernel refuses."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
