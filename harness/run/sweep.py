@@ -36,10 +36,12 @@ DISTINCT = 0.5  # share of a mini-batch's draws that reach a new node, for many 
 
 @dataclass
 class Outcome:
-    """Records of a sweep, `skipped` of them of earlier calls; `problems`: reasons why hosts did nothing, by label."""
+    """Records of a sweep, `skipped` of them of earlier calls; `elsewhere`: runs made although they have a record from
+    another drive or host; `problems`: reasons why hosts did nothing, by label."""
 
     records: list[Record] = field(default_factory=list)
     skipped: int = 0
+    elsewhere: int = 0
     problems: dict[str, str] = field(default_factory=dict)
 
 
@@ -235,9 +237,10 @@ class Sweep:
                 name = str(cell.settings.dataset)
                 todo.append((config, datasets[name], model.seconds(cell, self.recipes.get(name))))
         outcome.skipped = len(outcome.records)
-        if elsewhere := self._elsewhere(known, [config for config, _, _ in todo]):
-            said = f"{elsewhere} finished runs of these cells were made on another drive or host"
-            self._progress.keep(f"{said}, so they are run here too: {self._data_root} is on {self._drive()}")
+        outcome.elsewhere = self._elsewhere(known, [config for config, _, _ in todo])
+        if outcome.elsewhere:
+            said = f"{outcome.elsewhere} of these runs were made on another drive or host"
+            self._progress.keep(f"{said}, so they are made here too: {self._data_root} is on {self._drive()}")
         if todo:
             _check_one_drive(dataset for _, dataset, _ in todo)
             self._progress.title(f"{len(todo)} runs, {outcome.skipped} done before", "preparing the series")
