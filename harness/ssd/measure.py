@@ -130,7 +130,7 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
     if fio_path() is None:
         run_fio([])  # raises
     identity = identify(wanted.folder, serial=wanted.serial, device=device)
-    name = _name(wanted, results_root, identity)
+    name = profile_name(wanted, results_root, identity)
     limits = wanted.disk_class.limits(device) if wanted.disk_class else ()
     with one_at_a_time(device), ExitStack() as stack:
         cap = stack.enter_context(limiting().create("ssd-profile", Limits(None, limits))) if limits else None
@@ -184,8 +184,8 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
         return drive, path
 
 
-def _name(wanted: Wanted, results_root: Path, identity: Identity) -> str:
-    """Return the name to save a profile under; without `--name` that of the class or the model, with the beginning of
+def profile_name(wanted: Wanted, results_root: Path, identity: Identity) -> str:
+    """Return the name to save a profile under: without `--name` that of the class or the model, with the beginning of
     the drive's identity where another drive has that name. Raises InputError: `--name` is that of another drive."""
     if wanted.name:
         if other := _other_drive(results_root, wanted.name, identity):
