@@ -60,7 +60,8 @@ def drive_key(
     if mount.kind in IN_MEMORY:
         return DriveKey()
     layers = [_facts_of(layer, sys) for layer in chains]
-    system = {"kind": mount.kind, "uuid": file_system_uuid(folder, mount)}
+    # `overlay on ext4` is on the drive of the ext4.
+    system = {"kind": mount.kind.rpartition(" on ")[2], "uuid": file_system_uuid(folder, mount)}
     # A file system over the network has no device here: its source stands for it.
     source = "" if layers else mount.source
     facts = {"layers": sorted(layers, key=_as_text), "file system": system, "source": source}

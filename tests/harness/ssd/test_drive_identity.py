@@ -103,6 +103,19 @@ def test_neither_serial_nor_uuid_is_shown_and_the_digest_is_salted_by_the_machin
     assert "S3HDNX0K100001" not in shown and identities.file_system_uuid(host.mount, mount) not in shown
 
 
+def test_an_overlay_is_on_the_drive_of_its_upper_folder(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.disk("pci/host0/sda", "8:0", {"device/model": "DISK"})
+    upper = tmp_path / "upper"
+    upper.mkdir()
+    (host.proc / "self/mountinfo").write_text(
+        f"30 20 8:0 / {upper} rw - xfs /dev/sda rw\n"
+        f"40 20 0:55 / {host.mount} rw - overlay overlay rw,lowerdir=/l,upperdir={upper},workdir=/w\n"
+    )
+    found = [block_device(folder, sys=host.sys, proc=host.proc) for folder in (upper, host.mount)]
+    assert found[0].drive == found[1].drive and found[0].file_system != found[1].file_system
+
+
 def test_files_in_memory_have_no_drive_and_a_share_is_its_source(tmp_path: Path) -> None:
     host = Host(tmp_path)
     lines = {
