@@ -99,6 +99,7 @@ def bench(
     content = {
         "experiment": base.name,
         "skipped": outcome.skipped,
+        "made_elsewhere": outcome.elsewhere,
         "records": [record.to_json() for record in outcome.records],
         "studies": [record.model_dump(mode="json") for record in studied.records],
         "studies_failed": studied.failed,

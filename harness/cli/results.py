@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from operator import attrgetter
@@ -106,6 +106,7 @@ def list_(wanted: Wanted, table: Wide, call: OnResults) -> None:
         run["dataset"] = record.config.dataset.name
         run |= {key: getattr(record.config, key) for key in ("memory", "experiment", "round")}
         run["settings"] = {**differs.usual, **own}
+        run["drive"] = _disk(record).get("drive") or None
         epoch_s = record.summary.epoch_s
         runs.append({**run, "epoch_s": epoch_s.model_dump(mode="json") if epoch_s else None})
 
@@ -124,12 +125,36 @@ def list_(wanted: Wanted, table: Wide, call: OnResults) -> None:
         short = short_ids(call.results_root)
         names = [record.run_id if table.wide else short[record.run_id] for record in found]
         print_runs([[record] for record in found], f"runs in {call.results_root}", names=names, wide=table.wide)
+        _print_drives(found, short)
         if foreign:
             _print_foreign(foreign)
         say_bad(bad)
 
     told = [{"key": record.key, "verdict": "FOREIGN", **record.model_dump(mode="json")} for record in foreign]
     call.tell({"runs": runs, "foreign": told, "not_read": [entry._asdict() for entry in bad]}, shown)
+
+
+def _disk(record: Record) -> dict[str, Any]:
+    """Return what a record holds of the disk under its data; empty without any."""
+    return record.environment.get("disk") or {}
+
+
+def _print_drives(found: Sequence[Record], short: Mapping[str, str]) -> None:
+    """Print a table of the drives that the runs were made on, if any run records its drive."""
+    runs: dict[str, list[Record]] = {}
+    for record in found:
+        runs.setdefault(str(_disk(record).get("drive") or ""), []).append(record)
+    if not any(runs):
+        return
+    rows = []
+    for drive, made in runs.items():
+        disk = _disk(made[-1])
+        place = (str(disk.get(name) or "–") for name in ("model", "file_system", "drive_known_by"))
+        names = ", ".join(short[record.run_id] for record in made)
+        rows.append([printable(cell) for cell in (drive or "not recorded", *place, str(len(made)), names)])
+    heads = ("drive", "model", "file system", "known by", "runs", "ids")
+    print_lines("")
+    print_table(heads, rows, prose=("known by", "ids"))
 
 
 def _print_foreign(found: Sequence[ForeignRecord]) -> None:
@@ -292,6 +317,7 @@ def _host_lines(record: Record) -> list[str]:
         return []
     commit = str(code.get("commit") or "unknown")[:12] + (" with uncommitted changes" if code.get("dirty") else "")
     drive = f"disk {disk.get('model') or 'unknown'} ({disk.get('file_system') or 'unknown'})"
+    drive += f", drive {disk['drive']}" if disk.get("drive") else ""
     host = f"host {host_fingerprint(found)}: {cpu.get('model')} with {cpu.get('usable')} processors"
     return [f"{host}, {drive}, commit {commit}"]
 

@@ -52,9 +52,9 @@ def load_prices(path: Path) -> dict[str, Price]:
 
 
 def price_of(prices: dict[str, Price], *names: str) -> Price | None:
-    """Return the price of the first name that has one; `aws-nvme/16` takes the price of `aws-nvme`."""
-    keys = (key for name in names for key in (name, name.partition("/")[0]))
-    return next((prices[key] for key in keys if key and key in prices), None)
+    """Return the price of the first name that has one of its own: a divided class, like `aws-nvme/16`, lacks the
+    performance of the whole drive, so it does not take its price."""
+    return next((prices[name] for name in names if name in prices), None)
 
 
 def _rows_of_csv(text: str, path: Path) -> dict[str, dict[str, Any]]:

@@ -169,6 +169,21 @@ def libraries_are_small(record: Record, context: RunContext) -> Finding | None:
     return Finding(module <= allowed and both <= LIBRARY_BYTES, said)
 
 
+@rule("4", "CAVEATS", of=["ok"], capped=True)
+def training_peak_is_of_its_step(record: Record, context: RunContext) -> Finding | None:
+    """A peak that includes earlier use makes the training working set, and with it the cap, larger than training needs.
+
+    Kernels before 6.12 cannot reset the peak of a group. Checks that the calibration reset it before the training step,
+    or that the step raised it.
+    """
+    if context.calibration is None or context.calibration.peak_is_of_step is None:
+        return None
+    if context.calibration.peak_is_of_step or not context.calibration.training_bytes:
+        return Finding(True, "the peak is of the training step")
+    most = format_bytes(context.calibration.training_bytes)
+    return Finding(False, f"the kernel could not reset the peak: {most} for training may include earlier use")
+
+
 @rule("4", of=["ok"])
 def floor_and_training_hold_no_features(record: Record, context: RunContext) -> Finding | None:
     """Feature rows that a foreign system loads in its constructor or its training step are in no budget.

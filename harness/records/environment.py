@@ -1,6 +1,7 @@
 """Environment of a run for its record (methodology rule 23): code, versions, processor, memory, kernel, disk, cgroup.
 
-It identifies no person and no machine: no host name, user, home folder, serial number or address.
+It identifies no person and no machine: no host name, user, home folder, serial number or address. The drive is
+identified by a salted digest (`harness.ssd.identity`).
 """
 
 from __future__ import annotations

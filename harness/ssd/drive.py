@@ -15,7 +15,7 @@ from harness.ssd.fio import SteadyState
 from systems.readings import DiskPoint, DiskProfile
 from workloads.errors import InputError
 
-SCHEMA = 1
+SCHEMA = 2  # 2: the identity of the drive
 FOLDER = "ssd"
 Mode = Literal["quick", "full"]
 

@@ -145,7 +145,7 @@ def verified(
         HostError: the device is slower than the class (the fix has the factor that fits), or the limits do not hold.
     """
     limits = disk_class.limits(device)
-    key = digest_of([device.numbers, device.model, isolation.name, [asdict(limit) for limit in limits]])
+    key = digest_of([device.drive, device.numbers, device.model, isolation.name, [asdict(limit) for limit in limits]])
     kept = Cache(cache).get("emulate", key, MAX_AGE_S) if cache else None
     try:
         checks = [Check(**check) for check in (kept or {})["checks"]]

@@ -122,6 +122,7 @@ def test_a_sweep_takes_up_its_own_hosts_records_of_todays_code_alone(tmp_path: P
     for name, environment, made_by, done in (
         ("here", here, code, 1),
         ("there", here | {"cpu": {"model": "B", "usable": 2}}, code, 0),
+        ("other drive", here | {"disk": here["disk"] | {"drive": "0" * 16}}, code, 0),
         ("other system", here, code.model_copy(update={"system": "0" * 16}), 0),
         ("other harness", here, code.model_copy(update={"harness": "0" * 16}), 0),
         ("older", here, Code(), 0),

@@ -14,9 +14,9 @@ import pytest
 from harness import cli
 from harness.figures.base import catalogue
 from harness.judge import judged_anew
-from harness.records.record import PlannedBuffer, Record
+from harness.records.record import Code, PlannedBuffer, Record
 from harness.results import store as results
-from harness.results.gc import doomed
+from harness.results.gc import counts_as_much, doomed
 from tests.harness.records import make_record, save
 
 HOSTILE = "[red]<script>alert(1)</script>\x1b[2J"
@@ -246,6 +246,43 @@ def test_gc_removes_what_is_replaced_on_the_same_host_and_says_why(
     assert Said(tmp_path, capsys, "gc", "--failed", "--damaged", "--json").json["removed"] == [failed.run_id, cut]
     left = {path.name for path in results.runs_folder(tmp_path).iterdir()}
     assert left == {new.run_id, other_round.run_id, elsewhere.run_id, newer.name}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "replaced"),
+    [
+        ({"verdict": "VALID"}, {"verdict": "SPOILT"}, False),
+        ({"verdict": "SPOILT"}, {"verdict": "INVALID"}, False),
+        ({"status": "ok"}, {"status": "oom"}, False),
+        ({"status": "ok", "verdict": "SPOILT"}, {"status": "timeout", "verdict": "VALID"}, False),
+        ({"verdict": "SPOILT"}, {"verdict": "VALID"}, True),
+        ({"verdict": "CAVEATS"}, {"verdict": "CAVEATS"}, True),
+        ({"status": "timeout"}, {"status": "ok"}, True),
+        ({"status": "ok", "code": "other"}, {"status": "ok"}, False),
+    ],
+)
+def test_gc_replaces_a_run_only_by_one_of_its_code_that_counts_at_least_as_much(
+    tmp_path: Path, old: dict[str, str], new: dict[str, str], replaced: bool
+) -> None:
+    made = []
+    for changes in (old, new):
+        plain = {name: value for name, value in changes.items() if name != "code"}
+        code = Code(harness=changes.get("code", "ours"), system="s")
+        made.append(make_record("gnndrive", [1.0], **plain).model_copy(update={"code": code}))
+    save(tmp_path, *made)
+    found = {entry.path.name for entry in doomed(tmp_path, catalogue())}
+    assert found == ({made[0].run_id} if replaced else set())
+
+
+def test_a_run_with_caveats_counts_less_than_a_valid_one() -> None:
+    valid, caveats = (make_record("gnndrive", [1.0], verdict=verdict) for verdict in ("VALID", "CAVEATS"))
+    assert counts_as_much(valid, caveats) and not counts_as_much(caveats, valid)
+
+
+def test_gc_keeps_the_run_that_counts_when_a_spoilt_one_lies_between_two(tmp_path: Path) -> None:
+    first, spoilt, last = (make_record("gnndrive", [1.0], verdict=verdict) for verdict in ("VALID", "SPOILT", "VALID"))
+    save(tmp_path, first, spoilt, last)
+    assert {entry.path.name for entry in doomed(tmp_path, catalogue())} == {first.run_id, spoilt.run_id}
 
 
 def test_gc_removes_files_of_figures_that_are_no_more_and_leaves_a_users_own(tmp_path: Path) -> None:

@@ -280,6 +280,10 @@ BREAKS: dict[str, tuple[str, Change]] = {
     "memory_as_asked": ("INVALID", {"memory.demand_peak_bytes": 280 * MIB}),
     "device_memory_as_asked": ("INVALID", {"memory.device_peak_bytes": [80_000]}),
     "libraries_are_small": ("CAVEATS", {"context.calibration": Calibration(1, 1, {1: 0.5}, module_bytes=9 * MIB)}),
+    "training_peak_is_of_its_step": (
+        "CAVEATS",
+        {"context.calibration": Calibration(1, 1, {1: 0.5}, peak_is_of_step=False)},
+    ),
     "plan_was_kept": ("INVALID", {"status": "oom", "memory.budget_bytes": 2 * MIB}),
     "cap_was_proven": ("CAVEATS", {"environment.probe.escapes": ["managed memory"]}),
     "class_is_known": ("CAVEATS", {"class_": None}),
@@ -489,6 +493,19 @@ def test_memory_of_a_foreign_constructor_is_told_and_mapped_pages_of_its_own_are
     sound[0].system = "gnndrive"
     evidence(sound).gates[0].page_cache_bytes = 60 * MIB
     assert not {outcome.name: outcome for outcome in judge(*sound)[1]}["started_cold"].ok
+
+
+@pytest.mark.parametrize(
+    ("of_step", "training", "ok"), [(None, MIB, None), (True, MIB, True), (False, MIB, False), (False, 0, True)]
+)
+def test_a_training_peak_that_includes_earlier_use_is_a_caveat(
+    sound: Run, of_step: bool | None, training: int, ok: bool | None
+) -> None:
+    sound[1].calibration = Calibration(1, training, {1: 0.5}, peak_is_of_step=of_step)
+    verdict, found = judge(*sound)
+    outcomes = {outcome.name: outcome.ok for outcome in found}
+    assert outcomes.get("training_peak_is_of_its_step") is ok
+    assert verdict == ("CAVEATS" if ok is False else "VALID")
 
 
 @pytest.mark.parametrize(

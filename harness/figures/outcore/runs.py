@@ -15,6 +15,7 @@ from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.panels import around, draw_line, many_panels, name_axes, one_panel, plain_log
 from harness.figures.grids import gallery, only_systems, values
+from harness.records.cost import TrainingCost
 from workloads.units import parse_bytes
 
 SPEC = specs(__file__)
@@ -60,31 +61,50 @@ def over_classes(profile: Plain) -> Plan:
 
 def request_rate(record: Mapping[str, Any]) -> float:
     """Return the device's 4 KiB random reads per second under a run's limits, 0 if not measured."""
-    profile = record.get("disk", {}).get("limited") or record.get("disk", {}).get("bare") or {}
-    rates = [p["iops"] for p in profile.get("points", []) if p["pattern"] == "random" and p["block_bytes"] == 4096]
+    rates = [p["iops"] for p in _read_points(record) if p["pattern"] == "random" and p["block_bytes"] == 4096]
     return float(max(rates, default=0.0))
+
+
+def bandwidth(record: Mapping[str, Any]) -> float:
+    """Return the device's most bytes read per second, at any size, under a run's limits, 0 if not measured."""
+    return float(max((point["bytes_per_s"] for point in _read_points(record)), default=0.0))
+
+
+def _read_points(record: Mapping[str, Any]) -> list[Plain]:
+    """Return the points of the device's profile under a run's limits, else of the bare device's."""
+    disk = record.get("disk", {})
+    return list((disk.get("limited") or disk.get("bare") or {}).get("points", []))
 
 
 @figure_of_runs("outcore-ssd", over_classes)
 def ssd(group: Group) -> Drawing:
     """Draw a group of bars for each class, slowest first; raise NotDrawn below two measured classes."""
     rates: dict[str, float] = {}
+    bandwidths: dict[str, float] = {}
     for point in group.points:
-        rates[str(point.x)] = max(rates.get(str(point.x), 0.0), request_rate(point.record))
+        name = str(point.x)
+        rates[name] = max(rates.get(name, 0.0), request_rate(point.record))
+        bandwidths[name] = max(bandwidths.get(name, 0.0), bandwidth(point.record))
     order = sorted(rates, key=lambda name: (rates[name], name == BARE))
     points = [group.at(system, name) for name in order for system in style.ordered(group.systems())]
     data = pd.DataFrame({"group": point.x, "series": point.system, **point.cells} for point in points)
     data["reads_per_s"] = [rates[point.x] or None for point in points]
+    data["bytes_per_s"] = [bandwidths[point.x] or None for point in points]
     data["run"] = ids(points)
     if data.loc[data["value"].notna(), "group"].nunique() < 2:
         raise NotDrawn("no measured runs under two SSD classes (outcore-ssd)")
 
     def tick(name: str) -> str:
-        shown = "bare device" if name == BARE else name
-        return f"{shown}\n{rates[name] / 1000:,.0f}k reads/s" if rates[name] else shown
+        shown = ["bare device" if name == BARE else name]
+        shown += [f"{rates[name] / 1000:,.3g}k reads/s"] if rates[name] else []
+        shown += [f"{bandwidths[name] / 1e6:,.0f} MB/s"] if bandwidths[name] else []
+        return "\n".join(shown)
 
     canvas, _ = draw_bars(data, tick=tick, **SPEC["ssd"])
-    note = "4 KiB random reads of the device under each class as measured"
+    note = (
+        "classes in order of 4 KiB random reads/s; beside it the bandwidth of large reads, which decides where systems "
+        "read large requests; both as measured under each class"
+    )
     reduced = left_out(order, [*order, SLOW] if SLOW not in order else order, "SSD classes")
     return drawn(canvas, data, group, note, reduced, points=group.done)
 
@@ -287,6 +307,13 @@ def _roof(axes: Any, points: list[Point]) -> list[Plain]:
     return rows
 
 
+def least_seconds(record: Mapping[str, Any]) -> float | None:
+    """Return the least seconds of an epoch by a run's `distance_to_limit`, of its own epochs; None without one."""
+    distance = (record.get("summary") or {}).get("distance_to_limit")
+    cost = TrainingCost.of(record)
+    return None if distance is None or cost is None else distance * cost.share_s(record["config"]["epochs"])
+
+
 def _distance(axes: Any, points: list[Point]) -> list[Plain]:
     rows: list[Plain] = []
     costs = [(point, point.cost) for point in points if point.cost is not None]
@@ -301,15 +328,15 @@ def _distance(axes: Any, points: list[Point]) -> list[Plain]:
             axes.barh(at, before, 0.6, left=value, color="white", edgecolor="black", linewidth=0.5)
         axes.barh(at, value, 0.6, color=look.color, edgecolor="black", linewidth=0.5, hatch=look.hatch, alpha=0.9)
         distance, engine = summary.get("distance_to_limit"), summary.get("engine_efficiency")
-        if distance is not None:
-            least = distance * whole
+        least = least_seconds(point.record)
+        if least is not None:
             axes.plot([least, least], [at - 0.42, at + 0.42], color="black", linewidth=2.0)
         shares = f"distance {_percent(distance)}, engine {_percent(engine)}"
         beside = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "ha": "left", "fontsize": 6.5}
         axes.annotate(shares, (whole, at), **beside)
         row = {"panel": "distance", "name": point.system, "x": value, "y": distance, "engine_efficiency": engine}
         limit = summary.get("extra", {}).get("limit_s")
-        rows.append({**row, "limit_s": limit, "offline_s": before, "unit": "s"})
+        rows.append({**row, "limit_s": limit, "least_s": least, "offline_s": before, "unit": "s"})
     axes.set_yticks(range(len(costs)), [point.system for point, _ in costs])
     axes.invert_yaxis()
     axes.set_xlim(0, longest * 1.75)

@@ -89,10 +89,9 @@ class DockerCap(Cap):
             with asking(f"limit memory to {limit_bytes} bytes"):
                 self._container.update(**self._wanted.memory_options())
 
-    def reset_peak(self) -> None:
-        """Restart the peak from the present usage; needs root."""
-        if self._groups is not None:
-            self._groups.reset_peak()
+    def reset_peak(self) -> bool:
+        """Restart the peak from the present usage, which needs root; return whether it was done."""
+        return self._groups is not None and self._groups.reset_peak()
 
     def kill(self) -> None:
         """Kill everything inside and wait; the readings of the last moment stay."""
