@@ -215,7 +215,7 @@ class DiskGnn(SizedSystem):
         )
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
-        """Forecast the rows packed by mini-batch, those outside the caches, and their preparation for all epochs."""
+        """Forecast the rows packed by mini-batch, those outside the caches, and the preparation of each epoch."""
         sizes, nodes, runtime = self._sizes, trace.workload.dataset.num_nodes, self.runtime
         counts = AccessCounts(nodes)
         every = [part.astype(np.int64) for part in trace.nodes]
@@ -229,15 +229,17 @@ class DiskGnn(SizedSystem):
         on_device[ranked[: levels.direct]] = True
         missed = trace.missed(held)
         packed = missed * trace.row_bytes + trace.sampled * trace.graph_bytes + 12 * trace.accesses
-        # Every epoch is sampled anew through the page cache, and packed by one pass over the features.
-        times, page_cache_bytes = runtime.epochs * trace.scale, host_bytes - self.plan().bytes_of("indptr")
-        written = trace.workload.dataset.feature_bytes + times * packed
+        # Every epoch is sampled anew through the page cache; one pass over the features packs all of an episode.
+        page_cache_bytes = host_bytes - self.plan().bytes_of("indptr")
+        share_of_pass = trace.workload.dataset.feature_bytes / max(1, runtime.epochs)
+        moved = sequential(share_of_pass + trace.scale * packed)
+        sampled_s = trace.num_batches * trace.sample_s / max(1, runtime.cores)
         return Forecast(
             sequential(packed),
             f"caches {trace.hit_rate(missed)} of the accesses, the rest lies packed by mini-batch",
             rows_copied=trace.missed(on_device),
-            prepare_reads={PAGE: times * trace.graph_pages(page_cache_bytes)} | sequential(written),
-            prepare_s=runtime.epochs * trace.num_batches * trace.sample_s / max(1, runtime.cores),
+            each_reads={PAGE: trace.scale * trace.graph_pages(page_cache_bytes)} | moved,
+            each_s=sampled_s,
         )
 
     def notes(self) -> dict[str, str]:
