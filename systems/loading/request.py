@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.store.artefacts import identity, prepare
 from systems.interface import Options, Progress, System, silent
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset, find_dataset
 from workloads.distinct import distinct
 from workloads.errors import InputError, require
@@ -145,6 +146,24 @@ def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:
         require(size >= 1024 or not few, f"memory is {memory!r}, which is {size} B", share)
     require(size > 0, f"memory is {memory!r}", "give more than nothing")
     return size
+
+
+def device_bytes(device: str, device_memory: str | int | None) -> int | None:
+    """Return the bytes of device memory of a loader; None given on a GPU: half of its free memory.
+
+    Raises:
+        InputError: `device_memory` is no size, or is given for the processor.
+        HostError: there is no such device.
+    """
+    if device == "cpu":
+        require(device_memory is None, "device_memory is given, and cpu has no memory of its own", "leave it out")
+        return None
+    if device_memory is not None:
+        return parse_bytes(device_memory, "device_memory")
+    accelerator = make_accelerator(device)
+    free = accelerator.memory_bytes
+    accelerator.close()
+    return None if free is None else free // 2
 
 
 def check_options(system: type[System], options: Mapping[str, Any]) -> Options:
