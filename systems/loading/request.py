@@ -118,9 +118,10 @@ def _is_mask(chosen: npt.NDArray[Any], num_nodes: int) -> bool:
         return True
     if chosen.dtype != np.uint8 or chosen.shape != (num_nodes,) or chosen.max(initial=0) > 1:
         return False
-    ids_too = len(distinct(chosen)) == len(chosen) and int(chosen.max(initial=0)) < num_nodes
-    fault = f"nodes is uint8 {chosen.tolist()} for {num_nodes} nodes, a mask or ids"
-    require(not ids_too, fault, "give a mask as booleans, or ids as int64")
+    distinct_ids = len(distinct(chosen)) == len(chosen)
+    if distinct_ids and int(chosen.max(initial=0)) < num_nodes:  # of one node or two
+        fault = f"nodes is uint8 {chosen.tolist()} for {num_nodes} nodes, a mask or ids"
+        raise InputError(fault, "give a mask as booleans, or ids as int64")
     return True
 
 
