@@ -17,6 +17,12 @@ from workloads.dataset import find_dataset
 from workloads.errors import HostError, require
 from workloads.units import format_bytes
 
+#: Settings that a loader does not have, or that its user's loop decides.
+_OF_RUNS = (
+    *"model hidden epochs warmup isolation disk_class stages verify test_nodes".split(),
+    *"keep_order ranks partition".split(),
+)
+
 
 @takes_settings(*SETTINGS, required=("dataset",), pairs=True)
 def plan(
@@ -93,6 +99,10 @@ def _of_loader(system: str, settings: RunSettings, data_root: Path, progress: Pr
     from systems.loading import Loader
     from systems.planning import MIB
 
+    for name in _OF_RUNS:
+        value = getattr(settings, name)
+        default = RunSettings.model_fields[name].default
+        require(value == default, f"{name} is {value}, a setting of runs, and --loader plans a loader", "leave it out")
     dataset = find_dataset(str(settings.dataset), data_root)
     with (
         progress,

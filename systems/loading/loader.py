@@ -25,8 +25,16 @@ from systems.loading.epoch import Epoch
 from systems.loading.graphs import as_dataset
 from systems.loading.lease import Lease
 from systems.loading.progress import progress_of
-from systems.loading.request import SeedNodes, bounds_of, check_options, check_usable, memory_bytes, open_dataset
-from systems.loading.shares import NoMiniBatches, check_ranks, share_of, uneven_nodes, warning_of
+from systems.loading.request import (
+    SeedNodes,
+    bounds_of,
+    check_options,
+    check_usable,
+    device_bytes,
+    memory_bytes,
+    open_dataset,
+)
+from systems.loading.shares import NoMiniBatches, check_ranks, share_of, uneven_nodes, warning_of, whole_steps
 from systems.loading.weights import EdgeWeights
 from systems.loading.words import check_words, fan_out, seed_nodes
 from systems.planning import Planner
@@ -39,7 +47,6 @@ from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.listing import find
 from workloads.sampling.make import make_seed_plan
 from workloads.tempfolder import TemporaryFolder
-from workloads.units import parse_bytes
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
 if TYPE_CHECKING:
@@ -171,7 +178,7 @@ class Loader:
             given = as_dataset(dataset, artefacts, memory, supervised, self._resources, edge_weight, self._report)
             opened = open_dataset(given, split, nodes)
             if drop_last:
-                max_batches = _whole_steps(opened, batch_size * world, max_batches)
+                max_batches = whole_steps(len(opened.memmap("train")), batch_size * world, max_batches)
             own_shuffle = shuffle if shuffle is not None else supervised
             spec = SamplerSpec(sampler, hops, replace, batch_size, own_shuffle, max_batches)
             model = ModelSpec(layers=layers or len(spec.fanout))
@@ -185,7 +192,7 @@ class Loader:
             self.workload = Workload(opened, spec, model, seed, rank, world)
             self._weights = EdgeWeights(opened) if edge_weight else None
             self._class.load_libraries()
-            budget = memory_bytes(memory, opened.feature_bytes), _device_bytes(device, device_memory)
+            budget = memory_bytes(memory, opened.feature_bytes), device_bytes(device, device_memory)
             runtime = {
                 "disk": disk or DiskProfile(),
                 "cores": cores or num_workers or len(os.sched_getaffinity(0)),
@@ -424,23 +431,3 @@ def _warn_of_ranks(dataset: Dataset, spec: SamplerSpec, world: int) -> None:
     uneven = uneven_nodes(nodes, spec.batch_size, world, spec.max_batches)
     if uneven:
         warnings.warn(warning_of(nodes, uneven, world, spec.shuffle), UserWarning, stacklevel=3)
-
-
-def _whole_steps(dataset: Dataset, step: int, most: int) -> int:
-    """Return the number of whole steps of `step` seed nodes in an epoch, at most `most` (0: all)."""
-    nodes = len(dataset.memmap("train"))
-    whole = nodes // max(1, step)
-    require(whole, f"drop_last leaves nothing of {nodes} seed nodes at {step} a step", "lower batch_size or world")
-    return min(most or whole, whole)
-
-
-def _device_bytes(device: str, device_memory: str | int | None) -> int | None:
-    if device == "cpu":
-        require(device_memory is None, "device_memory is given, and cpu has no memory of its own", "leave it out")
-        return None
-    if device_memory is not None:
-        return parse_bytes(device_memory, "device_memory")
-    accelerator = make_accelerator(device)
-    free = accelerator.memory_bytes
-    accelerator.close()
-    return None if free is None else free // 2

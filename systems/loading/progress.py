@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from systems.interface import Progress, silent
@@ -32,9 +34,9 @@ class TerminalLine:
             if what == self._what and now - self._shown_at < _EVERY_S:
                 return
             known = share == share
-            text = f"{what}: {100 * share:.0f} %" if known else what
-            sys.stderr.write(f"{_CLEAR}loader: {text}")
-            sys.stderr.flush()
+            text = f"loader: {what}: {100 * share:.0f} %" if known else f"loader: {what}"
+            columns = shutil.get_terminal_size().columns
+            _write(_CLEAR + text[: columns - 1])
             self._what = what
             self._shown_at = now
 
@@ -42,9 +44,14 @@ class TerminalLine:
         """Remove the line."""
         with self._lock:
             if self._what:
-                sys.stderr.write(_CLEAR)
-                sys.stderr.flush()
+                _write(_CLEAR)
             self._what = ""
+
+
+def _write(text: str) -> None:
+    with suppress(OSError, ValueError):  # stderr is closed
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def progress_of(asked: Any) -> tuple[Progress, Callable[[], None]]:

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.store.artefacts import identity, prepare
 from systems.interface import Options, Progress, System, silent
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset, find_dataset
 from workloads.distinct import distinct
 from workloads.errors import InputError, require
@@ -117,9 +118,10 @@ def _is_mask(chosen: npt.NDArray[Any], num_nodes: int) -> bool:
         return True
     if chosen.dtype != np.uint8 or chosen.shape != (num_nodes,) or chosen.max(initial=0) > 1:
         return False
-    ids_too = len(distinct(chosen)) == len(chosen) and int(chosen.max(initial=0)) < num_nodes
-    fault = f"nodes is uint8 {chosen.tolist()} for {num_nodes} nodes, a mask or ids"
-    require(not ids_too, fault, "give a mask as booleans, or ids as int64")
+    distinct_ids = len(distinct(chosen)) == len(chosen)
+    if distinct_ids and int(chosen.max(initial=0)) < num_nodes:  # of one node or two
+        fault = f"nodes is uint8 {chosen.tolist()} for {num_nodes} nodes, a mask or ids"
+        raise InputError(fault, "give a mask as booleans, or ids as int64")
     return True
 
 
@@ -145,6 +147,24 @@ def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:
         require(size >= 1024 or not few, f"memory is {memory!r}, which is {size} B", share)
     require(size > 0, f"memory is {memory!r}", "give more than nothing")
     return size
+
+
+def device_bytes(device: str, device_memory: str | int | None) -> int | None:
+    """Return the bytes of device memory of a loader; None given on a GPU: half of its free memory.
+
+    Raises:
+        InputError: `device_memory` is no size, or is given for the processor.
+        HostError: there is no such device.
+    """
+    if device == "cpu":
+        require(device_memory is None, "device_memory is given, and cpu has no memory of its own", "leave it out")
+        return None
+    if device_memory is not None:
+        return parse_bytes(device_memory, "device_memory")
+    accelerator = make_accelerator(device)
+    free = accelerator.memory_bytes
+    accelerator.close()
+    return None if free is None else free // 2
 
 
 def check_options(system: type[System], options: Mapping[str, Any]) -> Options:

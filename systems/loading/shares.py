@@ -48,6 +48,18 @@ def uneven_nodes(num_nodes: int, batch_size: int, world: int, max_batches: int) 
     return rest if rest < world and reached else 0
 
 
+def whole_steps(num_nodes: int, step: int, most: int) -> int:
+    """Return the number of whole steps of `step` seed nodes in an epoch, at most `most` (0: all).
+
+    Raises:
+        InputError: there is none.
+    """
+    whole = num_nodes // step
+    fault = f"drop_last leaves nothing of {num_nodes} seed nodes at {step} a step"
+    require(whole, fault, "lower batch_size or world")
+    return min(most or whole, whole)
+
+
 def warning_of(num_nodes: int, uneven: int, world: int, shuffle: bool) -> str:
     """Return the sentence on `uneven` nodes of a last step: which are left out, or which ranks lack a mini-batch."""
     if shuffle:

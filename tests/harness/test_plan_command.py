@@ -109,6 +109,8 @@ def test_the_plan_of_a_loader_is_the_loaders_own(tiny_dataset: Dataset, tmp_path
     assert "rows handed out" in shown and "--loader plans it" not in shown
     emulated = plan(memory, "--device", "emulated:instant", "--device-memory", "1GiB")
     assert emulated.returncode == 2 and "computes nothing" in emulated.stderr
+    of_run = plan(memory, "--epochs", "7")
+    assert of_run.returncode == 2 and "epochs is 7, a setting of runs, and --loader plans a loader" in of_run.stderr
     assert sorted(tiny_dataset.path.parent.iterdir()) == before
 
 

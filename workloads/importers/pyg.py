@@ -80,10 +80,9 @@ def open_pyg(path: Path, options: ImportOptions | None = None, *, supervised: bo
         if name.endswith("HeteroData"):
             raise typed_graph(str(path), "HeteroData") from None
         fault = f"{path} holds {name}, and no code of a file is run"
-        numpy = name.startswith("numpy")
-        kept = (
-            "torch.from_numpy of each array" if numpy else "torch.save({'edge_index': ..., 'x': ..., 'y': ...}, PATH)"
-        )
+        kept = "torch.save({'edge_index': ..., 'x': ..., 'y': ...}, PATH)"
+        if name.startswith("numpy"):
+            kept = "torch.from_numpy of each array"
         raise InputError(fault, f"save its tensors alone: {kept}") from None
     if isinstance(content, tuple):  # (graphs, slices, class) of an InMemoryDataset
         single = len(content) == 3 and content[1] is None
@@ -148,7 +147,7 @@ def check_untyped(data: Any, what: str) -> None:
         if len(data.canonical_etypes) > 1 or len(data.ntypes) > 1:
             raise typed_graph(what, "DGLGraph with several types")
         fix = (
-            "give a torch_geometric.data.Data: edge_index=torch.stack(graph.edges()), and x, y and masks from its ndata"
+            "give a torch_geometric.data.Data of edge_index=torch.stack(graph.edges()), and x, y and masks of its ndata"
         )
         raise InputError(f"{what} is a graph of DGL", fix)
 
