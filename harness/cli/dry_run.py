@@ -41,7 +41,7 @@ class Plans:
         reasons = Counter(one.reason for one in self._found if one.fits is None)
         lines += [f"not planned: {count} run{'s' * (count != 1)}, {reason}" for reason, count in reasons.items()]
         if any(one.whole_cap for one in self._found):
-            lines.append("of caps, interpreter, torch and a training step take a part that the first run measures")
+            lines.append("of a cap, interpreter, torch and a training step take a part: `outcore plan` measures it")
         return lines
 
     def end(self) -> None:
