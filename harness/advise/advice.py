@@ -243,7 +243,11 @@ def advise(
             "twice the memory": ranked(forecast(replace(setting, host=2 * setting.host), profile)),
             "a disk twice as fast": ranked(forecast(setting, replace(profile, points=faster))),
         }
-        changes = {text: found for text, then in others.items() if (found := overtaker(groups, then, setting.epochs))}
+        changes = {}
+        for text, then in others.items():
+            fastest = overtaker(groups, then, setting.epochs)
+            if fastest is not None:
+                changes[text] = fastest
         return Advice(groups, refused, trace, changes, least)
 
 

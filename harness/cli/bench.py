@@ -212,7 +212,7 @@ def _tell_estimate(sweep: Sweep, studies: StudySweep, call: OnBoth) -> None:
         "studies_done": wanted.done,
         "order": runs,
     }
-    plans = Plans(sweep, call)
+    plans = Plans(estimate.missing, sweep.isolation, call)
     content["plans"] = plans.content
     how = "from earlier records" if estimate.measured else "a rough model"
     done = f"{estimate.runs} runs ({estimate.done} done), {wanted.studies} studies ({wanted.done} done)"

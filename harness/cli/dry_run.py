@@ -11,20 +11,19 @@ import typer
 from harness.cli.common import OnBoth
 
 if TYPE_CHECKING:
+    from harness.plan.experiment import PlannedRun
     from harness.run.dry_run import DryPlan
-    from harness.run.sweep import Sweep
 
 
 class Plans:
-    """Plans of the runs of a sweep that have no record yet."""
+    """Plans of runs that have no record yet, of a sweep with an isolation backend."""
 
-    def __init__(self, sweep: Sweep, call: OnBoth) -> None:
+    def __init__(self, missing: list[PlannedRun], isolation: str, call: OnBoth) -> None:
         from harness.run.dry_run import dry_plans
 
         with call.progress() as progress:
-            self._found = dry_plans(
-                sweep.missing(), call.results_root, call.data_root, isolation=sweep.isolation, progress=progress
-            )
+            roots = call.results_root, call.data_root
+            self._found = dry_plans(missing, *roots, isolation=isolation, progress=progress)
 
     @property
     def content(self) -> list[dict[str, Any]]:
@@ -42,7 +41,7 @@ class Plans:
         reasons = Counter(one.reason for one in self._found if one.fits is None)
         lines += [f"not planned: {count} run{'s' * (count != 1)}, {reason}" for reason, count in reasons.items()]
         if any(one.whole_cap for one in self._found):
-            lines.append("of caps, interpreter, torch and a training step take a part that the first run measures")
+            lines.append("of a cap, interpreter, torch and a training step take a part: `outcore plan` measures it")
         return lines
 
     def end(self) -> None:

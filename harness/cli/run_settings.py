@@ -46,15 +46,18 @@ def _joined(values: Mapping[str, str]) -> str:
 
 def settings_of(record: Record) -> dict[str, str]:
     """Return a run's settings, and its dataset's content and host, as text by name; without those of a column."""
-    found = {}
-    for name, value in record.config.model_dump(mode="json", exclude={*LABELS, *_COLUMNS}).items():
+    config, found = record.config, {}
+    for name, value in config.model_dump(mode="json", exclude={*LABELS, *_COLUMNS}).items():
+        if name == "layers" and value == len(config.fanout):
+            continue  # as the fan-out shows
         if name == "device_memory_bytes":
             found["device_memory"] = "none" if value is None else format_bytes(value)
         elif name == "timeout_s":
             found["timeout"] = f"{value:g}s"
         else:
             found[name] = text_of(value)
-    found["dataset_digest"] = record.config.dataset.fingerprint[-_DIGITS:]
+    # Datasets of other names have other contents.
+    found[f"contents of {config.dataset.name}"] = config.dataset.fingerprint[-_DIGITS:]
     found["host"] = host_fingerprint(record.environment)[:_DIGITS]
     return found
 

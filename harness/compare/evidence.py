@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.compare.comparable import Index
 from harness.compare.plan import Plain, Plan, kept
-from harness.compare.points import Group, NotDrawn, Value, epoch_seconds, measured, uncounted_text
+from harness.compare.points import LEFT_OUT, Group, NotDrawn, Value, epoch_seconds, measured, uncounted_text
 from harness.records.foreign import ForeignRecord, read_foreign
 from harness.records.study import StudyRecord, read_studies
 from workloads.errors import OutcoreError
@@ -114,7 +114,7 @@ def _not_counted(verdicts: Mapping[str, str]) -> str:
     if not verdicts:
         return ""
     fix = "; `outcore bench` makes spoilt ones again" if "SPOILT" in verdicts.values() else ""
-    return f" ({uncounted_text(verdicts.values())} left out{fix})"
+    return f" ({uncounted_text(verdicts.values())}{LEFT_OUT}{fix})"
 
 
 def load_evidence(root: Path, progress: Callable[[str], None] = lambda text: None) -> Evidence:

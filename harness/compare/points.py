@@ -97,6 +97,10 @@ class Rounds:
         return [record for record in self.records if record["status"] == "ok" and record["verdict"] in COUNTED]
 
 
+#: End of a text on runs that do not count.
+LEFT_OUT = " left out"
+
+
 def uncounted_text(verdicts: Iterable[str]) -> str:
     """Return the number of runs that do not count, by reason, like `2 invalid runs and 1 run spoilt by other programs`.
 
@@ -113,6 +117,16 @@ def uncounted_text(verdicts: Iterable[str]) -> str:
 
 class NotDrawn(Exception):
     """The records do not hold the data of a figure; the text names the missing part."""
+
+
+def with_uncounted(reason: Exception, verdicts: Iterable[str]) -> str:
+    """Return the text of a `NotDrawn` with the number of runs that do not count, unless it names them already.
+
+    Args:
+        verdicts: verdict of each of these runs.
+    """
+    text, uncounted = str(reason), uncounted_text(verdicts)
+    return f"{text} ({uncounted}{LEFT_OUT})" if uncounted and LEFT_OUT not in text else text
 
 
 def epoch_seconds(epoch: Mapping[str, Any]) -> float | None:

@@ -20,6 +20,8 @@ from workloads.units import row_bytes
 SPEC = specs(__file__)
 #: Origin of a dataset whose records show none.
 UNKNOWN = "unknown"
+# First word of an origin -> words of the caption.
+_ORIGINS = {"generated": "generated", "imported": "imported", UNKNOWN: "of an origin that no record shows"}
 #: Each paper's table by the figure's id.
 TABLES: dict[str, Plain] = SPEC["tables"]
 
@@ -65,11 +67,11 @@ def origins(rows: list[Plain]) -> str:
     """Return a sentence on where the datasets of our rows come from."""
     found: dict[str, list[str]] = {}
     for row in rows:
-        found.setdefault(row["origin"].partition(" ")[0], []).append(row["dataset"])
-    words = {"generated": "generated", "imported": "imported", UNKNOWN: "of an origin that no record shows"}
+        origin = str(row["origin"]).partition(" ")[0]
+        found.setdefault(origin if origin in _ORIGINS else UNKNOWN, []).append(row["dataset"])
     if len(found) == 1:
-        return f"Ours are {words[next(iter(found))]}; "
-    parts = [f"{', '.join(names)} {words[origin]}" for origin, names in found.items()]
+        return f"Ours are {_ORIGINS[next(iter(found))]}; "
+    parts = [f"{', '.join(names)} {_ORIGINS[origin]}" for origin, names in found.items()]
     return f"Ours: {'; '.join(parts)}; "
 
 

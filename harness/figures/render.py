@@ -8,6 +8,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -18,10 +19,13 @@ import numpy
 import pandas as pd
 
 import harness
-from harness.compare.points import NotDrawn
+from harness.compare.comparable import Index
+from harness.compare.points import NotDrawn, with_uncounted
 from harness.figures.draw import style
 from harness.figures.helpers import Helpers
+from harness.plan.experiment import cells
 from harness.progress import tracked
+from harness.records.record import COUNTED
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
@@ -133,11 +137,26 @@ def _render(figure: Figure, evidence: Evidence, out: Path, inputs: str, *, again
         rendered = Rendered(**made, status="drawn", inputs=inputs, seconds=time.perf_counter() - begin)
     except (NotDrawn, OutcoreError) as reason:
         _remove(figure, out)
-        rendered = Rendered(**made, status="not drawn", reason=str(reason), inputs=inputs)
+        rendered = Rendered(**made, status="not drawn", reason=_with_uncounted(reason, figure, evidence), inputs=inputs)
     finally:
         plt.close("all")
     _put(out / f"{figure.id}.json", json.dumps(rendered.to_json(), indent=1) + "\n")
     return rendered
+
+
+def _with_uncounted(reason: Exception, figure: Figure, evidence: Evidence) -> str:
+    """Return why a figure was not drawn, with the number of its runs that do not count."""
+    records = [record for record in evidence.records if record["verdict"] not in COUNTED]
+    if not records or not isinstance(reason, NotDrawn):
+        return str(reason)
+    index = Index(records)
+    found: dict[str, str] = {}
+    for plan in evidence.experiments:
+        # A user's experiment may lack the settings that the figure varies.
+        with suppress(OutcoreError, LookupError):
+            planned = [cell for experiment in figure.experiments(plan) for cell in cells(experiment)]
+            found |= {record["run_id"]: record["verdict"] for cell in planned for record in index.of(cell)}
+    return with_uncounted(reason, found.values())
 
 
 def _marked(drawing: Drawing | Sheet, origin: str) -> Drawing | Sheet:

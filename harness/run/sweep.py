@@ -48,7 +48,8 @@ class Outcome:
 @dataclass(frozen=True)
 class Estimate:
     """Estimated cost of a sweep. `seconds`: by a rough model, scaled by earlier records if there are any.
-    `artefact_bytes`: approximate bytes of artefacts on disk, kept until `outcore results gc --artefacts`."""
+    `artefact_bytes`: approximate bytes of artefacts on disk, kept until `outcore results gc --artefacts`. `missing`:
+    runs without a record, in order."""
 
     runs: int
     done: int
@@ -56,6 +57,7 @@ class Estimate:
     artefact_bytes: int
     seconds: float
     measured: bool
+    missing: list[PlannedRun]
 
 
 def modelled_s(settings: SharedSettings, train_nodes: float, num_nodes: int) -> float:
@@ -196,13 +198,10 @@ class Sweep:
             seconds += model.seconds(cell, recipe)
             artefacts += model.artefact_bytes(cell, recipe)
         done = len(self.planned) - len(todo)
-        return Estimate(len(self.planned), done, self.missing_bytes({}), artefacts, seconds, measured)
-
-    def missing(self) -> list[PlannedRun]:
-        """Return the runs without a record, in order."""
-        return self._missing(self._earlier())
+        return Estimate(len(self.planned), done, self.missing_bytes({}), artefacts, seconds, measured, todo)
 
     def _missing(self, known: Sequence[Record]) -> list[PlannedRun]:
+        """Return the runs without a record, in order."""
         earlier = self._done(known)
         # Which isolation backend a run gets is chosen only when a series begins.
         return [

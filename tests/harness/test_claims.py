@@ -241,6 +241,18 @@ def test_the_ratio_is_of_comparable_runs_only(tmp_path: Path, verdict: str) -> N
     assert judged.found is not None and len(judged.found.runs) == 10
 
 
+@pytest.mark.parametrize(
+    ("verdict", "reason"),
+    [("INVALID", "(1 invalid run left out)"), ("SPOILT", "(1 run spoilt by other programs left out)")],
+)
+def test_a_claim_without_a_run_that_counts_names_why_the_others_do_not(
+    tmp_path: Path, verdict: str, reason: str
+) -> None:
+    save(tmp_path, made("pyg+", [160.0]), made("gnndrive", [10.0], verdict=verdict))
+    judged = judge_one("gd-01", load_evidence(tmp_path))
+    assert judged.verdict == "not run" and "no run of gnndrive" in judged.reason and reason in judged.reason
+
+
 def test_the_setting_is_the_declared_one_and_not_what_most_runs_have(tmp_path: Path) -> None:
     fill(tmp_path)
     for noise in range(30):  # more and newer runs, in a setting that no profile declares

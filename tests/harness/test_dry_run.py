@@ -106,10 +106,12 @@ def test_a_device_that_is_too_small_is_named_with_the_device_memory_that_does(pl
 
 
 def test_of_a_cap_the_part_that_a_run_measured_is_subtracted(
-    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    places: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rough = plan_of(places, "gnndrive", memory="80MiB")
     assert rough.fits is True and rough.whole_cap
+    done = dry(places, tmp_path, ["gnndrive"], memory="80MiB")
+    assert "of a cap, interpreter, torch and a training step take a part: `outcore plan` measures it" in done.stdout
     measured = Calibration(floor_bytes=60 << 20, training_bytes=16 << 20)
     monkeypatch.setattr(calibrate, "kept", lambda series, config: measured)
     found = plan_of(places, "gnndrive", memory="80MiB")

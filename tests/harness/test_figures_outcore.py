@@ -255,6 +255,7 @@ def test_a_table_of_datasets_has_ours_from_facts_and_from_runs_and_the_papers(tm
         ({"web": "generated (rmat)"}, "Ours are generated; the paper's"),
         ({"web": "imported (snap)"}, "Ours are imported; the paper's"),
         ({"web": "imported (npz)", "kron": "generated (rmat)"}, "Ours: web imported; kron generated; the paper's"),
+        ({"web": "as a system wrote it"}, "Ours are of an origin that no record shows; the paper's"),
         ({"web": None}, "Ours are of an origin that no record shows; the paper's"),
     ],
 )

@@ -117,9 +117,17 @@ def test_runs_on_other_contents_or_another_host_differ_in_their_rows(
     save(tmp_path, one, other, far)
     monkeypatch.setenv("COLUMNS", "300")
     rows = Said(tmp_path, capsys, "list").out.splitlines()
-    assert "pyg+; dataset_digest 89abcdef" in rows[3] and "pyg+; host " in rows[4]
+    assert "pyg+; contents of kron-d128 89abcdef" in rows[3] and "pyg+; host " in rows[4]
     runs = Said(tmp_path, capsys, "list", "--json").json["runs"]
-    assert [run["settings"]["dataset_digest"] for run in runs] == ["f128", "89abcdef", "f128"]
+    assert [run["settings"]["contents of kron-d128"] for run in runs] == ["f128", "89abcdef", "f128"]
+
+
+def test_datasets_of_other_names_have_no_other_column_than_their_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, make_record("pyg+", [1.0], dim=64), make_record("pyg+", [1.0], dim=256))
+    runs = Said(tmp_path, capsys, "list", "--json").json["runs"]
+    assert [run["settings"] for run in runs] == [{}, {}]
 
 
 def test_a_filter_that_cannot_be_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
