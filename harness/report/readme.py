@@ -32,7 +32,7 @@ ROOT = Path(harness.__file__).parent.parent
 HERE = ROOT / "results" / FOLDER
 #: Pages with the table, between its marks, and pictures by their figures.
 PAGES = ("README.md", "docs/frontier.md")
-PICTURES = ("outcore-roofline", "outcore-frontier")
+PICTURES = ("outcore-training", "outcore-frontier", "outcore-roofline")
 #: Numbers of a row (`row_of`) that the table shows, with the begin of the sentence on the least of each.
 _SHOWN = {"seconds": "Least for a fresh epoch", "whole_training_s": "Least for the whole training"}
 COMMAND = "python -m harness.report.readme"

@@ -210,7 +210,8 @@ def frontier(group: Group) -> Drawing:
         raise NotDrawn("no comparable runs at two budgets (outcore-frontier)")
     flags = pareto(list(zip(done["budget_bytes"].astype(float), done["seconds"].astype(float), strict=True)))
     data["pareto"] = pd.Series(flags, index=done.index).reindex(data.index, fill_value=False)
-    canvas = _draw(data)
+    canvas, axes = one_panel(height=2.7)
+    draw_frontier(axes, data)
     best = data[data["pareto"]].sort_values("budget_bytes")
     names = ", ".join(f"{row['system']} at {row['budget_bytes'] / MIB:,.0f} MiB" for row in best.to_dict("records"))
     failed = data[data["seconds"].isna()].to_dict("records")
@@ -219,8 +220,8 @@ def frontier(group: Group) -> Drawing:
     return drawn(canvas, data.reset_index(drop=True), group, *notes, points=group.done)
 
 
-def _draw(data: pd.DataFrame) -> Any:
-    canvas, axes = one_panel(height=2.7)
+def draw_frontier(axes: Any, data: pd.DataFrame, *, frontier_line: bool = True) -> None:
+    """Draw rows of `row_of` as lines of systems over memory, and their Pareto set as a step line where asked."""
     for system in style.ordered(list(data["system"])):
         look = style.look(system)
         mine = data[(data["system"] == system) & data["seconds"].notna()].sort_values("budget_bytes")
@@ -233,9 +234,10 @@ def _draw(data: pd.DataFrame) -> Any:
     if len(holds):
         axes.axvspan(holds.min() / MIB / 2**0.5, holds.max() / MIB * 2**0.5, color="#f2f2f2", zorder=0)
         axes.annotate("the graph fits", (holds.min() / MIB, 0.97), xycoords=("data", "axes fraction"), va="top", size=6)
-    best = data[data["pareto"]].sort_values("budget_bytes")
-    line: Any = {"color": "#000000", "linewidth": 2.6, "alpha": 0.25, "label": "frontier", "zorder": 1}
-    axes.step(best["budget_bytes"] / MIB, best["seconds"], where="post", **line)
+    if frontier_line:
+        best = data[data["pareto"]].sort_values("budget_bytes")
+        line: Any = {"color": "#000000", "linewidth": 2.6, "alpha": 0.25, "label": "frontier", "zorder": 1}
+        axes.step(best["budget_bytes"] / MIB, best["seconds"], where="post", **line)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     sizes = sorted(set(data["budget_bytes"]))
@@ -243,7 +245,6 @@ def _draw(data: pd.DataFrame) -> Any:
     axes.minorticks_off()
     plain_log(axes.yaxis)
     name_axes(axes, *SPEC["frontier"]["axes"])
-    return canvas
 
 
 # Systems that keep their features on disk: the device limits no others.
