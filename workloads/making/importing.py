@@ -138,7 +138,10 @@ def write_graph(
     and the errors are those of `import_dataset`."""
     progress("reading the source", math.nan)
     with DatasetWriter(target, recipe=recipe, replace=replace) as writer:
-        graph = opener(ImportOptions(writer.folder, max_memory, spec.classes, spec.labelled, progress))
+        options = ImportOptions(
+            writer.folder, max_memory, spec.classes, spec.labelled, progress, symmetric=spec.symmetric
+        )
+        graph = opener(options)
         if spec.new_labels:
             graph = _without_unknown_labels(graph)
         weighted = graph.edge_weights is not None
