@@ -14,8 +14,9 @@ _ENDS = {"head", "tail", "subject", "object"}  # of triples, whose second column
 _LOOKED_AT_BYTES = 20_000  # of edges, for lines of unequal length
 _WORD = re.compile(r"[^\W\d][\w .:/()-]*")
 _ID = re.compile(r"[ \t]*[0-9]+[ \t]*([,;]?)")
-_UNDIRECTED = re.compile(r"\b(?:un-?|non-?)directed\b|\bdirected\s*[:=]\s*(?:false|no|0)\b", re.IGNORECASE)
-_DIRECTED = re.compile(r"(?<!un-)(?<!non-)(?<!bi-)\bdirected\b(?!\s*[:=]\s*(?:false|no|0)\b)", re.IGNORECASE)
+_NO = r"""["']?\s*(?:[:=]\s*(?:false|no|0)\b|false\b)"""
+_UNDIRECTED = re.compile(rf"(?:un-?|non-?)directed\b|(?<![a-z])directed{_NO}", re.IGNORECASE)
+_DIRECTED = re.compile(rf"(?<![a-z])(?<!un-)(?<!non-)(?<!bi-)directed\b(?!{_NO})", re.IGNORECASE)
 _UNCLEAR = re.compile(r"\bunordered pairs?\b|\bsymmetric\b|\bbi-?directed\b|\bbi-?directional\b", re.IGNORECASE)
 _KONECT = re.compile(r"%\s*(sym|asym|bip)\b", re.IGNORECASE)
 _NEGATED = re.compile(r"\b(?:not|no longer|whether)\b.*directed", re.IGNORECASE)
@@ -28,6 +29,8 @@ class EdgeHeader:
     comments: list[str] = field(default_factory=list)  # lines that begin with `#` or `%`
     columns: list[str] = field(default_factory=list)  # names of the columns, if a line of names stands there
     columns_at: int = -1  # offset in bytes of that line; -1: there is none
+    whole: bool = False  # whether a line follows that is neither a comment nor names
+    first_edge: str = ""  # that line
     separator: str = ""  # `,` or `;`; empty: blanks and tabs
 
 
@@ -37,18 +40,18 @@ def read_header(text: bytes, path: Path) -> EdgeHeader:
     header = EdgeHeader()
     offset = 0
     for raw in text.splitlines(keepends=True):
-        line = raw.decode("utf-8", "replace").strip()
+        line = raw.decode("utf-8", "backslashreplace").strip()
         _check_format(line, path, first=offset == 0)
         if line.startswith(("#", "%")):
             header.comments.append(line)
         elif line:
             found = _ID.match(line)
-            if found:
-                header.separator = found[1]
-                break
             names = _column_names(line)
-            if header.columns or not names:
-                break  # a line that the parser refuses, by its number
+            if found or header.columns or not names:
+                header.separator = found[1] if found else ""
+                header.whole = True
+                header.first_edge = line
+                break
             header.columns = names
             header.columns_at = offset
         offset += len(raw)
@@ -75,7 +78,7 @@ def direction(header: EdgeHeader, symmetric: bool | None, path: Path) -> tuple[b
         konect = _KONECT.match(line)
         kind = konect[1].lower() if konect else ""
         fix = "add the number of the left nodes to the ids of the right, and remove this line"
-        require(kind != "bip", f"{path} numbers two sorts of nodes apart: its header is {line[:60]!r}", fix)
+        require(kind != "bip", f"{path} numbers two sorts of nodes apart: it has the line {_shown(line)}", fix)
         if kind == "sym" or _UNDIRECTED.search(line):
             undirected = undirected or line
         if kind == "asym" or _DIRECTED.search(line):
@@ -86,17 +89,19 @@ def direction(header: EdgeHeader, symmetric: bool | None, path: Path) -> tuple[b
             unclear = unclear or line
     if undirected and directed:
         unclear = unclear or directed
+    if _UNDIRECTED.search(header.first_edge):  # a column of types, as Gephi writes, which may differ
+        unclear = unclear or header.first_edge
     stated = _shown(unclear or undirected or directed)
     if symmetric is not None:
         contrary = unclear or (directed if symmetric else undirected)
         option = "--symmetric" if symmetric else "--directed"
-        return symmetric, [f"{option} was given; the header is {stated}"] if contrary else []
-    fault = f"{path} does not make clear whether its edges are directed: its header is {stated}"
+        return symmetric, [f"{option} was given; the file has the line {stated}"] if contrary else []
+    fault = f"{path} does not make clear whether its edges are directed: it has the line {stated}"
     fix = "give --symmetric to take every edge both ways, or --directed (of a base graph: import it first, with either)"
     require(not unclear, fault, fix)
     if undirected:
-        return True, [f"undirected, since the header is {stated}"]
-    reason = f", since the header is {stated}" if directed else ""
+        return True, [f"undirected, since the file has the line {stated}"]
+    reason = f", since the file has the line {stated}" if directed else ""
     return False, [f"each line taken as one directed edge{reason}"]
 
 

@@ -23,6 +23,7 @@ Bytes = npt.NDArray[np.uint8]
 MAX_ID = (1 << 63) - 1
 _BLOCK_BYTES = 1 << 18  # arrays of a block's lines stay in the processor's cache
 _LONGEST_LINE = 1 << 20
+_LONGEST_HEADER = 1 << 20
 _MOST_DIGITS = 19  # of an id below 2^63
 _NEWLINE, _ZERO = np.uint8(ord("\n")), np.uint8(ord("0"))
 _ENCODINGS = (  # UTF-32 first: its mark begins like that of UTF-16
@@ -58,9 +59,15 @@ class EdgeText:
     def open(cls, path: Path) -> EdgeText:
         """Read the header; raises DatasetError where the file is missing or damaged, InputError where it is packed in
         a way that cannot be read or is of another format."""
+        begin = b""
+        header = EdgeHeader()
         with _opened(path) as raw:
-            block = next(_line_blocks(unpacked(raw, path), path), b"")
-            return cls(path, read_header(block, path))
+            for block in _line_blocks(unpacked(raw, path), path):
+                begin += block
+                header = read_header(begin, path)
+                if header.whole or len(begin) > _LONGEST_HEADER:
+                    break
+        return cls(path, header)
 
     def pairs(self, progress: Callable[[str, float], None] = lambda stage, fraction: None) -> Iterator[IntArray]:
         """Yield the edges, int64 [n, 2], in the order of their lines.
@@ -69,13 +76,14 @@ class EdgeText:
         edge, a comment nor empty: an id is digits alone, at most `MAX_ID`.
         """
         self.num_lines = self.num_edges = self.num_wide = 0
-        names_at = self.header.columns_at
+        offset = 0
         with _opened(self.path) as raw:
             size = max(1, self.path.stat().st_size)
             for block in _line_blocks(unpacked(raw, self.path), self.path):
-                if names_at >= 0:
-                    block = block[:names_at] + b"#" + block[names_at + 1 :]  # the names of the columns: a comment
-                    names_at = -1
+                at = self.header.columns_at - offset
+                offset += len(block)
+                if 0 <= at < len(block):
+                    block = block[:at] + b"#" + block[at + 1 :]  # the names of the columns: a comment
                 found = self._parse(block)
                 if len(found):
                     self.largest = max(self.largest, int(found.max()))

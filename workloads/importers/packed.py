@@ -41,12 +41,9 @@ class _Streams(io.RawIOBase):
         while True:
             packed = b""
             if self._decoder.eof:
-                rest = self._decoder.unused_data or self._raw.read(_BUFFER_BYTES)
-                packed = rest.lstrip(b"\0")  # xz allows zeros between streams
-                if not rest:
-                    return 0
+                packed = self._next_stream()
                 if not packed:
-                    continue
+                    return 0
                 self._decoder = self._new_decoder()
             elif self._decoder.needs_input:
                 packed = self._raw.read(_BUFFER_BYTES)
@@ -60,6 +57,16 @@ class _Streams(io.RawIOBase):
                 target[: len(data)] = data
                 return len(data)
 
+    def _next_stream(self) -> bytes:
+        """Return the first bytes of the next stream, without the zeros that xz allows before it; empty at the end."""
+        rest: bytes = self._decoder.unused_data.lstrip(b"\0")
+        while not rest:
+            data = self._raw.read(_BUFFER_BYTES)
+            if not data:
+                break
+            rest = data.lstrip(b"\0")
+        return rest
+
 
 @dataclass(frozen=True)
 class Packing:
@@ -72,7 +79,7 @@ class Packing:
 
 
 _PACKINGS = (
-    Packing("gzip", r"\x1f\x8b", "gzip -d < PATH > NEW", lambda raw: gzip.GzipFile(fileobj=raw)),
+    Packing("gzip", r"\x1f\x8b", "gzip -d < PATH > NEW", lambda raw: gzip.GzipFile(fileobj=raw, mode="rb")),
     Packing(
         "bzip2",
         r"BZh[1-9](1AY&SY|\x17rE8P\x90)",
