@@ -360,6 +360,10 @@ def test_a_compressed_file_of_another_format_is_named(tmp_path: Path) -> None:
         saved(tmp_path / name, data, "edge_index.npy")
         with pytest.raises(DatasetError, match=f"edge_index.npy is packed by {name}; unpack it first: {fix}"):
             import_dataset(tmp_path / name, tmp_path / "data", ImportSpec("arrays"))
+    archive = saved(tmp_path, gzip.compress(tarred(b"")), "papers.tar.gz")
+    for format_name in ("ogb", "igb", "npz", "pyg", "graphbolt", "parquet", "arrays"):
+        with pytest.raises(InputError, match=r"papers.tar.gz is packed by tar; unpack it first: tar xf PATH"):
+            import_dataset(archive, tmp_path / "data", ImportSpec(format_name))
 
 
 # --- long files, and any file ---------------------------------------------------------------------------------------

@@ -112,6 +112,17 @@ def file_packing(path: Path) -> Packing | None:
     return None
 
 
+def refuse_packed(path: Path) -> None:
+    """Raise InputError, with the fix, for a file that is compressed or an archive, except a zip archive, as `.npz` and
+    `.pt` files are."""
+    packing = file_packing(path)
+    if packing is None or packing.name == "zip":
+        return
+    with suppress(*DAMAGE), path.open("rb", buffering=0) as raw:
+        unpacked(raw, path)  # names a tar archive within
+    raise InputError(f"{path} is packed by {packing.name}", f"unpack it first: {packing.fix}")
+
+
 def unpacked(raw: io.FileIO, path: Path) -> io.BufferedReader[Any]:
     """Return the decompressed bytes of `raw`, an open file, as a stream; plain files pass as they are.
 
