@@ -104,7 +104,10 @@ def import_(
     ],
     symmetric: Annotated[
         bool | None,
-        typer.Option("--symmetric/--directed", help="take every edge both ways (default: as the format says)"),
+        typer.Option(
+            "--symmetric/--directed",
+            help="take every edge both ways, or as it is (default: as the format or header says)",
+        ),
     ] = None,
     keep_duplicates: Annotated[bool, typer.Option(help="keep duplicate edges")] = False,
     dim: Annotated[int, typer.Option(help="columns of generated features, if the graph has none")] = 128,

@@ -207,7 +207,7 @@ def test_snap_names_the_first_bad_line(tmp_path: Path, text: str, said: str) -> 
 def test_snap_truncated_gzip_is_refused(tmp_path: Path) -> None:
     numbers = np.random.default_rng(0).integers(0, 10**6, (50_000, 2))
     whole = gzip.compress("\n".join(f"{u}\t{v}" for u, v in numbers.tolist()).encode())
-    for name, data in (("cut", whole[: len(whole) // 2]), ("none", b"1 2\n"), ("flipped", whole[:-6] + b"123456")):
+    for name, data in (("cut", whole[: len(whole) // 2]), ("flipped", whole[:-6] + b"123456")):
         path = tmp_path / f"{name}.txt.gz"
         path.write_bytes(data)
         with pytest.raises(DatasetError, match="truncated or corrupted"):

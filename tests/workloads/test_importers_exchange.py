@@ -187,7 +187,7 @@ def test_of_several_features_feat_is_taken_and_the_others_are_named(tmp_path: Pa
         ({"graph": {"nodes": [{"num": 5}, {"num": 2}], "edges": [{}]}}, "has several types of nodes or edges"),
         ({"graph": {"nodes": [{"num": 4}], "edges": [{"format": "csv", "path": "edges.csv"}]}}, "5 feature rows for 4"),
         ({"graph": {"nodes": [{"num": 5}], "edges": [{"format": "csv", "path": "no.csv"}]}}, "no.csv is missing"),
-        ({"graph": {"nodes": [{"num": 5}], "edges": [{"format": "csv", "path": "feat.npy"}]}}, "is no edge list"),
+        ({"graph": {"nodes": [{"num": 5}], "edges": [{"format": "csv", "path": "feat.npy"}]}}, "line 1 is not text"),
         ({"graph": {}}, "lacks the field 'nodes'"),
         ({"tasks": [{"train_set": [{"data": [{"name": "node_pairs"}]}]}]}, "has no split of nodes"),
         ({"feature_data": [{"domain": "node", "name": "x", "format": "numpy", "path": "no.npy"}]}, "no.npy"),

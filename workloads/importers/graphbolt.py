@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads.errors import DatasetError, InputError, require
+from workloads.importers.edge_text import edge_chunks
 from workloads.importers.source import (
-    EDGES_A_CHUNK,
     EdgeChunk,
     FeatureRows,
     GraphSource,
@@ -185,22 +186,7 @@ def _edges(file: Path, kind: str) -> Callable[[], Iterator[EdgeChunk]]:
     if kind == "numpy":
         return edge_array_source(load_array(file), str(file), columns=False)
     require(kind == "csv", f"{file} is {kind}", "give edges as csv or numpy")
-
-    def chunks() -> Iterator[EdgeChunk]:
-        import pandas as pd
-
-        damage = (ValueError, OverflowError, pd.errors.ParserError)
-        with (
-            reading(file, "is no edge list", damage, fix="write two ids a line, without a header"),
-            pd.read_csv(file, header=None, dtype={0: np.int64, 1: np.int64}, chunksize=EDGES_A_CHUNK) as reader,
-        ):
-            for frame in reader:
-                fix = "give source and destination alone, weights as the edge feature edge_weight"
-                require(frame.shape[1] == 2, f"the first line of {file} is not two ids", fix)
-                pairs = frame.to_numpy()
-                yield pairs[:, 0], pairs[:, 1]
-
-    return chunks
+    return partial(edge_chunks, file, "give source and destination alone, weights as the edge feature edge_weight")
 
 
 class _Plain:

@@ -20,6 +20,7 @@ from numpy.lib import format as npy_format
 
 from workloads.direct_files import read_ahead
 from workloads.errors import DatasetError, InputError, require
+from workloads.importers.packed import DAMAGE, file_packing
 from workloads.manifest import MAX_CLASSES, MAX_NODES
 
 EdgeChunk = tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]
@@ -80,6 +81,7 @@ class ImportOptions:
     classes: int = 0  # number of classes, which chooses among label files (IGB: 19 or 2983; 0: the smaller)
     labelled: str = "author"  # whose count of labelled nodes to take, where `author` and `loader` differ (IGB)
     progress: Callable[[str, float], None] = lambda stage, fraction: None
+    symmetric: bool | None = None  # whether the user wants every edge in both directions; None: as the source states
 
 
 def folders(path: Path) -> list[Path]:
@@ -111,6 +113,9 @@ def reading(
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # seeking before a damaged archive
             fault = f"{path} cannot be read: {os.strerror(error.errno)}"
             raise DatasetError(fault, "see to its permissions and to its disk") from None
+        packing = None if isinstance(error, DAMAGE) else file_packing(path)
+        if packing is not None and packing.name != "zip":  # `.npz` and `.pt` files are zip archives
+            raise DatasetError(f"{path} is packed by {packing.name}", f"unpack it first: {packing.fix}") from None
         raise DatasetError(f"{path} {fault} ({reason_of(error)})", fix) from None
 
 

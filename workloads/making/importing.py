@@ -19,6 +19,7 @@ from workloads.dataset import Dataset
 from workloads.distinct import distinct
 from workloads.errors import DatasetError, InputError, check_choice, require
 from workloads.importers import ImportOptions, importer
+from workloads.importers.packed import refuse_packed
 from workloads.importers.source import FeatureRows, GraphSource, IntArray, check_ids, told_classes
 from workloads.kronecker import Progress
 from workloads.kronecker.spec import choose_index_dtype
@@ -109,6 +110,8 @@ def import_dataset(
     opener = partial(importer(spec.format), source)
     recipe = spec.recipe(source)
     with _readable(source):
+        if spec.format != "snap":  # which opens some
+            refuse_packed(source)
         return write_graph(opener, target, spec, recipe, max_memory=max_memory, replace=replace, progress=progress)
 
 
@@ -139,7 +142,10 @@ def write_graph(
     and the errors are those of `import_dataset`."""
     progress("reading the source", math.nan)
     with DatasetWriter(target, recipe=recipe, replace=replace) as writer:
-        graph = opener(ImportOptions(writer.folder, max_memory, spec.classes, spec.labelled, progress))
+        options = ImportOptions(
+            writer.folder, max_memory, spec.classes, spec.labelled, progress, symmetric=spec.symmetric
+        )
+        graph = opener(options)
         if spec.new_labels:
             graph = _without_unknown_labels(graph)
         weighted = graph.edge_weights is not None
