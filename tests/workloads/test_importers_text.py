@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workloads.dataset import Dataset
@@ -418,6 +418,7 @@ def texts(draw: st.DrawFn) -> tuple[str, str]:
     return ends.join(lines) + draw(st.sampled_from(["", ends])), sign
 
 
+@settings(max_examples=150, deadline=None)
 @given(texts(), st.sampled_from(list(PACKED)), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]))
 def test_any_list_is_read_as_a_short_reader_does_or_refused(
     drawn: tuple[str, str], packing: str, encoding: str
@@ -439,6 +440,7 @@ def test_any_list_is_read_as_a_short_reader_does_or_refused(
         assert read == expected and source.num_nodes == len(names)
 
 
+@settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=60).map(lambda tail: b"0 1\n2 3\n" + tail) | st.binary(max_size=60))
 def test_any_bytes_are_a_list_of_edges_or_one_sentence(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -25,22 +25,14 @@ _BLOCK_BYTES = 1 << 18  # arrays of a block's lines stay in the processor's cach
 _LONGEST_LINE = 1 << 20
 _LONGEST_HEADER = 1 << 20
 _MOST_DIGITS = 19  # of an id below 2^63
-_NEWLINE, _ZERO = np.uint8(ord("\n")), np.uint8(ord("0"))
+_NEWLINE, _BLANK, _TAB, _ZERO = (np.uint8(ord(sign)) for sign in "\n \t0")
 _ENCODINGS = (  # UTF-32 first: its mark begins like that of UTF-16
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-
-
-def _table(signs: str) -> npt.NDArray[np.bool_]:
-    table = np.zeros(256, dtype=bool)
-    table[[ord(sign) for sign in signs]] = True
-    return table
-
-
-_IS_BLANK, _IS_COMMENT, _ENDS_LINE = _table(" \t"), _table("#%"), _table("#%\n")
+_ENDS_LINE = np.isin(np.arange(256), list(b"#%\n"))  # by character
 
 
 @dataclass
@@ -131,7 +123,7 @@ class EdgeText:
         if not self.num_wide and wide.any():
             first = int(np.argmax(wide))
             rest = block[int(behind[first]) : int(ends[lines[first]])]
-            self.further = rest.decode("utf-8", "replace").strip(" \t,;")[:40]
+            self.further = rest.decode("utf-8", "backslashreplace").strip(" \t,;")[:40]
         self.num_lines += len(ends)
         self.num_edges += len(lines)
         self.num_wide += int(np.count_nonzero(wide))
@@ -212,10 +204,12 @@ def _line_blocks(stream: io.BufferedReader[Any], path: Path) -> Iterator[bytes]:
 
 def _skip_blanks(text: Bytes, at: IntArray) -> IntArray:
     """Return the first positions from `at` on that hold no blank or tab."""
-    at = at.copy()
-    while (blank := _IS_BLANK.take(text.take(at))).any():
-        at += blank
-    return at
+    while True:
+        signs = text.take(at)
+        blank = (signs == _BLANK) | (signs == _TAB)
+        if not blank.any():
+            return at
+        at = at + blank
 
 
 def _numbers(text: Bytes, begins: IntArray) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_]]:
