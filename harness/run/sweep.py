@@ -35,17 +35,20 @@ DISTINCT = 0.5  # share of a mini-batch's draws that reach a new node, for many 
 
 @dataclass
 class Outcome:
-    """Records of a sweep, `skipped` of them of earlier calls; `problems`: reasons why hosts did nothing, by label."""
+    """Records of a sweep, `skipped` of them of earlier calls; `problems`: reasons why hosts did nothing, by label.
+    `earlier`: further records of its cells, by the present code on the same hosts, that earlier calls made."""
 
     records: list[Record] = field(default_factory=list)
     skipped: int = 0
+    earlier: list[Record] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Estimate:
     """Estimated cost of a sweep. `seconds`: by a rough model, scaled by earlier records if there are any.
-    `artefact_bytes`: approximate bytes of artefacts on disk, kept until `outcore results gc --artefacts`."""
+    `artefact_bytes`: approximate bytes of artefacts on disk, kept until `outcore results gc --artefacts`.
+    `finished`: whether each planned run has a record already, in the plan's order; `done` of them have."""
 
     runs: int
     done: int
@@ -53,6 +56,7 @@ class Estimate:
     artefact_bytes: int
     seconds: float
     measured: bool
+    finished: list[bool] = field(default_factory=list)
 
 
 def modelled_s(settings: SharedSettings, train_nodes: float, num_nodes: int) -> float:
@@ -185,19 +189,29 @@ class Sweep:
     def estimate(self) -> Estimate:
         """Estimate runs, bytes of missing datasets and artefacts, and seconds, without running anything."""
         known = self._earlier()
-        model, earlier = CostModel(known), self._done(known)
-        seconds, measured, done, artefacts = 0.0, True, 0, 0
-        for cell in self.planned:
-            # Which isolation backend a run gets is chosen only when a series begins.
-            there = self._is_there(str(cell.settings.dataset))
-            if there and _identity(resolve(cell, self._data_root, "auto")) in earlier:
-                done += 1
+        model, finished = CostModel(known), self._finished(known)
+        seconds, measured, artefacts = 0.0, True, 0
+        for cell, done in zip(self.planned, finished, strict=True):
+            if done:
                 continue
             measured &= model.knows(cell)
             recipe = self.recipes.get(str(cell.settings.dataset))
             seconds += model.seconds(cell, recipe)
             artefacts += model.artefact_bytes(cell, recipe)
-        return Estimate(len(self.planned), done, self.missing_bytes({}), artefacts, seconds, measured)
+        missing = self.missing_bytes({})
+        return Estimate(len(self.planned), sum(finished), missing, artefacts, seconds, measured, finished)
+
+    def _finished(self, known: Sequence[Record]) -> list[bool]:
+        """Return for each planned run whether a record of it is kept, so that it is not run again."""
+        if self._fresh:
+            return [False] * len(self.planned)
+        kept = self._done(known)
+        found = []
+        for cell in self.planned:
+            # Which isolation backend a run gets is chosen only when a series begins.
+            there = self._is_there(str(cell.settings.dataset))
+            found.append(there and _identity(resolve(cell, self._data_root, "auto")) in kept)
+        return found
 
     def make_datasets(self) -> None:
         """Make the missing datasets. Raises DatasetError, DataIOError: a dataset cannot be made."""
@@ -229,8 +243,9 @@ class Sweep:
             if only not in (None, number):
                 continue
             earlier = [one for one in done.get(_identity(config), ()) if one.config_hash == config.config_hash]
-            outcome.records += earlier[-1:]
-            if not earlier:
+            outcome.earlier += earlier
+            outcome.records += [] if self._fresh else earlier[-1:]
+            if self._fresh or not earlier:
                 name = str(cell.settings.dataset)
                 todo.append((config, datasets[name], model.seconds(cell, self.recipes.get(name))))
         outcome.skipped = len(outcome.records)
@@ -263,7 +278,7 @@ class Sweep:
         `failed`, made on this host by the present code and, with `retry`, not spoilt by other programs."""
         found: dict[tuple[str, int], list[Record]] = {}
         here = ("", this_host(self._data_root))
-        for record in () if self._fresh else records:
+        for record in records:
             if (
                 record.status != "failed"
                 and not (self._retry and spoilt(record))
