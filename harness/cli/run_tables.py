@@ -56,7 +56,7 @@ def print_epochs(record: Record, *, wide: bool) -> None:
         name = f"{epoch.epoch}{' (warm-up)' if epoch.warmup else ''}"
         times = (number(value, ".3f") for value in (epoch.seconds, *map(epoch.stages_s.get, stages)))
         counts = (str(epoch.batches), size(epoch.device_bytes), number(epoch.device_requests, "d"))
-        rows.append((name, *times, *counts, number(epoch.loss, ".4f"), number(epoch.accuracy, ".4f")))
+        rows.append((name, *times, *counts, number(epoch.shown_loss, ".4f"), number(epoch.accuracy, ".4f")))
     title = f"{record.system} on {record.config.dataset.name} ({record.run_id})"
     heads = ("epoch", "s", *stages, "batches", "device read", "requests", "loss", "accuracy")
     print_table(heads, rows, title, hidden=() if wide else stages)
@@ -146,6 +146,8 @@ def _row(group: Sequence[Record], best: float | None) -> dict[str, str]:
     found = spread(times) if times else None
     labels = ((one.status, one.verdict, one.class_label if one.class_ else "–") for one in group)
     status, verdict, storage = ("/".join(dict.fromkeys(told)) for told in zip(*labels, strict=True))
+    if any(epoch.losses_not_finite for record in group for epoch in record.epochs):
+        verdict += ", loss nan"
     medians: dict[str, float | None] = {}
     for metric in _shown():
         values = (getattr(record.summary, metric.name, None) for record in group)

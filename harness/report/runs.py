@@ -174,8 +174,11 @@ def _epoch(epoch: Mapping[str, Any]) -> Plain:
     if isinstance(hits, Mapping):
         counters.update({f"{tier} hits": value for tier, value in hits.items()})
     kept = ("epoch", "warmup", "batches", "loss", "accuracy", "device_bytes", "device_requests", "digest")
+    # JSON has no nan, and a dash would stand for a run that trains nothing.
+    diverged = {"loss": "nan"} if epoch.get("losses_not_finite") else {}
     return {
         **{key: _rounded(epoch.get(key)) for key in kept},
+        **diverged,
         "seconds": short(epoch["seconds"]),
         "start": short(epoch.get("start_s")),
         "stages": {name: short(value) for name, value in (epoch.get("stages_s") or {}).items()},
