@@ -12,6 +12,7 @@ import typer
 from harness.cli.common import OnBoth, unwind_on_signals
 from harness.cli.run_tables import print_headline
 from harness.cli.table import Wide, print_lines
+from harness.compare.epochs import part_of_epoch, with_part
 from harness.compare.plan import keep
 from harness.compare.rows import Rows, rows_of
 from harness.figures.base import Figure, chosen
@@ -196,7 +197,8 @@ def _report(results_root: Path, progress: Progress) -> Path:
 
 def _line(record: Record) -> str:
     summary = record.summary.epoch_s
-    time = f", {summary.median:.2f} s an epoch" if summary else ""
+    part = part_of_epoch(record.config.model_dump())
+    time = with_part(f", {summary.median:.2f} s an epoch", part) if summary else ""
     told = record.status not in ("ok", "oom") or record.broke_its_plan
     reason = f" ({record.reason})" if told and record.reason else ""
     return f"{record.system} {record.config.memory}: {record.status}{reason}, {record.verdict}{time}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.cli.table import print_lines, print_table
 from harness.compare.comparable import shared_setting
+from harness.compare.epochs import WHOLE, part_of_epoch
 from harness.records.record import COUNTED, Record, RunConfig, Spread, spread
 from workloads.units import format_bytes
 
@@ -57,7 +58,9 @@ def print_epochs(record: Record, *, wide: bool) -> None:
         times = (number(value, ".3f") for value in (epoch.seconds, *map(epoch.stages_s.get, stages)))
         counts = (str(epoch.batches), size(epoch.device_bytes), number(epoch.device_requests, "d"))
         rows.append((name, *times, *counts, number(epoch.shown_loss, ".4f"), number(epoch.accuracy, ".4f")))
+    part = part_of_epoch(record.config.model_dump())
     title = f"{record.system} on {record.config.dataset.name} ({record.run_id})"
+    title += f", epochs of the {part}" if part else ""
     heads = ("epoch", "s", *stages, "batches", "device read", "requests", "loss", "accuracy")
     print_table(heads, rows, title, hidden=() if wide else stages)
     if record.measured:
@@ -130,6 +133,9 @@ def print_runs(groups: Sequence[Sequence[Record]], title: str, *, names: Sequenc
     told = {axis: [str(config.axes.get(axis, "")) for config in configs] for axis in axes}
     told["dataset"] = [config.dataset.name for config in configs]
     told["memory"] = [config.memory for config in configs]
+    parts = [part_of_epoch(config.model_dump()) for config in configs]
+    if any(parts):
+        told["epoch of"] = [f"the {part}" if part else WHOLE for part in parts]
     columns: dict[str, Sequence[str]] = {"run": names} if names else {}
     columns["system"] = [config.system for config in configs] if names and not wide else _with_options(configs)
     columns |= {head: values for head, values in told.items() if len(set(values)) > 1}

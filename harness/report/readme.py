@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import harness
+from harness.compare.epochs import mini_batches, part_of_epoch, with_part
 from harness.compare.evidence import Evidence, load_evidence
 from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn, Point
@@ -99,8 +100,17 @@ def _setting(points: Sequence[Point], reference: Reference) -> str:
         f"median of {rounds} epoch{'s' * (rounds > 1)}",
         f"`{command}`",
     ]
-    told = "Seconds of an epoch by memory, in brackets with preparation spread over the"
+    told = f"Seconds of {_epoch_of(config)} by memory, in brackets with preparation spread over the"
     return f"{told} {epochs} requested epochs ({'; '.join(parts)}). {reference.label}."
+
+
+def _epoch_of(config: Plain) -> str:
+    """Return `an epoch` with the number of its mini-batches, or the part of them that was trained."""
+    _, whole = mini_batches(config)
+    part = part_of_epoch(config)
+    if part or whole is None:
+        return with_part("of an epoch", part).removeprefix("of ")
+    return f"an epoch of all {whole:,} mini-batches"
 
 
 def _fastest(budgets: dict[int, dict[str, Plain]], features: int) -> Iterator[str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.compare.epochs import WHOLE, part_of_epoch
 from harness.compare.plan import Plain, value_at
 from harness.compare.points import measured_epochs, preparation_s
 from harness.figures.base import specs
@@ -78,6 +79,7 @@ def _row(record: Plain, stages: Sequence[str]) -> list[Any]:
         "host": host_of(record),
         "accelerator": str(measured_on(record)["accelerator"] or ""),
         "class": class_of(record),
+        "part": part_of_epoch(record["config"]) or WHOLE,
         "epoch_s": short(epoch.get("median")),
         "low": short(low),
         "high": short(high),
