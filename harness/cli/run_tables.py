@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from harness.cli.run_settings import differing, settings_of
 from harness.cli.table import print_lines, print_table
 from harness.compare.comparable import shared_setting
+from harness.compare.epochs import WHOLE, part_of_epoch
 from harness.compare.points import Rounds
 from harness.records.record import COUNTED, Record, RunConfig, Spread, spread
 from workloads.units import format_bytes
@@ -58,9 +59,11 @@ def print_epochs(record: Record, *, wide: bool) -> None:
         name = f"{epoch.epoch}{' (warm-up)' if epoch.warmup else ''}"
         times = (number(value, ".3f") for value in (epoch.seconds, *map(epoch.stages_s.get, stages)))
         counts = (str(epoch.batches), size(epoch.device_bytes), number(epoch.device_requests, "d"))
-        learned = (number(value, ".4f") for value in (epoch.loss, epoch.accuracy, epoch.test_accuracy))
+        learned = (number(value, ".4f") for value in (epoch.shown_loss, epoch.accuracy, epoch.test_accuracy))
         rows.append((name, *times, *counts, *learned))
+    part = part_of_epoch(record.config.model_dump())
     title = f"{record.system} on {record.config.dataset.name} ({record.run_id})"
+    title += f", epochs of the {part}" if part else ""
     heads = ("epoch", "s", *stages, "batches", "device read", "requests", "loss", "accuracy", "test accuracy")
     tested = any(epoch.test_accuracy is not None for epoch in record.epochs)
     print_table(heads, rows, title, hidden=[*(() if wide else stages), *(() if tested else ("test accuracy",))])
@@ -134,6 +137,9 @@ def print_runs(groups: Sequence[Sequence[Record]], title: str, *, names: Sequenc
     told = {axis: [str(config.axes.get(axis, "")) for config in configs] for axis in axes}
     told["dataset"] = [config.dataset.name for config in configs]
     told["memory"] = [config.memory for config in configs]
+    parts = [part_of_epoch(config.model_dump()) for config in configs]
+    if any(parts):
+        told["epoch of"] = [f"the {part}" if part else WHOLE for part in parts]
     columns: dict[str, Sequence[str]] = {"run": names} if names else {}
     systems = zip(_with_options(configs), settings_shown.texts, strict=True)
     columns["system"] = ["; ".join(filter(None, parts)) for parts in systems]
@@ -157,6 +163,8 @@ def _row(group: Sequence[Record], best: float | None) -> dict[str, str]:
     found = spread(rounds.fresh_epochs_s, of="mean") if cost else None
     labels = ((one.status, one.verdict, one.class_label if one.class_ else "–") for one in group)
     status, verdict, storage = ("/".join(dict.fromkeys(told)) for told in zip(*labels, strict=True))
+    if any(epoch.losses_not_finite for record in group for epoch in record.epochs):
+        verdict += ", loss nan"
     medians: dict[str, float | None] = {}
     for metric in _shown():
         values = (getattr(record.summary, metric.name, None) for record in group)

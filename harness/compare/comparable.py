@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.compare.newest import without_replaced
 from harness.compare.plan import Plain
 from harness.records.hosts import measured_on
 from harness.records.record import RunConfig
@@ -43,7 +44,7 @@ def shared_setting(record: Mapping[str, Any], free: Collection[str] = ()) -> Pla
 def comparable(records: Iterable[Plain], free: Collection[str] = ()) -> list[tuple[Plain, list[Plain]]]:
     """Return each shared setting with its runs, in their order; `free`: further keys of the configuration that vary."""
     found: dict[str, tuple[Plain, list[Plain]]] = {}
-    for record in records:
+    for record in without_replaced(records):
         shared = shared_setting(record, free)
         found.setdefault(json.dumps(shared, sort_keys=True, default=str), (shared, []))[1].append(record)
     return list(found.values())
@@ -79,11 +80,11 @@ _SAME = tuple(name for name in SharedSettings.model_fields if name not in ("memo
 
 
 class Index:
-    """Run records (plain data) by system, settings and options."""
+    """Run records (plain data) by system, settings and options, without replaced ones."""
 
     def __init__(self, records: Iterable[Plain]) -> None:
         self._records: dict[str, list[Plain]] = {}
-        for record in records:
+        for record in without_replaced(records):
             config = record["config"]
             key = _key(record["system"], config["dataset"]["name"], config["device_memory_bytes"], config)
             self._records.setdefault(key, []).append(record)

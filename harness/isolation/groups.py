@@ -13,9 +13,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness.isolation.base import Cap, Counters, IoLimit, IoStats, MemoryStats, Needs
-from harness.isolation.files import KernelFile, write_text
+from harness.isolation.files import KernelFile, as_number, read_text, write_text
 from harness.isolation.processes import PARENT, confined, is_left_over, joining, kill_all
 from workloads.errors import HostError
+
+# Files with the memory limit of a group, of v2 and of v1.
+_LIMIT_FILES = ("memory.max", "memory.limit_in_bytes")
+# From here on v1 means no limit: the largest number of pages, in bytes.
+_NO_LIMIT = 1 << 62
 
 
 class Readings(Counters):
@@ -55,6 +60,13 @@ class Readings(Counters):
     @abstractmethod
     def _read_io(self) -> IoStats | None:
         """Read the group's device I/O; None where the kernel says nothing."""
+
+    def enclosing_bytes(self) -> int | None:
+        """Return the least memory limit of the groups above this one; None where the kernel shows none."""
+        above = dict.fromkeys(parent for folder in self.folders for parent in folder.parents)
+        texts = [read_text(parent / name) for parent in above for name in _LIMIT_FILES]
+        limits = [as_number(text.encode()) for text in texts]
+        return min((limit for limit in limits if limit is not None and limit < _NO_LIMIT), default=None)
 
     def pids(self) -> list[int]:
         """Return the processes in the group and below."""

@@ -68,6 +68,23 @@ def peak_within_cap(record: Record, context: RunContext) -> Finding | None:
     return Finding(peak <= cap + 2**20, f"peak {format_bytes(peak)} of {format_bytes(cap)}")
 
 
+@rule("1", "CAVEATS", capped=True, evidence=True)
+def cap_is_below_the_machines_memory(record: Record, context: RunContext) -> Finding | None:
+    """A cap above the machine's memory, or above the limit of a group that holds it, is never reached and caps nothing.
+
+    Compares the cap with the memory of the host and with the least memory limit of the enclosing control groups.
+    """
+    total = (record.environment.get("memory") or {}).get("total_bytes")
+    if total is None:
+        return unknown("the machine's memory is not recorded")
+    enclosing = record.readings.enclosing_bytes
+    bound, whose = total, "the machine"
+    if enclosing is not None and enclosing < total:
+        bound, whose = enclosing, "the control groups around it"
+    cap = record.memory.cap_bytes or 0
+    return Finding(cap < bound, f"cap {format_bytes(cap)}, {format_bytes(bound)} of memory in {whose}")
+
+
 @rule("1", capped=True, evidence=True)
 def nothing_was_swapped(record: Record, context: RunContext) -> Finding | None:
     """Swapped pages are memory beyond the cap; on a disk in memory (zram) they are as fast, too.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import truediv
@@ -269,6 +270,8 @@ class EpochRecord(_Part):
     nodes: int | None = None
     edges: int | None = None
     in_order: bool | None = None
+    # Mini-batches of a real training whose loss was not finite; `loss` is then None.
+    losses_not_finite: int = 0
     counters: dict[str, Any] = Field(default_factory=dict)
     # Offline work within `seconds`, for the episode that begins with this epoch.
     offline: OfflineWork | None = None
@@ -277,6 +280,11 @@ class EpochRecord(_Part):
     def online_s(self) -> float:
         """Seconds of the epoch without the offline work within them."""
         return self.seconds - (self.offline.seconds if self.offline else 0.0)
+
+    @property
+    def shown_loss(self) -> float | None:
+        """Mean loss for a reader: nan where a loss was not finite, None without training."""
+        return math.nan if self.losses_not_finite else self.loss
 
     @property
     def wall_s(self) -> float:
@@ -382,6 +390,7 @@ class RawReadings(_Part):
         elsewhere: bytes of open data files on other disks than the dataset's, by path; None as above.
         unknown_code: files of code that the worker had loaded and that no fingerprint is made from, without libraries.
         uncharged_bytes: most bytes of memory between gates that the cap was not charged for; None: not looked at.
+        enclosing_bytes: least memory limit of the groups that hold the cap; None: no such limit is known.
     """
 
     isolation: str = ""
@@ -408,6 +417,7 @@ class RawReadings(_Part):
     elsewhere: dict[str, int] | None = None
     unknown_code: list[str] = Field(default_factory=list)
     uncharged_bytes: int | None = None
+    enclosing_bytes: int | None = None
     in_turns: bool = False
     free_device_memory: bool = False
 

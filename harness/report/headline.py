@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from harness.compare.epochs import part_of_epoch, with_part
 from harness.compare.plan import Plain
 from harness.compare.points import uncounted_text
 from harness.figures.base import specs
@@ -47,7 +48,8 @@ class Row:
 @dataclass(frozen=True)
 class Told:
     """One setting in words; `place` and `lead` go on from the winner's name, `sure` gives the confidence.
-    `trainings`: sentences on which system is ahead in a training of E epochs, all work counted."""
+    `trainings`: sentences on which system is ahead in a training of E epochs, all work counted. `part` of an epoch that
+    the runs train (`part_of_epoch`)."""
 
     setting: str
     winner: str
@@ -57,6 +59,7 @@ class Told:
     trainings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,11 @@ def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
             last = measured[-1]
             lead += f", and {_times(_middle(times_as_fast(best, last)))} times as fast as {last.system}, the slowest"
         sure, place = _sure(best, second, ratio), "open" if _is_open(best, second, ratio) else "first"
-    told = (best.system, SPEC["place"][place], lead + ".", sure)
-    return Told(_describe(setting.shared), *told, _trainings(setting), _notes(setting, settings), _rows(setting))
+    part = part_of_epoch(setting.shared)
+    told = (best.system, SPEC["place"][place], with_part(lead, part) + ".", sure)
+    trainings = [with_part(sentence, part) for sentence in _trainings(setting)]
+    notes = [with_part(note, part) for note in _notes(setting, settings)]
+    return Told(_describe(setting.shared), *told, trainings, notes, _rows(setting), part)
 
 
 def _is_open(best: Standing, second: Standing, ratio: Spread) -> bool:
@@ -215,7 +221,7 @@ def _describe(shared: Plain) -> str:
         f"{data['name']} ({graph_size(data['num_nodes'], data['num_edges'])}, {data['dim']} {data['dtype']} features)",
         f"{shared['model']} of {shared['layers']} layers",
         f"fan-out {','.join(map(str, shared['fanout']))}",
-        f"batch {shared['batch_size']}" + (f", {shared['max_batches']} batches" if shared.get("max_batches") else ""),
+        f"batch {shared['batch_size']}" + (f", {part} of an epoch" if (part := part_of_epoch(shared)) else ""),
         f"device {named}" + (f" with {format_bytes(memory)}" if memory else ""),
         "no memory cap" if shared["memory"] == "none" else f"memory {_memory(shared['memory'])}",
         "bare SSD" if shared["disk_class"] == "none" else f"SSD class {shared['disk_class']}",

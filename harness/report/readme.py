@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import harness
+from harness.compare.epochs import mini_batches, part_of_epoch, with_part
 from harness.compare.evidence import Evidence, load_evidence
 from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn, Point
@@ -102,9 +103,18 @@ def _setting(points: Sequence[Point], reference: Reference) -> str:
         f"mean of {rounds} epoch{'s' * (rounds > 1)}",
         f"`{command}`",
     ]
-    told = "Seconds of an epoch with all of its work by memory; in brackets a training of"
+    told = f"Seconds of {_epoch_of(config)}, with all of its work, by memory; in brackets a training of"
     whole = f"{epochs} epochs, the first one's surplus and one-time work included, divided by them"
     return f"{told} {whole} ({'; '.join(parts)}). {reference.label}."
+
+
+def _epoch_of(config: Plain) -> str:
+    """Return `an epoch` with the number of its mini-batches, or the part of them that was trained."""
+    _, whole = mini_batches(config)
+    part = part_of_epoch(config)
+    if part or whole is None:
+        return with_part("of an epoch", part).removeprefix("of ")
+    return f"an epoch of all {whole:,} mini-batches"
 
 
 def _fastest(budgets: dict[int, dict[str, Plain]], features: int) -> Iterator[str]:

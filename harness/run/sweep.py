@@ -37,11 +37,13 @@ DISTINCT = 0.5  # share of a mini-batch's draws that reach a new node, for many 
 @dataclass
 class Outcome:
     """Records of a sweep, `skipped` of them of earlier calls; `elsewhere`: runs made although they have a record from
-    another drive or host; `problems`: reasons why hosts did nothing, by label."""
+    another drive or host; `problems`: reasons why hosts did nothing, by label. `earlier`: further records of its cells,
+    by the present code on the same hosts, that earlier calls made."""
 
     records: list[Record] = field(default_factory=list)
     skipped: int = 0
     elsewhere: int = 0
+    earlier: list[Record] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
 
 
@@ -49,7 +51,7 @@ class Outcome:
 class Estimate:
     """Estimated cost of a sweep. `seconds`: by a rough model, scaled by earlier records if there are any.
     `artefact_bytes`: approximate bytes of artefacts on disk, kept until `outcore results gc --artefacts`. `missing`:
-    runs without a record, in order."""
+    runs without a record, in order. `finished`: whether each planned run has one, in the plan's order; `done` have."""
 
     runs: int
     done: int
@@ -58,6 +60,7 @@ class Estimate:
     seconds: float
     measured: bool
     missing: list[PlannedRun]
+    finished: list[bool] = field(default_factory=list)
 
 
 def modelled_s(settings: SharedSettings, train_nodes: float, num_nodes: int) -> float:
@@ -190,26 +193,30 @@ class Sweep:
     def estimate(self) -> Estimate:
         """Estimate runs, bytes of missing datasets and artefacts, and seconds, without running anything."""
         known = self._earlier()
-        model, todo = CostModel(known), self._missing(known)
+        model, finished = CostModel(known), self._finished(known)
         seconds, measured, artefacts = 0.0, True, 0
-        for cell in todo:
+        for cell, done in zip(self.planned, finished, strict=True):
+            if done:
+                continue
             measured &= model.knows(cell)
             recipe = self.recipes.get(str(cell.settings.dataset))
             seconds += model.seconds(cell, recipe)
             artefacts += model.artefact_bytes(cell, recipe)
-        done = len(self.planned) - len(todo)
-        return Estimate(len(self.planned), done, self.missing_bytes({}), artefacts, seconds, measured, todo)
+        left = [cell for cell, done in zip(self.planned, finished, strict=True) if not done]
+        missing = self.missing_bytes({})
+        return Estimate(len(self.planned), sum(finished), missing, artefacts, seconds, measured, left, finished)
 
-    def _missing(self, known: Sequence[Record]) -> list[PlannedRun]:
-        """Return the runs without a record, in order."""
-        earlier = self._done(known)
-        # Which isolation backend a run gets is chosen only when a series begins.
-        return [
-            cell
-            for cell in self.planned
-            if not self._is_there(str(cell.settings.dataset))
-            or _identity(resolve(cell, self._data_root, "auto")) not in earlier
-        ]
+    def _finished(self, known: Sequence[Record]) -> list[bool]:
+        """Return for each planned run whether a record of it is kept, so that it is not run again."""
+        if self._fresh:
+            return [False] * len(self.planned)
+        kept = self._done(known)
+        found = []
+        for cell in self.planned:
+            # Which isolation backend a run gets is chosen only when a series begins.
+            there = self._is_there(str(cell.settings.dataset))
+            found.append(there and _identity(resolve(cell, self._data_root, "auto")) in kept)
+        return found
 
     def make_datasets(self) -> None:
         """Make the missing datasets. Raises DatasetError, DataIOError: a dataset cannot be made."""
@@ -241,12 +248,13 @@ class Sweep:
             if only not in (None, number):
                 continue
             earlier = [one for one in done.get(_identity(config), ()) if one.config_hash == config.config_hash]
-            outcome.records += earlier[-1:]
-            if not earlier:
+            outcome.earlier += earlier
+            outcome.records += [] if self._fresh else earlier[-1:]
+            if self._fresh or not earlier:
                 name = str(cell.settings.dataset)
                 todo.append((config, datasets[name], model.seconds(cell, self.recipes.get(name))))
         outcome.skipped = len(outcome.records)
-        outcome.elsewhere = self._elsewhere(known, [config for config, _, _ in todo])
+        outcome.elsewhere = 0 if self._fresh else self._elsewhere(known, [config for config, _, _ in todo])
         if outcome.elsewhere:
             said = f"{outcome.elsewhere} of these runs were made on another drive or host"
             self._progress.keep(f"{said}, so they are made here too: {self._data_root} is on {self._drive()}")
@@ -312,8 +320,7 @@ class Sweep:
         return [
             record
             for record in records
-            if not self._fresh
-            and record.status != "failed"
+            if record.status != "failed"
             and not (self._retry and spoilt(record))
             and is_current(record.code, record.system, record.config.sampler)
         ]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from workloads.ranks import RankGroup
 
 T = TypeVar("T")
+#: Tasks of a worker: one run, the empty run before it, and the test accuracy after it.
+Mode = Literal["run", "calibrate", "evaluate"]
 # A worker may be untrusted code: its events are bounded in size and validated before use.
 MAX_LINE_BYTES = 1 << 20
 CHUNK_ROWS = 2000
@@ -258,7 +260,7 @@ _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator=
 class WorkerSpec(Strict):
     """Specification of a worker's task, in a file that only the worker reads."""
 
-    mode: Literal["run", "calibrate"]
+    mode: Mode
     config: RunConfig
     dataset: str
     artefacts: str
@@ -325,14 +327,15 @@ class Joint:
 
 class Order:
     """Order in which a worker's events have to come, each once: of a run the plan, the preparation and its gate, then
-    of every epoch its two gates, tables and numbers; of a calibration its gates. Whatever comes twice, late or never
-    could move work off the clock, or memory into the floor."""
+    of every epoch its two gates, tables and numbers; of a calibration its gates; of an evaluation its end alone.
+    Whatever comes twice, late or never could move work off the clock, or memory into the floor."""
 
-    def __init__(self, mode: Literal["run", "calibrate"], epochs: int) -> None:
+    def __init__(self, mode: Mode, epochs: int) -> None:
         # Steps to come, and whether each has to be taken.
+        self._left: list[tuple[str, bool]] = []
         if mode == "calibrate":
             self._left = [(f"gate {at!r}", at in _NEEDED) for at in _CALIBRATION]
-        else:
+        elif mode == "run":
             self._left = [(name, True) for name in ("event 'plan'", "event 'prepared'", "gate 'prepared'")]
             for k in range(epochs):
                 steps = (f"gate 'epoch {k} start'", f"gate 'epoch {k} end'", f"event 'epoch' of epoch {k}")

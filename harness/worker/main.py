@@ -32,7 +32,7 @@ from harness.wire.pipes import die_with_parent
 from harness.wire.protocol import Channel, Done, Failed, Joint, Planned, Prepared, WorkerSpec
 from harness.wire.spots import NONCE_BYTES, chosen
 from harness.worker import build
-from harness.worker.accuracy import Snapshots
+from harness.worker.accuracy import Snapshots, evaluate
 from harness.worker.calibrate import calibrate
 from harness.worker.epoch_report import EpochLog, EpochReport, events
 from harness.worker.offline import EpisodeTimer
@@ -104,11 +104,8 @@ class Run:
         finally:
             self._system.close()
             self._accelerator.close()
-        tests = [] if models is None else models.accuracies(self._workload, config.test_nodes)
-        if tests:
-            notes["test_accuracy"] = f"{tests[-1]:.6f}"
         peaks = [one for one in self._joint.gather(peak) if one is not None]
-        told = Done(notes=notes, facts=facts, test_accuracy=tests, device_peak_bytes=peaks, loaded=loaded())
+        told = Done(notes=notes, facts=facts, device_peak_bytes=peaks, loaded=loaded())
         self._joint.send(told)
 
     def _plan(self) -> Plan:
@@ -273,6 +270,8 @@ def _work(spec: WorkerSpec, channel: Channel, board_name: str | None, groups: li
         joint = Joint(channel, group)
         if spec.mode == "calibrate":
             calibrate(spec, joint)
+        elif spec.mode == "evaluate":
+            evaluate(spec, joint)
         else:
             # Ranks step together, so rank 0 reports progress for all.
             board = Board.attach(board_name if joint.rank == 0 else None)

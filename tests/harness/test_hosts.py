@@ -77,8 +77,8 @@ def test_runs_of_another_host_disk_or_device_are_left_out_and_the_caption_says_s
     tmp_path: Path, other: dict[str, Any]
 ) -> None:
     for dim in (64, 128):
-        for _ in range(2):
-            save(tmp_path, on(make_record("gnndrive", [1.0], dim=dim)))
+        for number in range(2):
+            save(tmp_path, on(make_record("gnndrive", [1.0], dim=dim, round=number)))
         save(tmp_path, on(make_record("gnndrive", [99.0], dim=dim), **other))
         save(tmp_path, on(make_record("pyg+", [98.0], dim=dim), **other))
     group = dims(tmp_path)

@@ -23,6 +23,7 @@ from harness.records.record import Record
 from harness.report import write, write_report
 from harness.report.gallery import Scoreboard, gallery, measured_text, published_text, read_markdown
 from harness.report.headline import Headline, headline, who_is_ahead
+from harness.report.outdated import MARK, is_current, mark_outdated
 from harness.report.page import SCRIPTS, TEMPLATES
 from harness.report.runs import LOG_TAIL, POINTS, SPANS, log_tail, pipeline, timeline
 from harness.report.standings import settings_of, times_as_fast
@@ -456,32 +457,50 @@ def text_of(root: Path) -> str:
 
 
 @pytest.mark.slow("harness/report", "harness/figures/render.py", "harness/cli/bench.py")
-def test_a_report_without_figures_keeps_none_of_older_records(tmp_path: Path) -> None:
+def test_a_report_without_figures_shows_none_of_older_records_and_removes_none(tmp_path: Path) -> None:
     disk_study(tmp_path)
     first = write_report(tmp_path)
     folder = tmp_path / "figures"
-    made = {path.name for path in folder.iterdir()}
+    made = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert first.figures > 0 and any(name.endswith(".png") for name in made)
     same = write_report(tmp_path, draw=False)
     assert same.figures == first.figures, "these are of the records"
-    assert {path.name for path in folder.iterdir()} == made
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == made
     keep(tmp_path, make_record("ginex", [30.0, 31.0], memory=f"+{64 * 2**20}", experiment="quick"))
     later = write_report(tmp_path, draw=False)
-    assert later.figures == 0 and list(folder.iterdir()) == []
-    assert "data:image/webp" not in (tmp_path / "report.html").read_text()
+    assert later.figures == 0 and {path.name for path in folder.iterdir()} == set(made)
+    page = (tmp_path / "report.html").read_text()
+    assert "data:image/webp" not in page and "out of date: its files show earlier records" in page
+    assert first.figures == sum(one["outdated"] for one in marks(folder))
+    assert write_report(tmp_path).figures > 0 and not any(one["outdated"] for one in marks(folder))
+
+
+def marks(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in folder.glob("*.json")]
 
 
 @pytest.mark.slow("harness/report", "harness/figures/render.py", "harness/cli/bench.py")
-def test_a_bench_without_figures_removes_those_of_older_records(tmp_path: Path) -> None:
-    from harness.cli import bench
-
+def test_a_bench_without_figures_removes_nothing_and_names_what_is_out_of_date(tmp_path: Path) -> None:
     keep(tmp_path, *(make_record("gnndrive", [9.0, 9.1], memory=f"+{m * 2**20}", experiment="quick") for m in (32, 64)))
     write_report(tmp_path)
-    bench._remove_stale(tmp_path, Progress(quiet=True))
-    assert (tmp_path / "report.html").is_file() and any((tmp_path / "figures").iterdir()), "these are of the records"
+    report, folder = tmp_path / "report.html", tmp_path / "figures"
+    files = {path.name for path in folder.iterdir()}
+    fresh = report.read_text()
+    found = mark_outdated(tmp_path)
+    assert found.lines(tmp_path) == [] and report.read_text() == fresh, "these are of the records"
     keep(tmp_path, make_record("pyg+", [30.0, 31.0], memory=f"+{64 * 2**20}", experiment="quick"))
-    bench._remove_stale(tmp_path, Progress(quiet=True))
-    assert not (tmp_path / "report.html").exists() and not any((tmp_path / "figures").iterdir())
+    written_ns = report.stat().st_mtime_ns
+    for _ in range(2):
+        found = mark_outdated(tmp_path)
+        assert found.report == report and found.figures == [one["id"] for one in marks(folder) if one["outdated"]]
+        (line,) = found.lines(tmp_path)
+        assert line.startswith("out of date: ") and str(report) in line and found.figures[0] in line
+        assert {path.name for path in folder.iterdir()} == files
+        assert report.read_text() == fresh.replace("<body>", f"<body>\n{MARK}", 1)
+        assert report.stat().st_mtime_ns == written_ns, "the mark makes it no newer"
+    assert not is_current(report, tmp_path)
+    write_report(tmp_path)
+    assert MARK not in report.read_text() and mark_outdated(tmp_path).lines(tmp_path) == []
 
 
 def test_a_table_of_the_catalogue_is_read_back_as_it_was_shown() -> None:

@@ -126,6 +126,7 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
             "kernel": {"release": "6"},
             "disk": {"file_system": "ext4"},
             "cpu": {"usable": 2},
+            "memory": {"total_bytes": 8192 * MIB},
             "probe": {"page_cache_charged": True, "allocation_stopped": True, "escapes": []},
         },
         memory=Memory(
@@ -272,6 +273,8 @@ DRAWN: dict[str, Any] = {
 }
 BREAKS: dict[str, tuple[str, Change]] = {
     "cap_is_a_kernel_cap": ("CAVEATS", {"evidence.proves_memory": False}),
+    "cap_is_below_the_machines_memory": ("CAVEATS", {"environment.memory.total_bytes": 200 * MIB}),
+    "loss_is_finite": ("CAVEATS", {"config.device": "cpu", "epochs.0.loss": 1.0, "epochs.1.losses_not_finite": 3}),
     "peak_within_cap": ("INVALID", {"memory.peak_bytes": 400 * MIB}),
     "memory_is_charged": ("INVALID", {"evidence.gates.3.uncharged_bytes": 40 * MIB}),
     "nothing_was_swapped": ("INVALID", {"evidence.gates.2.swap_bytes": 30 * MIB}),
@@ -403,6 +406,7 @@ UNKNOWN: dict[str, Change] = {
     "features_equal_the_dataset": {"evidence.features": []},
     "sizes_are_as_drawn": DRAWN,
     "started_cold": {"evidence.evictions": []},
+    "cap_is_below_the_machines_memory": {"environment.memory": {}},
     "training_alone_is_shorter": {"summary.accelerator_utilisation": None},
 }
 
@@ -433,6 +437,31 @@ def test_a_record_is_judged_by_what_it_holds_alone(sound: Run) -> None:
     again = Record.model_validate_json(record.model_dump_json(by_alias=True))
     assert judge(again) == judge(record, context)
     assert judge(again)[0] == "VALID"
+
+
+@pytest.mark.parametrize(
+    ("total", "enclosing", "whose"),
+    [(8192, None, ""), (300, None, "machine"), (8192, 300, "groups"), (8192, 301, ""), (200, 250, "machine")],
+)
+def test_a_cap_that_the_kernel_never_enforces_is_a_caveat(
+    sound: Run, total: int, enclosing: int | None, whose: str
+) -> None:
+    sound[0].environment["memory"]["total_bytes"] = total * MIB
+    evidence(sound).enclosing_bytes = None if enclosing is None else enclosing * MIB
+    verdict, outcomes = judge(*sound)
+    broken = {outcome.name: outcome.detail for outcome in outcomes if not outcome.ok}
+    assert verdict == ("CAVEATS" if whose else "VALID")
+    assert whose in broken.get("cap_is_below_the_machines_memory", "")
+    assert len(broken) == bool(whose)
+
+
+def test_an_older_record_without_a_mean_loss_diverged_too(sound: Run) -> None:
+    record, _ = sound
+    record.config.device = "cpu"
+    for epoch in record.epochs:
+        epoch.loss = None
+    found = {outcome.name: outcome for outcome in judge(*sound)[1]}["loss_is_finite"]
+    assert not found.ok and f"nan in {record.epochs[0].batches} mini-batches of epoch 0, 2 of 2 epochs" in found.detail
 
 
 def test_work_after_the_preparation_belongs_to_no_number_either(sound: Run) -> None:

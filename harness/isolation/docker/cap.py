@@ -82,6 +82,10 @@ class DockerCap(Cap):
         """Return the host pids of the work's processes, without the one that waits."""
         return [] if self._groups is None else [pid for pid in self._groups.pids() if pid != self.first_pid]
 
+    def enclosing_bytes(self) -> int | None:
+        """Return the least memory limit of the groups above the container's; None before its start."""
+        return None if self._groups is None else self._groups.enclosing_bytes()
+
     def set_memory(self, limit_bytes: int | None) -> None:
         """Change the limit of memory, and of memory with swap. Raises HostError: the engine refuses."""
         self._wanted.limits = Limits(limit_bytes, self._wanted.limits.io)

@@ -30,7 +30,7 @@ Report.showRun = async (id, page) => {
     el("h1", { tabindex: "-1" }, swatch(run.system), `${run.system} on ${run.dataset}`),
     el("p", {}, badge(run.status), " ", badge(run.verdict), " ", el("span", { class: "badge" }, run.class), " ", el("span", { class: "soft" }, id)),
     own && own.reason ? el("p", {}, own.reason) : null,
-    dl([["epoch", run.epoch_s === null ? "not measured" : `${number(run.epoch_s)} s, ${run.samples === 1 ? "one epoch" : `${run.kind === "bootstrap95" ? "95 % interval" : "range"} ${number(run.low)}–${number(run.high)} s, ${run.samples} epochs`}`],
+    dl([["epoch", run.epoch_s === null ? "not measured" : `${number(run.epoch_s)} s of ${run.part}, ${run.samples === 1 ? "one epoch" : `${run.kind === "bootstrap95" ? "95 % interval" : "range"} ${number(run.low)}–${number(run.high)} s, ${run.samples} epochs`}`],
       ["preprocessing", own ? `${number(run.prep_s)} s${own.preprocess.reused ? " (used again)" : ""}` : ""], ["memory", Report.memory(run.memory)], ["device", run.device], ["SSD", run.disk], ["read amplification", number(run.amplification)],
       ["AU, SE", `${number(run.au)}, ${number(run.se)}`], ["engine efficiency", number(run.engine)], ["distance to the limit", number(run.distance)], ["working set / memory", number(run.working_set)],
       ["predicted epoch", own && own.predicted ? `${number(own.predicted)} s` : ""], ["started", own ? own.started : ""], ["took", own && own.duration ? `${number(own.duration)} s` : ""], ["host", run.host]]))];
