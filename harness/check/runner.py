@@ -132,7 +132,7 @@ def _with_log(result: CheckResult, base: Path, logs: Path | None) -> CheckResult
         logs.mkdir(parents=True, exist_ok=True)
         return replace(result, log=str(shutil.copy(source, logs)))
     except OSError as error:
-        raise InputError(f"{logs} cannot be written: {error.strerror}", "choose another --results-root") from error
+        raise InputError.from_os(error, f"{logs} cannot be written", "choose another --results-root") from error
 
 
 def observe(

@@ -18,7 +18,7 @@ import typer
 
 from harness.cli.common import Verbs
 from harness.progress import Progress
-from workloads.errors import OutcoreError
+from workloads.errors import OutcoreError, fault_of, is_of_host
 
 # click's own exceptions, wherever this version of Typer keeps them.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
@@ -113,11 +113,12 @@ def _run(arguments: list[str]) -> int:
         if error.filename is None and error.errno in (errno.ENOSPC, errno.EIO):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return _report("io", f"the output cannot be written: {error.strerror}", "write it elsewhere", 1, False)
-        if error.filename is None:
+        if error.filename is None and not is_of_host(error):
             raise
         code = 2 if error.errno in _WRONG_PLACE else 1
-        fix = "choose another path, or check its permissions" if code == 2 else "check the disk"
-        return _report("input" if code == 2 else "io", f"{error.filename}: {error.strerror}", fix, code, as_json)
+        reason, fix = fault_of(error, "choose another path, or check its permissions")
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return _report("input" if code == 2 else "io", f"{where}{reason}", fix, code, as_json)
 
 
 def _report(kind: str, message: str, fix: str, code: int, as_json: bool) -> int:

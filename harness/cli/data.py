@@ -273,7 +273,7 @@ def _target(name: str, root: Path) -> Path:
     try:
         (root / name).exists()
     except OSError as error:
-        raise DatasetError(f"{root} cannot be read: {error.strerror}", "choose another --data-root") from None
+        raise DatasetError.from_os(error, f"{root} cannot be read", "choose another --data-root") from None
     return root / name
 
 

@@ -123,11 +123,11 @@ class GroupCap(Readings, Cap):
 
 @contextmanager
 def refused(what: str, fix: str) -> Iterator[None]:
-    """Turn the kernel's refusal of a value into a HostError: `the kernel refuses WHAT (REASON)`."""
+    """Turn the kernel's refusal of a value into a HostError: `the kernel refuses WHAT: REASON`."""
     try:
         yield
     except OSError as error:
-        raise HostError(f"the kernel refuses {what} ({error.strerror})", fix) from error
+        raise HostError.from_os(error, f"the kernel refuses {what}", fix) from error
 
 
 def pids_in(group: Path) -> list[int]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from workloads.errors import BudgetError, HostError
+from workloads.errors import BudgetError, HostError, fault_of
 from workloads.units import format_bytes
 
 _ALIGNMENT = 4096
@@ -74,10 +74,8 @@ class DevicePool:
             return cls(descriptor, name, hidden=hidden)
         except OSError as error:
             os.close(descriptor)
-            raise HostError(
-                f"the emulated device's {format_bytes(nbytes)} of shared memory cannot be had ({error.strerror})",
-                "lower --device-memory or free memory",
-            ) from error
+            said = f"the emulated device's {format_bytes(nbytes)} of shared memory cannot be had"
+            raise HostError.from_os(error, said, "lower --device-memory or free memory") from error
 
     @classmethod
     def attach(cls, name: str, *, hidden: bool = False) -> DevicePool:
@@ -201,7 +199,7 @@ def _handed_over(path: Path) -> int:
             owner.connect(f"/proc/self/fd/{folder}/{path.name}")
             descriptors = socket.recv_fds(owner, 1, 1)[1]
     except OSError as error:
-        why = f" ({error.strerror})"
+        why = f" ({fault_of(error)[0]})"
     finally:
         if folder >= 0:
             os.close(folder)

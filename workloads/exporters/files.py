@@ -41,7 +41,6 @@ PIECE_BYTES = 2 << 20
 _AHEAD = 6
 _SPARE_BYTES = 1 << 20  # for the file system's own blocks
 _TORCH_BYTES = 4096  # of a file of torch besides its values
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Writable(Protocol):
@@ -91,10 +90,8 @@ def readable(pieces: Iterable[Array]) -> Iterator[Array]:
     try:
         yield from pieces
     except OSError as error:
-        denied = error.errno in (errno.EACCES, errno.EPERM)
-        fix = "see to its permissions" if denied else "check that the dataset is there and can be read"
         path = error.filename or "the dataset"
-        raise DataIOError.of(error, f"{path} cannot be read", path, fix) from None
+        raise DataIOError.of(error, f"{path} cannot be read", path) from None
 
 
 class Output:
@@ -395,12 +392,12 @@ def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int
                 raise _exists(target)
             sync(root)
     except (OSError, DataIOError) as error:
-        if error.errno in _NO_SPACE:
+        if error.errno == errno.ENOSPC:
             raise _no_space(target, needed) from None
         if isinstance(error, DataIOError):
             raise
-        fault = f"{target} cannot be written: {error.strerror or error}"
-        raise DatasetError(fault, "choose another --out, in a folder that can be written") from None
+        fix = "choose another --out, in a folder that can be written"
+        raise DatasetError.from_os(error, f"{target} cannot be written", fix) from None
     return total
 
 

@@ -7,6 +7,7 @@ DGL removes the folder `preprocessed` to make it anew, which fails at a link and
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
@@ -61,8 +62,6 @@ _RENAMED = {
 
 def files_of(dataset: Dataset) -> list[File]:
     """Declare the files of a dataset: ids as int32 where they fit, as DGL itself stores them."""
-    import yaml
-
     ids = "int32" if dataset.num_nodes <= _INT32 else "int64"
     tensors = {
         "version_number": Values("int64", (1,), lambda: [np.array([STATE_VERSION])]),
@@ -92,7 +91,8 @@ def files_of(dataset: Dataset) -> list[File]:
         "feature_data": [{"domain": "node", "in_memory": False, **_array("feat", "feat.npy")}],
         "tasks": [task],
     }
-    text = yaml.safe_dump(metadata, sort_keys=False)
+    # JSON, which YAML includes: quoted, a name like `no` or `1:30` is text by every version of YAML.
+    text = json.dumps(metadata, indent=2) + "\n"
     return [*files, TextFile("metadata.yaml", text), LinkFile("preprocessed", ".")]
 
 
