@@ -14,12 +14,9 @@ _DEVICE = "check the device (`dmesg` has the kernel's messages)"
 
 
 def _open_files() -> tuple[str, str]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    reason = f"too many open files: a process may have {soft} here (`ulimit -n`)"
-    wanted = max(4096, 4 * soft)
-    if hard != resource.RLIM_INFINITY and hard < wanted:
-        return reason, f"raise the limit, which only root may for {wanted}, like `prlimit --nofile={wanted} COMMAND`"
-    return reason, f"raise the limit: `ulimit -n {wanted}`"
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    fix = f"raise it: `ulimit -n {max(4096, 4 * limit)}`, in a new shell if this one may not"
+    return f"too many open files: a process may have {limit} here (`ulimit -n`)", fix
 
 
 def _memory() -> tuple[str, str]:

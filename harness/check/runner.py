@@ -155,7 +155,7 @@ def observe(
                     how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
                     if code == -signal.SIGSEGV and case.device.startswith("emulated"):
                         how += f" ({HIDDEN})"
-                    how = " ".join([how, *log.read_text(errors="replace").strip().splitlines()[-1:]])
+                    how = " ".join([how, *log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]])
                 found.append(Observation(case.name, case.kind, crashed=True, error=how[:400]))
                 break
     return found

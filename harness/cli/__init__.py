@@ -6,6 +6,7 @@ import errno
 import gc
 import importlib
 import importlib.metadata
+import io
 import json
 import os
 import pkgutil
@@ -54,10 +55,12 @@ def _tell_version(wanted: bool) -> None:
     """Print the version, and the commit where it is known."""
     if not wanted:
         return
-    from harness.records.environment import code
+    from harness.records.environment import code, git_refusal
 
     found = code()
     commit = f" (commit {found['commit']}{', with changes' if found['dirty'] else ''})" if found["commit"] else ""
+    if found.get("refused"):
+        commit = f" (commit unknown: git refuses this checkout, which another user owns; {git_refusal()})"
     print(f"outcore {importlib.metadata.version('outcore')}{commit}")
     raise typer.Exit
 
@@ -74,7 +77,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line. An input error prints one sentence and its fix, a bug its traceback."""
     if argv is None:
         gc.set_threshold(50_000)  # imports, most of a command, make no garbage to look for
+        _make_streams_safe()
     sys.exit(_run(list(sys.argv[1:] if argv is None else argv)))
+
+
+def _make_streams_safe() -> None:
+    """Make printing never fail for its characters, or for a standard stream that is closed: no run is lost by it."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            # In ascending order, so that no data file gets the number of a closed stream.
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number, inheritable=True)
+                os.close(null)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))
+        elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _run(arguments: list[str]) -> int:

@@ -136,7 +136,7 @@ def pids_in(group: Path) -> list[int]:
     for folder, _, _ in os.walk(group):
         # The group may be removed between the walk and the read.
         with suppress(OSError):
-            found += [int(word) for word in Path(folder, "cgroup.procs").read_text().split()]
+            found += [int(word) for word in Path(folder, "cgroup.procs").read_text(encoding="utf-8").split()]
     return found
 
 

@@ -139,7 +139,7 @@ def read_drive(path: Path) -> Drive:
     """Read a profile, made on this host or another. Raises InputError: the file is missing, damaged, or of a newer
     schema."""
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         fix = "make one with `outcore ssd profile`"
         if isinstance(error, OSError):

@@ -34,7 +34,7 @@ from workloads.sampling.bounds import batch_bounds
 from workloads.sampling.listing import find
 from workloads.sampling.make import make_seed_plan
 from workloads.tempfolder import TemporaryFolder
-from workloads.units import parse_bytes
+from workloads.units import parse_memory_bytes
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ def _device_bytes(device: str, device_memory: str | int | None) -> int | None:
         require(device_memory is None, "device_memory is given, and cpu has no memory of its own", "leave it out")
         return None
     if device_memory is not None:
-        return parse_bytes(device_memory, "device_memory")
+        return parse_memory_bytes(device_memory, "device_memory")
     accelerator = make_accelerator(device)
     free = accelerator.memory_bytes
     accelerator.close()

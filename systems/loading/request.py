@@ -24,7 +24,7 @@ from workloads.errors import InputError, require
 from workloads.manifest import Part
 from workloads.sampling.bounds import BatchBounds, keep_bounds, largest_batch
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
-from workloads.units import parse_bytes
+from workloads.units import parse_memory_bytes
 from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
@@ -115,7 +115,7 @@ def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:
         except (ValueError, OverflowError):
             raise InputError(f"memory is {memory!r}", "write a size like 8GiB, or a share like 0.25x") from None
     else:
-        size = parse_bytes(memory.removeprefix("+") if isinstance(memory, str) else memory, "memory")
+        size = parse_memory_bytes(memory.removeprefix("+") if isinstance(memory, str) else memory, share=True)
     require(size > 0, f"memory is {memory!r}", "give more than nothing")
     return size
 

@@ -210,7 +210,7 @@ def _handed_over(path: Path) -> int:
 
 def _free_bytes() -> int:
     """Return the bytes available without swapping, by the kernel's estimate and this process's own cgroup."""
-    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines())
     free = int(meminfo["MemAvailable"].split()[0]) * 1024
     for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
         for folder in _own_cgroups():
@@ -224,7 +224,7 @@ def _own_cgroups() -> list[Path]:
     roots = {"": Path("/sys/fs/cgroup"), "memory": Path("/sys/fs/cgroup/memory")}
     folders = list(roots.values())
     with suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
+        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
             folders += [root / path.lstrip("/") for name, root in roots.items() if name in controllers.split(",")]
     return folders
