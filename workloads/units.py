@@ -37,7 +37,7 @@ def parse_bytes(text: str | int, what: str = "size") -> int:
     """Parse bytes from `768MiB`, `2GB` or a plain number of bytes; raises InputError for another unit (a bare `M` or
     `G` is refused: MB and MiB differ), and for a part of a byte."""
     match = _NUMBER.match(str(text))
-    if match and match[2].upper() in ("", "B") and not float(match[1]).is_integer():
+    if match and match[2].upper() in ("", "B") and 0 < float(match[1]) % 1 < 1:
         raise InputError(f"{what} is {text!r}, and bytes are whole", f"did you mean {match[1]}GiB?")
     return _parse(text, what, _BYTES, "bytes", "768MiB", "768MiB or 2GB")
 
@@ -52,7 +52,7 @@ def parse_memory_bytes(text: str | int, what: str = "memory", *, share: bool = F
     number = float(found[1]) if found and not found[2] else None
     if number is not None and share and written.endswith("%"):
         raise InputError(f"{what} is {text!r}, which is not a size", f"did you mean {number / 100:g}x?")
-    if number is not None and not written.endswith("%") and (not number.is_integer() or 0 < number < _LEAST_PLAIN):
+    if number is not None and not written.endswith("%") and (0 < number < _LEAST_PLAIN or 0 < number % 1 < 1):
         shown = f"{number:g}"
         unit = "GiB" if number < 16 else "MiB"
         near = f"{shown}x (a share of the features) or {shown}{unit}" if share and number < 16 else f"{shown}{unit}"

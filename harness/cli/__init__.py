@@ -91,7 +91,7 @@ def _make_streams_safe() -> None:
             if null != number:
                 os.dup2(null, number, inheritable=True)
                 os.close(null)
-            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
         elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
