@@ -52,7 +52,14 @@ def test_other_memory_is_held_to_the_same_and_is_never_a_share(text: str) -> Non
 
 @pytest.mark.parametrize(
     ("text", "nbytes"),
-    [("64 MiB", 64 << 20), ("0.25GB", 250_000_000), ("1e9", 10**9), ("2097152", 2 << 20), ("512B", 512), ("4KiB", 4096)],
+    [
+        ("64 MiB", 64 << 20),
+        ("0.25GB", 250_000_000),
+        ("1e9", 10**9),
+        ("2097152", 2 << 20),
+        ("512B", 512),
+        ("4KiB", 4096),
+    ],
 )
 def test_memory_with_a_unit_or_of_many_bytes_is_taken(text: str, nbytes: int) -> None:
     assert parse_memory(text, 1).cap_bytes == nbytes == parse_memory_bytes(text)
