@@ -91,7 +91,9 @@ def readable(pieces: Iterable[Array]) -> Iterator[Array]:
         yield from pieces
     except OSError as error:
         path = error.filename or "the dataset"
-        raise DataIOError.of(error, f"{path} cannot be read", path) from None
+        denied = isinstance(error, PermissionError)
+        fix = "" if denied else "check that the dataset is there and can be read"
+        raise DataIOError.of(error, f"{path} cannot be read", path, fix) from None
 
 
 class Output:
