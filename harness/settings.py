@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from workloads.errors import InputError
 from workloads.sampling import listing
-from workloads.units import parse_bytes
+from workloads.units import parse_memory_bytes
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -212,8 +212,8 @@ def parse_memory(text: str, feature_bytes: int) -> MemorySetting:
             raise InputError(f"memory is {text!r}, and a share has to be above 0", "write it like 0.25x")
         return MemorySetting(budget_bytes=round(share * feature_bytes))
     if text.startswith("+"):
-        return MemorySetting(budget_bytes=parse_bytes(text[1:], "memory"))
-    return MemorySetting(cap_bytes=parse_bytes(text, "memory"))
+        return MemorySetting(budget_bytes=parse_memory_bytes(text[1:]))
+    return MemorySetting(cap_bytes=parse_memory_bytes(text, share=True))
 
 
 def parse_seconds(value: float | str, what: str = "timeout") -> float:
@@ -248,7 +248,7 @@ def check_settings(settings: RunSettings) -> None:
         said = f"test_nodes is {settings.test_nodes}, and nothing is really trained"
         raise InputError(said, "use device cpu or cuda and stages all")
     if settings.device_memory is not None:
-        parse_bytes(settings.device_memory, "device_memory")
+        parse_memory_bytes(settings.device_memory, "device_memory")
         if settings.device == "cpu":
             raise InputError("device_memory is set, and device cpu has no memory of its own", "leave it out")
     elif emulated:
@@ -291,9 +291,10 @@ def canonical_memory(text: str) -> str:
     text = text.strip()
     if text.lower() == "none" or text.endswith(("x", "X")):
         return text.lower()
-    size = parse_bytes(text.removeprefix("+"), "memory")
+    budget = text.startswith("+")
+    size = parse_memory_bytes(text.removeprefix("+"), share=not budget)
     shown = f"{size // 2**20}MiB" if size % 2**20 == 0 else f"{size}B"
-    return f"+{shown}" if text.startswith("+") else shown
+    return f"+{shown}" if budget else shown
 
 
 _WORDS = {str: "text", int: "whole number", float: "number", bool: "true, false", list: "list", dict: "mapping"}

@@ -109,7 +109,7 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
             fault = f"{folder} is not a dataset (it holds no {MANIFEST_NAME})"
             raise DatasetError(fault, "`outcore data list` shows what there is") from None
         except OSError as error:
-            raise DatasetError(f"{path} cannot be read ({error.strerror})", "check its permissions") from None
+            raise DatasetError.from_os(error, f"{path} cannot be read") from None
         except ValueError as error:
             raise DatasetError(f"{path} is damaged (not JSON: {error})", _MAKE_AGAIN) from None
         if isinstance(raw, dict) and raw.get("version", FORMAT_VERSION) != FORMAT_VERSION:

@@ -134,7 +134,7 @@ def _with_log(result: CheckResult, base: Path, logs: Path | None) -> CheckResult
         logs.mkdir(parents=True, exist_ok=True)
         return replace(result, log=str(shutil.copy(source, logs)))
     except OSError as error:
-        raise InputError(f"{logs} cannot be written: {error.strerror}", "choose another --results-root") from error
+        raise InputError.from_os(error, f"{logs} cannot be written", "choose another --results-root") from error
 
 
 def observe(
@@ -157,7 +157,7 @@ def observe(
                     how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
                     if code == -signal.SIGSEGV and case.device.startswith("emulated"):
                         how += f" ({HIDDEN})"
-                    how = " ".join([how, *log.read_text(errors="replace").strip().splitlines()[-1:]])
+                    how = " ".join([how, *log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]])
                 found.append(Observation(case.name, case.kind, crashed=True, error=how[:400]))
                 break
     return found

@@ -20,7 +20,7 @@ from harness.cli.table import print_lines, print_table
 from workloads.dataset import PARTS, Dataset, find_dataset, list_datasets
 from workloads.errors import DatasetError, InputError
 from workloads.manifest import MANIFEST_NAME, OPTIONAL, Manifest
-from workloads.units import format_bytes, format_count, parse_bytes, parse_count
+from workloads.units import format_bytes, format_count, parse_count, parse_memory_bytes
 
 app = Verbs(help="Make, import, export, list, describe, trace, verify and remove datasets.", no_args_is_help=True)
 app.verb(trace)
@@ -45,7 +45,7 @@ class Drawn(Options):
     @property
     def how(self) -> dict[str, Any]:
         """Arguments of the functions that make a dataset, which do not change its content."""
-        return {"max_memory": parse_bytes(self.max_memory, "--max-memory"), "replace": self.force}
+        return {"max_memory": parse_memory_bytes(self.max_memory, "--max-memory"), "replace": self.force}
 
 
 @app.verb
@@ -276,7 +276,7 @@ def _target(name: str, root: Path) -> Path:
     try:
         (root / name).exists()
     except OSError as error:
-        raise DatasetError(f"{root} cannot be read: {error.strerror}", "choose another --data-root") from None
+        raise DatasetError.from_os(error, f"{root} cannot be read", "choose another --data-root") from None
     return root / name
 
 

@@ -15,8 +15,8 @@ import harness
 from harness.compare.plan import Plain, Plan
 from harness.compare.points import Group, Point, Value, epoch_seconds
 from harness.figures.draw.captions import Source, add_caption, caption_of, labelled, name_part, part_of
-from harness.parsing import parse_yaml
 from workloads.errors import InputError
+from workloads.parsing import parse_yaml
 from workloads.units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def specs(module: str) -> Plain:
 
     A figure's entry has the texts, looks, columns and axes of its drawing, other entries are shared settings.
     """
-    found: Plain = parse_yaml(Path(module).with_suffix(".yaml").read_text(encoding="utf-8"))
+    found: Plain = parse_yaml(Path(module).with_suffix(".yaml").read_bytes())
     return found
 
 

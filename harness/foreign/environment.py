@@ -115,8 +115,8 @@ class Folder:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            said = f"{target.parent} cannot be made: {error.strerror}"
-            raise HostError(said, f"set {PLACE_VARIABLE} to a folder that you may write to") from error
+            fix = f"set {PLACE_VARIABLE} to a folder that you may write to"
+            raise HostError.from_os(error, f"{target.parent} cannot be made", fix) from error
         with TemporaryFolder(target.parent, target.name) as made:
             self._call([python, "-m", "venv", str(made)], "python -m venv", progress)
             pip = [str(made / "bin" / "python"), *"-m pip install --disable-pip-version-check --no-input".split()]

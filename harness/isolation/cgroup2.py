@@ -206,7 +206,7 @@ def _make(name: str) -> Path:
             attempts -= 1
             if isinstance(error, FileNotFoundError) and attempts:
                 continue  # another orchestrator ended just now and removed the empty parent
-            raise HostError(f"{parent / name} cannot be made ({error.strerror})", "run as root") from error
+            raise HostError.from_os(error, f"{parent / name} cannot be made", "run as root") from error
 
 
 def _parent(hierarchy: mounts.Hierarchy) -> tuple[Path | None, str]:

@@ -59,7 +59,7 @@ def flat_keyed(data: bytes) -> dict[bytes, int]:
 def read_text(path: Path) -> str:
     """Return the file's text, empty where it cannot be read."""
     with suppress(OSError):
-        return path.read_text(errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace")
     return ""
 
 

@@ -135,11 +135,11 @@ class GroupCap(Readings, Cap):
 
 @contextmanager
 def refused(what: str, fix: str) -> Iterator[None]:
-    """Turn the kernel's refusal of a value into a HostError: `the kernel refuses WHAT (REASON)`."""
+    """Turn the kernel's refusal of a value into a HostError: `the kernel refuses WHAT: REASON`."""
     try:
         yield
     except OSError as error:
-        raise HostError(f"the kernel refuses {what} ({error.strerror})", fix) from error
+        raise HostError.from_os(error, f"the kernel refuses {what}", fix) from error
 
 
 def pids_in(group: Path) -> list[int]:
@@ -148,7 +148,7 @@ def pids_in(group: Path) -> list[int]:
     for folder, _, _ in os.walk(group):
         # The group may be removed between the walk and the read.
         with suppress(OSError):
-            found += [int(word) for word in Path(folder, "cgroup.procs").read_text().split()]
+            found += [int(word) for word in Path(folder, "cgroup.procs").read_text(encoding="utf-8").split()]
     return found
 
 

@@ -332,6 +332,9 @@ def provenance_is_complete(record: Record, context: RunContext) -> Finding | Non
 def code_is_committed(record: Record, context: RunContext) -> Finding | None:
     """The commit in a record identifies the code that ran only if there were no uncommitted changes."""
     dirty = _at(record.environment, "code.dirty")
+    if dirty is None and _at(record.environment, "code.refused"):
+        fix = "git config --global --add safe.directory FOLDER"
+        return unknown(f"git refuses this checkout, which another user owns: {fix}")
     if dirty is None:
         return unknown("this is no git checkout")
     return Finding(not dirty, "uncommitted changes" if dirty else str(_at(record.environment, "code.commit"))[:12])

@@ -97,7 +97,8 @@ def _begins(system: str) -> list[str]:
 def loaded() -> list[str]:
     """Return the files of this process's code outside the folders of libraries: modules, and files mapped as code."""
     files = {getattr(module, "__file__", None) or "" for module in list(sys.modules.values())}
-    mapped = [line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text(errors="replace").splitlines()]
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+    mapped = [line.split(maxsplit=5) for line in maps.splitlines()]
     files |= {line[5] for line in mapped if len(line) > 5 and "x" in line[1] and not line[5].startswith(_SHARED)}
     return sorted(file for file in files if file.startswith("/") and not _is_library(Path(file)))
 

@@ -249,7 +249,7 @@ def _part(path: Path, wanted: Wanted, identity: Identity, progress: Progress) ->
     """Return the stopped profile with the same settings, else an empty one."""
     empty = _Part(settings=wanted.settings(identity))
     try:
-        found = empty if wanted.fresh else _Part.model_validate_json(path.read_text())
+        found = empty if wanted.fresh else _Part.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return empty
     if found.settings != empty.settings or not found.is_recent:

@@ -76,8 +76,8 @@ def as_dataset(
             # A folder in it, since it is locked, as each writer locks the folder that it writes into.
             root = resources.enter_context(TemporaryFolder(root, "loader")) / "graph"
         except OSError as error:
-            fault = f"{root} cannot be written: {error.strerror}"
-            raise InputError(fault, "give artefacts=, a folder on a disk with room for the graph") from error
+            fix = "give artefacts=, a folder on a disk with room for the graph"
+            raise InputError.from_os(error, f"{root} cannot be written", fix) from error
     target = root / f"graph-{digest or 'pyg'}"
     if not target.exists():
         try:

@@ -269,9 +269,8 @@ class Loader:
             # If the process is killed, the next loader removes it.
             scratch = self._resources.enter_context(TemporaryFolder(root, "loader"))
         except OSError as error:
-            raise InputError(
-                f"{root} cannot be written: {error.strerror}", "give artefacts=, a folder on the dataset's disk"
-            ) from error
+            fix = "give artefacts=, a folder on the dataset's disk"
+            raise InputError.from_os(error, f"{root} cannot be written", fix) from error
         kept = scratch / "artefacts" if artefacts is None else Path(artefacts) / self._class.info.name.replace(":", "-")
         kept.mkdir(parents=True, exist_ok=True)
         self._resources.enter_context(in_use(kept))

@@ -26,7 +26,7 @@ from workloads.importers.source import as_array
 from workloads.manifest import Part
 from workloads.sampling.bounds import BatchBounds, keep_bounds, largest_batch
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
-from workloads.units import parse_bytes
+from workloads.units import parse_memory_bytes
 from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
@@ -141,10 +141,7 @@ def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:
         except (ValueError, OverflowError):
             raise InputError(f"memory is {memory!r}", "write a size like 8GiB, or a share like 0.25x") from None
     else:
-        size = parse_bytes(memory.removeprefix("+") if isinstance(memory, str) else memory, "memory")
-        few = isinstance(memory, float) or (isinstance(memory, str) and "." in memory)
-        share = f"write a share of the features as {memory}x, or a size like 8GiB"
-        require(size >= 1024 or not few, f"memory is {memory!r}, which is {size} B", share)
+        size = parse_memory_bytes(memory.removeprefix("+") if isinstance(memory, str) else memory, share=True)
     require(size > 0, f"memory is {memory!r}", "give more than nothing")
     return size
 
@@ -160,7 +157,7 @@ def device_bytes(device: str, device_memory: str | int | None) -> int | None:
         require(device_memory is None, "device_memory is given, and cpu has no memory of its own", "leave it out")
         return None
     if device_memory is not None:
-        return parse_bytes(device_memory, "device_memory")
+        return parse_memory_bytes(device_memory, "device_memory")
     accelerator = make_accelerator(device)
     free = accelerator.memory_bytes
     accelerator.close()

@@ -190,7 +190,7 @@ def test_a_row_that_cannot_be_judged_or_cannot_fail_is_refused(change: dict[str,
     ("more", "told"),
     [
         ("gd-02: {better: gnndrive, baseline: pyg+}", "gd-02 has the query of another one, gd-01"),
-        ("gd-01: {better: gnndrive, baseline: ginex}", "gd-01 is answered by two queries"),
+        ("gd-01: {better: gnndrive, baseline: ginex}", "the key 'gd-01' is in line 1 already"),
         ("gx-15: {better: ginex, baseline: pyg+}", "not one that runs answer"),
         ("zz-01: {better: ginex, baseline: pyg+}", "not one that runs answer"),
         ("gd-03: {better: gnndrive, baseline: pyg+, valu: epoch_s}", "the query of claim gd-03 is invalid"),

@@ -18,7 +18,6 @@ from harness.claims import Judged
 from harness.figures.base import catalogue
 from harness.judge import rules
 from harness.judge.metrics import summarised_anew
-from harness.progress import Progress
 from harness.records.record import Record
 from harness.report import write, write_report
 from harness.report.gallery import Scoreboard, gallery, measured_text, published_text, read_markdown

@@ -355,7 +355,7 @@ def test_a_dataset_that_is_replaced_meanwhile_is_not_called_corrupted(
 
 def test_a_part_that_may_not_be_read_is_a_fault_of_permissions(tiny_dataset: Dataset, tmp_path: Path) -> None:
     denied = PermissionError(13, "Permission denied", "features.npy")
-    with patch.object(Path, "open", side_effect=denied), pytest.raises(DataIOError, match="see to its permissions"):
+    with patch.object(Path, "open", side_effect=denied), pytest.raises(DataIOError, match="check the permissions"):
         list(exporter_files.readable(exporter_files.pieces(tiny_dataset, "features")))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-import yaml
 
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError, OutcoreError
@@ -164,7 +164,7 @@ def save_graphbolt(folder: Path, edges: str = "csv", **changed: Any) -> Path:
         "tasks": [{"name": "node_classification", "num_classes": 3, **sets}],
         **changed,
     }
-    (folder / "metadata.yaml").write_text(yaml.safe_dump(metadata))
+    (folder / "metadata.yaml").write_text(json.dumps(metadata))
     return folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-import yaml
 from torch_geometric.data import Data
 
 from workloads.dataset import Dataset
@@ -86,7 +86,7 @@ def graphbolt(
     graph: dict[str, Any] = {"nodes": [{"num": num}], "edges": [{"format": "csv", "path": "e.csv"}]}
     metadata = {"graph": graph, "tasks": [sets | task]}
     (metadata if top else graph)["feature_data"] = features
-    (folder / "metadata.yaml").write_text(yaml.safe_dump(metadata))
+    (folder / "metadata.yaml").write_text(json.dumps(metadata))
     return folder
 
 

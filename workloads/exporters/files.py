@@ -39,7 +39,6 @@ PIECE_BYTES = 2 << 20
 _AHEAD = 6
 _HASHED_AHEAD = 2  # pieces
 _SPARE_BYTES = 1 << 20  # for the file system's own blocks
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Writable(Protocol):
@@ -89,9 +88,9 @@ def readable(pieces: Iterable[Array]) -> Iterator[Array]:
     try:
         yield from pieces
     except OSError as error:
-        denied = error.errno in (errno.EACCES, errno.EPERM)
-        fix = "see to its permissions" if denied else "check that the dataset is there and can be read"
         path = error.filename or "the dataset"
+        denied = isinstance(error, PermissionError)
+        fix = "" if denied else "check that the dataset is there and can be read"
         raise DataIOError.of(error, f"{path} cannot be read", path, fix) from None
 
 
@@ -344,12 +343,12 @@ def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int
                 raise _exists(target)
             sync(root)
     except (OSError, DataIOError) as error:
-        if error.errno in _NO_SPACE:
+        if error.errno == errno.ENOSPC:
             raise _no_space(target, needed) from None
         if isinstance(error, DataIOError):
             raise
-        fault = f"{target} cannot be written: {error.strerror or error}"
-        raise DatasetError(fault, "choose another --out, in a folder that can be written") from None
+        fix = "choose another --out, in a folder that can be written"
+        raise DatasetError.from_os(error, f"{target} cannot be written", fix) from None
     return total
 
 

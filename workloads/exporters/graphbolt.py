@@ -11,6 +11,7 @@ given (DGL 2.1.0 and later, `dataset_hash_value.txt`). So they fit one path alon
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
@@ -65,8 +66,6 @@ _RENAMED = {
 
 def files_of(dataset: Dataset) -> list[File]:
     """Declare the files of a dataset: ids as int32 where they fit, as DGL itself stores them."""
-    import yaml
-
     ids = "int32" if dataset.num_nodes <= _INT32 else "int64"
     tensors = {
         "version_number": Values("int64", (1,), lambda: [np.array([STATE_VERSION])]),
@@ -102,7 +101,8 @@ def files_of(dataset: Dataset) -> list[File]:
         "feature_data": features,
         "tasks": [task],
     }
-    text = yaml.safe_dump(metadata, sort_keys=False)
+    # JSON, which YAML includes: quoted, a name like `no` or `1:30` is text by every version of YAML.
+    text = json.dumps(metadata, indent=2) + "\n"
     copies = [TextFile(name, text) for name in ("metadata.yaml", "preprocessed/metadata.yaml")]
     return [*files, *copies, DigestFile("preprocessed/dataset_hash_value.txt")]
 

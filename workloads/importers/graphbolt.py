@@ -39,6 +39,7 @@ from workloads.importers.source import (
     weight_source,
 )
 from workloads.manifest import MAX_NODES
+from workloads.parsing import ParseError, parse_yaml
 
 Array = npt.NDArray[Any]
 _SETS = {"train": "train_set", "valid": "validation_set", "test": "test_set"}
@@ -57,12 +58,10 @@ def open_graphbolt(path: Path, options: ImportOptions) -> GraphSource:
     task, and other nodes are unlabelled. No code of a file is run. Raises DatasetError where a file is missing or
     damaged, InputError where the graph has several types or a file's content contradicts another.
     """
-    import yaml
-
     made, raw = path / "preprocessed" / "metadata.yaml", path / "metadata.yaml"
     file = made if made.is_file() else raw
-    with reading(file, "is no YAML", (ValueError, RecursionError, yaml.YAMLError), missing=_FIX, fix="mend the file"):
-        metadata = yaml.safe_load(file.read_text(encoding="utf-8"))
+    with reading(file, "is no YAML", (ParseError,), missing=_FIX, fix="correct the file"):
+        metadata = parse_yaml(file.read_bytes())
     require(isinstance(metadata, dict), f"{file} is no metadata of an OnDiskDataset", _FIX)
     try:
         return _graph(path, metadata)

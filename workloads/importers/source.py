@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import struct
 import zipfile
 import zlib
@@ -111,8 +110,7 @@ def reading(
         if isinstance(error, OSError) and error.errno in _NO_SPACE:  # of a file that is written meanwhile
             raise
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # seeking before a damaged archive
-            fault = f"{path} cannot be read: {os.strerror(error.errno)}"
-            raise DatasetError(fault, "see to its permissions and to its disk") from None
+            raise DatasetError.from_os(error, f"{path} cannot be read") from None
         packing = None if isinstance(error, DAMAGE) else file_packing(path)
         if packing is not None and packing.name != "zip":  # `.npz` and `.pt` files are zip archives
             raise DatasetError(f"{path} is packed by {packing.name}", f"unpack it first: {packing.fix}") from None

@@ -121,8 +121,7 @@ def _readable(source: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        fault = f"{error.filename or source}: {error.strerror or error}"
-        raise DatasetError(fault, "check the path, its permissions and its disk") from None
+        raise DatasetError.from_os(error, str(error.filename or source)) from None
     except MemoryError:
         fault = f"{source} takes more memory than there is"
         raise DatasetError(fault, "import it on a larger machine") from None
