@@ -11,6 +11,7 @@ from __future__ import annotations
 EDITIONS = (
     "1: medians of epochs; preparation divided by the requested epochs of a run",
     "2: T(E) = once + first + E x (each + epoch); rankings by each + epoch, the mean of the measured epochs; cores and "
-    "the order of mini-batches are part of an experiment",
+    "the order of mini-batches are part of an experiment; the newest run of a round counts; test accuracy is measured "
+    "outside the cap",
 )
 EDITION = len(EDITIONS)

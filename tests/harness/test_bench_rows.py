@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from harness.cli.bench import figures_of
 from harness.cli.run_tables import print_headline
@@ -125,9 +124,9 @@ def test_a_bench_shows_runs_of_other_commands_marks_finished_ones_and_prints_its
     make_tiny(roots["data"] / "tiny")
     share_cache(roots["results"], tmp_path_factory)
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
-    first.write_text(yaml.safe_dump({"name": "first", "run": SETTINGS, "systems": [MISBEHAVING]}))
+    first.write_text(json.dumps({"name": "first", "run": SETTINGS, "systems": [MISBEHAVING]}))
     both = {"name": "second", "run": SETTINGS, "systems": [MISBEHAVING, "in-memory"], "figures": ["outcore-roofline"]}
-    second.write_text(yaml.safe_dump(both))
+    second.write_text(json.dumps(both))
     made = json.loads(outcore("bench", str(first), "--figures", "none", "--json", **roots).stdout)
     dry = outcore("bench", str(second), "--dry-run", **roots).stdout.splitlines()
     assert [line.endswith(", done") for line in dry[:2]] == ["Misbehaving" in line for line in dry[:2]]

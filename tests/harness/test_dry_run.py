@@ -9,7 +9,6 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
-import yaml
 
 from harness.judge.registry import Calibration
 from harness.plan.experiment import PlannedRun
@@ -40,7 +39,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Pat
 
 def dry(places: tuple[Path, Path], folder: Path, systems: list[Any], *more: str, **run: Any) -> CompletedProcess[str]:
     file = folder / "mine.yaml"
-    file.write_text(yaml.safe_dump({"name": "mine", "run": {**RUN, **run}, "systems": systems}))
+    file.write_text(json.dumps({"name": "mine", "run": {**RUN, **run}, "systems": systems}))
     data, results = places
     return outcore_here("bench", str(file), "--dry-run", "--figures", "none", "-q", *more, data=data, results=results)
 
@@ -80,7 +79,7 @@ def test_runs_that_cannot_be_planned_here_are_counted_with_the_reason(
     recipe = {"later": {"kind": "rmat", "nodes": 1000, "edges": 4000}}
     file = tmp_path / "mine.yaml"
     run = {**RUN, "dataset": "later", "memory": "+1MiB"}
-    file.write_text(yaml.safe_dump({"name": "mine", "datasets": recipe, "run": run, "systems": ["gnndrive", "ginex"]}))
+    file.write_text(json.dumps({"name": "mine", "datasets": recipe, "run": run, "systems": ["gnndrive", "ginex"]}))
     done = outcore_here("bench", str(file), "--dry-run", "--figures", "none", data=places[0], results=places[1])
     assert done.returncode == 0, done.stderr
     assert "not planned: 2 runs, dataset later is not made yet" in done.stdout

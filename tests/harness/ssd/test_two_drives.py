@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from harness.results.store import run_folders
 from harness.ssd.fio import fio_path
@@ -78,7 +77,7 @@ def drives() -> Iterator[Drives]:
             dataset = make_tiny(points[-1] / "tiny", nodes=20_000, edges=100_000, dim=64)
             profile_briefly(dataset.file("features"), folder / "results" / "cache")
         experiment = folder / "drives.yaml"
-        experiment.write_text(yaml.safe_dump(EXPERIMENT))
+        experiment.write_text(json.dumps(EXPERIMENT))
         yield Drives(*points, folder / "results", experiment)
 
 
@@ -125,7 +124,7 @@ def test_datasets_on_two_drives_are_no_one_bench(drives: Drives) -> None:
     for name, point in (("tiny", drives.first), ("other", drives.second)):
         (data / name).symlink_to(point / "tiny")
     wanted = {**EXPERIMENT, "grid": {"dataset": ["tiny", "other"]}}
-    drives.experiment.with_name("both.yaml").write_text(yaml.safe_dump(wanted))
+    drives.experiment.with_name("both.yaml").write_text(json.dumps(wanted))
     arguments = ("bench", str(drives.experiment.with_name("both.yaml")), "--figures", "none", "--fresh")
     done = outcore_here(*arguments, data=data, results=drives.results.with_name("results-of-both"))
     assert done.returncode == 2 and "the datasets lie on 2 drives" in done.stderr
