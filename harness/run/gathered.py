@@ -138,7 +138,8 @@ class Gathered:
         """Return an epoch with the times of its gates by the orchestrator's clock."""
         start, end = (self.gate(f"epoch {event.epoch} {side}") for side in ("start", "end"))
         assert start is not None and end is not None  # they come before (`harness.wire.protocol.Order`)
-        return event.model_copy(update={"start": start.opened_s, "end": end.reached_s})
+        # Offline work within an epoch would be timed by the worker alone.
+        return event.model_copy(update={"start": start.opened_s, "end": end.reached_s, "offline": None})
 
     @property
     def sizes(self) -> dict[tuple[int, int], int]:

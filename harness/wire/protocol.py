@@ -331,6 +331,7 @@ class Order:
     Whatever comes twice, late or never could move work off the clock, or memory into the floor."""
 
     def __init__(self, mode: Mode, epochs: int) -> None:
+        self._epochs = epochs
         # Steps to come, and whether each has to be taken.
         self._left: list[tuple[str, bool]] = []
         if mode == "calibrate":
@@ -343,7 +344,9 @@ class Order:
         self._left.append(("event 'done'", True))
 
     def take(self, event: Event) -> None:
-        """Note an event. Raises ProtocolError: it is not its turn."""
+        """Note an event. Raises ProtocolError: it is not its turn, or its offline work is no part of the run's."""
+        if isinstance(event, Prepared | EpochDone) and event.offline is not None:
+            self._check_offline(event, event.offline)
         if isinstance(event, Failed | Calibrated):
             return
         of = f" of epoch {event.epoch}" if isinstance(event, _Table | EpochDone) else ""
@@ -356,6 +359,16 @@ class Order:
                 pass
         if not held:
             raise ProtocolError(f"the worker came to {name} in the turn of {self._left[at][0]}")
+
+    def _check_offline(self, event: Prepared | EpochDone, work: OfflineWork) -> None:
+        first = event.epoch if isinstance(event, EpochDone) else 0
+        whole_s = event.end - event.start if isinstance(event, EpochDone) else event.seconds
+        if work.epochs > self._epochs - first:
+            raise ProtocolError(
+                f"offline work serves {work.epochs} epochs, of which the run has {self._epochs - first}"
+            )
+        if work.seconds > whole_s:
+            raise ProtocolError(f"offline work takes {work.seconds:.3g} s of {whole_s:.3g} s")
 
 
 class EventReader:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
+from pydantic import ValidationError
 
 from harness.records.record import OfflineWork
+from harness.wire.protocol import Order, Planned, Prepared, ProtocolError
 from harness.worker.offline import EpisodeTimer
 from systems.interface import System
 
@@ -51,3 +53,31 @@ def test_work_of_ranks_is_the_longest_and_the_sum_of_bytes() -> None:
     assert (joined.epochs, joined.seconds, joined.bytes_read) == (2, 4.0, 8)
     with pytest.raises(ValueError, match="different numbers of epochs"):
         OfflineWork.joined([parts[0], OfflineWork(epochs=1)])
+
+
+def prepared(seconds: float, work: OfflineWork) -> Prepared:
+    parts = {"seconds": seconds, "bytes_read": 0, "bytes_written": 0, "reused": False, "files": []}
+    return Prepared(**parts, offline=work)
+
+
+@pytest.mark.parametrize(
+    ("work", "fault"),
+    [
+        (OfflineWork(epochs=4, seconds=1.0), "serves 4 epochs, of which the run has 3"),
+        (OfflineWork(epochs=3, seconds=2.5), "takes 2.5 s of 2 s"),
+    ],
+)
+def test_offline_work_that_is_no_part_of_the_run_is_refused(work: OfflineWork, fault: str) -> None:
+    order = Order("run", epochs=3)
+    order.take(Planned(items=[]))
+    with pytest.raises(ProtocolError, match=fault):
+        order.take(prepared(2.0, work))
+    order.take(prepared(2.0, OfflineWork(epochs=3, seconds=2.0)))
+
+
+def test_offline_work_without_an_end_is_no_number() -> None:
+    for seconds in (float("nan"), float("inf"), -1.0):
+        with pytest.raises(ValidationError):
+            OfflineWork(epochs=1, seconds=seconds)
+    with pytest.raises(ValidationError):
+        OfflineWork(epochs=0)
