@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from harness.judge.metrics import summarised_anew
 from harness.records.cost import TrainingCost, leading
 from harness.records.record import OfflineWork, Preprocess, Record
 from harness.records.schema import with_offline_work
+from harness.report import write_report
 from harness.report.headline import headline
 from harness.report.standings import settings_of
-from tests.harness.records import make_record
+from tests.harness.records import make_record, save
 
 SECONDS = st.floats(0.0, 1e4)
 COSTS = st.builds(TrainingCost, SECONDS, SECONDS, SECONDS, st.floats(0.001, 1e4))
@@ -122,3 +124,11 @@ def test_the_cost_of_a_record_is_derived_from_its_parts_not_from_what_it_says() 
     record.summary = summarised_anew(record).model_copy(update={"each_s": 0.0, "once_s": 0.0})
     cost = TrainingCost.of(plain(record))
     assert cost is not None and cost.each_s == pytest.approx(13.5) and cost.once_s == pytest.approx(0.1)
+
+
+def test_the_report_says_from_how_many_epochs_on_which_training_takes_the_least_time(tmp_path: Path) -> None:
+    ours, ranked = make_record("outcore", [4.0, 4.0]), make_record("ali+pg", [2.0, 2.0])
+    ranked.preprocess = Preprocess(seconds=20.0)
+    save(tmp_path, ours, ranked)
+    write_report(tmp_path, draw=False)
+    assert "outcore for 1 to 10 epochs, ali+pg from 11 epochs on." in (tmp_path / "report.html").read_text()
