@@ -53,7 +53,7 @@ def test_a_renumbering_import_keeps_the_id_of_each_node(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    lines=st.lists(st.tuples(*[st.one_of(st.integers(0, 30), st.integers(0, 10**18 - 1))] * 2), min_size=1),
+    lines=st.lists(st.tuples(*[st.one_of(st.integers(0, 30), st.integers(10**9, 10**18 - 1))] * 2), min_size=1),
     piece=st.sampled_from([1, 7, 1 << 20]),
 )
 def test_edges_read_by_original_ids_are_those_of_the_text(
