@@ -174,8 +174,8 @@ def test_the_mark_of_the_first_figure_is_the_least_that_the_distance_was_made_of
 
 def test_the_mark_is_that_of_the_run_whose_distance_it_is(tmp_path: Path) -> None:
     keep_profile(tmp_path)
-    for seconds, distance in ((10.0, 0.2), (5.0, 0.4)):
-        record = disk_record("ginex", [seconds], disk_class="aws-nvme/16")
+    for number, (seconds, distance) in enumerate(((10.0, 0.2), (5.0, 0.4))):
+        record = disk_record("ginex", [seconds], disk_class="aws-nvme/16", round=number)
         record.summary = record.summary.model_copy(update={"distance_to_limit": distance})
         save(tmp_path, record)
     table, _ = drawn(tmp_path, "outcore-roofline")

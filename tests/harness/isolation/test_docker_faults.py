@@ -37,16 +37,16 @@ def tried_anew() -> Iterator[None]:
     _trial.cache_clear()
 
 
-def test_without_an_engine_the_fix_names_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_an_engine_at_docker_host_the_fix_names_that_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     found = Docker.available()
-    assert not found.ok and "no Docker Engine here" in found.reason and "docker.io" in found.fix
+    assert not found.ok and "no Docker Engine here" in found.reason and "unset DOCKER_HOST" in found.fix
     assert not socket_present() and Docker.sweep() == []
     with pytest.raises(HostError, match="isolation docker does not work here"):
         select("docker")
     arguments = ("run", "in-memory", "--dataset", "x", "--isolation", "docker")
     done = outcore_here(*arguments, data=tmp_path, results=tmp_path / "results")
-    assert done.returncode == 3 and "docker.io" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 3 and "unset DOCKER_HOST" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_an_engine_that_does_not_answer_is_told_from_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
