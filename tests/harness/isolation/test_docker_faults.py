@@ -37,7 +37,9 @@ def tried_anew() -> Iterator[None]:
     _trial.cache_clear()
 
 
-def test_without_an_engine_at_docker_host_the_fix_names_that_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_an_engine_at_docker_host_the_fix_names_that_variable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     found = Docker.available()
     assert not found.ok and "no Docker Engine here" in found.reason and "unset DOCKER_HOST" in found.fix
