@@ -80,20 +80,28 @@ class RankedSetting:
         bound: list[bool] = [standing.record.get("class") == "storage-bound" for standing in self.measured]
         return 2 * sum(bound) >= len(bound)
 
+    @property
+    def holds_graph(self) -> bool:
+        """Whether the host budget holds the graph, as in the papers' settings (rule 7)."""
+        ratios = [(standing.record.get("summary") or {}).get("topology_over_budget") for standing in self.measured]
+        known = [ratio for ratio in ratios if ratio is not None]
+        return bool(known) and max(known) <= 1.0
+
 
 def settings_of(records: Sequence[Plain], profiles: Sequence[str] = ()) -> list[RankedSetting]:
     """Return every setting with a run of all stages: those with two systems first, then those of bench `profiles`, and
-    of these the storage-bound ones."""
+    of these the storage-bound ones, those whose memory holds the graph first."""
     groups = comparable(record for record in records if record["config"]["stages"] == "all")
     settings = [_setting(shared, members, profiles) for shared, members in groups]
     return sorted((setting for setting in settings if setting.standings), key=_weight, reverse=True)
 
 
-def _weight(setting: RankedSetting) -> tuple[int, bool, bool, int, int, str]:
+def _weight(setting: RankedSetting) -> tuple[int, bool, bool, bool, int, int, str]:
     measured = setting.measured
     samples = sum(len(standing.samples) for standing in measured)
     # A setting with one system has no order: it comes last even where a bench profile asked for it.
-    return (min(2, len(measured)), setting.headline, setting.storage_bound, len(measured), samples, setting.newest)
+    ranked = min(2, len(measured)), setting.headline
+    return (*ranked, setting.storage_bound, setting.holds_graph, len(measured), samples, setting.newest)
 
 
 def _setting(shared: Plain, records: Sequence[Plain], profiles: Sequence[str]) -> RankedSetting:
