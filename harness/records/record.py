@@ -157,22 +157,40 @@ class Memory(_Part):
         return sum(item.bytes for item in self.plan if item.tier == "host")
 
 
-class OfflineWork(_Part):
-    """Offline work for the epochs of one episode, as the harness times it around `System.prepare_epochs`.
+class _Work(_Part):
+    """Cost of offline work.
 
     Attributes:
-        epochs: number of the run's epochs that the work serves.
         seconds, bytes_read, bytes_written: cost of the work in this run.
         made_s, made_bytes_read, made_bytes_written: cost of the earlier run that made artefacts which this run reused.
     """
 
-    epochs: int = Field(ge=1, lt=2**31)
     seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     bytes_read: int = Field(default=0, ge=0, lt=2**62)
     bytes_written: int = Field(default=0, ge=0, lt=2**62)
     made_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     made_bytes_read: int = Field(default=0, ge=0, lt=2**62)
     made_bytes_written: int = Field(default=0, ge=0, lt=2**62)
+
+    @property
+    def whole_s(self) -> float:
+        """Seconds of the work, whichever run spent them."""
+        return self.seconds + self.made_s
+
+    @property
+    def whole_bytes_read(self) -> int:
+        """Bytes that the work reads, whichever run read them."""
+        return self.bytes_read + self.made_bytes_read
+
+
+class OfflineWork(_Work):
+    """Offline work for the epochs of one episode, as the harness times it around `System.prepare_epochs`.
+
+    Attributes:
+        epochs: number of the run's epochs that the work serves.
+    """
+
+    epochs: int = Field(ge=1, lt=2**31)
 
     @classmethod
     def joined(cls, parts: Sequence[OfflineWork]) -> OfflineWork:
@@ -190,46 +208,21 @@ class OfflineWork(_Part):
             made_bytes_written=sum(part.made_bytes_written for part in parts),
         )
 
-    @property
-    def whole_s(self) -> float:
-        """Seconds of the work, whichever run spent them."""
-        return self.seconds + self.made_s
 
-    @property
-    def whole_bytes_read(self) -> int:
-        """Bytes that the work reads, whichever run read them."""
-        return self.bytes_read + self.made_bytes_read
+class Preprocess(_Work):
+    """Cost of the preparation, the first epochs' offline work included.
 
-
-class Preprocess(_Part):
-    """Cost of the preparation. `planning_s`: the part of `seconds` before the plan was reported.
-
-    `offline`: the part that serves single epochs; all other numbers include it. None: there is no such part.
-
-    `gate_s`: seconds from the plan to the gate `prepared`, on the orchestrator's own clock.
-    `made_s`, `made_bytes_*`: cost of the earlier run that made artefacts that this run reused.
+    Attributes:
+        planning_s: part of `seconds` before the plan was reported.
+        gate_s: seconds from the plan to the gate `prepared`, on the orchestrator's own clock.
+        reused: whether artefacts of an earlier run were found.
+        offline: the part that serves single epochs; None: there is no such part.
     """
 
-    seconds: float = 0.0
     planning_s: float = 0.0
     gate_s: float | None = None
-    made_s: float = 0.0
-    made_bytes_read: int = 0
-    made_bytes_written: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
     reused: bool = False
     offline: OfflineWork | None = None
-
-    @property
-    def whole_s(self) -> float:
-        """Seconds of the preparation, whichever run spent them."""
-        return self.seconds + self.made_s
-
-    @property
-    def whole_bytes_read(self) -> int:
-        """Bytes that the preparation reads, whichever run read them."""
-        return self.bytes_read + self.made_bytes_read
 
 
 class EpochRecord(_Part):
