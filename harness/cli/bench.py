@@ -200,9 +200,9 @@ def _report(results_root: Path, progress: Progress) -> Path:
 
 
 def _line(record: Record) -> str:
-    summary = record.summary.epoch_s
+    epoch_s = record.summary.fresh_epoch_s
     part = part_of_epoch(record.config.model_dump())
-    time = with_part(f", {summary.median:.2f} s an epoch", part) if summary else ""
+    time = "" if epoch_s is None else with_part(f", {epoch_s:.2f} s an epoch", part)
     told = record.status not in ("ok", "oom") or record.broke_its_plan
     reason = f" ({record.reason})" if told and record.reason else ""
     return f"{record.system} {record.config.memory}: {record.status}{reason}, {record.verdict}{time}"

@@ -229,10 +229,10 @@ def compare(runs: Annotated[list[str], typer.Argument(help="two runs or more")],
     """
     found = [read_record(find(call.results_root, run)) for run in runs]
     first = found[0]
-    base = first.summary.epoch_s.median if first.summary.epoch_s else None
+    base_s = first.summary.fresh_epoch_s
     rows: list[dict[str, Any]] = []
     for record in found:
-        median = record.summary.epoch_s.median if record.summary.epoch_s else None
+        epoch_s = record.summary.fresh_epoch_s
         one, other = ({**entry.config.model_dump(), "on": measured_on(entry.to_json())} for entry in (first, record))
         if first.system != record.system:
             # Options that only one of two systems has are no difference between runs.
@@ -240,17 +240,26 @@ def compare(runs: Annotated[list[str], typer.Argument(help="two runs or more")],
             for content in (one, other):
                 content["options"] = {key: content["options"][key] for key in both}
         row = {key: getattr(record, key) for key in ("run_id", "system", "status", "verdict")}
-        row |= {"epoch_s": median, "speedup": base / median if base and median else None}
-        same = [epoch.digest for epoch in record.epochs] == [epoch.digest for epoch in first.epochs]
-        rows.append({**row, "same_batches": same, "differs_in": differences(one, other)})
+        row |= {"epoch_s": epoch_s, "speedup": base_s / epoch_s if base_s and epoch_s else None}
+        rows.append({**row, "same_batches": _same_batches(first, record), "differs_in": differences(one, other)})
     shown, short = [], short_ids(call.results_root)
     for row in rows:
         epoch = row["status"] if row["epoch_s"] is None else number(row["epoch_s"], ".3g")
-        numbers = (epoch, number(row["speedup"]), "yes" if row["same_batches"] else "no")
+        numbers = (epoch, number(row["speedup"]), _ANSWERS[row["same_batches"]])
         told = (short[row["run_id"]], row["system"], row["verdict"])
         shown.append((*told, *numbers, ", ".join(row["differs_in"])))
     heads = ("run", "system", "verdict", "epoch s", "times as fast", "same batches", "differs in")
     call.tell({"runs": rows}, lambda: print_table(heads, shown, prose=("differs in",)))
+
+
+_ANSWERS = {True: "yes", False: "no", None: "–"}
+
+
+def _same_batches(one: Record, other: Record) -> bool | None:
+    """Return whether two runs trained the same mini-batches in all epochs that both have; None: they share no epoch."""
+    digests = {epoch.epoch: epoch.digest for epoch in one.epochs}
+    shared = [epoch for epoch in other.epochs if epoch.epoch in digests]
+    return all(digests[epoch.epoch] == epoch.digest for epoch in shared) if shared else None
 
 
 def differences(one: dict[str, Any], other: dict[str, Any], prefix: str = "") -> list[str]:

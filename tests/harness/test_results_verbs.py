@@ -14,7 +14,7 @@ import pytest
 from harness import cli
 from harness.figures.base import catalogue
 from harness.judge import judged_anew
-from harness.records.record import Code, PlannedBuffer, Record
+from harness.records.record import Code, OfflineWork, PlannedBuffer, Record
 from harness.results import store as results
 from harness.results.gc import counts_as_much, doomed
 from tests.harness.records import make_record, save
@@ -331,3 +331,19 @@ def test_gc_leaves_an_import_under_way_alone(tmp_path: Path, capsys: pytest.Capt
         assert [path.name for path in tmp_path.iterdir()] == [f"{temporary_prefix('import')}alive"]
     finally:
         os.close(handle)
+
+
+def test_compare_judges_the_batches_of_common_epochs_and_counts_all_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    three, four = make_record("ginex", [2.0, 2.0]), make_record("diskgnn", [1.0, 1.0, 1.0])
+    four.preprocess.seconds = 12.0
+    four.preprocess.offline = OfflineWork(epochs=4, seconds=12.0)
+    none = make_record("in-memory", [], status="oom")
+    own = make_record("mariusgnn", [1.0])
+    own.epochs[1].digest = "xxh3:own"
+    save(tmp_path, three, four, none, own)
+    runs = [record.run_id for record in (three, four, none, own)]
+    rows = Said(tmp_path, capsys, "compare", *runs, "--json").json["runs"]
+    assert [row["same_batches"] for row in rows] == [True, True, None, False]
+    assert [row["epoch_s"] for row in rows] == [2.0, 4.0, None, 1.0] and rows[1]["speedup"] == 0.5
