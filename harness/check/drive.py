@@ -23,6 +23,7 @@ from harness.check.oracle import make_trainer
 from harness.check.stage import Stage, make_workload, note_error, run_epoch
 from systems.engine.store.artefacts import finished, unfinished
 from systems.interface import Batch, MemoryBudget, System
+from systems.loading.epoch_work import EpochWork
 from systems.planning import least
 from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset
@@ -95,8 +96,9 @@ def _run(stage: Stage, seen: Observation, budget: MemoryBudget | None = None, ep
         seen.plan_bytes = {"host": plan.total("host"), "device": plan.total("device"), "disk": plan.total("disk")}
         seen.budget_bytes = {"host": budget.host, "device": budget.device, "disk": budget.disk}
         system.prepare()
-        system.prepare_epochs(0)
+        work = EpochWork(system)
         for number in range(epochs):
+            work.prepare(number)
             seen.epochs.append(run_epoch(stage, system, number, trainer))
     if trainer is not None:
         for epoch, losses in zip(seen.epochs, stage.oracle.losses(epochs), strict=True):
@@ -205,6 +207,7 @@ def _cut_late(stage: Stage, seen: Observation) -> None:
             os.truncate(features, stage.dataset.data_offset("features") + 100)
             for batch in batches:
                 batch.release()
+            system.prepare_epochs(1)
             seen.epochs.append(run_epoch(stage, system, 1))
     except Exception as error:
         seen.expected_failure = True

@@ -91,10 +91,12 @@ def leading(costs: Mapping[str, TrainingCost]) -> Iterator[tuple[str, int]]:
         for system, cost in costs.items():
             ahead = cost.ahead_from(costs[leader])
             if ahead is not None and cost.fresh_epoch_s < costs[leader].fresh_epoch_s:
-                turns.append((max(ahead, first + 1), cost.fresh_epoch_s, system))
+                turn = max(ahead, first + 1)
+                # Of several that pass the leader at the same number of epochs the one with the least time is next.
+                turns.append((turn, cost.total_s(turn), cost.fresh_epoch_s, system))
         if not turns:
             return
-        first, _, leader = min(turns)
+        first, _, _, leader = min(turns)
         yield leader, first
 
 

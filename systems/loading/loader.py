@@ -22,6 +22,7 @@ from systems.engine.store.artefacts import in_use
 from systems.interface import MemoryBudget, Options, Plan, PlanItem, Runtime, StageClock
 from systems.loading.batches import Edges, Form, HandOut, handed_out_items, resolve_form
 from systems.loading.epoch import Epoch
+from systems.loading.epoch_work import EpochWork
 from systems.loading.graphs import as_dataset
 from systems.loading.lease import Lease
 from systems.loading.progress import progress_of
@@ -248,6 +249,7 @@ class Loader:
             fix = "raise memory, or lower batch_size or fanout"
             own = Plan(budget.held).require("the loader", MemoryBudget(*memory), fix)
             self._system = self._planner.make(*memory, self._clock)
+            self._epoch_work = EpochWork(self._system)
             self._resources.callback(self._system.close)
             #: Every buffer that the loader and its system hold.
             self.plan = Plan((*own.items, *self._system.plan().items))
@@ -337,7 +339,7 @@ class Loader:
         if not self._prepared:
             try:
                 self._system.prepare()
-                self._system.prepare_epochs(self._next)
+                self._epoch_work.prepare(self._next)
             finally:
                 self._end_report()
             self._prepared = True
@@ -358,6 +360,7 @@ class Loader:
         self._end("another iteration of this loader began")
         self.prepare()
         number = self._next
+        self._epoch_work.prepare(number)
         self._next += 1
         shadow, device = find(self.workload.sampler.name).one_subgraph, self._system.runtime.accelerator.torch_device
         hand_out = HandOut(self._form, self._edges, shadow, device, self._weights)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.judge.metrics import summarised_anew
@@ -54,6 +54,16 @@ def test_the_leader_of_each_number_of_epochs_has_the_least_total(costs: list[Tra
     leader = [system for system, first in spans if first <= epochs][-1]
     least = min(cost.total_s(epochs) for cost in costs)
     assert spans[0][1] == 1 and named[leader].total_s(epochs) == pytest.approx(least, rel=1e-9)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 8)), min_size=2, max_size=5), st.integers(1, 60))
+@example([(10, 1), (5, 4), (0, 9)], 3)
+def test_of_systems_that_take_the_lead_at_once_the_one_with_the_least_time_is_named(
+    terms: list[tuple[int, int]], epochs: int
+) -> None:
+    costs = {str(number): TrainingCost(once, 0.0, 0.0, epoch / 2) for number, (once, epoch) in enumerate(terms)}
+    leader = [system for system, first in leading(costs) if first <= epochs][-1]
+    assert costs[leader].total_s(epochs) == min(cost.total_s(epochs) for cost in costs.values())
 
 
 @pytest.mark.parametrize("epochs", [3, 13])

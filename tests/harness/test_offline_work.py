@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -16,16 +17,16 @@ from systems.interface import System
 class Episodic:
     """Stand-in for a system that prepares `length` epochs together; notes the calls."""
 
-    def __init__(self, length: int) -> None:
+    def __init__(self, length: Any) -> None:
         self.length = length
         self.calls: list[int] = []
 
-    def prepare_epochs(self, first: int) -> int:
+    def prepare_epochs(self, first: int) -> Any:
         self.calls.append(first)
         return self.length
 
 
-def timed(length: int, epochs: int) -> tuple[Episodic, list[OfflineWork | None]]:
+def timed(length: Any, epochs: int) -> tuple[Episodic, list[OfflineWork | None]]:
     system = Episodic(length)
     timer = EpisodeTimer(cast(System, system), epochs)
     return system, [timer.prepare(0), *(timer.prepare(epoch) for epoch in range(epochs))]
@@ -42,9 +43,15 @@ def test_a_system_without_such_work_is_asked_once() -> None:
     assert system.calls == [0] and works == [None] * 6
 
 
-def test_a_number_of_epochs_that_is_none_is_a_fault_of_the_system() -> None:
-    with pytest.raises(ValueError, match="not a number of epochs"):
-        timed(-1, 2)
+@pytest.mark.parametrize("served", [-1, None, 1.5, "2", float("nan"), True, [1]])
+def test_a_number_of_epochs_that_is_none_is_a_fault_of_the_system(served: object) -> None:
+    with pytest.raises(ValueError, match=r"prepare_epochs\(0\) returned .*, which is not a number of epochs; return"):
+        timed(served, 2)
+
+
+@pytest.mark.parametrize("served", [2, np.int64(2), np.uint8(2), 10**30])
+def test_any_whole_number_of_epochs_is_one(served: object) -> None:
+    assert [work.epochs for work in timed(served, 2)[1] if work] == [2]
 
 
 def test_work_of_ranks_is_the_longest_and_the_sum_of_bytes() -> None:
