@@ -387,7 +387,7 @@ def test_ogb_damage_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the valid split names node 0, which another split names too"):
         imported(folder, tmp_path / "data" / "a", "ogb")
     write_csv(folder / "split" / "time" / "valid.csv.gz", [1.5, np.nan])
-    with pytest.raises(InputError, match=r"valid.csv.gz is not a table of numbers"):
+    with pytest.raises(InputError, match=r"valid.csv.gz: column 1 holds float64, not ids"):
         imported(folder, tmp_path / "data" / "a", "ogb")
     write_csv(folder / "raw" / "num-node-list.csv.gz", [np.inf])
     with pytest.raises(InputError, match=r"the number of nodes of .* is inf"):

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from workloads.errors import HostError, InputError, require
 from workloads.importers.npz_member import NpzMember, member_names
+from workloads.importers.seen import edges_use, features_use, numbers_use, seen
 from workloads.importers.source import (
     GraphSource,
     ImportOptions,
@@ -24,7 +25,6 @@ from workloads.importers.source import (
     clean_labels,
     count_of,
     edge_array_source,
-    left_out,
     load_torch,
     split_ids,
     table_source,
@@ -52,7 +52,7 @@ def open_pyg(path: Path, options: ImportOptions | None = None, *, supervised: bo
     if path.suffix == ".npz":
         names = member_names(path)
         fields: dict[str, Field] = {name: NpzMember(path, name) for name in _FIELDS if name in names}
-        return _graph(fields, path.name, supervised, [name for name in names if name not in _FIELDS])
+        return _graph(fields, path.name, supervised, names)
     import torch
 
     try:
@@ -98,11 +98,11 @@ def data_source(data: Any, what: str = "data", *, supervised: bool = True) -> Gr
         require(isinstance(data, known), f"{what} is a {type(data).__name__}", fix)
         data = data.to_dict()
     fields = {name: as_array(data[name], f"{name} of {what}") for name in _FIELDS if data.get(name) is not None}
-    others = [str(name) for name in data if name not in _FIELDS and data[name] is not None]
-    return _graph(fields, what, supervised, others)
+    present = [str(name) for name in data if data[name] is not None]
+    return _graph(fields, what, supervised, present)
 
 
-def _graph(fields: Mapping[str, Field], what: str, supervised: bool, others: list[str]) -> GraphSource:
+def _graph(fields: Mapping[str, Field], what: str, supervised: bool, present: list[str]) -> GraphSource:
     edge_index, x, y = (fields.get(name) for name in ("edge_index", "x", "y"))
     fix = "give it as [2, E], sources above destinations (transforms.ToSparseTensor takes it away)"
     if edge_index is None:
@@ -114,8 +114,10 @@ def _graph(fields: Mapping[str, Field], what: str, supervised: bool, others: lis
     else:
         edges = edge_array_source(edge_index, f"edge_index of {what}", columns=False)
     features = x.features() if isinstance(x, NpzMember) else table_source(x, f"x of {what}")
+    uses = {"edge_index": edges_use(edge_index.shape), "x": features_use(features, x.dtype)}
     num_nodes = features.num_rows
     if "num_nodes" in fields:
+        uses["num_nodes"] = "number of nodes"
         num_nodes = count_of(_whole(fields["num_nodes"]), MAX_NODES, f"num_nodes of {what}")
     fault = f"x of {what} has {features.num_rows} rows for {num_nodes} nodes"
     require(features.num_rows == num_nodes, fault, "give a row for every node")
@@ -125,16 +127,21 @@ def _graph(fields: Mapping[str, Field], what: str, supervised: bool, others: lis
         labels, num_classes = np.full(num_nodes, -1, dtype=np.int64), 0
     else:
         labels, num_classes = clean_labels(_whole(y), num_nodes, f"y of {what}")
+        uses["y"] = "labels"
         if "num_classes" in fields:
+            uses["num_classes"] = "number of classes"
             num_classes = told_classes(_whole(fields["num_classes"]), num_classes, f"num_classes of {what}")
     names = {part: next((n for n in (mask, *_IDS[part]) if n in fields), mask) for part, mask in MASKS.items()}
     splits = {part: _chosen(fields.get(name), name, what, num_nodes) for part, name in names.items()}
-    others += [name for name in _SPLITS if name in fields and name not in names.values()]
+    uses |= {name: f"{part} {name.rpartition('_')[2]}" for part, name in names.items() if name in fields}
     if supervised and not len(splits["train"]):
         fault = "chooses no node" if names["train"] in fields else "is missing"
         raise InputError(f"{names['train']} of {what} {fault}", "give bool [N] (transforms.RandomNodeSplit makes one)")
-    weights = _weights(fields["edge_weight"], edge_index.shape[1], what) if "edge_weight" in fields else None
-    notes = left_out(f"fields of {what}", others)
+    weights = None
+    if "edge_weight" in fields:
+        weights = _weights(fields["edge_weight"], edge_index.shape[1], what)
+        uses["edge_weight"] = numbers_use("edge weights", fields["edge_weight"].dtype)
+    notes = seen(f"fields of {what}", uses, sorted(present))
     found = GraphSource(num_nodes, edges, features, labels, num_classes, splits, notes=notes)
     return replace(found, keep_duplicates=True, edge_weights=weights, edges_name=f"edge_index of {what}")
 

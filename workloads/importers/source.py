@@ -32,6 +32,7 @@ FEATURE_BYTES_A_CHUNK = 16 << 20
 _OLD_TORCH, _ZIP = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19", b"PK"
 #: Errors of `torch.load` for a damaged file.
 TORCH_DAMAGE = (RuntimeError, EOFError, ValueError, LookupError, AttributeError, TypeError, struct.error)
+_WHOLE_IDS = "give ids as integers (.astype(np.int64), which is exact for floats below 2**53 only)"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -197,10 +198,16 @@ def table_source(table: npt.NDArray[Any], what: str) -> FeatureRows:
 def check_edges(array: Any, what: str, *, columns: bool = False) -> None:
     """Check shape and dtype of an array's header; raises InputError unless it holds integers [2, E] ([E, 2] for
     `columns`)."""
-    if len(array.shape) != 2 or array.shape[1 if columns else 0] != 2 or array.dtype.kind not in "iu":
-        expected = "[E, 2]" if columns else "[2, E]"
-        fault = f"{what} has shape {array.shape} and dtype {array.dtype}, not {expected} of integers"
-        raise InputError(fault, "give sources and destinations")
+    expected = "[E, 2]" if columns else "[2, E]"
+    fault = f"{what} has shape {array.shape} and dtype {array.dtype}, not {expected} of integers"
+    require(array.dtype.kind in "iu", fault, _WHOLE_IDS)
+    axis = 1 if columns else 0
+    table = len(array.shape) == 2
+    if table and array.shape[axis] == 2:
+        return
+    transposed = table and array.shape[1 - axis] == 2
+    fix = "transpose it: np.ascontiguousarray(edges.T)" if transposed else "give sources and destinations"
+    raise InputError(fault, fix)
 
 
 def edge_array_source(array: npt.NDArray[Any], what: str, *, columns: bool) -> Callable[[], Iterator[EdgeChunk]]:
@@ -215,6 +222,16 @@ def edge_array_source(array: npt.NDArray[Any], what: str, *, columns: bool) -> C
             yield part[0], part[1]
 
     return chunks
+
+
+def ids_of_frame(frame: Any, what: str) -> npt.NDArray[Any]:
+    """Return the ids of a pandas frame that was parsed without a type, int64 [rows, columns]; raises InputError where
+    the text of a column is not integers alone. With a type pandas takes `7.0`, `1e3` and `true` for integers."""
+    for column, dtype in frame.dtypes.items():
+        fault = f"{what}: column {column + 1} holds {dtype}, not ids below 2**63 as integers"
+        require(dtype == np.int64, fault, "write ids as digits alone, without a header")
+    found: npt.NDArray[Any] = frame.to_numpy()
+    return found
 
 
 def check_weights(weights: Any, num_edges: int, what: str) -> None:
@@ -249,11 +266,13 @@ def csc_edges(indptr: npt.NDArray[Any], indices: npt.NDArray[Any]) -> Callable[[
 def check_csc(indptr: npt.NDArray[Any], indices: npt.NDArray[Any], what: str) -> int:
     """Check neighbour lists and return the number of nodes; raises InputError where pointers and lists contradict each
     other."""
-    numbers = all(array.ndim == 1 and array.dtype.kind in "iu" for array in (indptr, indices))
+    flat = indptr.ndim == indices.ndim == 1
+    whole = all(array.dtype.kind in "iu" for array in (indptr, indices))
     fault = (
         f"{what}: indptr and indices are {indptr.dtype} {list(indptr.shape)} and {indices.dtype} {list(indices.shape)}"
     )
-    require(numbers and len(indptr) > 1, fault, "give whole numbers, [N + 1] and [E]")
+    require(whole, fault, _WHOLE_IDS)
+    require(flat and len(indptr) > 1, fault, "give whole numbers, [N + 1] and [E]")
     sound = int(indptr[0]) == 0 and int(indptr[-1]) == len(indices)
     for start in range(0, len(indptr), EDGES_A_CHUNK):
         part = indptr[start : start + EDGES_A_CHUNK + 1]
@@ -280,12 +299,6 @@ def named_nodes(edges: Callable[[], Iterator[EdgeChunk]], what: str) -> int:
             largest = max(largest, int(ids.max(initial=0)) if len(ids) else -1)
     require(largest >= 0, f"{what} holds no edge", "give edges, or features of the nodes")
     return largest + 1
-
-
-def left_out(what: str, names: list[str]) -> list[str]:
-    """Return a note that says which names of a kind were not read, the first ten; none without names."""
-    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return [f"{what} left out: {', '.join(names[:10])}{more}"] if names else []
 
 
 def count_of(value: Any, most: int, what: str) -> int:
@@ -327,19 +340,35 @@ def clean_labels(values: npt.NDArray[Any], num_nodes: int, what: str) -> tuple[I
     return labels, int(labels.max(initial=-1)) + 1
 
 
-def split_ids(chosen: npt.NDArray[Any] | None, num_nodes: int, what: str) -> IntArray:
-    """Return the ids of a split, given as ids or as a mask; none without one.
+def is_mask(chosen: npt.NDArray[Any], num_nodes: int, *, named: bool = False) -> bool:
+    """Whether a split is given as a mask: bool, or zeros and ones alone for all nodes, which as ids would repeat. With
+    one or two nodes they need not: then they are a mask where their name is that of a mask (`named`), or as uint8,
+    torch's type of masks before 1.2."""
+    if chosen.dtype == np.bool_:
+        return True
+    if chosen.dtype.kind not in "iu" or chosen.shape != (num_nodes,):
+        return False
+    flags = bool(((chosen == 0) | (chosen == 1)).all())
+    return flags and (named or num_nodes > 2 or chosen.dtype == np.uint8)
 
-    Integers [N] of zeros and ones alone are a mask, as torch wrote them before 1.2: as ids they would repeat.
-    """
+
+def split_ids(chosen: npt.NDArray[Any] | None, num_nodes: int, what: str, *, named_mask: bool = False) -> IntArray:
+    """Return the ids of a split, given as ids or as a mask (`is_mask`); none without one. Raises InputError for others,
+    and for ids under the name of a mask."""
     if chosen is None:
         return np.empty(0, dtype=np.int64)
-    flags = chosen.dtype.kind in "iu" and chosen.shape == (num_nodes,) and bool(((chosen == 0) | (chosen == 1)).all())
-    if chosen.dtype == np.bool_ or (flags and (num_nodes > 2 or chosen.dtype == np.uint8)):
-        fault = f"{what} is a mask {list(chosen.shape)} for {num_nodes} nodes"
-        require(chosen.shape == (num_nodes,), fault, f"give [{num_nodes}]")
+    found = f"{what} is {chosen.dtype} {list(chosen.shape)}"
+    if is_mask(chosen, num_nodes, named=named_mask):
+        require(chosen.shape == (num_nodes,), f"{found}, a mask for {num_nodes} nodes", f"give [{num_nodes}]")
         return np.flatnonzero(chosen)
+    fault = f"{found}, and no mask of {num_nodes} nodes"
+    require(not named_mask, fault, f"give bool [{num_nodes}], or name ids train_idx, val_idx, test_idx")
     whole = chosen.ndim == 1 and chosen.dtype.kind in "iu"
-    require(whole, f"{what} is {chosen.dtype} {list(chosen.shape)}", "give ids, or a mask")
+    require(whole, found, f"give ids, or a mask; {_WHOLE_IDS}")
     check_ids(chosen, num_nodes, what)
     return chosen.astype(np.int64)
+
+
+def split_use(part: str, chosen: npt.NDArray[Any], num_nodes: int, *, named_mask: bool = False) -> str:
+    """Return the use of a split's array, for the notes."""
+    return f"{part} mask" if is_mask(chosen, num_nodes, named=named_mask) else f"{part} ids"
