@@ -97,10 +97,10 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
         uses["classes"] = "number of classes"
     splits: dict[str, IntArray] = {}
     for part in SPLITS:
-        named_mask = name.get(part, "").rpartition(".")[0].endswith("_mask")
-        splits[part] = split_ids(found.get(part), num_nodes, name.get(part, ""), named_mask=named_mask)
+        stem = Path(name.get(part, "")).stem
+        splits[part] = split_ids(found.get(part), num_nodes, name.get(part, ""), stem)
         if part in found:
-            uses[part] = split_use(part, found[part], num_nodes, named_mask=named_mask)
+            uses[part] = split_use(part, found[part], num_nodes, stem)
     weights = None
     if "weights" in found:
         weights = weight_source(found["weights"], num_edges, name["weights"])

@@ -120,10 +120,9 @@ def _splits(
     splits: dict[str, IntArray] = {}
     for part, name in names.items():
         chosen = arrays[name] if name else None
-        named_mask = name is not None and name.endswith("_mask")
-        splits[part] = split_ids(chosen, num_nodes, f"{name} of {path.name}", named_mask=named_mask)
+        splits[part] = split_ids(chosen, num_nodes, f"{name} of {path.name}", name or "")
         if name is not None and chosen is not None:
-            uses[name] = split_use(part, chosen, num_nodes, named_mask=named_mask)
+            uses[name] = split_use(part, chosen, num_nodes, name)
     return splits
 
 

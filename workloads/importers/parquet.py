@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from workloads.errors import InputError, require
-from workloads.importers.seen import FEATURES, LABELS, WEIGHTS, seen
+from workloads.importers.seen import FEATURES, LABELS, WEIGHTS, features_use, numbers_use, seen
 from workloads.importers.source import (
     EDGES_A_CHUNK,
     EdgeChunk,
@@ -66,6 +66,8 @@ def open_parquet(path: Path, options: ImportOptions) -> GraphSource:
             yield _numbers(batch, str(weight), edges.name)
 
     found_weights = weights if weight else None
+    if weight:
+        edges.uses[weight] = _weight_use(edges, weight)
     notes = edges.seen() + ([] if path.is_file() else _other_files(path))
     if nodes is None or not nodes.files:
         num_nodes = named_nodes(pairs, edges.name)
@@ -192,6 +194,13 @@ def _indexes(schema: pa.Schema) -> list[Any]:
     return found + unnamed
 
 
+def _weight_use(edges: _Table, column: str) -> str:
+    """Return the use of a column of weights, for the notes."""
+    kind = pq.read_schema(edges.files[0]).field(column).type
+    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return numbers_use("edge weights", kind.to_pandas_dtype()) if numbers else "edge weights"
+
+
 def _check_order(nodes: _Table) -> None:
     """Check that rows are in the order of the node ids, which a column of ids or the index of a pandas frame gives;
     raises InputError where they are not."""
@@ -256,7 +265,10 @@ def _features(nodes: _Table) -> FeatureRows | None:
             )
             yield values.to_numpy(zero_copy_only=False).reshape(-1, dim)
 
-    return feature_source((nodes.rows, dim), kind.value_type.to_pandas_dtype(), rows)
+    numbers_type = kind.value_type.to_pandas_dtype()
+    features = feature_source((nodes.rows, dim), numbers_type, rows)
+    nodes.uses[column] = features_use(features, numbers_type)
+    return features
 
 
 def _labels(nodes: _Table) -> tuple[IntArray | None, int]:

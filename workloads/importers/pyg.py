@@ -160,7 +160,7 @@ def _whole(field: Field) -> npt.NDArray[Any]:
 def _chosen(field: Field | None, name: str, what: str, num_nodes: int) -> IntArray:
     """Return the ids of a split's nodes, given as a mask or as ids; none without them."""
     if field is None or name not in MASKS.values():
-        return split_ids(None if field is None else _whole(field), num_nodes, f"{name} of {what}")
+        return split_ids(None if field is None else _whole(field), num_nodes, f"{name} of {what}", name)
     fix = "choose one of its columns (mask[:, 0])" if len(field.shape) == 2 else "give a boolean for every node"
     fault = f"{name} of {what} is {field.dtype} {list(field.shape)}, not bool [{num_nodes}]"
     require(field.dtype == np.bool_ and field.shape == (num_nodes,), fault, fix)

@@ -340,35 +340,38 @@ def clean_labels(values: npt.NDArray[Any], num_nodes: int, what: str) -> tuple[I
     return labels, int(labels.max(initial=-1)) + 1
 
 
-def is_mask(chosen: npt.NDArray[Any], num_nodes: int, *, named: bool = False) -> bool:
-    """Whether a split is given as a mask: bool, or zeros and ones alone for all nodes, which as ids would repeat. With
-    one or two nodes they need not: then they are a mask where their name is that of a mask (`named`), or as uint8,
+def is_mask(chosen: npt.NDArray[Any], num_nodes: int, name: str) -> bool:
+    """Whether a split is given as a mask: bool; or zeros and ones alone for all nodes, unless its name is that of ids
+    (`train_idx`). Under a name of neither, such integers of one or two nodes may be ids: they are a mask as uint8,
     torch's type of masks before 1.2."""
     if chosen.dtype == np.bool_:
         return True
-    if chosen.dtype.kind not in "iu" or chosen.shape != (num_nodes,):
+    if chosen.dtype.kind not in "iu" or chosen.shape != (num_nodes,) or name.endswith("_idx"):
         return False
     flags = bool(((chosen == 0) | (chosen == 1)).all())
-    return flags and (named or num_nodes > 2 or chosen.dtype == np.uint8)
+    return flags and (name.endswith("_mask") or num_nodes > 2 or chosen.dtype == np.uint8)
 
 
-def split_ids(chosen: npt.NDArray[Any] | None, num_nodes: int, what: str, *, named_mask: bool = False) -> IntArray:
+def split_ids(chosen: npt.NDArray[Any] | None, num_nodes: int, what: str, name: str) -> IntArray:
     """Return the ids of a split, given as ids or as a mask (`is_mask`); none without one. Raises InputError for others,
-    and for ids under the name of a mask."""
+    for ids under the `name` of a mask, and for what may be a mask under the name of ids."""
     if chosen is None:
         return np.empty(0, dtype=np.int64)
     found = f"{what} is {chosen.dtype} {list(chosen.shape)}"
-    if is_mask(chosen, num_nodes, named=named_mask):
+    if is_mask(chosen, num_nodes, name):
         require(chosen.shape == (num_nodes,), f"{found}, a mask for {num_nodes} nodes", f"give [{num_nodes}]")
         return np.flatnonzero(chosen)
     fault = f"{found}, and no mask of {num_nodes} nodes"
-    require(not named_mask, fault, f"give bool [{num_nodes}], or name ids train_idx, val_idx, test_idx")
+    require(not name.endswith("_mask"), fault, f"give bool [{num_nodes}], or name ids train_idx, val_idx, test_idx")
     whole = chosen.ndim == 1 and chosen.dtype.kind in "iu"
     require(whole, found, f"give ids, or a mask; {_WHOLE_IDS}")
     check_ids(chosen, num_nodes, what)
+    either = name.endswith("_idx") and num_nodes > 2 and is_mask(chosen, num_nodes, "")
+    fault = f"{what} holds zeros and ones alone for all {num_nodes} nodes, like a mask"
+    require(not either, fault, "name a mask train_mask, val_mask, test_mask, and give each id once")
     return chosen.astype(np.int64)
 
 
-def split_use(part: str, chosen: npt.NDArray[Any], num_nodes: int, *, named_mask: bool = False) -> str:
+def split_use(part: str, chosen: npt.NDArray[Any], num_nodes: int, name: str) -> str:
     """Return the use of a split's array, for the notes."""
-    return f"{part} mask" if is_mask(chosen, num_nodes, named=named_mask) else f"{part} ids"
+    return f"{part} mask" if is_mask(chosen, num_nodes, name) else f"{part} ids"
