@@ -114,7 +114,7 @@ def test_weights_in_csc_stay_with_their_edges(tmp_path: Path) -> None:
         ({"edge_index": EDGES, "x": X[:4]}, "an edge names node 4, but there are 4 nodes"),
         ({"edge_index": EDGES, "x": X, "y": Y[:3]}, "3 labels for 5 nodes"),
         ({"edge_index": EDGES, "x": X, "train_mask": mask(TRAIN)[:3]}, "mask"),
-        ({"edge_index": EDGES, "x": X, "train": TRAIN / 2}, "give ids, or a mask"),
+        ({"edge_index": EDGES, "x": X, "train": TRAIN / 2}, "give ids as integers"),
         ({"edge_index": EDGES, "x": X, "edge_weight": np.ones(4)}, "edge_weight"),
     ],
 )

@@ -176,6 +176,20 @@ def test_npz_weights_features_labels_and_masks_are_taken_and_every_array_is_name
         assert use in notes
 
 
+def test_npz_arrays_that_are_not_read_may_hold_anything_and_repeated_ids_are_counted(tmp_path: Path) -> None:
+    source = as_npz(tmp_path / "g", None)
+    with np.load(source) as file:
+        arrays = {name: file[name] for name in file.files if name != "x"}
+    names = np.array(["a", None, 1, 2.0], dtype=object)
+    ids = np.array([3, 0, 3, 3, 0])
+    np.savez(source, **arrays, attr_matrix=X, attr_names=names, node_names=names, y=Y, train_idx=ids)
+    dataset = imported(source, "npz")
+    np.testing.assert_array_equal(dataset.load("features"), X)
+    assert dataset.load("train").tolist() == [0, 3]
+    assert "3 repeated ids of the train split left out" in dataset.manifest.notes
+    assert "arrays of g.npz left out: attr_names, node_names" in dataset.manifest.notes
+
+
 def test_npz_weights_that_are_all_one_are_no_weights(tmp_path: Path) -> None:
     dataset = imported(as_npz(tmp_path / "g", None), "npz")
     assert "edge_weight" not in dataset.manifest.files
@@ -190,6 +204,8 @@ def test_npz_weights_that_are_all_one_are_no_weights(tmp_path: Path) -> None:
         ({"attr_data": Y}, "holds x and attr_data, which mean the same"),
         ({"train_mask": np.array([0, 1, 2, 0])}, "and no mask of 4 nodes"),
         ({"train_idx": np.array([0.0, 1.0])}, "give ids as integers"),
+        ({"train_idx": np.array([[0], [1]])}, r"give ids \[M\], or a bool mask"),
+        ({"train_idx": np.array([0, 1, 1, 0])}, "holds zeros and ones alone for all 4 nodes, like a mask"),
         ({"adj_shape": np.array([4.0, 4.0])}, "do not make a 4 x 4 matrix"),
     ],
 )

@@ -29,8 +29,12 @@ from workloads.importers.source import (
     weight_source,
 )
 
-_MATRIX = ("data", "indices", "indptr", "shape")
 _ADJACENCY = ("adj_indices", "adj_indptr", "adj_shape")
+_ATTRIBUTES = ("attr_data", "attr_indices", "attr_indptr", "attr_shape")
+_DENSE = (*FEATURES, "attr_matrix")
+_SPLITS = [name for names in SPLITS.values() for name in names]
+#: Arrays that are read; others may hold Python objects, such as names of nodes.
+_KNOWN = (*_ADJACENCY, "adj_data", *_ATTRIBUTES, *_DENSE, *LABELS, *_SPLITS, "edge_index")
 
 
 def open_npz(path: Path, options: ImportOptions) -> GraphSource:
@@ -42,7 +46,7 @@ def open_npz(path: Path, options: ImportOptions) -> GraphSource:
     DatasetError where the file is missing or truncated, InputError where arrays are missing, do not fit together, or
     hold Python objects.
     """
-    arrays = _load(path)
+    arrays, present = _load(path)
     missing = [name for name in _ADJACENCY if name not in arrays]
     layout = "the layout is adj_data, adj_indices, adj_indptr, adj_shape"
     layout = "read it by --format pyg" if "edge_index" in arrays else layout
@@ -74,7 +78,7 @@ def open_npz(path: Path, options: ImportOptions) -> GraphSource:
         labels, num_classes = clean_labels(arrays[name], num_nodes, f"{name} of {path.name}")
         uses[name] = "labels"
     splits = _splits(arrays, num_nodes, path, uses)
-    notes += seen(f"arrays of {path.name}", uses, arrays)
+    notes += seen(f"arrays of {path.name}", uses, present)
     weights = weight_source(adjacency.data, adjacency.nnz, f"adj_data of {path}") if weighted else None
     return GraphSource(num_nodes, edges, features, labels, num_classes, splits, notes=notes, edge_weights=weights)
 
@@ -83,8 +87,8 @@ def _features(
     arrays: dict[str, npt.NDArray[Any]], num_nodes: int, path: Path, uses: dict[str, str]
 ) -> FeatureRows | None:
     """Return the features, if there are any, and enter their arrays in `uses`."""
-    sparse = [name for name in arrays if name.startswith("attr_")]
-    dense = one_of(FEATURES, arrays, str(path))
+    sparse = [name for name in arrays if name in _ATTRIBUTES]
+    dense = one_of(_DENSE, arrays, str(path))
     fault = f"{path} holds {dense} and {', '.join(sparse)}, which mean the same"
     require(not (sparse and dense), fault, "remove the one or the other")
     if sparse:
@@ -104,7 +108,7 @@ def _features(
         return None
     fault = f"{path}: {whose} has {features.num_rows} rows for {num_nodes} nodes"
     require(features.num_rows == num_nodes, fault, "give a row for each node")
-    uses |= {name: "features" for name in sparse if name.removeprefix("attr_") in _MATRIX}
+    uses |= dict.fromkeys(sparse, "features")
     if whole in arrays:
         uses[whole] = features_use(features, kept)
     return features
@@ -126,10 +130,11 @@ def _splits(
     return splits
 
 
-def _load(path: Path) -> dict[str, npt.NDArray[Any]]:
+def _load(path: Path) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
+    """Return the arrays with a known name, and the names of all."""
     try:
         with reading(path, "is no whole .npz file"), np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+            return {name: file[name] for name in file.files if name in _KNOWN}, list(file.files)
     except (ValueError, AttributeError, TypeError) as error:  # the last: an .npy file that was renamed
         raise InputError(
             f"{path} holds more than plain arrays ({reason_of(error)})", "save it without Python objects"

@@ -363,8 +363,8 @@ def split_ids(chosen: npt.NDArray[Any] | None, num_nodes: int, what: str, name: 
         return np.flatnonzero(chosen)
     fault = f"{found}, and no mask of {num_nodes} nodes"
     require(not name.endswith("_mask"), fault, f"give bool [{num_nodes}], or name ids train_idx, val_idx, test_idx")
-    whole = chosen.ndim == 1 and chosen.dtype.kind in "iu"
-    require(whole, found, f"give ids, or a mask; {_WHOLE_IDS}")
+    require(chosen.dtype.kind in "iu", found, f"{_WHOLE_IDS}, or a bool mask [{num_nodes}]")
+    require(chosen.ndim == 1, found, f"give ids [M], or a bool mask [{num_nodes}]")
     check_ids(chosen, num_nodes, what)
     either = name.endswith("_idx") and num_nodes > 2 and is_mask(chosen, num_nodes, "")
     fault = f"{what} holds zeros and ones alone for all {num_nodes} nodes, like a mask"

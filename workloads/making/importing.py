@@ -33,7 +33,7 @@ from workloads.making.node_data import (
 from workloads.making.source_digest import source_digest, source_stamp
 from workloads.making.writer import DatasetWriter, check_absent
 
-#: Version of the way in which sources are read; a dataset that was imported by another version is imported again.
+#: Version of the reading of sources; a dataset that was imported by another one is not the same, whatever its source.
 _READING = 2
 
 
@@ -268,6 +268,9 @@ def _write_given_splits(writer: DatasetWriter, splits: dict[str, IntArray], labe
     for part in ("train", "valid", "test"):
         check_ids(splits[part], labels.shape[0], f"the {part} split")
         ids = distinct(splits[part])
+        repeated = len(splits[part]) - len(ids)
+        if repeated:
+            writer.notes += [f"{repeated} repeated ids of the {part} split left out"]
         twice = ids[taken[ids]]
         fault = f"the {part} split names node {twice.min(initial=labels.shape[0])}, which another split names too"
         require(not len(twice), fault, "give every node to one split")
