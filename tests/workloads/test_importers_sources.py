@@ -129,6 +129,13 @@ def test_what_a_link_leads_to_counts_as_content(tmp_path: Path, link: str) -> No
     assert source_digest(folder) != before
 
 
+def test_a_link_to_a_folder_of_the_source_is_part_of_the_content(tmp_path: Path) -> None:
+    folder = make_parquet(tmp_path / "g")
+    before = source_digest(folder)
+    (folder / "again").symlink_to(folder / "nodes")
+    assert source_digest(folder) != before
+
+
 def test_a_name_is_part_of_the_content(tmp_path: Path) -> None:
     folder = make_arrays(tmp_path / "g")
     before = source_digest(folder)

@@ -52,10 +52,8 @@ def open_parquet(path: Path, options: ImportOptions) -> GraphSource:
     source, target = edges.column(_SOURCE, "sources"), edges.column(_TARGET, "destinations")
     if source is None or target is None:
         raise InputError(f"{edges.name} has no columns src and dst", "name the columns of edges so")
-    weight, nodes = (
-        edges.column(WEIGHTS, "edge weights"),
-        None if path.is_file() else _Table(path / "nodes", optional=True),
-    )
+    weight = edges.column(WEIGHTS, "edge weights")
+    nodes = None if path.is_file() else _Table(path / "nodes", optional=True)
 
     def pairs() -> Iterator[EdgeChunk]:
         for batch in edges.batches([source, target], EDGES_A_CHUNK):
@@ -208,9 +206,7 @@ def _check_order(nodes: _Table) -> None:
         fix = f"sort the nodes by {column}, without gaps or repeats"
         _check_counting(nodes, column, f"column {column}", fix)
         return
-    fix = (
-        "write frame.sort_index() if the index is the node id, or frame.reset_index(drop=True) if the rows are in order"
-    )
+    fix = "write frame.sort_index() if the index is the node id, frame.reset_index(drop=True) if the rows are in order"
     several = next((index for index in nodes.indexes if len(index) > 1), [])
     require(not several, f"{nodes.name} has an index of {len(several)} levels", "write frame.reset_index(drop=True)")
     columns = {index[0] for index in nodes.indexes if index and isinstance(index[0], str)}

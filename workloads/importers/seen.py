@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -66,24 +65,18 @@ def features_use(features: Any, dtype: npt.DTypeLike) -> str:
     return numbers_use("features", dtype, features.dtype)
 
 
-def files_in(folder: Path) -> Iterator[str]:
-    """Yield the path within `folder` of each file in it, links followed; a folder that several links lead to is entered
-    once. Raises OSError where a folder cannot be read."""
-    entered: set[tuple[int, int]] = set()
-
-    def fail(error: OSError) -> None:
-        raise error
-
-    for parent, subfolders, names in os.walk(folder, onerror=fail, followlinks=True):
-        status = Path(parent).stat()
-        identity = (status.st_dev, status.st_ino)
-        if identity in entered:
-            subfolders.clear()
-            continue
-        entered.add(identity)
-        subfolders.sort()
-        for name in sorted(names):
-            yield str(Path(parent, name).relative_to(folder))
+def files_in(folder: Path, parents: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
+    """Yield the path within `folder` of each file in it, links followed, unless a link leads back to a folder above it
+    (`parents`: device and inode of each). Raises OSError where a folder cannot be read."""
+    status = folder.stat()
+    identity = (status.st_dev, status.st_ino)
+    if identity in parents:
+        return
+    for child in sorted(folder.iterdir()):
+        if child.is_dir():
+            yield from (f"{child.name}/{name}" for name in files_in(child, parents | {identity}))
+        else:
+            yield child.name
 
 
 def _listed(what: str, names: list[str]) -> list[str]:
