@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +18,7 @@ import torch
 import yaml
 
 from workloads.dataset import Dataset
-from workloads.errors import InputError
+from workloads.errors import DatasetError, InputError
 from workloads.making.importing import ImportSpec, import_dataset
 
 N = 4
@@ -233,6 +234,14 @@ def test_every_format_names_what_it_read_and_what_it_left_out(tmp_path: Path, ki
     assert [note for note in notes if " left out: " in note and "year" in note]
 
 
+def test_names_that_cannot_be_printed_are_escaped(tmp_path: Path) -> None:
+    folder = as_arrays(tmp_path / "g", None)
+    for name in (b"a\nb.txt", b"\xff.npy"):
+        Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).touch()
+    notes = imported(folder, "arrays").manifest.notes
+    assert r"files left out: a\nb.txt, \udcff.npy" in notes
+
+
 # --- the order of nodes ---------------------------------------------------------------------------------------------
 
 
@@ -302,6 +311,15 @@ def test_an_index_is_checked_without_the_metadata_of_pandas(tmp_path: Path) -> N
     table = pq.read_table(folder / "nodes.parquet")
     pq.write_table(table.replace_schema_metadata(None), folder / "nodes.parquet")
     with pytest.raises(InputError, match="the index, __index_level_0__,"):
+        imported(folder, "parquet")
+
+
+@pytest.mark.parametrize("metadata", [b"x", b"7", b'"a"', b'{"index_columns": 5}', b'{"index_columns": [5]}', b"\xff"])
+def test_damaged_metadata_of_pandas_are_refused(tmp_path: Path, metadata: bytes) -> None:
+    folder = frame_folder(tmp_path / "g", nodes_frame())
+    table = pq.read_table(folder / "nodes.parquet").replace_schema_metadata({b"pandas": metadata})
+    pq.write_table(table, folder / "nodes.parquet")
+    with pytest.raises(DatasetError, match=r"nodes.parquet is no whole Parquet file"):
         imported(folder, "parquet")
 
 

@@ -184,9 +184,12 @@ def _whole(batch: Any, column: str, what: str) -> Array:
 
 def _indexes(schema: pa.Schema) -> list[Any]:
     """Return the index of the pandas frame that a file was written from: names of columns, or the description of a
-    range; empty where none is stored."""
+    range; empty where none is stored. Raises ValueError where the metadata of pandas are damaged."""
     metadata = schema.pandas_metadata or {}
-    stored = metadata.get("index_columns") or []
+    stored: Any = metadata.get("index_columns", []) if isinstance(metadata, dict) else None
+    sound = isinstance(stored, list) and all(isinstance(index, (str, dict)) for index in stored)
+    if not sound:
+        raise ValueError("its metadata of pandas name no index")
     found = [index for index in stored if isinstance(index, dict) or index in schema.names]
     unnamed = [name for name in schema.names if _UNNAMED_INDEX.fullmatch(name) and name not in found]
     return found + unnamed

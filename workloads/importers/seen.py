@@ -82,4 +82,6 @@ def files_in(folder: Path, parents: frozenset[tuple[int, int]] = frozenset()) ->
 def _listed(what: str, names: list[str]) -> list[str]:
     more = len(names) - _MOST_NAMES
     rest = f" and {more} more" if more > 0 else ""
-    return [f"{what}: {', '.join(names[:_MOST_NAMES])}{rest}"] if names else []
+    listed = ", ".join(names[:_MOST_NAMES])
+    printable = "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in listed)
+    return [f"{what}: {printable}{rest}"] if names else []
