@@ -176,6 +176,18 @@ def test_a_source_that_changes_while_it_is_imported_is_refused(tmp_path: Path) -
     assert list((tmp_path / "data").iterdir()) == []
 
 
+def test_a_source_that_is_a_pipe_is_refused_and_one_in_a_folder_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for format_name in ("snap", "arrays"):
+        with pytest.raises(DatasetError, match="pipe is no regular file"):
+            import_dataset(tmp_path / "pipe", tmp_path / "data" / "g", ImportSpec(format_name))
+    folder = make_arrays(tmp_path / "g")
+    os.mkfifo(folder / "pipe")
+    (folder / "broken").symlink_to("nowhere")
+    dataset = import_dataset(folder, tmp_path / "data" / "g", ImportSpec("arrays"))
+    assert "files left out: broken, pipe" in dataset.manifest.notes
+
+
 def test_the_data_root_may_lie_in_the_source(tmp_path: Path) -> None:
     folder = make_arrays(tmp_path / "g")
     dataset = import_dataset(folder, folder / "data" / "g", ImportSpec("arrays"))

@@ -34,7 +34,7 @@ _ATTRIBUTES = ("attr_data", "attr_indices", "attr_indptr", "attr_shape")
 _DENSE = (*FEATURES, "attr_matrix")
 _SPLITS = [name for names in SPLITS.values() for name in names]
 #: Arrays that are read; others may hold Python objects, such as names of nodes.
-_KNOWN = (*_ADJACENCY, "adj_data", *_ATTRIBUTES, *_DENSE, *LABELS, *_SPLITS, "edge_index")
+_KNOWN = (*_ADJACENCY, "adj_data", *_ATTRIBUTES, *_DENSE, *LABELS, *_SPLITS)
 
 
 def open_npz(path: Path, options: ImportOptions) -> GraphSource:
@@ -49,7 +49,7 @@ def open_npz(path: Path, options: ImportOptions) -> GraphSource:
     arrays, present = _load(path)
     missing = [name for name in _ADJACENCY if name not in arrays]
     layout = "the layout is adj_data, adj_indices, adj_indptr, adj_shape"
-    layout = "read it by --format pyg" if "edge_index" in arrays else layout
+    layout = "read it by --format pyg" if "edge_index" in present else layout
     require(not missing, f"{path} holds no {', '.join(missing)}", layout)
     adjacency = _csr(arrays, "adj", path)
     num_nodes = adjacency.shape[0]

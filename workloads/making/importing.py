@@ -69,7 +69,7 @@ class ImportSpec:
         """Return the manifest's recipe; equal recipes give equal bytes. Reads the whole source for its digest. Raises
         DatasetError where the source is missing or may not be read."""
         with _readable(source):
-            require(source.exists(), f"there is nothing at {source}", "check the path", DatasetError)
+            _check_source(source)
             return self.recipe_of(source.name, source_digest(source, progress))
 
     def recipe_of(self, source: str, digest: str) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def import_dataset(
     opener = partial(importer(spec.format), source)
     options: dict[str, Any] = {"max_memory": max_memory, "replace": replace, "progress": progress}
     with _readable(source):
-        require(source.exists(), f"there is nothing at {source}", "check the path", DatasetError)
+        _check_source(source)
         check_absent(target, replace)  # before a large source is read
         before = source_stamp(source)
 
@@ -122,6 +122,13 @@ def import_dataset(
 
         recipe = spec.recipe(source, progress)
         return write_graph(opener, target, spec, recipe, check_source=check_unchanged, **options)
+
+
+def _check_source(source: Path) -> None:
+    """Check that a source is a file or a folder; raises DatasetError."""
+    require(source.exists(), f"there is nothing at {source}", "check the path", DatasetError)
+    known = source.is_file() or source.is_dir()
+    require(known, f"{source} is no regular file", "give a file or a folder", DatasetError)
 
 
 @contextmanager
