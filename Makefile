@@ -61,7 +61,9 @@ benchmarks: setup
 gpu: setup
 	@status=0; for phase in check measure compare; do scripts/gpu $$phase || status=$$?; [ $$status = 2 ] && break; done; exit $$status
 
+# Asked for by name, it ends with the way to the command.
 setup: $(VENV)/.built
+	@$(if $(filter setup,$(MAKECMDGOALS)),echo "ready: source $(VENV)/bin/activate gives the command outcore in this terminal; or call $(BIN)/outcore",:)
 
 # Builds the native modules again; after a change of the packages, and the first time, it installs these, too.
 $(VENV)/.built: requirements.lock scripts/setup $(NATIVE)

@@ -16,9 +16,11 @@ import os
 import statistics
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from harness.advise.advice import AdviceSetting, advise
+from harness.compare.points import Rounds
 from harness.records.record import COUNTED, Record
 from harness.results import store as results
 from harness.worker import build
@@ -105,10 +107,10 @@ def plain(record: Record) -> bool:
 
 
 def total_s(records: list[Record]) -> float:
-    """Return the seconds of preparation, also where another run made it, plus all epochs, at the median of the runs."""
-    epoch = statistics.median(epoch.seconds for record in records for epoch in record.measured)
-    prepared = statistics.median(record.preprocess.seconds + record.preprocess.made_s for record in records)
-    return prepared + epoch * records[0].config.epochs
+    """Return T(E) of the runs at their number of epochs, without the first epoch's surplus, which nothing forecasts."""
+    cost = Rounds([record.to_json() for record in records]).cost
+    assert cost is not None, "only runs with a measured epoch are compared"
+    return replace(cost, first_s=0.0).total_s(records[0].config.epochs)
 
 
 def setting(record: Record, path: Path) -> AdviceSetting:

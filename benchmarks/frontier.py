@@ -2,8 +2,8 @@
 
     python -m benchmarks.frontier [--disk-class none|CLASS] [--rounds N] [--data FOLDER] [SYSTEM ...]
 
-Runs `outcore run SYSTEM` under one cap, the systems in turns, and reads epoch times from the records: the median of the
-measured epochs of a run, then the median over the rounds. Exit 1 if `outcore` misses a target.
+Runs `outcore run SYSTEM` under one cap, the systems in turns, and reads from the records the cost of a fresh epoch with
+all of its work (`each` + `epoch` of T(E)), then takes the median over the rounds. Exit 1 if `outcore` misses a target.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from harness.records.cost import TrainingCost
 from workloads.tempfolder import TemporaryFolder
 
 OUTCORE = [sys.executable, "-c", "from harness.cli import main; main()"]
@@ -24,8 +25,6 @@ ONLINE = ["pyg+", "ali+pg", "ginex", "gnndrive"]
 OPTIONS = {"gnndrive": ["extractors=2"], "ali+pg": ["list_threads=2"], "diskgnn": ["resample_every=1"]}
 #: Target: speed of `outcore` over that of the fastest online system, by kind of disk.
 TARGETS = {"none": 3.0, "aws-gp3": 8.0, "aws-nvme": 1.0}
-#: Systems that prepare samples of all epochs before the first; each epoch is charged its part of that.
-PREPARES_EPOCHS = {"diskgnn"}
 
 
 def outcore(*arguments: str, environment: dict[str, str]) -> dict[str, Any]:
@@ -69,24 +68,21 @@ def run(system: str, chosen: argparse.Namespace, seed: int, environment: dict[st
 
 
 def shown(system: str, number: int, record: dict[str, Any]) -> float | None:
-    """Print one run; return the median of its measured epochs, each with its part of the preparation."""
+    """Print one run; return the seconds of a fresh epoch with all of its work."""
     summary = record["summary"]
-    epoch = (summary.get("epoch_s") or {}).get("median")
-    if record["status"] != "ok" or epoch is None:
+    cost = TrainingCost.of(record)
+    if record["status"] != "ok" or cost is None:
         print(f"{system:10} {number:5}  {record['status']}: {record.get('reason', '')}", flush=True)
         return None
-    before = record["preprocess"]
-    prepared = max(before.get("seconds", 0.0), before.get("made_s", 0.0))
-    if system in PREPARES_EPOCHS:
-        epoch += prepared / len(record["epochs"])
+    epoch_s = cost.fresh_epoch_s
     efficiency, distance = summary.get("engine_efficiency"), summary.get("distance_to_limit")
     print(
-        f"{system:10} {number:5} {epoch:8.2f} s  efficiency {efficiency or float('nan'):.2f}  limit/epoch "
-        f"{distance or float('nan'):.2f}  prepared before {prepared:.2f} s  "
+        f"{system:10} {number:5} {epoch_s:8.2f} s  efficiency {efficiency or float('nan'):.2f}  limit/epoch "
+        f"{distance or float('nan'):.2f}  once {cost.before_s:.2f} s  "
         f"{record['verdict']}, {record['class']}",
         flush=True,
     )
-    return float(epoch)
+    return epoch_s
 
 
 def main() -> int:

@@ -43,7 +43,7 @@ def table(found: Advice) -> None:
     print("| --- | ---: | ---: | --- | ---: | --- |")
     for entry in sorted(found.ranked, key=lambda one: one.system):
         print(
-            f"| {entry.system} | {entry.epoch_s:,.0f} | {entry.prepare_s:,.0f} | {entry.bound} "
+            f"| {entry.system} | {entry.epoch_s:,.0f} | {entry.prepare_s + entry.each_s:,.0f} | {entry.bound} "
             f"| {entry.bytes_read / 1e9:,.0f} | {entry.why} |"
         )
     for entry in found.refused:

@@ -24,6 +24,7 @@ from typing import Any
 
 from _outcore import started
 
+from harness.records.cost import TrainingCost
 from workloads.tempfolder import TemporaryFolder
 
 SLACK = 1.10
@@ -101,10 +102,9 @@ def cost_of(record: dict[str, Any], counts: bool) -> float:
     if counts:
         asked = [epoch["device_requests"] or epoch["diskstats_requests"] or 0 for epoch in epochs]
         return float(sum(asked)) / len(epochs)
-    spent = record.get("preprocess") or {}
-    # Reused artefacts are charged with the seconds of the run that made them.
-    prepared = spent.get("seconds", 0.0) + spent.get("made_s", 0.0)
-    return float(sum(epoch["seconds"] for epoch in epochs) + prepared) / len(epochs)
+    cost = TrainingCost.of(record)
+    assert cost is not None, "every run has a measured epoch"
+    return cost.share_s(len(epochs))
 
 
 def coarse(values: list[Any]) -> list[Any]:

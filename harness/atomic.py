@@ -27,8 +27,8 @@ def whole_file(out: Path, what: str) -> Iterator[Path]:
     except OSError as error:
         said = f"{what} could not be written to {out}"
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-            raise DataIOError.of(error, said, out, "free some space, or choose another place") from error
-        raise InputError(f"{said}: {error.strerror or error}", "choose another place") from error
+            raise DataIOError.of(error, said, out) from error
+        raise InputError.from_os(error, said, "choose another place") from error
     finally:
         with suppress(OSError):
             partial.unlink()

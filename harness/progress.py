@@ -231,7 +231,8 @@ class Progress:
             if self._live is not None:
                 self._live.console.print(line, markup=False, soft_wrap=True)
             else:
-                print(line, file=sys.stderr, flush=True)
+                with suppress(BrokenPipeError):  # the reader of the progress has left, the work goes on
+                    print(line, file=sys.stderr, flush=True)
 
     def _timed(self, text: str, now: float) -> str:
         return f"[{now - self._start:6.1f} s] {text}"

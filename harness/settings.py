@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from workloads.errors import InputError
 from workloads.sampling import listing
-from workloads.units import parse_bytes
+from workloads.units import parse_memory_bytes
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -26,59 +26,101 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-def _setting(default: Any, description: str, decides: Literal["batches", "step", ""] = "", **limits: Any) -> Any:
+Role = Literal["system", "workload", "budget", "place", "length", "repeat", "watch", "label"]
+"""What a setting is to a comparison of runs (`harness/compare/comparable.py` derives every view from it).
+
+`system`: what is compared, with its options. `workload`: what is computed. `budget`: memory and processors. `place`:
+drive and how limits are enforced. `length`: how long a training is, and what is tested after it; no read of an epoch
+depends on it. `repeat`: a repetition with other random draws. `watch`: what the harness looks at and how long it waits.
+`label`: who asked for the run; no part of its identity.
+"""
+Decides = Literal["batches", "step", ""]
+
+
+def setting(default: Any, role: Role, description: str = "", decides: Decides = "", **limits: Any) -> Any:
     """Return the field of a setting.
 
-    `description` is for `--help` and `docs/settings.md`. `decides`: part of a cached calibration that depends on the
-    setting: `batches` (choice of mini-batches), `step` (memory and time of a training step) or neither.
+    Args:
+        default: default value.
+        role: what the setting is to a comparison of runs.
+        description: text for `--help` and `docs/settings.md`.
+        decides: part of a cached calibration that depends on the setting: `batches` (choice of mini-batches), `step`
+            (memory and time of a training step) or neither.
+        limits: limits of the value, as pydantic has them.
     """
-    return Field(default, description=description, json_schema_extra={"decides": decides}, **limits)
+    return Field(default, description=description, json_schema_extra={"decides": decides, "role": role}, **limits)
+
+
+def roles_of(model: type[BaseModel]) -> dict[str, Role]:
+    """Return the role of each field of a model of settings; raise TypeError for a field without one."""
+    found: dict[str, Role] = {}
+    for name, field in model.model_fields.items():
+        extra = field.json_schema_extra
+        if not isinstance(extra, dict) or extra.get("role") not in get_args(Role):
+            raise TypeError(f"{model.__name__}.{name} has no role: declare it by `setting`")
+        found[name] = cast(Role, extra["role"])
+    return found
+
+
+def of_role(model: type[BaseModel], *roles: Role) -> tuple[str, ...]:
+    """Return the names of the fields of a model that have one of these roles, in their order."""
+    return tuple(name for name, role in roles_of(model).items() if role in roles)
 
 
 class SharedSettings(BaseModel):
     """Settings with the same form in an experiment, a command and a record."""
 
-    memory: str = _setting("none", "768MiB (cap), 0.25x (budget, share of the features), +64MiB (budget) or none")
-    model: Literal["sage", "gcn", "gat"] = _setting("sage", "sage, gcn or gat", "step")
-    hidden: int = _setting(256, "hidden width", "step", ge=1)
-    heads: int = _setting(4, "attention heads of gat", "step", ge=1)
-    learning_rate: float = _setting(0.003, "learning rate of Adam", gt=0)
-    dropout: float = _setting(0.0, "share of the hidden features that is dropped in training", ge=0, lt=1)
-    sampler: str = _setting(listing.DEFAULT, f"{listing.choices()}; your own: package.module:NAME", "batches")
-    fanout: list[int] = _setting(
-        [10, 10, 10], "neighbours per hop, seed nodes' hop first; layerwise: nodes per layer", "batches", min_length=1
+    memory: str = setting(
+        "none", "budget", "768MiB (cap), 0.25x (budget, share of the features), +64MiB (budget) or none"
     )
-    replace: bool = _setting(False, "draw neighbours with replacement", "batches")
-    shuffle: bool = _setting(True, "draw the order of seed nodes anew each epoch", "batches")
-    batch_size: int = _setting(1000, "seed nodes per mini-batch", "batches", ge=1)
-    max_batches: int = _setting(0, "most mini-batches per epoch; 0: all", "batches", ge=0)
-    epochs: int = _setting(3, "epochs, warm-up included", "batches", ge=1)
-    warmup: int = _setting(1, "first epochs, left out of the statistics", ge=0)
-    device: str = _setting("cpu", "cpu, cuda or emulated:NAME", "step")
-    disk_class: str = _setting("none", "SSD class of the run: none, NAME or NAME/k")
-    stages: Literal["all", "sample", "sample+extract"] = _setting("all", "all, sample or sample+extract", "step")
-    cores: int = _setting(0, "processor cores for the run; 0: all", "step", ge=0)
-    ranks: int = _setting(1, "processes that train each step together, by torchrun", "batches", ge=1, le=64)
-    partition: Literal["none", "self-reliant"] = _setting(
-        "none", "split of the training nodes among ranks: none or self-reliant", "batches"
+    model: Literal["sage", "gcn", "gat"] = setting("sage", "workload", "sage, gcn or gat", "step")
+    hidden: int = setting(256, "workload", "hidden width", "step", ge=1)
+    heads: int = setting(4, "workload", "attention heads of gat", "step", ge=1)
+    learning_rate: float = setting(0.003, "workload", "learning rate of Adam", gt=0)
+    dropout: float = setting(0.0, "workload", "share of the hidden features that is dropped in training", ge=0, lt=1)
+    sampler: str = setting(
+        listing.DEFAULT, "workload", f"{listing.choices()}; your own: package.module:NAME", "batches"
     )
-    keep_order: bool = _setting(False, "train mini-batches in the seed plan's order")
-    seed: int = _setting(0, "random seed of sampling, shuffling and weights", "batches", ge=0)
-    verify: bool = _setting(False, "digests of all features in every epoch, off the epoch's clock")
-    test_nodes: int = _setting(0, "test nodes for the accuracy after each epoch; 0: none", ge=0)
-    options: dict[str, Any] = _setting({}, "options of the system, by name")
+    fanout: list[int] = setting(
+        [10, 10, 10],
+        "workload",
+        "neighbours per hop, seed nodes' hop first; layerwise: nodes per layer",
+        "batches",
+        min_length=1,
+    )
+    replace: bool = setting(False, "workload", "draw neighbours with replacement", "batches")
+    shuffle: bool = setting(True, "workload", "draw the order of seed nodes anew each epoch", "batches")
+    batch_size: int = setting(1000, "workload", "seed nodes per mini-batch", "batches", ge=1)
+    max_batches: int = setting(0, "workload", "most mini-batches per epoch; 0: all", "batches", ge=0)
+    epochs: int = setting(3, "length", "epochs, warm-up included", "batches", ge=1)
+    warmup: int = setting(1, "length", "first epochs, left out of the statistics", ge=0)
+    device: str = setting("cpu", "workload", "cpu, cuda or emulated:NAME", "step")
+    disk_class: str = setting("none", "place", "SSD class of the run: none, NAME or NAME/k")
+    stages: Literal["all", "sample", "sample+extract"] = setting(
+        "all", "workload", "all, sample or sample+extract", "step"
+    )
+    cores: int = setting(0, "budget", "processor cores for the run; 0: all", "step", ge=0)
+    ranks: int = setting(1, "workload", "processes that train each step together, by torchrun", "batches", ge=1, le=64)
+    partition: Literal["none", "self-reliant"] = setting(
+        "none", "workload", "split of the training nodes among ranks: none or self-reliant", "batches"
+    )
+    keep_order: bool = setting(False, "workload", "train mini-batches in the seed plan's order")
+    seed: int = setting(0, "repeat", "random seed of sampling, shuffling and weights", "batches", ge=0)
+    verify: bool = setting(False, "watch", "digests of all features in every epoch, off the epoch's clock")
+    test_nodes: int = setting(0, "length", "test nodes for the accuracy after each epoch; 0: none", ge=0)
+    options: dict[str, Any] = setting({}, "system", "options of the system, by name")
 
 
 class RunSettings(Strict, SharedSettings):
     """Settings of `outcore run` and of `run:` in a YAML file; an entry of `systems:` may override them."""
 
-    dataset: str | None = _setting(None, "name under the data root, or a path")
-    layers: int | None = _setting(None, "as many as fanout has hops; shadow: any number", ge=1)
-    device_memory: str | int | None = _setting(None, "memory of the device tier, like 2GiB")
-    isolation: Literal["auto", "cgroup2", "cgroup1", "systemd", "docker", "none"] = _setting(
-        "auto", "auto, cgroup2, cgroup1, systemd, docker or none"
+    dataset: str | None = setting(None, "workload", "name under the data root, or a path")
+    layers: int | None = setting(None, "workload", "as many as fanout has hops; shadow: any number", ge=1)
+    device_memory: str | int | None = setting(None, "budget", "memory of the device tier, like 2GiB")
+    isolation: Literal["auto", "cgroup2", "cgroup1", "systemd", "docker", "none"] = setting(
+        "auto", "place", "auto, cgroup2, cgroup1, systemd, docker or none"
     )
-    timeout: float | str = _setting(3600.0, "longest time of the run, like 600s or 2h")
+    timeout: float | str = setting(3600.0, "watch", "longest time of the run, like 600s or 2h")
 
     @field_validator("fanout", mode="before")
     @classmethod
@@ -170,8 +212,8 @@ def parse_memory(text: str, feature_bytes: int) -> MemorySetting:
             raise InputError(f"memory is {text!r}, and a share has to be above 0", "write it like 0.25x")
         return MemorySetting(budget_bytes=round(share * feature_bytes))
     if text.startswith("+"):
-        return MemorySetting(budget_bytes=parse_bytes(text[1:], "memory"))
-    return MemorySetting(cap_bytes=parse_bytes(text, "memory"))
+        return MemorySetting(budget_bytes=parse_memory_bytes(text[1:]))
+    return MemorySetting(cap_bytes=parse_memory_bytes(text, share=True))
 
 
 def parse_seconds(value: float | str, what: str = "timeout") -> float:
@@ -206,7 +248,7 @@ def check_settings(settings: RunSettings) -> None:
         said = f"test_nodes is {settings.test_nodes}, and nothing is really trained"
         raise InputError(said, "use device cpu or cuda and stages all")
     if settings.device_memory is not None:
-        parse_bytes(settings.device_memory, "device_memory")
+        parse_memory_bytes(settings.device_memory, "device_memory")
         if settings.device == "cpu":
             raise InputError("device_memory is set, and device cpu has no memory of its own", "leave it out")
     elif emulated:
@@ -249,9 +291,10 @@ def canonical_memory(text: str) -> str:
     text = text.strip()
     if text.lower() == "none" or text.endswith(("x", "X")):
         return text.lower()
-    size = parse_bytes(text.removeprefix("+"), "memory")
+    budget = text.startswith("+")
+    size = parse_memory_bytes(text.removeprefix("+"), share=not budget)
     shown = f"{size // 2**20}MiB" if size % 2**20 == 0 else f"{size}B"
-    return f"+{shown}" if text.startswith("+") else shown
+    return f"+{shown}" if budget else shown
 
 
 _WORDS = {str: "text", int: "whole number", float: "number", bool: "true, false", list: "list", dict: "mapping"}

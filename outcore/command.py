@@ -11,7 +11,7 @@ from re import fullmatch
 from workloads.errors import HostError
 
 #: Packages whose import name is another one.
-_DISTRIBUTIONS = {"PIL": "pillow", "pynvml": "nvidia-ml-py", "yaml": "PyYAML"}
+_DISTRIBUTIONS = {"PIL": "pillow", "pynvml": "nvidia-ml-py", "ruamel": "ruamel.yaml"}
 
 
 def extra_of(module: str) -> str | None:

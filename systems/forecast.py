@@ -38,15 +38,17 @@ class Forecast:
         reads: reads of the epoch.
         why: reason for the reads, as text for a reader.
         rows_copied: feature rows copied to the device, where it has its own memory.
-        prepare_reads: reads and writes of preparation for the whole training.
-        prepare_s: seconds of preparation beside these.
+        prepare_reads: reads and writes of the offline work that a training does once.
+        each_reads: reads and writes of the offline work that each epoch needs (`System.prepare_epochs`).
+        each_s: seconds of that work beside these.
     """
 
     reads: Reads
     why: str
     rows_copied: float = 0.0
     prepare_reads: Reads = field(default_factory=dict)
-    prepare_s: float = 0.0
+    each_reads: Reads = field(default_factory=dict)
+    each_s: float = 0.0
 
 
 @dataclass

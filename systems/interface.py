@@ -1,7 +1,8 @@
 """The interface of a training system: read this file first, then one system folder, then write your own.
 
-The harness builds one `System` per run, inside the memory cap, and drives it: `plan()`, `prepare()` once, then for each
-epoch it iterates `epoch(k)`, trains on each `Batch` and releases it, then reads `counters()`. It ends with `close()`.
+The harness builds one `System` per run, inside the memory cap, and drives it: `plan()` and `prepare()` once, then for
+each epoch `prepare_epochs(k)` where earlier offline work does not serve it, and `epoch(k)`, whose batches it trains on
+and releases; then it reads `counters()`. It ends with `close()`.
 """
 
 from __future__ import annotations
@@ -422,7 +423,22 @@ class System(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Do offline work and allocate buffers, timed as preprocessing; artefacts are kept in `runtime.artefacts`."""
+        """Do the offline work that a training needs once, whatever its number of epochs, and allocate buffers.
+
+        The harness times it (rule 14); artefacts are kept in `runtime.artefacts`.
+        """
+
+    def prepare_epochs(self, first: int) -> int:
+        """Do the offline work that epoch `first`, and those after it that share the work, need for themselves alone.
+
+        Called after `prepare` with 0, and at the begin of each later epoch that no earlier call served, on that epoch's
+        clock. The harness times it and divides its cost among the epochs served; a system that does all of an epoch's
+        work in `epoch` leaves it out.
+
+        Returns:
+            Number of epochs that the work serves, `first` included; 0: epochs of this run need no offline work.
+        """
+        return 0
 
     @abstractmethod
     def epoch(self, k: int) -> Iterator[Batch]:

@@ -102,6 +102,7 @@ class Facts(BaseModel):
         io: the reader's mode and fallbacks, such as `io_uring registered`.
         reads_in: stages in which the system submits its own reads; empty: `extract`.
         prepared_reused: whether preparation found the artefacts of an earlier run.
+        samples_reused: whether epochs train on mini-batches sampled for an earlier epoch (replay).
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -109,6 +110,7 @@ class Facts(BaseModel):
     io: str | None = None
     reads_in: tuple[str, ...] = ()
     prepared_reused: bool | None = Field(default=None, repr=False)
+    samples_reused: bool = Field(default=False, repr=False)
 
     def notes(self) -> dict[str, str]:
         """Return the facts as text for people, seconds and ratios to three decimals."""

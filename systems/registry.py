@@ -64,10 +64,13 @@ def load(name: str) -> type[System]:
     `package.module:Class`.
 
     Raises:
-        InputError: no system has this name (suggests the nearest), or the object is not a `System`.
+        InputError: no system has this name (names the folder searched, suggests a near name), or the object is not a
+            `System`.
     """
     if ":" in name:
         return _load_class(name)
+    if "/" in name:
+        raise _path_given(name)
     module = module_name(name)
     if module in _modules():
         system = _load_module(f"systems.{module}")
@@ -77,10 +80,40 @@ def load(name: str) -> type[System]:
         return _load_class(place)
     if _exports(Path(module, "__init__.py")) or _exports(Path(f"{module}.py")):
         return _load_class(f"{module}:SYSTEM")
-    known = names()
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}"
-    raise InputError(f"there is no system {name!r}", hint)
+    raise _unknown(name, module)
+
+
+def _unknown(name: str, module: str) -> InputError:
+    """Return the error for a name without a system: the places searched, and the nearest name or a module's folder."""
+    here = Path.cwd()
+    missing = f"there is no system {name!r}"
+    for path in (here / module / "__init__.py", here / f"{module}.py"):
+        if path.is_file():
+            return InputError(f"{missing}: {path} assigns no SYSTEM", "end it with `SYSTEM = <its class>`")
+    searched = f"{missing} among those of `outcore systems`, nor {module}.py or {module}/__init__.py in {here}"
+    near = _near(name)
+    fix = "go to the folder that holds its module, or install its package"
+    return InputError(searched, f"did you mean {near!r}? Else {fix}" if near else fix)
+
+
+def _path_given(name: str) -> InputError:
+    """Return the error for a path given as a system, with the folder to go to where its module is there."""
+    given = Path(name)
+    fix = "go to the folder that holds its module, and give the module's name"
+    if _exports(given / "__init__.py"):
+        folder = given.resolve()
+        fix = f"go to {folder.parent} and give {folder.name}"
+    elif given.suffix == ".py" and _exports(given):
+        fix = f"go to {given.resolve().parent} and give {given.stem}"
+    return InputError(f"there is no system {name!r}: a system is named, and this is a path", fix)
+
+
+def _near(name: str) -> str | None:
+    """Return the name nearest to a misspelt one, or that of the module `name`; None if none is near."""
+    spelt = {module_name(each): each for each in names()}
+    spelt |= {each: each for each in names()}
+    near = difflib.get_close_matches(name, spelt, n=1, cutoff=0.75)
+    return spelt[near[0]] if near else None
 
 
 def _load_module(module: str) -> type[System]:
@@ -89,6 +122,8 @@ def _load_module(module: str) -> type[System]:
 
 def _load_class(name: str) -> type[System]:
     module, _, attribute = name.partition(":")
+    if "/" in module or not all(module.split(".")):
+        raise InputError(f"system {name!r} names no module", "write it like package.module:Class, in its folder")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)  # a worker, started by `python -m`, has it too
@@ -97,9 +132,8 @@ def _load_class(name: str) -> type[System]:
     except ModuleNotFoundError as error:
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
             raise
-        raise InputError(
-            f"there is no module {module!r} for system {name!r}", "go to the folder of its package, or install it"
-        ) from error
+        searched = f"there is no module {module!r} for system {name!r} in {here} or among the installed packages"
+        raise InputError(searched, "go to the folder of its package, or install it") from error
     if not hasattr(loaded, attribute):
         near = difflib.get_close_matches(attribute, dir(loaded), n=1)
         raise InputError(

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = ["workloads", "systems", "harness", "outcore"]
 #: Rooms of the harness, lowest first: a module imports from its own room and from those before it.
 ROOMS = """
-    atomic progress parsing cache isolation foreign ssd settings records wire telemetry worker plan judge results run
+    atomic progress cache isolation foreign ssd settings records wire telemetry worker plan judge results run
     compare studies regress figures claims report advise hosts drives check doctor cli
 """.split()
 MOST_FILES = 16

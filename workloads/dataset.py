@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from workloads.direct_files import small_maps
+from workloads.direct_files import advise_random, small_maps
 from workloads.distinct import distinct
-from workloads.errors import DatasetError
+from workloads.errors import DatasetError, InputError, require
 from workloads.manifest import MANIFEST_NAME, PARTS, Manifest, Part
 from workloads.npyfile import file_digest, read_header
 
@@ -40,6 +40,7 @@ class Dataset:
         feature_bytes, topology_bytes: bytes of the feature table and of the neighbour lists (the data of `indices`).
         total_bytes: bytes of all `.npy` files.
         fingerprint: digest of the content, 16 hexadecimal digits, equal for equal bytes under any name or path.
+        origin: `generated (KIND)`, `imported (FORMAT)`, or `unknown` for a dataset that other code wrote.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
@@ -52,6 +53,16 @@ class Dataset:
         self.feature_bytes = self.num_nodes * self.row_bytes
         self.topology_bytes = self.num_edges * self.index_dtype.itemsize
         self.total_bytes = sum(entry.bytes for entry in manifest.files.values())
+
+    @property
+    def origin(self) -> str:
+        """Where the graph comes from, by its manifest's recipe."""
+        recipe = self.manifest.recipe
+        if recipe.get("how") == "make":
+            return f"generated ({recipe.get('kind')})"
+        if recipe.get("how") == "import":
+            return f"imported ({recipe.get('format')})"
+        return "unknown"
 
     @classmethod
     def open(cls, path: Path | str) -> Dataset:
@@ -93,6 +104,76 @@ class Dataset:
         if array.shape[0] != count:
             raise DatasetError(f"{self.file(part)} is truncated: {array.shape[0]} of {count} elements", _MAKE_AGAIN)
         return array.reshape(entry.shape)
+
+    def original_ids(self, nodes: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Return the ids that nodes had in the imported graph.
+
+        Args:
+            nodes: ids of nodes in this dataset, integers in [0, N) of any shape, such as `n_id` of a mini-batch.
+
+        Returns:
+            int64 of the same shape, read from the mapped part `ids`. In a dataset without that part nodes kept their
+            numbers, and these are returned.
+
+        Raises:
+            InputError: a node is not in the graph.
+            DatasetError: an older import numbered the nodes anew and did not keep their ids.
+        """
+        self._require_ids()
+        wanted = _integers(nodes, "nodes")
+        self._check_nodes(wanted)
+        if "ids" not in self.manifest.files:
+            return wanted.copy()
+        mapped = self.memmap("ids")
+        advise_random(mapped)
+        found: npt.NDArray[np.int64] = mapped[wanted]
+        return found
+
+    def nodes_of(self, original_ids: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Return the nodes that had these ids in the imported graph, the inverse of `original_ids`.
+
+        Args:
+            original_ids: integers [n], such as the ids beside a user's own labels.
+
+        Returns:
+            int64 [n], ids of nodes in this dataset; `ids` is read once, in pieces.
+
+        Raises:
+            InputError: no node had an id, or several nodes had it.
+            DatasetError: as for `original_ids`.
+        """
+        self._require_ids()
+        originals = _integers(original_ids, "original_ids").reshape(-1)
+        if "ids" not in self.manifest.files:
+            self._check_nodes(originals)
+            return originals.copy()
+        wanted = distinct(originals)
+        nodes = np.full(len(wanted) + 1, -1, dtype=np.int64)  # the last stands for ids that are not wanted
+        times = np.zeros(len(wanted) + 1, dtype=np.int64)
+        mapped = self.memmap("ids")
+        with small_maps(mapped):
+            for start in range(0, self.num_nodes, _CHECK_CHUNK):
+                chunk = np.asarray(mapped[start : start + _CHECK_CHUNK])
+                places = np.searchsorted(wanted, chunk)
+                inside = places < len(wanted)
+                inside[inside] = wanted[places[inside]] == chunk[inside]
+                places[~inside] = len(wanted)
+                nodes[places] = np.arange(start, start + len(chunk))
+                times += np.bincount(places, minlength=len(times))
+        for number in wanted[times[:-1] == 0][:1]:
+            raise InputError(f"no node of {self.name} had the id {number}", "give ids of the imported graph")
+        for number in wanted[times[:-1] > 1][:1]:
+            raise InputError(f"several nodes of {self.name} had the id {number}", "give nodes by number")
+        return nodes[np.searchsorted(wanted, originals)]
+
+    def _require_ids(self) -> None:
+        fault = f"the nodes of {self.name} were numbered anew, and the older Outcore that did so kept no original ids"
+        require(not self.manifest.lost_ids, fault, "import it again with --force", DatasetError)
+
+    def _check_nodes(self, nodes: npt.NDArray[np.int64]) -> None:
+        for node in (nodes.min(), nodes.max()) if nodes.size else ():
+            fault = f"{self.name} has no node {node}"
+            require(0 <= node < self.num_nodes, fault, f"give ids from 0 to {self.num_nodes - 1}")
 
     def verify(self, progress: Callable[[str, float], None] | None = None) -> list[str]:
         """Verify every byte: sizes, headers, XXH3, monotone `indptr`, ids and labels in range.
@@ -201,6 +282,17 @@ class Dataset:
                             unlabelled.add(part)
         kinds = ((twice, "twice, or one of another split"), (unlabelled, "without a label"))
         return [f"{self.file(part)} names a node {what}" for part in _SPLITS for parts, what in kinds if part in parts]
+
+
+def _integers(values: npt.ArrayLike, what: str) -> npt.NDArray[np.int64]:
+    """Return integers as int64; raises InputError for other values."""
+    array = np.asarray(values)
+    whole = array.dtype.kind in "iu" or array.size == 0
+    require(whole, f"{what} is {array.dtype} {list(array.shape)}", "give whole numbers")
+    if array.dtype == np.uint64:
+        most = int(array.max(initial=0))
+        require(most <= np.iinfo(np.int64).max, f"{what} holds {most}", "give numbers below 2^63")
+    return array.astype(np.int64)
 
 
 def list_datasets(root: Path | str) -> list[Dataset]:

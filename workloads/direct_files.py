@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.errors import DataIOError
+from workloads.errors import DataIOError, fault_of
 
 PAGE = 4096
 N = TypeVar("N", int, NDArray[np.int64])
@@ -75,18 +75,19 @@ def read_at(handle: int, data: NDArray[np.uint8], offset: int, path: Path) -> No
 
 def io_failed(path: Path, offset: int, code: int, *, writing: bool = False) -> DataIOError:
     """Make the error of a failed read or write; `code` 0: the file ended."""
-    reason = os.strerror(code) if code else "the file ends there"
-    fix = "make room on the disk of the results folder or lower the disk-space limit" if writing else "check the device"
-    if not code:
-        fix = "verify the dataset with `outcore data verify`"
+    reason, fix = "the file ends there", "verify the dataset with `outcore data verify`"
+    if code:
+        reason, fix = fault_of(code, "" if writing else "check the device")
+    if code == errno.ENOSPC:
+        fix = "make room on the disk of the results folder or lower the disk-space limit"
     message = f"{'writing' if writing else 'reading'} {path} failed at offset {offset}: {reason}"
     return DataIOError(message, path=str(path), offset=offset, errno=code, fix=fix)
 
 
 def cannot_open(path: Path, code: int) -> DataIOError:
     """Make the error of a file that cannot be opened for reading."""
-    fix = "check that it is there and can be read"
-    return DataIOError(f"cannot open {path}: {os.strerror(code)}", path=str(path), errno=code, fix=fix)
+    reason, fix = fault_of(code, "check that it is there and can be read")
+    return DataIOError(f"cannot open {path}: {reason}", path=str(path), errno=code, fix=fix)
 
 
 @contextmanager
@@ -125,6 +126,13 @@ def read_ahead(part: NDArray[Any]) -> None:
         mapped: mmap.mmap = part._mmap  # type: ignore[attr-defined]
         begin = part.__array_interface__["data"][0] - np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
         mapped.madvise(mmap.MADV_WILLNEED, begin // mmap.PAGESIZE * mmap.PAGESIZE, part.nbytes)
+
+
+def advise_random(array: Any) -> None:
+    """Tell the kernel not to read ahead in a memory-mapped array; does nothing for an array in memory."""
+    mapping = getattr(array, "_mmap", None)
+    if isinstance(mapping, mmap.mmap):
+        mapping.madvise(mmap.MADV_RANDOM)
 
 
 @contextmanager

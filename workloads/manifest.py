@@ -14,11 +14,14 @@ from pydantic import BaseModel, Field, ValidationError
 
 from workloads.errors import DatasetError
 
-Part = Literal["indptr", "indices", "features", "labels", "train", "valid", "test", "edge_weight"]
-OPTIONAL: tuple[Part, ...] = ("edge_weight",)
-"""Parts that a dataset may lack: `edge_weight`, [E] in the order of `indices`."""
+Part = Literal["indptr", "indices", "features", "labels", "train", "valid", "test", "edge_weight", "ids"]
+OPTIONAL: tuple[Part, ...] = ("edge_weight", "ids")
+"""Parts that a dataset may lack: `edge_weight`, [E] in the order of `indices`; `ids`, [N], original ids of the nodes,
+kept by an import that numbers the nodes anew."""
 PARTS: tuple[Part, ...] = tuple(part for part in get_args(Part) if part not in OPTIONAL)
 MANIFEST_NAME = "dataset.json"
+RENUMBERED = "ids numbered anew"
+"""Begin of the note of an import that numbered the nodes anew; before `ids`, nothing kept their original ids."""
 FORMAT_VERSION = 1
 MAX_NODES = 3 * 10**9
 """Most nodes of a dataset: where neighbour lists are made, a pair of ids has to fit 63 bits."""
@@ -33,6 +36,7 @@ ALLOWED_DTYPES: Mapping[Part, tuple[str, ...]] = {
     "indices": ("int32", "int64"),
     "features": ("float32", "float16"),
     "edge_weight": ("float32",),
+    "ids": ("int64",),
 }
 _MAKE_AGAIN = "make or import it again"
 
@@ -77,6 +81,12 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
         return (*PARTS, *(part for part in OPTIONAL if part in self.files))
 
     @property
+    def lost_ids(self) -> bool:
+        """Whether the nodes were numbered anew by an older Outcore, which did not keep their original ids."""
+        renumbered = any(note.startswith(RENUMBERED) for note in self.notes)
+        return renumbered and "ids" not in self.files
+
+    @property
     def fingerprint(self) -> str:
         """Digest of counts and files, 16 hexadecimal digits: equal for datasets of equal bytes."""
         parts = [f"{self.version}", f"{self.num_nodes}", f"{self.num_edges}", f"{self.dim}", f"{self.num_classes}"]
@@ -99,7 +109,7 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
             fault = f"{folder} is not a dataset (it holds no {MANIFEST_NAME})"
             raise DatasetError(fault, "`outcore data list` shows what there is") from None
         except OSError as error:
-            raise DatasetError(f"{path} cannot be read ({error.strerror})", "check its permissions") from None
+            raise DatasetError.from_os(error, f"{path} cannot be read") from None
         except ValueError as error:
             raise DatasetError(f"{path} is damaged (not JSON: {error})", _MAKE_AGAIN) from None
         if isinstance(raw, dict) and raw.get("version", FORMAT_VERSION) != FORMAT_VERSION:
@@ -123,6 +133,7 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
             "features": (self.num_nodes, self.dim),
             "labels": (self.num_nodes,),
             "edge_weight": (self.num_edges,),
+            "ids": (self.num_nodes,),
         }
         for part in self.parts:
             entry = self.files.get(part)

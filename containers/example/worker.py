@@ -74,6 +74,7 @@ class Example(Worker):
     def prepare(self) -> list[Path]:
         """Do offline work; return the files it wrote."""
         self.system.prepare()
+        self.system.prepare_epochs(0)
         return list(self.system.files())
 
     def epoch(self, number: int, log: Log) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from harness.advise.implied import ImpliedGraph
 from harness.advise.trace import take_trace
 from harness.progress import tracked
+from harness.records.cost import TrainingCost
 from harness.settings import MemorySetting, parse_memory
 from harness.ssd.quiet import slack
 from systems.forecast import EXACT, Reads, Spread, Trace
@@ -58,7 +59,8 @@ class RankedSystem:
             and of copies to the device; they overlap.
         train_spread, sample_spread: least and greatest measurement of both, as multiples of them.
         disk_slack: how many times faster the disk may be than its profile, which was taken beside others' traffic.
-        prepare_s, prepare_device_s: seconds before the first epoch, and those of them that the disk takes.
+        prepare_s: seconds of offline work that a training does once, all of them the disk's.
+        each_s, each_device_s: seconds of offline work for each epoch, and those of them that the disk takes.
         why: reason for the time, as text for a reader.
         options: options that the system lowers to fit the budget.
         refused: reason why the system cannot run or is not ranked; the other fields are empty then.
@@ -75,7 +77,8 @@ class RankedSystem:
     sample_spread: Spread = EXACT
     disk_slack: float = 1.0
     prepare_s: float = 0.0
-    prepare_device_s: float = 0.0
+    each_s: float = 0.0
+    each_device_s: float = 0.0
     why: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     refused: str = ""
@@ -92,20 +95,30 @@ class RankedSystem:
         parts = {"disk": self.device_s, "training": self.train_s, "sampling": self.sample_s, "bus": self.bus_s}
         return max(parts, key=lambda name: parts[name])
 
+    @property
+    def cost(self) -> TrainingCost:
+        """Predicted terms of T(E); the first epoch is taken as the later ones."""
+        return TrainingCost(once_s=self.prepare_s, first_s=0.0, each_s=self.each_s, mean_epoch_s=self.epoch_s)
+
     def total_s(self, epochs: int) -> float:
-        """Return the seconds of preparation and `epochs` epochs."""
-        return self.prepare_s + epochs * self.epoch_s
+        """Return the seconds of a training of `epochs` epochs, offline work included."""
+        return self.cost.total_s(epochs)
 
     def interval_s(self, epochs: int, speed: float | None = None) -> tuple[float, float]:
-        """Return the seconds of preparation and `epochs` epochs at the least and the greatest measured times.
+        """Return the seconds of such a training at the least and the greatest measured times.
 
         `speed`: of the disk, as a multiple of its profile; None: that too is at its fastest and its slowest.
         """
 
         def total(end: int, speed: float) -> float:
             measured = self.train_s * self.train_spread[end], self.sample_s * self.sample_spread[end]
-            prepare_s = self.prepare_s - self.prepare_device_s * (1 - 1 / speed)
-            return prepare_s + epochs * max(self.device_s / speed, self.bus_s, *measured)
+            cost = TrainingCost(
+                once_s=self.prepare_s / speed,
+                first_s=0.0,
+                each_s=self.each_s - self.each_device_s * (1 - 1 / speed),
+                mean_epoch_s=max(self.device_s / speed, self.bus_s, *measured),
+            )
+            return cost.total_s(epochs)
 
         return total(0, speed or self.disk_slack), total(1, speed or 1.0)
 
@@ -125,7 +138,8 @@ class Advice:
         refused: systems that cannot run or do not compare, with the reason.
         least: least host memory of the systems that do not fit, by name, ascending, as a setting; only if none fits.
         trace: sampled mini-batches.
-        changes: change of memory or disk (twice as much, twice as fast) -> system ranked first then.
+        changes: change of memory or disk (twice as much, twice as fast) -> the fastest system then; only changes after
+            which the system recommended now is not among the fastest.
     """
 
     groups: list[list[RankedSystem]]
@@ -163,6 +177,22 @@ def in_groups(entries: Sequence[RankedSystem], epochs: int) -> list[list[RankedS
         left = [entry for entry in left if entry not in group]
         groups.append(sorted(group, key=lambda entry: (simplicity(entry.system), entry.total_s(epochs))))
     return groups
+
+
+def overtaker(
+    now: Sequence[Sequence[RankedSystem]], then: Sequence[Sequence[RankedSystem]], epochs: int
+) -> RankedSystem | None:
+    """Return the fastest system of a ranking; None where the one recommended now is equal to it within the spread.
+
+    Args:
+        now, then: rankings by `in_groups`, before and after a change.
+        epochs: epochs of the whole training.
+    """
+    if not then:
+        return None
+    fastest = min(then[0], key=lambda entry: entry.total_s(epochs))
+    recommended = now[0][0].system if now else ""
+    return None if recommended in {entry.system for entry in then[0]} else fastest
 
 
 def advise(
@@ -213,7 +243,11 @@ def advise(
             "twice the memory": ranked(forecast(replace(setting, host=2 * setting.host), profile)),
             "a disk twice as fast": ranked(forecast(setting, replace(profile, points=faster))),
         }
-        changes = {text: found[0][0] for text, found in others.items() if found}
+        changes = {}
+        for text, then in others.items():
+            fastest = overtaker(groups, then, setting.epochs)
+            if fastest is not None:
+                changes[text] = fastest
         return Advice(groups, refused, trace, changes, least)
 
 
@@ -252,8 +286,9 @@ def _one(name: str, setting: AdviceSetting, disk: DiskProfile, trace: Trace, acc
         train_spread=trace.train_spread,
         sample_spread=trace.sample_spread,
         disk_slack=slack(disk),
-        prepare_s=disk.seconds(expected.prepare_reads) + expected.prepare_s,
-        prepare_device_s=disk.seconds(expected.prepare_reads),
+        prepare_s=disk.seconds(expected.prepare_reads),
+        each_s=disk.seconds(expected.each_reads) + expected.each_s,
+        each_device_s=disk.seconds(expected.each_reads),
         why=expected.why,
         options={key: low for key, (low, _) in system.lowered.items()},
     )

@@ -107,6 +107,21 @@ FANOUTS: tuple[tuple[int, ...], ...] = ((10, 10, 10), (5,), (-1, 3), (25, 10))
 TIERS = {"cpu": "cpu", "emulated": "emulated:late", "cuda": "cuda"}
 
 
+def left_out(devices: tuple[str, ...], faithful: bool = True, device: str = "") -> dict[str, str]:
+    """Return the cases that `cases` leaves out on this host or for this system, with the reason.
+
+    Args:
+        devices, faithful, device: as in `cases`.
+    """
+    found: dict[str, str] = {}
+    if not device and "cuda" in devices and not torch.cuda.is_available():
+        found["cases on cuda"] = "this host has no GPU that torch can use"
+    if not faithful:
+        others = [name for name in names() if name != DEFAULT]
+        found["cases of other samplers"] = f"not faithful by design: {', '.join(others)} are not sampled"
+    return found
+
+
 def cases(devices: tuple[str, ...], quick: bool, faithful: bool = True, device: str = "") -> list[Case]:
     """Return the cases of a check.
 

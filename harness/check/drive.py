@@ -95,6 +95,7 @@ def _run(stage: Stage, seen: Observation, budget: MemoryBudget | None = None, ep
         seen.plan_bytes = {"host": plan.total("host"), "device": plan.total("device"), "disk": plan.total("disk")}
         seen.budget_bytes = {"host": budget.host, "device": budget.device, "disk": budget.disk}
         system.prepare()
+        system.prepare_epochs(0)
         for number in range(epochs):
             seen.epochs.append(run_epoch(stage, system, number, trainer))
     if trainer is not None:

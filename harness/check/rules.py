@@ -10,8 +10,17 @@ from typing import Literal
 from harness.check.case import CheckedEpoch, Observation
 
 Finder = Callable[[Observation], Iterator[str]]
+Which = Callable[[Observation], bool]
 CLOSE_LIMIT_S = 5.0
+# Kinds of cases whose feature file is damaged.
+_DAMAGED = ("cut", "cut-late", "gone")
 RUNS = "runs"
+# Cases, or systems' names, that are listed by name in a detail.
+_NAMED = 3
+
+
+def _every(seen: Observation) -> bool:
+    return True
 
 
 @dataclass(frozen=True)
@@ -21,6 +30,8 @@ class Promise:
     Attributes:
         broken: yields its violations.
         fix: advice to the author of a system that breaks it.
+        asked: whether a case is about the promise.
+        ran: whether such a case went far enough to be judged by it.
         only: systems with (or without) an oracle.
         after: promises without which it cannot hold; a case that breaks one of these is not judged by it.
     """
@@ -28,6 +39,8 @@ class Promise:
     name: str
     broken: Finder
     fix: str
+    asked: Which = _every
+    ran: Which = _every
     only: Literal["oracle", "no oracle", ""] = ""
     after: tuple[str, ...] = ()
 
@@ -64,24 +77,50 @@ def judge(observations: Sequence[Observation], faithful: bool) -> list[CheckResu
         if entry.only == "no oracle" and compared:
             results.append(CheckResult(entry.name, True, "as the oracle's are"))
             continue
+        asked = [index for index, seen in enumerate(observations) if entry.asked(seen)]
+        ran = [index for index in asked if entry.ran(observations[index])]
+        judged = [index for index in ran if not blamed[index].intersection(entry.after)]
         faults: list[str] = []
-        judged = 0
-        for seen, names in zip(observations, blamed, strict=True):
-            if names.intersection(entry.after):
-                continue
-            judged += 1
+        for index in judged:
+            seen = observations[index]
             found = [f"{seen.case}: {fault}" for fault in entry.broken(seen)]
             faults += found
-            names |= {entry.name} if found else set()
+            blamed[index] |= {entry.name} if found else set()
         if entry.name == RUNS and faults:
             # It may fail on a damaged file for the same reason.
             for seen, names in zip(observations, blamed, strict=True):
                 names |= {RUNS} if seen.expected_failure else set()
         detail = "; ".join(faults[:4]) + (f"; and {len(faults) - 4} more" if len(faults) > 4 else "")
-        counted = f"{judged} cases" if judged else "see what is broken"
+        missing = [observations[index].case for index in asked if index not in ran]
+        counted = _counted(len(judged), missing, len(ran) - len(judged))
         fix = entry.fix if faults else ""
-        results.append(CheckResult(entry.name, not faults, detail or counted, fix, judged=judged > 0))
+        results.append(CheckResult(entry.name, not faults, detail or counted, fix, judged=bool(judged)))
     return results
+
+
+def _counted(judged: int, missing: Sequence[str], blamed: int) -> str:
+    """Return the number of cases that a promise was judged by, and the others with the reason.
+
+    Args:
+        judged: number of cases that ran and were judged.
+        missing: names of the cases that did not run so far.
+        blamed: number of cases that broke a promise before.
+    """
+    total = judged + len(missing) + blamed
+    if total == 0:
+        return "no case is about it"
+    if total == len(missing):
+        return f"none of {total} cases ran" if total > 1 else f"{missing[0]} did not run"
+    if total == blamed:
+        return "see what is broken"
+    parts = [f"{judged} case{'' if judged == 1 else 's'}" if judged == total else f"{judged} of {total} cases"]
+    if missing:
+        more = len(missing) - _NAMED
+        named = ", ".join(missing[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        parts.append(f"{len(missing)} did not run: {named}")
+    if blamed:
+        parts.append(f"{blamed} not judged: see what is broken")
+    return "; ".join(parts)
 
 
 def _each_epoch(faults: Callable[[Observation, CheckedEpoch], Iterator[str]]) -> Finder:
@@ -127,14 +166,11 @@ def _batches(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
 
 
 def _order(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
-    asked = seen.case.startswith("in order") or seen.kind == "loss"
-    if asked and epoch.indices != sorted(epoch.indices):
+    if _asks_order(seen) and epoch.indices != sorted(epoch.indices):
         yield f" came as {epoch.indices[:8]}…"
 
 
 def _loss(seen: Observation, epoch: CheckedEpoch) -> Iterator[str]:
-    if seen.kind != "loss":
-        return
     pairs = list(zip(epoch.losses, epoch.expected_losses, strict=False))
     if len(epoch.losses) != len(epoch.expected_losses) or not pairs:
         yield f" has {len(epoch.losses)} losses, {len(epoch.expected_losses)} expected"
@@ -186,8 +222,6 @@ def _close(seen: Observation) -> Iterator[str]:
 
 
 def _damaged(seen: Observation) -> Iterator[str]:
-    if seen.kind not in ("cut", "cut-late", "gone") or seen.crashed:
-        return
     if not seen.error:
         right = all(epoch.features in (epoch.expected_features, epoch.own_features) for epoch in seen.epochs)
         if seen.kind != "cut-late" or not right:
@@ -206,6 +240,37 @@ def _reused(seen: Observation) -> Iterator[str]:
         yield f"prepared anew, again, for another seed: reused was {seen.reused}, expected [False, True, False]"
 
 
+def _alive(seen: Observation) -> bool:
+    return not seen.crashed
+
+
+def _has_epochs(seen: Observation) -> bool:
+    return bool(seen.epochs)
+
+
+def _asks_epochs(seen: Observation) -> bool:
+    """Return whether a case gives epochs of whole files: the others end in mid-epoch, or by a damaged file."""
+    damaged = seen.kind in _DAMAGED and (seen.expected_failure or not seen.epochs)
+    return seen.kind != "close" and not damaged
+
+
+def _asks_features(seen: Observation) -> bool:
+    return seen.kind != "sample-only" and _asks_epochs(seen)
+
+
+def _asks_order(seen: Observation) -> bool:
+    return seen.case.startswith("in order") or seen.kind == "loss"
+
+
+def _of(*kinds: str) -> Which:
+    """Return a function that accepts the cases of these kinds."""
+    return lambda seen: seen.kind in kinds
+
+
+def _no_error(seen: Observation) -> bool:
+    return not seen.crashed and not seen.error
+
+
 _BATCHES, _ORDER, _CLOSE = "every batch once an epoch", "order kept when asked", "close() at any moment"
 _STRUCTURE, _FEATURES = "structure equals the oracle's", "features equal the oracle's"
 _OWN_ROWS, _STAY = "rows are those of its nodes", "rows stay until released"
@@ -220,49 +285,96 @@ RULES = (
         _BATCHES,
         _each_epoch(_batches),
         "yield a Batch for each (index, seeds) of `enumerate(make_seed_plan(workload).batches(k))`, and none twice",
+        asked=_asks_epochs,
+        ran=_has_epochs,
     ),
     Promise(
         _ORDER,
         _each_epoch(_order),
         "where `runtime.keep_order` is set, yield in the seed plan's order",
+        asked=_asks_order,
+        ran=_has_epochs,
         after=(_BATCHES,),
     ),
-    Promise(_STRUCTURE, _equal("structure", "expected_structure"), _SAMPLES, "oracle", (_BATCHES,)),
-    Promise(_FEATURES, _equal("features", "expected_features"), _ROWS, "oracle", (_BATCHES, _STRUCTURE)),
-    Promise(_OWN_ROWS, _equal("features", "own_features", "the rows of its nodes"), _ROWS, "no oracle", (_BATCHES,)),
-    Promise("edges are the graph's", _each_epoch(_own_edges), _SAMPLES, "no oracle"),
+    Promise(
+        _STRUCTURE,
+        _equal("structure", "expected_structure"),
+        _SAMPLES,
+        asked=_asks_epochs,
+        ran=_has_epochs,
+        only="oracle",
+        after=(_BATCHES,),
+    ),
+    Promise(
+        _FEATURES,
+        _equal("features", "expected_features"),
+        _ROWS,
+        asked=_asks_features,
+        ran=_has_epochs,
+        only="oracle",
+        after=(_BATCHES, _STRUCTURE),
+    ),
+    Promise(
+        _OWN_ROWS,
+        _equal("features", "own_features", "the rows of its nodes"),
+        _ROWS,
+        asked=_asks_features,
+        ran=_has_epochs,
+        only="no oracle",
+        after=(_BATCHES,),
+    ),
+    Promise(
+        "edges are the graph's",
+        _each_epoch(_own_edges),
+        _SAMPLES,
+        asked=_asks_epochs,
+        ran=_has_epochs,
+        only="no oracle",
+    ),
     Promise(
         _STAY,
         _each_epoch(_stay),
         "fill a table again only after its `Batch.release()`: pass `on_release`",
+        asked=_asks_features,
+        ran=_has_epochs,
         after=(_FEATURES, _OWN_ROWS),
     ),
     Promise(
         "loss curve equals the oracle's",
         _each_epoch(_loss),
         "leave rows and labels alone until `Batch.release()`; a copy that may be under way is waited for in `ready`",
-        "oracle",
-        (_BATCHES, _ORDER, _STRUCTURE, _FEATURES, _STAY),
+        asked=_of("loss"),
+        ran=_has_epochs,
+        only="oracle",
+        after=(_BATCHES, _ORDER, _STRUCTURE, _FEATURES, _STAY),
     ),
     Promise(
         "counters consistent",
         _each_epoch(_counters),
         "restart the counts in `epoch(k)`; each row is a hit or a miss, each miss comes by a request; add up the "
         "`ReadStats` of every read for `counters_of(stats, depth, rows=…, misses=…)`",
+        asked=_asks_features,
+        ran=_has_epochs,
         after=(_BATCHES,),
     ),
     Promise(
         "plan within budget",
         _plan,
         "end `plan()` by `return Plan(items).require(self.info.name, self.budget)`, which raises BudgetError",
+        asked=_of("run", "loss", "smallest"),
+        ran=lambda seen: bool(seen.plan_bytes),
     ),
     Promise(
-        _CLOSE, _close, "`close()` may come before `prepare`, in mid-epoch and twice: close each thing if it is there"
+        _CLOSE,
+        _close,
+        "`close()` may come before `prepare`, in mid-epoch and twice: close each thing if it is there",
+        ran=_alive,
     ),
     Promise(
         "threads and files closed",
         _closed,
         "join threads in `close()`; close readers and files, and drop arrays over memory maps, there too",
+        ran=_alive,
         after=(_CLOSE,),
     ),
     Promise(
@@ -270,11 +382,15 @@ RULES = (
         _damaged,
         "raise `DataIOError(message, path=…, offset=…)` whose message names both, as `RowReader` does; before rows of "
         "a memory map are used call `DatasetFiles.check()`",
+        asked=_of(*_DAMAGED),
+        ran=_alive,
         after=(RUNS,),
     ),
     Promise(
         "prepared artefacts are reused",
         _reused,
         "make them by `artefacts.prepare(runtime.artefacts, …)`, keyed by `artefacts.identity(workload)`",
+        asked=_of("artefacts"),
+        ran=_no_error,
     ),
 )

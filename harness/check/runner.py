@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from harness.check.case import TIERS, Case, Observation, cases
+from harness.check.case import TIERS, Case, Observation, cases, left_out
 from harness.check.rules import RUNS, CheckResult, judge
 from harness.check.stage import make_dataset
 from harness.foreign.systems import is_faithful
@@ -70,7 +70,7 @@ def check_system(
     only: Callable[[Case], bool] = lambda case: True,
     device: str = "",
 ) -> list[CheckResult]:
-    """Check a system and return one result per rule.
+    """Check a system and return one result per rule, and one for each group of cases that is left out.
 
     Args:
         name: a system's name, or `package.module:Class`.
@@ -103,13 +103,15 @@ def check_system(
         base = Path(temporary)
         log = base / CASES_LOG
         results = judge(observe(name, base, chosen, log, progress, case_limit_s), faithful)
+        for what, why in left_out(system.info.devices, system.info.faithful, device).items():
+            results.append(CheckResult(what, True, why, judged=False))
         if next(result.ok for result in results if result.name == RUNS):
             progress("SIGTERM")
             results.append(_check_term(name, base, chosen[0], log, case_limit_s))
             progress("memory under a cap")
             results.append(check_memory(name, base, options or {}, quick=quick, device=device))
         else:
-            results += [CheckResult(title, True, "not judged: it does not run") for title in (TERM, MEMORY)]
+            results += [CheckResult(title, True, "it does not run", judged=False) for title in (TERM, MEMORY)]
         return [_with_log(result, base, logs) for result in results]
 
 
@@ -132,7 +134,7 @@ def _with_log(result: CheckResult, base: Path, logs: Path | None) -> CheckResult
         logs.mkdir(parents=True, exist_ok=True)
         return replace(result, log=str(shutil.copy(source, logs)))
     except OSError as error:
-        raise InputError(f"{logs} cannot be written: {error.strerror}", "choose another --results-root") from error
+        raise InputError.from_os(error, f"{logs} cannot be written", "choose another --results-root") from error
 
 
 def observe(
@@ -155,7 +157,7 @@ def observe(
                     how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
                     if code == -signal.SIGSEGV and case.device.startswith("emulated"):
                         how += f" ({HIDDEN})"
-                    how = " ".join([how, *log.read_text(errors="replace").strip().splitlines()[-1:]])
+                    how = " ".join([how, *log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]])
                 found.append(Observation(case.name, case.kind, crashed=True, error=how[:400]))
                 break
     return found
@@ -229,7 +231,8 @@ def check_memory(
     try:
         with Series(folder / "results", dataset.path.parent) as series:
             if not series.availability.proves_memory:
-                return CheckResult(MEMORY, True, f"skipped: isolation {series.isolation.name} proves no memory cap")
+                reason = f"skipped: isolation {series.isolation.name} proves no memory cap"
+                return CheckResult(MEMORY, True, reason, judged=False)
             planned = PlannedRun(name, strict(RunSettings, settings, ""))
             config = resolve(planned, series.data_root, series.isolation.name)
             series.prepare([config], dataset, profiled=False)  # no time is judged
@@ -237,7 +240,7 @@ def check_memory(
             with suppress(FileNotFoundError):
                 shutil.copy(runs_folder(series.results_root) / record.run_id / WORKER_LOG, folder / CAPPED_LOG)
     except HostError as error:
-        return CheckResult(MEMORY, True, f"skipped: {error}")
+        return CheckResult(MEMORY, True, f"skipped: {error}", judged=False)
     except OutcoreError as error:
         return CheckResult(MEMORY, False, str(error))
     return judge_record(record, loads_everything=system.loads_everything(system.info.options.model_validate(options)))

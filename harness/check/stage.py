@@ -129,6 +129,7 @@ class Stage:
         with self.make(**wanted) as system:
             system.plan()
             system.prepare()
+            system.prepare_epochs(0)
             yield system
 
 

@@ -10,7 +10,7 @@ from harness.claims.measured import Measured, NotRun
 from harness.claims.published import Claim, Verdict, claims, find_claim, verdict_of
 from harness.claims.query import queries
 from harness.claims.records import DeclaredRuns
-from harness.compare.points import NotDrawn
+from harness.compare.points import NotDrawn, with_uncounted
 from harness.figures.draw.captions import graph_size
 from harness.progress import tracked
 from workloads.units import format_bytes
@@ -85,8 +85,9 @@ def _judge(claim: Claim, declared: DeclaredRuns) -> Judged:
     try:
         found = queries()[claim.id](records)
     except (NotRun, NotDrawn) as reason:
+        told_why = with_uncounted(reason, declared.uncounted(claim))
         hint = "" if records.valid else f"; {declared.how(claim)} makes the runs"
-        return replace(judged, reason=f"{reason}{hint}")
+        return replace(judged, reason=f"{told_why}{hint}")
     number = found.number
     verdict = verdict_of(claim, number.value)
     certain = all(verdict_of(claim, end) == verdict for end in (number.low, number.high))

@@ -17,10 +17,10 @@ from harness.claims.published import FILE as CLAIMS
 from harness.claims.published import claims
 from harness.claims.records import QuerySetting, QuerySide, Records, describe, samples_of
 from harness.compare.plan import Plain
-from harness.compare.points import Rounds, preparation_s
-from harness.parsing import parse_yaml
+from harness.compare.points import Rounds
 from harness.settings import Strict
 from workloads.errors import InputError
+from workloads.parsing import ParseError, parse_yaml
 
 FILE = CLAIMS.parent / "queries.yaml"
 # Epochs of DiskGNN's training; all of them train on the samples of one epoch.
@@ -154,10 +154,12 @@ def _time_to_accuracy(query: Compared, cells: Sequence[Rounds]) -> Counted:
 def _preparation(query: Compared, cells: Sequence[Rounds]) -> Counted:
     """Return preprocessing in per cent of preprocessing and training, where one epoch's samples are replayed."""
     (cell,) = cells
-    prepared = preparation_s(cell.newest)
-    epoch = statistics.median(cell.samples(samples_of(query.value)))
-    line = f"{prepared:.1f} s of preprocessing for {_EPOCHS} epochs of {epoch:.3g} s that replay one's samples"
-    return Number.exact(100 * prepared / (prepared + _EPOCHS * epoch)), [line]
+    cost = cell.cost
+    if cost is None:
+        raise NotRun("no epoch of it was measured")
+    trained = f"{_EPOCHS} epochs of {cost.mean_epoch_s:.3g} s"
+    line = f"{cost.once_s:.1f} s of preprocessing for {trained} that replay one's samples"
+    return Number.exact(100 * cost.once_s / cost.total_s(_EPOCHS)), [line]
 
 
 KINDS: dict[str, Callable[[Compared, Sequence[Rounds]], Counted]] = dict.fromkeys(("ratio", "saved", "added"), _ratio)
@@ -252,13 +254,10 @@ def queries(file: Path = FILE) -> dict[str, Query]:
         InputError: the file cannot be read, a row is invalid or of a claim that no run answers, a claim has two rows,
             or two claims have one query of the same runs.
     """
-    import yaml
-
     try:
-        text = file.read_text(encoding="utf-8")
-        node, content = yaml.compose(text), parse_yaml(text)
-        rows = [key.value for key, _ in node.value] if node else []
-    except (OSError, yaml.YAMLError, AttributeError) as error:
+        content = parse_yaml(file.read_bytes()) or {}
+        rows = list(content)
+    except (OSError, ParseError) as error:
         raise InputError(f"the queries {file} cannot be read: {error}", "restore the file") from error
     found: dict[str, Query] = {}
     answered: dict[str, str] = {}
@@ -266,8 +265,6 @@ def queries(file: Path = FILE) -> dict[str, Query]:
         claim = claims().get(id_)
         if claim is None or claim.not_run:
             raise InputError(f"claim {id_} is not one that runs answer", f"mend {CLAIMS.name} or {file.name}")
-        if id_ in found:
-            raise InputError(f"claim {id_} is answered by two queries", "keep one of them")
         model: type[Query] = Derived if "function" in content[id_] else Compared
         try:
             found[id_] = TypeAdapter(model).validate_python(content[id_])

@@ -265,6 +265,15 @@ class DeclaredRuns:
         own = frame if frame.empty else frame[[str(run) in keep for run in frame["run_id"]]]
         return Records(Evidence(own, studies, [self._profile]), needed)
 
+    def uncounted(self, claim: Claim) -> list[str]:
+        """Return the verdict of each run of the declared cells that does not count: INVALID or SPOILT."""
+        found = {record["run_id"]: record["verdict"] for cell in self.cells(claim) for record in self._invalid.of(cell)}
+        return list(found.values())
+
+    @cached_property
+    def _invalid(self) -> Index:
+        return Index(record for record in self._evidence.records if record["verdict"] not in COUNTED)
+
     @cached_property
     def _valid(self) -> Index:
         records = self._evidence.records

@@ -6,6 +6,7 @@ import errno
 import gc
 import importlib
 import importlib.metadata
+import io
 import json
 import os
 import pkgutil
@@ -18,7 +19,7 @@ import typer
 
 from harness.cli.common import Verbs
 from harness.progress import Progress
-from workloads.errors import OutcoreError
+from workloads.errors import OutcoreError, fault_of, is_of_host
 
 # click's own exceptions, wherever this version of Typer keeps them.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
@@ -54,10 +55,12 @@ def _tell_version(wanted: bool) -> None:
     """Print the version, and the commit where it is known."""
     if not wanted:
         return
-    from harness.records.environment import code
+    from harness.records.environment import code, git_refusal
 
     found = code()
     commit = f" (commit {found['commit']}{', with changes' if found['dirty'] else ''})" if found["commit"] else ""
+    if found.get("refused"):
+        commit = f" (commit unknown: git refuses this checkout, which another user owns; {git_refusal()})"
     print(f"outcore {importlib.metadata.version('outcore')}{commit}")
     raise typer.Exit
 
@@ -74,7 +77,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line. An input error prints one sentence and its fix, a bug its traceback."""
     if argv is None:
         gc.set_threshold(50_000)  # imports, most of a command, make no garbage to look for
+        _make_streams_safe()
     sys.exit(_run(list(sys.argv[1:] if argv is None else argv)))
+
+
+def _make_streams_safe() -> None:
+    """Make printing never fail for its characters, or for a standard stream that is closed: no run is lost by it."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            # In ascending order, so that no data file gets the number of a closed stream.
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number, inheritable=True)
+                os.close(null)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+        elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _run(arguments: list[str]) -> int:
@@ -113,11 +132,12 @@ def _run(arguments: list[str]) -> int:
         if error.filename is None and error.errno in (errno.ENOSPC, errno.EIO):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return _report("io", f"the output cannot be written: {error.strerror}", "write it elsewhere", 1, False)
-        if error.filename is None:
+        if error.filename is None and not is_of_host(error):
             raise
         code = 2 if error.errno in _WRONG_PLACE else 1
-        fix = "choose another path, or check its permissions" if code == 2 else "check the disk"
-        return _report("input" if code == 2 else "io", f"{error.filename}: {error.strerror}", fix, code, as_json)
+        reason, fix = fault_of(error, "choose another path, or check its permissions")
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return _report("input" if code == 2 else "io", f"{where}{reason}", fix, code, as_json)
 
 
 def _report(kind: str, message: str, fix: str, code: int, as_json: bool) -> int:

@@ -147,7 +147,7 @@ def _forecast(entry: RankedSystem, epochs: int) -> dict[str, Any]:
         "options": entry.options,
         "total_s": entry.total_s(epochs),
         "total_interval_s": entry.interval_s(epochs),
-        **{name: getattr(entry, name) for name in ("epoch_s", "prepare_s", "bound", "bytes_read")},
+        **{name: getattr(entry, name) for name in ("epoch_s", "prepare_s", "each_s", "bound", "bytes_read")},
         "requests_by_size": {str(size): round(count) for size, count in sorted(entry.reads.items())},
         "why": entry.why,
     }
@@ -177,11 +177,12 @@ def _print(found: Advice, host: int, epochs: int, more: dict[str, Any], *, wide:
     rows = []
     for rank, entry in ((rank, entry) for rank, group in enumerate(found.groups, 1) for entry in group):
         system = " ".join([entry.system, *(f"-o {key}={value}" for key, value in entry.options.items())])
-        times = (_total(entry, epochs), f"{entry.epoch_s:,.2f}", f"{entry.prepare_s:,.1f}")
+        cost = entry.cost
+        times = (_total(entry, epochs), f"{cost.fresh_epoch_s:,.2f}", f"{cost.each_s:,.2f}", f"{cost.once_s:,.1f}")
         rows.append((str(rank), system, *times, entry.bound, format_bytes(round(entry.bytes_read)), entry.why))
-    heads = ("rank", "system", "total s", "epoch s", "prepare s", "waits for", "reads", "why")
+    heads = ("rank", "system", "total s", "epoch s", "offline s", "once s", "waits for", "reads", "why")
     if rows:
-        print_table(heads, rows, title, prose=("why",), hidden=() if wide else ("prepare s", "why"))
+        print_table(heads, rows, title, prose=("why",), hidden=() if wide else ("offline s", "once s", "why"))
     if found.ranked and len(equal := found.groups[0]) > 1:
         names = ", ".join(entry.system for entry in equal)
         print_lines(f"equal within the spread, the simplest first: {names}")
@@ -190,7 +191,8 @@ def _print(found: Advice, host: int, epochs: int, more: dict[str, Any], *, wide:
     if found.least:
         print_lines(f"nothing fits; least memory: {', '.join(f'{name} {size}' for name, size in found.least.items())}")
     for text, entry in found.changes.items():
-        print_lines(f"with {text}: {entry.system}, {entry.total_s(epochs):,.1f} s ({entry.epoch_s:,.2f} s an epoch)")
+        seconds = f"{entry.total_s(epochs):,.1f} s ({entry.cost.fresh_epoch_s:,.2f} s an epoch)"
+        print_lines(f"with {text} the fastest would be {entry.system}: {seconds}")
     if more:
         note = f"predicted for {more['drive']} from statistics ({more['statistics']})"
         print(f"{note}; sampling's processor time is not in it")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.cli.common import OnBoth, unwind_on_signals
+from harness.cli.dry_run import Plans
 from harness.cli.run_tables import print_headline
 from harness.cli.table import Wide, print_lines
+from harness.compare.epochs import part_of_epoch, with_part
 from harness.compare.plan import keep
-from harness.figures.base import chosen
-from harness.plan.experiment import Experiment, load_experiment
+from harness.compare.rows import Rows, rows_of
+from harness.figures.base import Figure, chosen
+from harness.plan.experiment import Experiment, PlannedRun, load_experiment
 from harness.progress import Progress
 from harness.records.record import Record
 from harness.settings import parse_seconds
@@ -22,7 +26,7 @@ from workloads.units import format_bytes
 
 if TYPE_CHECKING:
     from harness.figures.render import Rendered
-    from harness.run.sweep import Outcome, Sweep
+    from harness.run.sweep import Sweep
 
 
 def bench(
@@ -30,8 +34,10 @@ def bench(
     call: OnBoth,
     experiment: Annotated[Path | None, typer.Argument(help="an experiment in YAML or JSON; else a profile")] = None,
     profile: Annotated[str, typer.Option(help="smoke, quick, systems, standard or paper")] = "quick",
-    figures: Annotated[str, typer.Option(help="headline, all, ids with commas; none removes stale ones")] = "headline",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would run, how many bytes, how long")] = False,
+    figures: Annotated[str, typer.Option(help="headline, all, ids with commas; none: marks stale ones")] = "headline",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="plan every run; show bytes and time; run nothing")
+    ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="run again what has a record already")] = False,
     retry: Annotated[
         bool, typer.Option("--retry/--no-retry", help="run again what other work on this host spoilt")
@@ -49,6 +55,7 @@ def bench(
         outcore bench --profile quick
         outcore bench mine.yaml --figures gnndrive-fig9 --dry-run
     """
+    from harness.report.outdated import Outdated, mark_outdated
     from harness.run.series import Series
     from harness.run.sweep import Sweep
 
@@ -56,6 +63,7 @@ def bench(
     results_root, progress = call.results_root, call.progress()
     # What the figures need beyond the profile's own runs.
     requested = [] if figures == "none" else chosen(figures)
+    drawn_too = [] if figures == "none" else figures_of(base)
     wanted = [] if figures == "headline" else requested
     plain = base.model_dump()
     everything = [base, *(experiment for figure in wanted for experiment in figure.experiments(plain))]
@@ -89,24 +97,32 @@ def bench(
     report = None
     if figures != "none":
         progress.title("figures and report")
-        drawn = _draw(figures, results_root, progress)
+        drawn = _draw([*requested, *drawn_too], results_root, progress)
         report = _report(results_root, progress)
+        outdated = Outdated(None, [])
     else:
-        _remove_stale(results_root, progress)
+        outdated = mark_outdated(results_root, progress)
+    rows = rows_of(base, [*outcome.earlier, *outcome.records])
     content = {
         "experiment": base.name,
         "skipped": outcome.skipped,
+        "made_elsewhere": outcome.elsewhere,
         "records": [record.to_json() for record in outcome.records],
         "studies": [record.model_dump(mode="json") for record in studied.records],
         "studies_failed": studied.failed,
+        "rows": [record.run_id for record in rows.records],
+        "not_run": [planned_as_dict(run) for run in rows.not_run],
         "report": None if report is None else str(report),
         "figures": [drawn_as_dict(entry) for entry in drawn],
+        "outdated": outdated.to_json(),
     }
 
     def shown() -> None:
-        _print_outcome(base, outcome, drawn, results_root, wide=table.wide)
+        _print_rows(base, rows, wide=table.wide)
+        print_lines(*map(_where, drawn), f"records: {results_root / 'runs'}")
         if report is not None:
             print(f"report: {report}")
+        print_lines(*outdated.lines(results_root))
         for name, reason in studied.failed.items():
             print(f"study {name}: {reason}", file=sys.stderr)
 
@@ -115,22 +131,43 @@ def bench(
         raise typer.Exit(1)
 
 
-def _print_outcome(
-    base: Experiment, outcome: Outcome, drawn: list[Rendered], results_root: Path, *, wide: bool
-) -> None:
-    """Print the headline table, the figures' files, and why other figures were not drawn."""
+def _print_rows(base: Experiment, rows: Rows, *, wide: bool) -> None:
+    """Print the headline table of all planned runs, which system is ahead, and the runs without a row."""
     from harness.judge.predict import inversions
     from harness.report.headline import who_is_ahead
 
-    own = [record for record in outcome.records if record.config.experiment == base.name] or outcome.records
     title = f"{base.name}: {base.description}" if base.description else base.name
-    print_headline(own, title, wide=wide)
-    lines = who_is_ahead([record.to_json() for record in own], base.name)
-    lines += [f"order: {pair}" for pair in inversions(own)]
-    for entry in drawn:
-        found = entry.files[0] if entry.status == "drawn" else f"not drawn: {entry.reason}"
-        lines.append(f"figure {entry.id}: {found}")
-    print_lines(*lines, f"records: {results_root / 'runs'}")
+    print_headline(rows.records, title, wide=wide)
+    lines = [f"not run: {_cell_text(run)}" for run in rows.not_run]
+    for record in rows.passed_over:
+        how = f"{record.status}, {record.verdict}"
+        lines.append(f"{record.run_id} does not count ({how}): the row is of an earlier run")
+    lines += who_is_ahead([record.to_json() for record in rows.records], base.name)
+    lines += [f"order: {pair}" for pair in inversions(rows.records)]
+    print_lines(*lines)
+
+
+def _where(entry: Rendered) -> str:
+    """Return a line on a figure's file, or on the reason why there is none."""
+    return f"figure {entry.id}: {entry.files[0] if entry.status == 'drawn' else f'not drawn: {entry.reason}'}"
+
+
+def figures_of(experiment: Experiment) -> list[Figure]:
+    """Return the figures that an experiment asks for itself; raise InputError if there is no such figure."""
+    return [figure for name in experiment.figures for figure in chosen(name)]
+
+
+def planned_as_dict(run: PlannedRun) -> dict[str, Any]:
+    """Return a planned run as plain data for `--json`."""
+    cell = {"system": run.system, "dataset": run.settings.dataset, "memory": run.settings.memory}
+    return {**cell, "round": run.round}
+
+
+def _cell_text(run: PlannedRun) -> str:
+    """Return a planned run in words: system, dataset, memory, and its values of the grid."""
+    axes = [f"{name} {value}" for name, value in run.axes.items() if name not in ("dataset", "memory")]
+    parts = [f"{run.system} on {run.settings.dataset}", f"memory {run.settings.memory}", *axes]
+    return ", ".join([*parts, f"round {run.round}"])
 
 
 def drawn_as_dict(entry: Rendered) -> dict[str, Any]:
@@ -138,51 +175,34 @@ def drawn_as_dict(entry: Rendered) -> dict[str, Any]:
     return {"id": entry.id, "status": entry.status, "reason": entry.reason, "files": list(map(str, entry.files))}
 
 
-def _draw(figures: str, results_root: Path, progress: Progress) -> list[Rendered]:
+def _draw(wanted: Sequence[Figure], results_root: Path, progress: Progress) -> list[Rendered]:
+    """Draw each of the figures once."""
     from harness.compare.evidence import load_evidence
     from harness.figures.render import render
     from harness.regress.git import checkout
     from harness.regress.studies import keep_own
 
-    wanted = chosen(figures)
-    if any(figure.id == "outcore-trend" for figure in wanted):
+    figures = list({figure.id: figure for figure in wanted}.values())
+    if any(figure.id == "outcore-trend" for figure in figures):
         keep_own(results_root, checkout(Path()))  # without a checkout, commits are ordered by their first runs
-    return render(wanted, load_evidence(results_root, progress), results_root / "figures", progress=progress)
+    return render(figures, load_evidence(results_root, progress), results_root / "figures", progress=progress)
 
 
 def _report(results_root: Path, progress: Progress) -> Path:
     """Write the HTML report if a record, a study or a figure is newer; return its path."""
+    from harness.report.outdated import is_current
     from harness.report.write import NAME, write_report
 
     out = results_root / NAME
-    if not _is_current(out, results_root):
+    if not is_current(out, results_root):
         write_report(results_root, out, progress=progress)
     return out
 
 
-def _is_current(report: Path, results_root: Path) -> bool:
-    """Return whether the report is there, and newer than every record, study and figure."""
-    parts = [results_root / "runs", results_root / "studies", *(results_root / "figures").glob("*.json")]
-    newest = max((part.stat().st_mtime_ns for part in parts if part.exists()), default=0)
-    return report.is_file() and report.stat().st_mtime_ns >= newest
-
-
-def _remove_stale(results_root: Path, progress: Progress) -> None:
-    """Remove the report and the figures that show other records than these."""
-    report, folder = results_root / "report.html", results_root / "figures"
-    if not _is_current(report, results_root):
-        report.unlink(missing_ok=True)
-    if any(folder.glob("*.json")):
-        from harness.compare.evidence import load_evidence
-        from harness.figures.base import catalogue
-        from harness.figures.render import render
-
-        render(list(catalogue().values()), load_evidence(results_root, progress), folder, draw=False)
-
-
 def _line(record: Record) -> str:
     summary = record.summary.epoch_s
-    time = f", {summary.median:.2f} s an epoch" if summary else ""
+    part = part_of_epoch(record.config.model_dump())
+    time = with_part(f", {summary.median:.2f} s an epoch", part) if summary else ""
     told = record.status not in ("ok", "oom") or record.broke_its_plan
     reason = f" ({record.reason})" if told and record.reason else ""
     return f"{record.system} {record.config.memory}: {record.status}{reason}, {record.verdict}{time}"
@@ -192,11 +212,12 @@ def _tell_estimate(sweep: Sweep, studies: StudySweep, call: OnBoth) -> None:
     estimate, wanted = sweep.estimate(), studies.estimate()
     dataset_bytes = sweep.missing_bytes(studies.datasets())
     runs, lines = [], []
-    for run in sweep.planned:
-        cell = {"system": run.system, "dataset": run.settings.dataset, "memory": run.settings.memory}
-        runs.append({**cell, "round": run.round, "figures": list(run.figure_tags)})
+    for run, done in zip(sweep.planned, estimate.finished, strict=True):
+        runs.append({**planned_as_dict(run), "figures": list(run.figure_tags), "done": done})
         drawn = f" ({', '.join(run.figure_tags)})" if run.figure_tags != ("headline",) else ""
-        lines.append(f"round {run.round}: {run.system} on {run.settings.dataset}, memory {run.settings.memory}{drawn}")
+        mark = ", done" if done else ""
+        line = f"round {run.round}: {run.system} on {run.settings.dataset}, memory {run.settings.memory}{drawn}{mark}"
+        lines.append(line)
     content = {
         "runs": estimate.runs,
         "done": estimate.done,
@@ -208,8 +229,11 @@ def _tell_estimate(sweep: Sweep, studies: StudySweep, call: OnBoth) -> None:
         "studies_done": wanted.done,
         "order": runs,
     }
+    plans = Plans(estimate.missing, sweep.isolation, call)
+    content["plans"] = plans.content
     how = "from earlier records" if estimate.measured else "a rough model"
-    done = f"{estimate.runs} runs ({estimate.done} done), {wanted.studies} studies ({wanted.done} done)"
+    counts = f"{estimate.runs} runs ({estimate.done} done), {wanted.studies} studies ({wanted.done} done)"
     made = f"{format_bytes(dataset_bytes)} of datasets and about {format_bytes(estimate.artefact_bytes)} of artefacts"
     time = f"about {(estimate.seconds + wanted.seconds) / 60:.1f} min ({how})"
-    call.tell(content, [*lines, *studies.lines(), f"{done}, {made} to make, {time}"])
+    call.tell(content, [*lines, *studies.lines(), *plans.lines(), f"{counts}, {made} to make, {time}"])
+    plans.end()

@@ -16,6 +16,7 @@ import typer
 from harness.progress import Progress as Progress
 from harness.settings import RunSettings, strict
 from workloads.errors import InputError
+from workloads.parsing import ParseError, parse_yaml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,17 +165,18 @@ def _option(name: str, required: bool, text: str) -> inspect.Parameter:
 
 
 def parse_options(pairs: list[str]) -> dict[str, Any]:
-    """Parse `key=value` pairs, whose values are YAML, else text; raise InputError for a pair without a key or `=`."""
-    import yaml
-
+    """Parse `key=value` pairs, whose values are YAML, else text; raise InputError for a pair without
+    a key or `=`, or a key given twice."""
     options: dict[str, Any] = {}
     for pair in pairs:
         key, sign, value = pair.partition("=")
         if not sign or not key:
             raise InputError(f"option {pair!r} has no value", "write it like -o key=value")
+        if key.strip() in options:
+            raise InputError(f"option {key.strip()!r} is given twice", "keep one of them")
         try:
-            options[key.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError:
+            options[key.strip()] = parse_yaml(value)
+        except ParseError:
             options[key.strip()] = value
     return options
 

@@ -20,7 +20,7 @@ from harness.cli.table import print_lines, print_table
 from workloads.dataset import PARTS, Dataset, find_dataset, list_datasets
 from workloads.errors import DatasetError, InputError
 from workloads.manifest import MANIFEST_NAME, OPTIONAL, Manifest
-from workloads.units import format_bytes, format_count, parse_bytes, parse_count
+from workloads.units import format_bytes, format_count, parse_count, parse_memory_bytes
 
 app = Verbs(help="Make, import, export, list, describe, trace, verify and remove datasets.", no_args_is_help=True)
 app.verb(trace)
@@ -45,7 +45,7 @@ class Drawn(Options):
     @property
     def how(self) -> dict[str, Any]:
         """Arguments of the functions that make a dataset, which do not change its content."""
-        return {"max_memory": parse_bytes(self.max_memory, "--max-memory"), "replace": self.force}
+        return {"max_memory": parse_memory_bytes(self.max_memory, "--max-memory"), "replace": self.force}
 
 
 @app.verb
@@ -104,7 +104,10 @@ def import_(
     ],
     symmetric: Annotated[
         bool | None,
-        typer.Option("--symmetric/--directed", help="take every edge both ways (default: as the format says)"),
+        typer.Option(
+            "--symmetric/--directed",
+            help="take every edge both ways, or as it is (default: as the format or header says)",
+        ),
     ] = None,
     keep_duplicates: Annotated[bool, typer.Option(help="keep duplicate edges")] = False,
     dim: Annotated[int, typer.Option(help="columns of generated features, if the graph has none")] = 128,
@@ -273,15 +276,16 @@ def _target(name: str, root: Path) -> Path:
     try:
         (root / name).exists()
     except OSError as error:
-        raise DatasetError(f"{root} cannot be read: {error.strerror}", "choose another --data-root") from None
+        raise DatasetError.from_os(error, f"{root} cannot be read", "choose another --data-root") from None
     return root / name
 
 
 def _same(target: Path, recipe: dict[str, Any]) -> Dataset | None:
-    """Return the dataset at `target` if it is complete and was made by this recipe, else None."""
+    """Return the dataset at `target` if it is complete and was made by this recipe, else None (also where an older
+    import did not keep the original ids)."""
     with suppress(DatasetError):
         dataset = Dataset.open(target)
-        if dataset.manifest.recipe == json.loads(json.dumps(recipe)):
+        if dataset.manifest.recipe == json.loads(json.dumps(recipe)) and not dataset.manifest.lost_ids:
             return dataset
     return None
 
@@ -364,6 +368,7 @@ def _print_dataset(dataset: Dataset, verbose: bool = False) -> None:
         ("topology", format_bytes(dataset.topology_bytes)),
         ("classes", str(dataset.num_classes)),
         ("train / valid / test", f"{train:,} / {valid:,} / {test:,}"),
+        *([("original ids", "ids.npy")] if "ids" in manifest.files else []),
         ("on disk", format_bytes(dataset.total_bytes)),
         *([("generator", ", ".join(generator))] if "generator" in manifest.stats else []),
         *(("note", note) for note in manifest.notes),

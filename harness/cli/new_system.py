@@ -66,7 +66,7 @@ def new_system(
             made.chmod(0o755)
             made.rename(target)
     except OSError as error:
-        raise InputError(f"{target} cannot be written: {error.strerror}", "choose another --folder") from error
+        raise InputError.from_os(error, f"{target} cannot be written", "choose another --folder") from error
     written = [str(target / place) for place in places.values()]
     then = [f"cd {target}", f"outcore check {name} --quick", "outcore bench experiment.yaml", "outcore report"]
     if foreign:

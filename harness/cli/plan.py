@@ -1,13 +1,14 @@
-"""`outcore plan`: the buffers that a system plans under a memory, the least memory that it accepts, without running."""
+"""`outcore plan`: the buffers of a run or a loader under a memory, the least memory that it accepts; nothing is run."""
 
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import OnBoth, takes_settings, unwind_on_signals
+from harness.cli.common import OnBoth, Progress, takes_settings, unwind_on_signals
 from harness.cli.run import SETTINGS
 from harness.cli.table import print_lines, print_table
 from harness.plan.experiment import PlannedRun, resolve
@@ -16,19 +17,30 @@ from workloads.dataset import find_dataset
 from workloads.errors import HostError, require
 from workloads.units import format_bytes
 
+#: Settings that a loader does not have, or that its user's loop decides.
+_OF_RUNS = (
+    *"model hidden epochs warmup isolation disk_class stages verify test_nodes".split(),
+    *"keep_order ranks partition".split(),
+)
+
 
 @takes_settings(*SETTINGS, required=("dataset",), pairs=True)
 def plan(
     system: Annotated[str, typer.Argument(help="a system of `outcore systems`, or module:Class")],
     settings: RunSettings,
     call: OnBoth,
+    loader: Annotated[
+        bool, typer.Option("--loader", help="plan outcore.loader, which hands rows out to a loop")
+    ] = False,
 ) -> None:
     """Print a system's plan, the least memory that it accepts, and the values of options at `auto`; nothing is run.
 
     Examples:
         outcore plan gnndrive --dataset small --memory +64MiB
+        outcore plan gnndrive --dataset small --memory 0.5x --loader
     """
     from harness.foreign import is_foreign
+    from harness.foreign.systems import system_info
     from harness.run.planning import budgets_of, planner_of
     from harness.run.series import Series
     from workloads.accelerators.make import make_accelerator
@@ -38,6 +50,10 @@ def plan(
     require(settings.ranks == 1, f"a plan is of one process, and ranks is {settings.ranks}", "leave ranks out")
     check_options(system, settings.options)
     unwind_on_signals()
+    if loader:
+        content = _of_loader(system, settings, call.data_root, call.progress())
+        call.tell(content, lambda: _print(content, system_info(system).options))
+        return
     with Series(call.results_root, call.data_root, isolation=settings.isolation, progress=call.progress()) as series:
         config = resolve(PlannedRun(system, settings), call.data_root, series.isolation.name)
         opened = find_dataset(str(settings.dataset), call.data_root)
@@ -56,8 +72,9 @@ def plan(
                 held = [*planned.plan().items, *planned.budget.held]
                 chosen, least = planner.chosen(planned), planner.least(device)
     items = [{"name": item.name, "bytes": item.bytes, "tier": item.tier} for item in held]
-    content: dict[str, Any] = {
+    content = {
         "system": system,
+        "of_loader": False,
         "dataset": opened.name,
         "memory": config.memory,
         "budget_bytes": host,
@@ -73,8 +90,67 @@ def plan(
     call.tell(content, lambda: _print(content, type(planner.options)))
 
 
+def _of_loader(system: str, settings: RunSettings, data_root: Path, progress: Progress) -> dict[str, Any]:
+    """Return the plan of the loader itself, which is made and not prepared.
+
+    Raises:
+        BudgetError: the plan does not fit; names the least memory that does.
+    """
+    from systems.loading import Loader
+    from systems.planning import MIB
+
+    for name in _OF_RUNS:
+        value = getattr(settings, name)
+        default = RunSettings.model_fields[name].default
+        require(value == default, f"{name} is {value}, a setting of runs, and --loader plans a loader", "leave it out")
+    dataset = find_dataset(str(settings.dataset), data_root)
+    with (
+        progress,
+        Loader(
+            dataset,
+            system=system,
+            memory=settings.memory,
+            fanout=settings.fanout,
+            batch_size=settings.batch_size,
+            device=settings.device,
+            device_memory=settings.device_memory,
+            options=settings.options,
+            seed=settings.seed,
+            sampler=settings.sampler,
+            replace=settings.replace,
+            layers=settings.layers or 0,
+            shuffle=settings.shuffle,
+            max_batches=settings.max_batches,
+            form="plain",
+            edges="layers",
+            faithful=False,
+            cores=settings.cores,
+            progress=progress.stage,
+        ) as made,
+    ):
+        least = made.least_memory()
+        items = [{"name": item.name, "bytes": item.bytes, "tier": item.tier} for item in made.plan.items]
+        host, device = made.memory_bytes
+        return {
+            "system": system,
+            "of_loader": True,
+            "dataset": dataset.name,
+            "memory": settings.memory,
+            "budget_bytes": host,
+            "cap_bytes": None,
+            "device_budget_bytes": device,
+            "training_device_bytes": None,
+            "plan": items,
+            "least_memory": None if least is None else f"{least // MIB}MiB",
+            "least_budget_bytes": least,
+            "auto": made.chosen,
+            "lowered": {name: {"value": value, "wanted": wanted} for name, (value, wanted) in made.lowered.items()},
+        }
+
+
 def _print(content: dict[str, Any], options: Any) -> None:
-    title = f"{content['system']} on {content['dataset']}, memory {content['memory']}"
+    of = "a loader by " if content["of_loader"] else ""
+    title = f"{of}{content['system']} on {content['dataset']}, memory {content['memory']}"
     rows = [(item["tier"], item["name"], format_bytes(item["bytes"])) for item in content["plan"]]
     totals: dict[str, int] = {}
     for item in content["plan"]:
@@ -90,6 +166,8 @@ def _print(content: dict[str, Any], options: Any) -> None:
         print_lines(f"device memory for buffers {device}, beside {format_bytes(training)} of training")
     if content["least_memory"] is not None:
         print_lines(f"least memory that it accepts: {content['least_memory']}")
+    if not content["of_loader"]:
+        print_lines("outcore.loader also holds the mini-batches that it hands out: --loader plans it")
     for name, value in content["auto"].items():
         of_size = isinstance(value, int) and options.model_fields[name].annotation is str
         lowered = content["lowered"].get(name)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def report(
     call: OnResults,
     out: Annotated[Path | None, typer.Option(help="the file to write (default: RESULTS/report.html)")] = None,
-    figures: Annotated[str, typer.Option(help="all; or none: draw none, and remove those of older records")] = "all",
+    figures: Annotated[str, typer.Option(help="all; or none: draw none, and mark those of older records")] = "all",
     reference: Annotated[
         Path | None, typer.Option(help="reference results to draw and judge in their own folder, not your runs")
     ] = None,

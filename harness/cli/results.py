@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from operator import attrgetter
@@ -17,6 +17,7 @@ from harness.atomic import whole_file
 from harness.cli.common import OnBoth, OnResults, Options, Verbs, takes_settings
 from harness.cli.rules import read_on
 from harness.cli.run import SETTINGS
+from harness.cli.run_settings import differing, settings_of, text_of
 from harness.cli.run_tables import number, print_epochs, print_runs, size, summary_lines
 from harness.cli.table import Wide, print_lines, print_table, printable
 from harness.records import record as records
@@ -98,11 +99,14 @@ def list_(wanted: Wanted, table: Wide, call: OnResults) -> None:
     bad: list[BadRecord] = []
     found = [record for _, record in wanted.runs(call, bad)]
     runs: list[dict[str, Any]] = []
-    for record in found:
+    differs = differing([settings_of(record) for record in found])
+    for record, own in zip(found, differs.rows, strict=True):
         keys = ("run_id", "config_hash", "system", "status", "reason", "verdict", "started_at")
         run = {**{key: getattr(record, key) for key in keys}, "class": record.class_}
         run["dataset"] = record.config.dataset.name
         run |= {key: getattr(record.config, key) for key in ("memory", "experiment", "round")}
+        run["settings"] = {**differs.usual, **own}
+        run["drive"] = _disk(record).get("drive") or None
         epoch_s = record.summary.epoch_s
         runs.append({**run, "epoch_s": epoch_s.model_dump(mode="json") if epoch_s else None})
 
@@ -121,6 +125,7 @@ def list_(wanted: Wanted, table: Wide, call: OnResults) -> None:
         short = short_ids(call.results_root)
         names = [record.run_id if table.wide else short[record.run_id] for record in found]
         print_runs([[record] for record in found], f"runs in {call.results_root}", names=names, wide=table.wide)
+        _print_drives(found, short)
         if foreign:
             _print_foreign(foreign)
         say_bad(bad)
@@ -129,18 +134,44 @@ def list_(wanted: Wanted, table: Wide, call: OnResults) -> None:
     call.tell({"runs": runs, "foreign": told, "not_read": [entry._asdict() for entry in bad]}, shown)
 
 
+def _disk(record: Record) -> dict[str, Any]:
+    """Return what a record holds of the disk under its data; empty without any."""
+    return record.environment.get("disk") or {}
+
+
+def _print_drives(found: Sequence[Record], short: Mapping[str, str]) -> None:
+    """Print a table of the drives that the runs were made on, if any run records its drive."""
+    runs: dict[str, list[Record]] = {}
+    for record in found:
+        runs.setdefault(str(_disk(record).get("drive") or ""), []).append(record)
+    if not any(runs):
+        return
+    rows = []
+    for drive, made in runs.items():
+        disk = _disk(made[-1])
+        place = (str(disk.get(name) or "–") for name in ("model", "file_system", "drive_known_by"))
+        names = ", ".join(short[record.run_id] for record in made)
+        rows.append([printable(cell) for cell in (drive or "not recorded", *place, str(len(made)), names)])
+    heads = ("drive", "model", "file system", "known by", "runs", "ids")
+    print_lines("")
+    print_table(heads, rows, prose=("known by", "ids"))
+
+
 def _print_foreign(found: Sequence[ForeignRecord]) -> None:
     """Print the table of measurements by other code."""
     rows = []
-    for record in found:
-        seen, settings = records.spread(record.seconds), record.settings
-        place = (settings.dataset, settings.memory, number(seen.median, ".3g"), "FOREIGN")
-        rows.append([printable(cell) for cell in (record.label, *place, record.how, record.host)])
-    heads = ("measured by other code", "dataset", "memory", "epoch s", "verdict", "how", "where")
+    settings = [record.settings.model_dump(exclude={"dataset", "memory"}) for record in found]
+    differs = differing([{name: text_of(value) for name, value in each.items()} for each in settings])
+    for record, own in zip(found, differs.texts, strict=True):
+        seconds = number(records.spread(record.seconds).median, ".3g")
+        place = (record.settings.dataset, record.settings.memory, seconds, "FOREIGN")
+        rows.append([printable(cell) for cell in (record.label, *place, own, record.how, record.host)])
+    heads = ("measured by other code", "dataset", "memory", "epoch s", "verdict", "settings", "how", "where")
+    title = "not measured by Outcore: never judged, in no order, claim or gate"
     print_lines("")
-    print_table(
-        heads, rows, "not measured by Outcore: never judged, in no order, claim or gate", prose=("how", "where")
-    )
+    title += f", mostly {differs.mostly}" if differs.usual else ""
+    hidden = () if any(differs.rows) else ("settings",)
+    print_table(heads, rows, title, prose=("settings", "how", "where"), hidden=hidden)
 
 
 @app.verb
@@ -286,6 +317,7 @@ def _host_lines(record: Record) -> list[str]:
         return []
     commit = str(code.get("commit") or "unknown")[:12] + (" with uncommitted changes" if code.get("dirty") else "")
     drive = f"disk {disk.get('model') or 'unknown'} ({disk.get('file_system') or 'unknown'})"
+    drive += f", drive {disk['drive']}" if disk.get("drive") else ""
     host = f"host {host_fingerprint(found)}: {cpu.get('model')} with {cpu.get('usable')} processors"
     return [f"{host}, {drive}, commit {commit}"]
 

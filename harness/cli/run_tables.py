@@ -7,8 +7,11 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from harness.cli.run_settings import differing, settings_of
 from harness.cli.table import print_lines, print_table
 from harness.compare.comparable import shared_setting
+from harness.compare.epochs import WHOLE, part_of_epoch
+from harness.compare.points import Rounds
 from harness.records.record import COUNTED, Record, RunConfig, Spread, spread
 from workloads.units import format_bytes
 
@@ -56,10 +59,14 @@ def print_epochs(record: Record, *, wide: bool) -> None:
         name = f"{epoch.epoch}{' (warm-up)' if epoch.warmup else ''}"
         times = (number(value, ".3f") for value in (epoch.seconds, *map(epoch.stages_s.get, stages)))
         counts = (str(epoch.batches), size(epoch.device_bytes), number(epoch.device_requests, "d"))
-        rows.append((name, *times, *counts, number(epoch.loss, ".4f"), number(epoch.accuracy, ".4f")))
+        learned = (number(value, ".4f") for value in (epoch.shown_loss, epoch.accuracy, epoch.test_accuracy))
+        rows.append((name, *times, *counts, *learned))
+    part = part_of_epoch(record.config.model_dump())
     title = f"{record.system} on {record.config.dataset.name} ({record.run_id})"
-    heads = ("epoch", "s", *stages, "batches", "device read", "requests", "loss", "accuracy")
-    print_table(heads, rows, title, hidden=() if wide else stages)
+    title += f", epochs of the {part}" if part else ""
+    heads = ("epoch", "s", *stages, "batches", "device read", "requests", "loss", "accuracy", "test accuracy")
+    tested = any(epoch.test_accuracy is not None for epoch in record.epochs)
+    print_table(heads, rows, title, hidden=[*(() if wide else stages), *(() if tested else ("test accuracy",))])
     if record.measured:
         print_lines("")
         _print_stages(record)
@@ -113,7 +120,7 @@ def print_runs(groups: Sequence[Sequence[Record]], title: str, *, names: Sequenc
     """Print a table with one row per group of runs of one configuration: medians over their measured epochs.
 
     Args:
-        names: run id of each group, which tells it from others; without it, a group's varied settings stand in its row.
+        names: run id of each group; without it, the values of an experiment's grid have columns.
         wide: whether to print every column.
     """
     if not groups:
@@ -122,46 +129,55 @@ def print_runs(groups: Sequence[Sequence[Record]], title: str, *, names: Sequenc
     settings = [_setting(group) for group in groups]
     best: dict[str, float] = {}
     for setting, group in zip(settings, groups, strict=True):
-        if _counts(group):
-            best[setting] = min(best.get(setting, float("inf")), _epoch_s(group))
+        best[setting] = min(best.get(setting, float("inf")), _epoch_s(group))
     rows = [_row(group, best.get(setting)) for setting, group in zip(settings, groups, strict=True)]
     configs = [group[0].config for group in groups]
     axes = [] if names and not wide else [axis for config in configs for axis in config.axes if "options." not in axis]
+    settings_shown = differing([settings_of(group[0]) for group in groups], axes)
     told = {axis: [str(config.axes.get(axis, "")) for config in configs] for axis in axes}
     told["dataset"] = [config.dataset.name for config in configs]
     told["memory"] = [config.memory for config in configs]
+    parts = [part_of_epoch(config.model_dump()) for config in configs]
+    if any(parts):
+        told["epoch of"] = [f"the {part}" if part else WHOLE for part in parts]
     columns: dict[str, Sequence[str]] = {"run": names} if names else {}
-    columns["system"] = [config.system for config in configs] if names and not wide else _with_options(configs)
+    systems = zip(_with_options(configs), settings_shown.texts, strict=True)
+    columns["system"] = ["; ".join(filter(None, parts)) for parts in systems]
     columns |= {head: values for head, values in told.items() if len(set(values)) > 1}
     columns |= {head: [row[head] for row in rows] for head in rows[0]}
     hidden = [] if wide else [*list(rows[0])[_FIRST:], *(["range"] if names else [])]
     shared = [f"{head} {values[0]}" for head, values in told.items() if len(set(values)) == 1]
+    if settings_shown.usual:
+        shared.append(f"mostly {settings_shown.mostly}")
     cells = zip(*columns.values(), strict=True)
     print_table(list(columns), cells, ", ".join([title, *shared]), prose=("system",), hidden=hidden)
 
 
 def _row(group: Sequence[Record], best: float | None) -> dict[str, str]:
-    """Return the cells of a group of runs by head; `best` is the least seconds of an epoch in its setting."""
-    times = _times(group)
-    found = spread(times) if times else None
+    """Return the cells of a group of runs by head; `best` is the least seconds of a fresh epoch in its setting.
+
+    Only runs that count have times: those of an invalid or spoilt one stand in its record (`outcore results show`).
+    """
+    rounds = _rounds(group)
+    cost = rounds.cost
+    found = spread(rounds.fresh_epochs_s, of="mean") if cost else None
     labels = ((one.status, one.verdict, one.class_label if one.class_ else "–") for one in group)
     status, verdict, storage = ("/".join(dict.fromkeys(told)) for told in zip(*labels, strict=True))
+    if any(epoch.losses_not_finite for record in group for epoch in record.epochs):
+        verdict += ", loss nan"
     medians: dict[str, float | None] = {}
     for metric in _shown():
         values = (getattr(record.summary, metric.name, None) for record in group)
         known = [value for value in values if value is not None]
         medians[metric.name] = statistics.median(known) if known else None
-    start_up = (medians["start_up_s"] or 0.0) / group[0].config.epochs
-    whole = found.median + start_up if found and medians["start_up_s"] is not None else None
     return {
-        "epoch s": f"{found.median:.3g}" if found else status,
+        "epoch s": f"{cost.fresh_epoch_s:.3g}" if cost else _without_time(group),
         "range": interval(found),
-        "× fastest": number(found.median / best if found and best and _counts(group) else None),
-        "start-up": f"{100 * start_up / whole:.0f} %" if whole else "–",
+        "× fastest": number(cost.fresh_epoch_s / best if cost and best else None),
+        "once s": number(cost.before_s if cost else None, ".3g"),
         "verdict": verdict,
         "status": status,
         "class": storage,
-        "with start-up s": number(whole, ".3g"),
         **{metric.heading or metric.label: metric_text(metric, medians[metric.name]) for metric in _shown()},
     }
 
@@ -179,8 +195,14 @@ def _with_options(configs: Sequence[RunConfig]) -> list[str]:
     ]
 
 
-def _counts(group: Sequence[Record]) -> bool:
-    return any(record.verdict in COUNTED for record in group)
+def _without_time(group: Sequence[Record]) -> str:
+    """Return the reason why a group has no time: the status of its newest run, or its verdict where it ended well."""
+    newest = max(group, key=lambda record: record.run_id)
+    return newest.status if newest.status != "ok" or newest.verdict in COUNTED else newest.verdict.lower()
+
+
+def _rounds(group: Sequence[Record]) -> Rounds:
+    return Rounds([record.to_json() for record in group])
 
 
 def _setting(group: Sequence[Record]) -> str:
@@ -188,10 +210,7 @@ def _setting(group: Sequence[Record]) -> str:
     return json.dumps(shared_setting(group[0].to_json()), sort_keys=True, default=str)
 
 
-def _times(group: Sequence[Record]) -> list[float]:
-    return [epoch.seconds for record in group for epoch in record.measured if record.status == "ok"]
-
-
 def _epoch_s(group: Sequence[Record]) -> float:
-    times = _times(group)
-    return statistics.median(times) if times else float("inf")
+    """Return the seconds of a fresh epoch, infinite without a run that counts."""
+    cost = _rounds(group).cost
+    return cost.fresh_epoch_s if cost else float("inf")

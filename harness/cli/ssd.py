@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -123,6 +124,8 @@ def emulate(
     who = emulation.caller(user) if command else None
     unwind_on_signals()
     progress = call.progress()
+    if command and user is None and who is None and os.geteuid() == 0:
+        progress.keep("the command runs as root: --user NAME gives it another user")
     isolation = limiting()
     chosen = emulation.resolve_class(disk_class, path, progress=progress)
     limits = chosen.limits(device)
@@ -246,6 +249,7 @@ def _print_drive(drive: Drive, where: Path, *, wide: bool) -> None:
     file = f"file system {condition.fill:.0%} full, file {format_bytes(condition.file_bytes)}, {written}"
     print_lines(
         f"{drive.name}: {', '.join(fact for fact in facts if fact)}",
+        f"drive {who.drive}, known by {who.drive_known_by}",
         *([f"inside the limits of {drive.disk_class}"] if drive.disk_class else []),
         " > ".join(who.layers),
         f"{file}; 4 KiB reads {settled}",
@@ -273,9 +277,10 @@ def _print_list(classes: Sequence[DiskClass], drives: Sequence[Drive]) -> None:
         long = drive.best(1 << 20, "sequential")
         counts = [number(p.iops if p else None, ",.0f") for p in (smallest, drive.best(4096))]
         rate = _scaled(long.bytes_per_s if long else None, 1e-6)
-        rows.append((drive.name, drive.identity.model, drive.mode, drive.measured_at[:16], *counts, rate))
-    heads = ("profile", "drive", "mode", "measured", "512 B reads/s", "4 KiB reads/s", "1 MiB MB/s")
-    print_table(heads, rows, prose=("drive", "measured"))
+        identity = (drive.identity.model, drive.identity.drive or "not recorded")
+        rows.append((drive.name, *identity, drive.mode, drive.measured_at[:16], *counts, rate))
+    heads = ("profile", "model", "drive", "mode", "measured", "512 B reads/s", "4 KiB reads/s", "1 MiB MB/s")
+    print_table(heads, rows, prose=("model", "measured"))
 
 
 def _row(point: Point) -> list[str]:

@@ -1,6 +1,8 @@
-"""Which runs are comparable: equal in every setting and place but the system, its options and bookkeeping.
+"""Which runs are comparable: three views of a run's settings, each derived from the settings' roles.
 
-A planned run is matched with its records by the values of settings and options, not by their notation.
+The same experiment: runs of different systems whose times may be ranked. The same cell: runs that repeat one planned
+measurement (`harness/records/cell.py`). The same reads: runs that read the same bytes, on whatever drive. A planned run
+is matched with its records by the values of settings and options, not by their notation.
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.compare.newest import without_replaced
 from harness.compare.plan import Plain
 from harness.records.hosts import measured_on
-from harness.records.record import LABELS, RunConfig
-from harness.settings import SharedSettings, canonical_memory
+from harness.records.record import RunConfig
+from harness.settings import SharedSettings, canonical_memory, of_role
 from workloads.errors import InputError, OutcoreError
 from workloads.units import parse_bytes
 
@@ -22,17 +25,18 @@ if TYPE_CHECKING:
     from harness.plan.experiment import PlannedRun
     from harness.settings import RunSettings
 
-#: Keys of a configuration that may differ between two runs that are compared.
-FREE = {"system", "options", "experiment", "figure_tags", "round", "timeout_s", "keep_order", "verify", "cores", "seed"}
-#: Keys that do not change a system's reads: a drive and the enforcement of its limits, the length of a run, its labels.
-ELSEWHERE = {*LABELS, "disk_class", "isolation", "epochs", "warmup", "timeout_s", "verify", "test_nodes"}
+#: Settings that are equal in two runs of the same experiment.
+SAME_EXPERIMENT = frozenset(of_role(RunConfig, "workload", "budget", "place", "length"))
+#: Settings that are equal in two runs with the same reads.
+SAME_READS = frozenset(of_role(RunConfig, "system", "workload", "budget", "repeat"))
 # Facts of the place that follow from a setting: they may differ where that setting may.
+_LENGTH = frozenset(of_role(RunConfig, "length"))
 _MADE_OF = {"limits": "disk_class", "accelerator": "device"}
 
 
 def shared_setting(record: Mapping[str, Any], free: Collection[str] = ()) -> Plain:
-    """Return a run's configuration without `FREE` and `free` keys, with the place of the run (`measured_on`)."""
-    found = {key: value for key, value in record["config"].items() if key not in FREE and key not in free}
+    """Return the settings of a run's experiment without `free` ones, with the place of the run (`measured_on`)."""
+    found = {key: value for key, value in record["config"].items() if key in SAME_EXPERIMENT and key not in free}
     place = measured_on(record)
     return {**found, **{name: value for name, value in place.items() if _MADE_OF.get(name) not in free}}
 
@@ -40,7 +44,7 @@ def shared_setting(record: Mapping[str, Any], free: Collection[str] = ()) -> Pla
 def comparable(records: Iterable[Plain], free: Collection[str] = ()) -> list[tuple[Plain, list[Plain]]]:
     """Return each shared setting with its runs, in their order; `free`: further keys of the configuration that vary."""
     found: dict[str, tuple[Plain, list[Plain]]] = {}
-    for record in records:
+    for record in without_replaced(records):
         shared = shared_setting(record, free)
         found.setdefault(json.dumps(shared, sort_keys=True, default=str), (shared, []))[1].append(record)
     return list(found.values())
@@ -48,7 +52,7 @@ def comparable(records: Iterable[Plain], free: Collection[str] = ()) -> list[tup
 
 def workload_key(config: RunConfig, free: Collection[str] = ()) -> str:
     """Return a text that is equal for runs with the same reads, on whatever drive; `free`: further keys that differ."""
-    return json.dumps(config.model_dump(mode="json", exclude={*ELSEWHERE, *free}), sort_keys=True)
+    return json.dumps(config.model_dump(mode="json", include={*SAME_READS} - {*free}), sort_keys=True)
 
 
 def differing_options(system: str, options: Mapping[str, Any]) -> int:
@@ -76,11 +80,11 @@ _SAME = tuple(name for name in SharedSettings.model_fields if name not in ("memo
 
 
 class Index:
-    """Run records (plain data) by system, settings and options."""
+    """Run records (plain data) by system, settings and options, without replaced ones."""
 
     def __init__(self, records: Iterable[Plain]) -> None:
         self._records: dict[str, list[Plain]] = {}
-        for record in records:
+        for record in without_replaced(records):
             config = record["config"]
             key = _key(record["system"], config["dataset"]["name"], config["device_memory_bytes"], config)
             self._records.setdefault(key, []).append(record)
@@ -92,10 +96,6 @@ class Index:
         key = _key(run.system, str(settings.dataset), device, settings.model_dump())
         asked, whole = settings.options, complete_options(run.system, settings.options)
         return [record for record in self._records.get(key, []) if _answers(record["config"]["options"], asked, whole)]
-
-
-#: Settings in which a measurement by other code may differ from the runs that it is drawn beside.
-_OF_OURS = (FREE - {"system", "options"}) | {"epochs", "warmup", "test_nodes"}
 
 
 def setting_key(settings: RunSettings) -> str:
@@ -111,8 +111,9 @@ def setting_key_of(record: Plain) -> str:
 
 
 def _side_by_side(dataset: str, device_memory: int | None, settings: Mapping[str, Any]) -> str:
-    told = {name: None if name in _OF_OURS else value for name, value in settings.items()}
-    return _key("", dataset, device_memory, told)
+    # A measurement by other code has its own length and repetitions.
+    kept = {name: value if name in SAME_EXPERIMENT - _LENGTH else None for name, value in settings.items()}
+    return _key("", dataset, device_memory, kept)
 
 
 def _key(system: str, dataset: str, device_memory: int | None, settings: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.compare.comparable import Index
 from harness.compare.plan import Plain, Plan, kept
-from harness.compare.points import Group, NotDrawn, Value, epoch_seconds, measured
+from harness.compare.points import LEFT_OUT, Group, NotDrawn, Value, epoch_seconds, measured, uncounted_text
 from harness.records.foreign import ForeignRecord, read_foreign
 from harness.records.study import StudyRecord, read_studies
 from workloads.errors import OutcoreError
@@ -88,11 +88,10 @@ class Evidence:
             with suppress(OutcoreError, LookupError):
                 group = measured(self.index, self.folders, make(experiment), value, self.foreign)
                 found.append((figure in experiment.get("figures", ()) and len(group.values()) >= max(least, 1), group))
-        _, best = max(found, key=lambda one: (one[0], len(one[1].points)), default=(False, Group({}, [], 0)))
+        _, best = max(found, key=lambda one: (one[0], len(one[1].points)), default=(False, Group({}, [])))
         if len(best.values()) < least:
-            dropped = sum(group.invalid for _, group in found)
-            tail = f" ({dropped} invalid ones are never drawn)" if dropped else ""
-            raise NotDrawn(f"no comparable runs over at least {least} values of its axis{tail}")
+            uncounted = {run: verdict for _, group in found for run, verdict in group.uncounted.items()}
+            raise NotDrawn(f"no comparable runs over at least {least} values of its axis{_not_counted(uncounted)}")
         return best
 
     def study(self, name: str, *, where: Where = lambda params: True) -> StudyRecord:
@@ -108,6 +107,14 @@ class Evidence:
         if not found:
             raise NotDrawn(f"the study {name} was not made yet")
         return found
+
+
+def _not_counted(verdicts: Mapping[str, str]) -> str:
+    """Return a text on the runs (id -> verdict) that are never drawn, with the fix; empty without any."""
+    if not verdicts:
+        return ""
+    fix = "; `outcore bench` makes spoilt ones again" if "SPOILT" in verdicts.values() else ""
+    return f" ({uncounted_text(verdicts.values())}{LEFT_OUT}{fix})"
 
 
 def load_evidence(root: Path, progress: Callable[[str], None] = lambda text: None) -> Evidence:

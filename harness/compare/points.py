@@ -9,10 +9,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.comparable import setting_key, shared_setting
 from harness.compare.plan import FigureCell, Plain, Plan
+from harness.records.cost import TrainingCost
 from harness.records.hosts import measured_on
 from harness.records.record import COUNTED, spread
 
@@ -76,14 +78,65 @@ class Rounds:
         """Return the numbers of every run that ended well."""
         return [number for record in self.records if record["status"] == "ok" for number in values(record)]
 
+    @cached_property
+    def cost(self) -> TrainingCost | None:
+        """Terms of T(E) over all rounds that count; None where no epoch was measured."""
+        known = [(record, TrainingCost.of(record)) for record in self._timed]
+        costs = [cost for _, cost in known if cost is not None]
+        epochs_s = [seconds for record in self._timed for seconds in of_epochs(online_seconds)(record)]
+        return TrainingCost.of_rounds(costs, epochs_s) if costs else None
+
+    @property
+    def fresh_epochs_s(self) -> list[float]:
+        """Seconds of every measured epoch that counts, with all of its work (`each` added)."""
+        each_s = self.cost.each_s if self.cost else 0.0
+        return [each_s + seconds for record in self._timed for seconds in of_epochs(online_seconds)(record)]
+
+    @property
+    def _timed(self) -> list[Plain]:
+        return [record for record in self.records if record["status"] == "ok" and record["verdict"] in COUNTED]
+
+
+#: End of a text on runs that do not count.
+LEFT_OUT = " left out"
+
+
+def uncounted_text(verdicts: Iterable[str]) -> str:
+    """Return the number of runs that do not count, by reason, like `2 invalid runs and 1 run spoilt by other programs`.
+
+    Args:
+        verdicts: verdict of each of these runs.
+    """
+    counts = Counter(verdicts)
+    spoilt = counts.pop("SPOILT", 0)
+    invalid = counts.total()
+    parts = [f"{invalid} invalid run{'s' * (invalid != 1)}"] if invalid else []
+    parts += [f"{spoilt} run{'s' * (spoilt != 1)} spoilt by other programs"] if spoilt else []
+    return " and ".join(parts)
+
 
 class NotDrawn(Exception):
     """The records do not hold the data of a figure; the text names the missing part."""
 
 
+def with_uncounted(reason: Exception, verdicts: Iterable[str]) -> str:
+    """Return the text of a `NotDrawn` with the number of runs that do not count, unless it names them already.
+
+    Args:
+        verdicts: verdict of each of these runs.
+    """
+    text, uncounted = str(reason), uncounted_text(verdicts)
+    return f"{text} ({uncounted}{LEFT_OUT})" if uncounted and LEFT_OUT not in text else text
+
+
 def epoch_seconds(epoch: Mapping[str, Any]) -> float | None:
     """Return an epoch's wall time."""
     return float(epoch["seconds"])
+
+
+def online_seconds(epoch: Mapping[str, Any]) -> float | None:
+    """Return an epoch's wall time without the offline work within it, which T(E) counts as `each`."""
+    return float(epoch["seconds"]) - float((epoch.get("offline") or {}).get("seconds", 0.0))
 
 
 def stage_seconds(stage: str) -> Value:
@@ -101,6 +154,7 @@ class Point:
         value: median of the measured epochs of all rounds; None where there are none.
         low, high: interval of the value; `interval_kind` names its kind.
         record, path: newest run, which stands for the cell, and its folder.
+        cost: terms of T(E) over all rounds; None where no epoch was measured.
     """
 
     system: str
@@ -115,6 +169,7 @@ class Point:
     record: Plain = field(default_factory=dict)
     path: str = ""
     panel: str = ""
+    cost: TrainingCost | None = None
 
     @property
     def run(self) -> str:
@@ -149,13 +204,14 @@ class Group:
     Attributes:
         shared: configuration and place that all planned runs share, as `shared_setting` returns them.
         points: one for each cell that has a record, in the plan's order.
-        invalid, elsewhere: number of runs left out for their verdict, and for their host or device.
+        uncounted: verdict of each run that is left out for it, by run id.
+        elsewhere: number of runs left out for their host or device.
         foreign: measurements by other code in the cells' settings, which no number is taken from.
     """
 
     shared: Plain
     points: list[Point]
-    invalid: int
+    uncounted: dict[str, str] = field(default_factory=dict)
     elsewhere: int = 0
     foreign: list[Point] = field(default_factory=list)
 
@@ -227,7 +283,8 @@ def measured(
         varying.add("device_memory_bytes")
     shared = shared_setting(points[0].record, varying) if points else {}
     beside = _foreign(planned, foreign) if value is epoch_seconds else []
-    return Group(shared, points, len(local) - len(valid), len(records) - len(local), beside)
+    uncounted = {run: records[run]["verdict"] for run in sorted(local - valid)}
+    return Group(shared, points, uncounted, len(records) - len(local), beside)
 
 
 def _foreign(planned: Iterable[tuple[FigureCell, PlannedRun]], foreign: Sequence[ForeignRecord]) -> list[Point]:
@@ -279,7 +336,7 @@ def _newest_facts(records: Iterable[Plain]) -> dict[str, str]:
 def _point(cell: FigureCell, records: list[Plain], value: Value, paths: Mapping[str, str]) -> Point:
     rounds = Rounds(records)
     newest, samples = rounds.newest, rounds.samples(of_epochs(value))
-    own: Plain = {"record": newest, "path": paths.get(newest["run_id"], ""), "panel": cell.panel}
+    own: Plain = {"record": newest, "path": paths.get(newest["run_id"], ""), "panel": cell.panel, "cost": rounds.cost}
     if not samples:
         return Point(cell.series, cell.x, rounds.without, None, verdict=newest["verdict"], **own)
     seen = spread(samples)

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from harness.compare.comparable import differing_options, workload_key
 from harness.drives.prices import Price, price_of
-from harness.drives.whatif import Device, counts_for, predict_record, typical, usable, workload_name
+from harness.drives.whatif import Device, counts_for, only_alike, predict_record, ran_on, typical, usable, workload_name
 from harness.records.hosts import host_fingerprint
 from harness.records.record import Record, spread
 from workloads.errors import InputError
 
 SHALLOW, DEEP = 1, 64
+# Above this share of the device's own rate a run was faster than the device by its profile or its limits.
+ALL_OF_IT = 1.02
+BURST, BEATEN = "burst", "beats its profile"
+# Reason in a table -> its explanation.
+ABOVE = {
+    BURST: "the kernel's limiter lets a burst pass after an idle moment, so short epochs are faster than the limit",
+    BEATEN: "runs read faster than fio did, which measured in a slow moment, or a cache below the kernel served them; "
+    "profile the drive again",
+}
 
 
 @dataclass(frozen=True)
@@ -36,8 +45,9 @@ class DriveSide:
 @dataclass(frozen=True)
 class DriveCell:
     """One system on one drive: its epoch, measured or predicted; where measured, the device's rates by the kernel's
-    count, the mean size of a device read, and the used share of the device's own rate at that size. `per_price`: epochs
-    per hour, divided by the price of 1 TB of the drive."""
+    count, the mean size of a device read, and the used share of the device's own rate at that size. `above`: the reason
+    where that share is more than all of it, see `ABOVE`. `per_price`: epochs per hour, divided by the price of 1 TB of
+    the drive."""
 
     device: str
     system: str
@@ -51,6 +61,7 @@ class DriveCell:
     bytes_per_s: float | None = None
     request_bytes: float | None = None
     device_share: float | None = None
+    above: str = ""
     per_price: float | None = None
     verdict: str = ""
     runs: tuple[str, ...] = ()
@@ -78,6 +89,12 @@ class DriveComparison:
     def cell(self, device: str, system: str) -> DriveCell | None:
         """Return the cell of a drive and a system; None without one."""
         return next((cell for cell in self.cells if (cell.device, cell.system) == (device, system)), None)
+
+    @property
+    def known_by(self) -> str:
+        """Source of the drives' rates, in words: fio, the limits of classes, or both."""
+        sources = {"fio" if side.device.drive else "the limits of classes" for side in self.sides}
+        return " and ".join(sorted(sources))
 
     def growth(self) -> list[Growth]:
         """Return the growth of each system with epochs on two drives or more, the smallest first."""
@@ -143,13 +160,14 @@ def compare(
         raise InputError(f"a drive is named twice: {', '.join(names)}", "name each once")
     sides = tuple(_side(device, price_of(prices or {}, device.name, device.disk_class)) for device in devices)
     runs, others = _workload(devices, records, dataset, memory)
-    found = (_cell(side, system, runs) for side in sides for system in dict.fromkeys(run.system for run in runs))
-    cells = tuple(cell for cell in found if cell is not None)
+    made = (_cell(side, system, runs) for side in sides for system in dict.fromkeys(run.system for run in runs))
+    cells = tuple(cell for cell in made if cell is not None)
     from harness.figures.draw.style import ordered
 
     systems = tuple(ordered([cell.system for cell in cells]))
     workload = workload_name(runs[0]) if runs else ""
-    return DriveComparison(sides, cells, workload, systems, tuple(_notes(sides, cells, runs, others)))
+    found = DriveComparison(sides, cells, workload, systems, ())
+    return replace(found, notes=tuple(_notes(found, runs, prices or {}, others)))
 
 
 def _side(device: Device, price: Price | None) -> DriveSide:
@@ -168,16 +186,6 @@ def _side(device: Device, price: Price | None) -> DriveSide:
         "cpu_s_per_read": deep.cpu_s_per_request if deep else None,
     }
     return DriveSide(device, figures, price)
-
-
-def ran_on(record: Record, device: Device) -> bool:
-    """Return whether a run's data were on this device: the same class, or a bare drive of equal model and capacity."""
-    if device.disk_class not in ("", "none"):
-        return record.config.disk_class == device.disk_class
-    if record.config.disk_class != "none" or device.drive is None:
-        return False
-    disk, who = record.environment.get("disk") or {}, device.drive.identity
-    return disk.get("model") == who.model and disk.get("size_bytes") == who.capacity_bytes
 
 
 def _workload(
@@ -223,6 +231,7 @@ def _cell(side: DriveSide, system: str, records: Sequence[Record]) -> DriveCell 
         reads = sum(epoch.device_requests or 0 for epoch in epochs)
         moved = sum(epoch.device_bytes or 0 for epoch in epochs)
         size, profile = moved / reads if reads else None, side.device.profile
+        share = reads / seconds * profile.request_seconds(round(size)) if size and profile.points else None
         amplification = [value for record in here if (value := record.summary.read_amplification) is not None]
         return DriveCell(
             device=side.device.name,
@@ -234,7 +243,8 @@ def _cell(side: DriveSide, system: str, records: Sequence[Record]) -> DriveCell 
             reads_per_s=reads / seconds,
             bytes_per_s=moved / seconds,
             request_bytes=size,
-            device_share=reads / seconds * profile.request_seconds(round(size)) if size and profile.points else None,
+            device_share=share,
+            above=_above(side.device, share),
             per_price=side.epochs_per_price(took.median),
             verdict="/".join(dict.fromkeys(record.verdict for record in here)),
             runs=tuple(record.run_id for record in here),
@@ -248,14 +258,24 @@ def _cell(side: DriveSide, system: str, records: Sequence[Record]) -> DriveCell 
     return DriveCell(side.device.name, system, middle, predicted=True, bound=nearest.bound, per_price=price, runs=runs)
 
 
-def _notes(sides: Sequence[DriveSide], cells: Sequence[DriveCell], records: Sequence[Record], others: int) -> list[str]:
+def _above(device: Device, share: float | None) -> str:
+    """Return why a run used more than the device's own rate; empty where it did not."""
+    if share is None or share <= ALL_OF_IT:
+        return ""
+    return BEATEN if device.disk_class in ("", "none") else BURST
+
+
+def _notes(found: DriveComparison, records: Sequence[Record], prices: Mapping[str, Price], others: int) -> list[str]:
+    sides, cells = found.sides, found.cells
     notes = []
     if not records:
-        notes.append("no usable run is there, so drives are compared by fio alone: `outcore run … --disk-class NAME`")
+        how = f"so drives are compared by {found.known_by} alone"
+        notes.append(f"no usable run is there, {how}: `outcore run … --disk-class NAME`")
     if predicted := [cell for cell in cells if cell.predicted]:
         where = ", ".join(dict.fromkeys(cell.device for cell in predicted))
-        counted = ", ".join(dict.fromkeys(record.config.disk_class for record in records))
-        how = f"from the counters of runs under {counted} and the drive's profile"
+        classes = dict.fromkeys(record.config.disk_class for record in records)
+        counted = ", ".join("no limits" if name == "none" else name for name in classes)
+        how = f"from the counters of runs elsewhere, under {counted}, and the drive's profile"
         notes.append(f"PREDICTED, not measured, on {where}: {how}")
     for source, why in (
         ("limits", "no latency, no curve of its own"),
@@ -263,6 +283,13 @@ def _notes(sides: Sequence[DriveSide], cells: Sequence[DriveCell], records: Sequ
     ):
         if known := [side.device.name for side in sides if side.device.source == source]:
             notes.append(f"of {', '.join(known)} only the class's limits are known: {why}")
+    for side in sides:
+        if old := sum(only_alike(record, side.device) for record in records):
+            why = "its profile or the runs are of an older version, which did not record the drive"
+            notes.append(f"{side.device.name}: {old} runs count by equal model and capacity alone: {why}")
+    for above, why in ABOVE.items():
+        if beaten := [f"{cell.system} on {cell.device}" for cell in cells if cell.above == above]:
+            notes.append(f"more than 100 % of the drive ({above}), {', '.join(beaten)}: {why}")
     shown = {(cell.device, cell.system) for cell in cells}
     systems = dict.fromkeys(cell.system for cell in cells)
     for side in sides:
@@ -283,7 +310,12 @@ def _notes(sides: Sequence[DriveSide], cells: Sequence[DriveCell], records: Sequ
     if any(record.config.device.startswith("emulated:") for record in records):
         notes.append("the accelerator is EMULATED: training takes the time a named one takes")
     if priced := {side.price.source for side in sides if side.price}:
-        notes.append(f"prices: {'; '.join(sorted(priced))}; of a divided class, those of the whole one")
+        notes.append(f"prices: {'; '.join(sorted(priced))}")
+    for side in sides:
+        whole = side.device.disk_class.partition("/")[0]
+        if side.price is None and whole in prices:
+            fix = f"give it a price of its own, under the name {side.device.disk_class}"
+            notes.append(f"{side.device.name} has no price: that of {whole} is of the whole drive; {fix}")
     if others:
         notes.append(f"{others} other workloads were run and are not shown (choose by dataset or memory)")
     return notes

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = "ssd-report"
+DRIVES, CLASSES, CELLS = "Drives, by fio", "Classes, by their limits", "Systems on drives"
 _A4 = (8.27, 11.69)
 _LINES = 118
 
@@ -36,10 +37,13 @@ class DriveTable:
 
 
 def tables(comparison: DriveComparison) -> list[DriveTable]:
-    """Return the table of drives by fio and, where epochs exist, the table of systems on drives."""
+    """Return the tables of drives by fio, of classes by their limits, and of systems on drives; none without rows."""
+    measured = [side for side in comparison.sides if side.device.drive]
+    limits = [side for side in comparison.sides if not side.device.drive]
     parts: list[tuple[str, Mapping[str, Callable[[Any], str]], Sequence[Any]]] = [
-        ("Drives, by fio", _DRIVES, comparison.sides),
-        ("Systems on drives", _CELLS, comparison.cells),
+        (DRIVES, _DRIVES, measured),
+        (CLASSES, _CLASSES, limits),
+        (CELLS, _CELLS, comparison.cells),
     ]
     return [
         DriveTable(
@@ -107,7 +111,7 @@ def write_page(comparison: DriveComparison, folder: Path) -> list[Path]:
     )
     html = environment.get_template("page.html").render(
         title=_title(comparison),
-        workload=comparison.workload,
+        workload=_workload(comparison),
         sentences=sentences(comparison),
         tables=tables(comparison),
         pictures=[(name, base64.b64encode(files[f"ssd-{name}.png"]).decode()) for name, _ in panels],
@@ -126,8 +130,12 @@ def _figure(name: str, form: str = ",.0f", factor: float = 1) -> Callable[[Drive
 
 
 def _model(side: DriveSide) -> str:
-    who = side.device.drive.identity if side.device.drive else None
-    return " ".join(part for part in (who.model, who.link or who.bus) if part) if who else "limits of a class"
+    drive = side.device.drive
+    if drive is None:
+        return "limits of a class"
+    who = drive.identity
+    model = " ".join(part for part in (who.model, who.link or who.bus) if part)
+    return f"{model}, inside the limits of {drive.disk_class}" if drive.disk_class else model
 
 
 def _interval(cell: DriveCell) -> str:
@@ -150,6 +158,9 @@ _DRIVES: dict[str, Callable[[DriveSide], str]] = {
     "CPU µs/read": _figure("cpu_s_per_read", ".1f", 1e6),
     "price of 1 TB": lambda side: f"{side.price.currency}{side.price.per_tb:,.0f}" if side.price else "–",
 }
+# Limits have no latency and cost no processor time.
+_LIMITED = ("drive", "512 B reads/s", "4 KiB reads/s", "64 KiB reads/s", "1 MiB MB/s", "price of 1 TB")
+_CLASSES = {"class" if head == "drive" else head: _DRIVES[head] for head in _LIMITED}
 _CELLS: dict[str, Callable[[DriveCell], str]] = {
     "drive": lambda cell: cell.device,
     "system": lambda cell: cell.system,
@@ -159,7 +170,7 @@ _CELLS: dict[str, Callable[[DriveCell], str]] = {
     "reads/s": lambda cell: _scaled(cell.reads_per_s, 1, ",.0f"),
     "MB/s": lambda cell: _scaled(cell.bytes_per_s, 1e-6, ",.0f"),
     "mean read": lambda cell: format_bytes(cell.request_bytes) if cell.request_bytes else "–",
-    "of the drive": lambda cell: _scaled(cell.device_share, 100, ".0f", " %"),
+    "of the drive": lambda cell: _scaled(cell.device_share, 100, ".0f", " %") + (f" ({cell.above})" * bool(cell.above)),
     "ampl.": lambda cell: _scaled(cell.read_amplification, 1, ".2f"),
     "epochs/h per price": lambda cell: _scaled(cell.per_price, 1, ".3g"),
 }
@@ -188,6 +199,12 @@ def _title(comparison: DriveComparison) -> str:
     return f"SSDs compared: {', '.join(side.device.name for side in comparison.sides)}"
 
 
+def _workload(comparison: DriveComparison) -> str:
+    if comparison.workload:
+        return f"Workload: {comparison.workload}."
+    return f"No epochs: compared by {comparison.known_by} alone."
+
+
 def _pdf(comparison: DriveComparison) -> Canvas:
     import matplotlib.pyplot as plt
 
@@ -196,9 +213,10 @@ def _pdf(comparison: DriveComparison) -> Canvas:
     for line in textwrap.wrap(_title(comparison), 78):
         page.text(0.06, top, line, fontsize=13, weight="bold", va="top")
         top -= 0.022
-    words = [f"Workload: {comparison.workload}." if comparison.workload else "No epochs: compared by fio alone."]
+    words = [_workload(comparison)]
     top = _write(page, top - 0.002, words, size=7.5)
-    shown = [tables(comparison)[0], *([matrix(comparison)] if comparison.cells else [])]
+    shown = [table for table in tables(comparison) if table.title != CELLS]
+    shown += [matrix(comparison)] if comparison.cells else []
     for table in shown:
         top = _table(page, top - 0.006, table)
     notes_height = 0.012 * sum(len(textwrap.wrap(note, _LINES + 22)) for note in comparison.notes) + 0.02

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from harness.settings import Strict, strict
 from harness.ssd.classes import named_mappings
-from workloads.errors import InputError
+from workloads.errors import InputError, require
 
 _GB_OF_A_TB = 1000.0
 
@@ -43,24 +43,31 @@ def load_prices(path: Path) -> dict[str, Price]:
     Raises InputError: the file is missing or has no such table; a key is unknown, a value invalid, a drive named
     twice."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"prices {path} cannot be read", "give a YAML or CSV file") from error
-    in_csv, example = path.suffix.lower() == ".csv", "name: {price_per_gb: …, source: …}"
-    rows = _rows_of_csv(text, path) if in_csv else named_mappings(text, path, "prices", example)
+        content = path.read_bytes()
+        in_csv = path.suffix.lower() == ".csv"
+        text = content.decode("utf-8-sig") if in_csv else ""
+    except OSError as error:
+        raise InputError.from_os(error, f"prices {path} cannot be read", "give a YAML or CSV file") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"prices {path} are not UTF-8", "save the file in that encoding") from error
+    example = "name: {price_per_gb: …, source: …}"
+    rows = _rows_of_csv(text, path) if in_csv else named_mappings(content, path, "prices", example)
     return {name: strict(Price, values, f"{path}: {name}") for name, values in rows.items()}
 
 
 def price_of(prices: dict[str, Price], *names: str) -> Price | None:
-    """Return the price of the first name that has one; `aws-nvme/16` takes the price of `aws-nvme`."""
-    keys = (key for name in names for key in (name, name.partition("/")[0]))
-    return next((prices[key] for key in keys if key and key in prices), None)
+    """Return the price of the first name that has one of its own: a divided class, like `aws-nvme/16`, lacks the
+    performance of the whole drive, so it does not take its price."""
+    return next((prices[name] for name in names if name in prices), None)
 
 
 def _rows_of_csv(text: str, path: Path) -> dict[str, dict[str, Any]]:
     reader = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     if "device" not in (reader.fieldnames or []):
         raise InputError(f"{path} has no column `device`", "its first line is like device,price_per_gb,source")
+    names = reader.fieldnames or []
+    twice = next((name for name in names if names.count(name) > 1), None)
+    require(twice is None, f"{path}: the column {twice} is there twice", "keep one of them")
     rows: dict[str, dict[str, Any]] = {}
     for row in reader:
         if None in row:

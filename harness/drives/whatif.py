@@ -18,6 +18,7 @@ from harness.records.hosts import host_fingerprint
 from harness.records.record import COUNTED, EpochRecord, Record
 from harness.ssd.classes import DiskClass, load_classes, parse_disk_class
 from harness.ssd.drive import Drive, drive_path, read_drive, saved_drives
+from harness.ssd.identity import same_drive
 from harness.ssd.profile import better_of, expected
 from systems.readings import DiskPoint, DiskProfile
 from workloads.errors import InputError, OutcoreError
@@ -43,7 +44,8 @@ class Device:
 class EpochForecast:
     """Predicted epoch of one system on a device: the median over the epochs with counters; device, training and the
     `bound` that the epoch waits for are of the epoch nearest to it. `runs` and `counted_on`: ids and disk classes of
-    the runs whose counters were used. `measured_s`: median epoch of runs on this very class, None without any."""
+    the runs whose counters were used. `measured_s`: median epoch of runs on this very drive or class, None without any.
+    """
 
     system: str
     workload: str
@@ -150,11 +152,33 @@ def usable(record: Record) -> bool:
     )
 
 
+def ran_on(record: Record, device: Device) -> bool:
+    """Return whether a run's data were on this device: of the same class, or on the same bare drive. Where the run or
+    the profile names no drive (older versions), equal model and capacity suffice, see `only_alike`."""
+    if device.disk_class not in ("", "none"):
+        return record.config.disk_class == device.disk_class
+    if record.config.disk_class != "none" or device.drive is None:
+        return False
+    disk, identity = record.environment.get("disk") or {}, device.drive.identity
+    same = same_drive(disk, identity.model_dump())
+    alike = disk.get("model") == identity.model and disk.get("size_bytes") == identity.capacity_bytes
+    return alike if same is None else same
+
+
+def only_alike(record: Record, device: Device) -> bool:
+    """Return whether a run counts as one on a bare drive by model and capacity alone."""
+    bare = device.drive is not None and device.disk_class in ("", "none")
+    if not bare or not ran_on(record, device):
+        return False
+    assert device.drive is not None
+    return same_drive(record.environment.get("disk") or {}, device.drive.identity.model_dump()) is None
+
+
 def counts_for(record: Record, device: Device) -> bool:
     """Return whether the run's counters hold for the system's reads on that device (`SystemInfo.reads_by_device`)."""
     from systems.registry import load
 
-    if device.disk_class not in ("", "none") and record.config.disk_class == device.disk_class:
+    if ran_on(record, device):
         return True
     try:
         return not load(record.system).info.reads_by_device
@@ -207,7 +231,7 @@ def forecasts(records: Iterable[Record], device: Device) -> list[EpochForecast]:
         if not made:
             continue
         middle, nearest = typical([entry for _, entry in made])
-        here = [record for record in group if device.disk_class and record.config.disk_class == device.disk_class]
+        here = [record for record in group if ran_on(record, device)]
         measured = [epoch.seconds for record in here for epoch in record.measured]
         found.append(
             EpochForecast(

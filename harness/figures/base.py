@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import harness
 from harness.compare.plan import Plain, Plan
 from harness.compare.points import Group, Point, Value, epoch_seconds
-from harness.figures.draw.captions import Source, add_caption, caption_of
-from harness.parsing import parse_yaml
+from harness.figures.draw.captions import Source, add_caption, caption_of, labelled, name_part, part_of
 from workloads.errors import InputError
+from workloads.parsing import parse_yaml
 from workloads.units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ def drawn(
 ) -> Drawing:
     """Write the legend above a canvas without one, and the caption under it; return the drawing.
 
+    Labels of axes that speak of an epoch name the part of it that was trained.
+
     Args:
         source, notes, points: as in `caption_of`.
         runs: ids of the runs behind the drawing; by default those of the group, none of a study.
@@ -99,6 +101,7 @@ def drawn(
     from harness.figures.draw.panels import legend_above
 
     text = caption_of(source, *notes, points=points)
+    name_part(canvas, part_of(source, points))
     if order is not None and not canvas.legends and not any(axes.get_legend() for axes in canvas.axes):
         legend_above(canvas, canvas.axes, order)
     add_caption(canvas, text, bottom=bottom)
@@ -128,6 +131,7 @@ def sheet(
         if header not in data:
             data[header] = None
     shown = pd.DataFrame({header: [_shown(value, how) for value in data[header]] for header, how in columns.items()})
+    shown = shown.rename(columns=lambda header: labelled(header, part_of(source, points), ", "))
     return Sheet(data, shown, caption_of(source, *notes, points=points), _runs_of(source, runs))
 
 
@@ -223,7 +227,7 @@ def specs(module: str) -> Plain:
 
     A figure's entry has the texts, looks, columns and axes of its drawing, other entries are shared settings.
     """
-    found: Plain = parse_yaml(Path(module).with_suffix(".yaml").read_text(encoding="utf-8"))
+    found: Plain = parse_yaml(Path(module).with_suffix(".yaml").read_bytes())
     return found
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -18,10 +19,13 @@ import numpy
 import pandas as pd
 
 import harness
-from harness.compare.points import NotDrawn
+from harness.compare.comparable import Index
+from harness.compare.points import NotDrawn, with_uncounted
 from harness.figures.draw import style
 from harness.figures.helpers import Helpers
+from harness.plan.experiment import cells
 from harness.progress import tracked
+from harness.records.record import COUNTED
 from workloads.errors import OutcoreError
 
 if TYPE_CHECKING:
@@ -34,6 +38,8 @@ PACKAGES = ("harness", "workloads")
 # Key of a PNG's metadata with the digest of the table behind it.
 DATA = "Data"
 NOT_ASKED = "no figure was to be drawn (`--figures none`)"
+# Reason of a figure whose files show earlier records; they stay where they are.
+OUTDATED = "out of date: its files show earlier records or are of earlier code; `outcore figures {}` draws it again"
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,7 @@ class Rendered:
     Attributes:
         files: paths of the files, image or Markdown first.
         inputs: digest of records, studies, experiments and code; a figure with equal inputs is not drawn again.
+        outdated: whether the inputs had changed since the drawing when `render` last looked without drawing.
     """
 
     id: str
@@ -56,6 +63,7 @@ class Rendered:
     runs: list[str] = field(default_factory=list)
     inputs: str = ""
     seconds: float = 0.0
+    outdated: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, file names without their folder."""
@@ -77,7 +85,8 @@ def render(
 
     Args:
         again: draw figures with unchanged inputs, too.
-        draw: whether to draw; if not, files of figures whose inputs have changed are removed.
+        draw: whether to draw; if not, figures whose inputs have changed keep their files, are marked as out of date in
+            their JSON and are returned as not drawn.
         progress: called with the figures' progress.
     """
     out.mkdir(parents=True, exist_ok=True)
@@ -116,10 +125,9 @@ def _known(id_: str, out: Path, inputs: str) -> Rendered | None:
 
 def _render(figure: Figure, evidence: Evidence, out: Path, inputs: str, *, again: bool, draw: bool) -> Rendered:
     if not again and (known := _known(figure.id, out, inputs)) is not None:
-        return known
+        return _marked_as(known, out, outdated=False)
     if not draw:
-        _remove(figure, out, "json")
-        return Rendered(figure.id, figure.paper, figure.title, "not drawn", NOT_ASKED, claims=figure.claims)
+        return _left_as_it_is(figure, out)
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
@@ -127,20 +135,54 @@ def _render(figure: Figure, evidence: Evidence, out: Path, inputs: str, *, again
     made: dict[str, Any] = {"id": figure.id, "paper": figure.paper, "title": figure.title, "claims": figure.claims}
     try:
         with mpl.rc_context(style.RC):
-            drawing = _marked(figure.draw(evidence), evidence.origin)
+            drawing = _with_origin(figure.draw(evidence), evidence.origin)
             files = _write(figure, drawing, out)
         made |= {"caption": drawing.caption, "files": files, "runs": list(drawing.runs)}
         rendered = Rendered(**made, status="drawn", inputs=inputs, seconds=time.perf_counter() - begin)
     except (NotDrawn, OutcoreError) as reason:
         _remove(figure, out)
-        rendered = Rendered(**made, status="not drawn", reason=str(reason), inputs=inputs)
+        rendered = Rendered(**made, status="not drawn", reason=_with_uncounted(reason, figure, evidence), inputs=inputs)
     finally:
         plt.close("all")
     _put(out / f"{figure.id}.json", json.dumps(rendered.to_json(), indent=1) + "\n")
     return rendered
 
 
-def _marked(drawing: Drawing | Sheet, origin: str) -> Drawing | Sheet:
+def _with_uncounted(reason: Exception, figure: Figure, evidence: Evidence) -> str:
+    """Return why a figure was not drawn, with the number of its runs that do not count."""
+    records = [record for record in evidence.records if record["verdict"] not in COUNTED]
+    if not records or not isinstance(reason, NotDrawn):
+        return str(reason)
+    index = Index(records)
+    found: dict[str, str] = {}
+    for plan in evidence.experiments:
+        # A user's experiment may lack the settings that the figure varies.
+        with suppress(OutcoreError, LookupError):
+            planned = [cell for experiment in figure.experiments(plan) for cell in cells(experiment)]
+            found |= {record["run_id"]: record["verdict"] for cell in planned for record in index.of(cell)}
+    return with_uncounted(reason, found.values())
+
+
+def _left_as_it_is(figure: Figure, out: Path) -> Rendered:
+    """Return the result for a figure that was not to be drawn, and mark the files of an earlier drawing."""
+    absent = Rendered(figure.id, figure.paper, figure.title, "not drawn", NOT_ASKED, claims=figure.claims)
+    former = read_rendered(out, figure.id)
+    if former is None or former.status != "drawn":
+        return absent
+    _marked_as(former, out, outdated=True)
+    return replace(absent, reason=OUTDATED.format(figure.id), outdated=True)
+
+
+def _marked_as(rendered: Rendered, out: Path, *, outdated: bool) -> Rendered:
+    """Return a result with its mark, which is written where it changes."""
+    if rendered.outdated == outdated:
+        return rendered
+    marked = replace(rendered, outdated=outdated)
+    _put(out / f"{marked.id}.json", json.dumps(marked.to_json(), indent=1) + "\n")
+    return marked
+
+
+def _with_origin(drawing: Drawing | Sheet, origin: str) -> Drawing | Sheet:
     """Return a drawing whose caption begins with the machine of its runs; one's own machine is not named."""
     from harness.figures.base import Sheet
 
@@ -158,8 +200,8 @@ def data_digest(table: pd.DataFrame) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _remove(figure: Figure, out: Path, *more: str) -> None:
-    for kind in ("png", "svg", "csv", "md", "tex", *more):
+def _remove(figure: Figure, out: Path) -> None:
+    for kind in ("png", "svg", "csv", "md", "tex"):
         (out / f"{figure.id}.{kind}").unlink(missing_ok=True)
 
 

@@ -61,6 +61,15 @@ class Folder:
             return ""
         return f"{ENV}{self.name} has no environment here: `outcore systems setup {self.name}` makes it"
 
+    @property
+    def compiled(self) -> list[str]:
+        """Return the packages that `setup` compiles, those of steps without build isolation; none if it is made."""
+        steps = [step for step in self.manifest.install if "--no-build-isolation" in step]
+        files = [self.path / word for step in steps for word in step if (self.path / word).is_file()]
+        lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+        named = [line for line in lines if line.strip() and line[0] not in "#-"]
+        return [line.partition("==")[0].strip() for line in named] if self.missing else []
+
     def command(self) -> list[str]:
         """Return the command that starts the worker. It may import `outcore_worker`; with an environment of its own, no
         other module of Outcore's."""
@@ -106,8 +115,8 @@ class Folder:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            said = f"{target.parent} cannot be made: {error.strerror}"
-            raise HostError(said, f"set {PLACE_VARIABLE} to a folder that you may write to") from error
+            fix = f"set {PLACE_VARIABLE} to a folder that you may write to"
+            raise HostError.from_os(error, f"{target.parent} cannot be made", fix) from error
         with TemporaryFolder(target.parent, target.name) as made:
             self._call([python, "-m", "venv", str(made)], "python -m venv", progress)
             pip = [str(made / "bin" / "python"), *"-m pip install --disable-pip-version-check --no-input".split()]

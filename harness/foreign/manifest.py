@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from pathlib import Path
@@ -20,6 +19,7 @@ from pydantic import (
 )
 
 from workloads.errors import InputError
+from workloads.parsing import ParseError, parse_json
 
 if TYPE_CHECKING:
     from systems.interface import SystemInfo
@@ -131,9 +131,9 @@ def read_manifest(folder: Path) -> Manifest:
     """Read a folder's manifest; raise InputError if it is no JSON, or a key is invalid or missing."""
     file = folder / MANIFEST
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file} cannot be read as JSON: {error}", "mend the file") from error
+        content = parse_json(file.read_bytes())
+    except (OSError, ParseError) as error:
+        raise InputError(f"{file} cannot be read as JSON: {error}", "correct the file") from error
     return _validated(Manifest, content, str(file))
 
 

@@ -158,21 +158,26 @@ class FleetSweep:
     def _begin(self, label: str, configs: list[RunConfig], fingerprint: str) -> None:
         """Order a label's runs without a record here, once a host of it has the datasets."""
         self._configs[label] = configs
-        done = set() if self.fresh else self._done(fingerprint)
-        todo = [number for number, config in enumerate(configs) if (config.config_hash, config.round) not in done]
+        earlier = self._done(fingerprint)
+        todo = []
+        for number, config in enumerate(configs):
+            known = earlier.get((config.config_hash, config.round), [])
+            self._outcome.earlier += known
+            if self.fresh or not known:
+                todo.append(number)
         self._outcome.skipped += len(configs) - len(todo)
         self.progress(f"{label}: {len(todo)} runs, {len(configs) - len(todo)} done before")
         for number in todo:
             self._order(label, number)
 
-    def _done(self, fingerprint: str) -> set[tuple[str, int]]:
-        return {
-            (record.config_hash, record.config.round)
-            for record in results.records(self.results_root)
-            if record.status != "failed"
-            and host_fingerprint(record.environment) == fingerprint
-            and is_current(record.code, record.system, record.config.sampler)
-        }
+    def _done(self, fingerprint: str) -> dict[tuple[str, int], list[Record]]:
+        """Return the records by a host's present code, by configuration and round; failed runs are tried again."""
+        found: dict[tuple[str, int], list[Record]] = {}
+        for record in results.records(self.results_root):
+            theirs = record.status != "failed" and host_fingerprint(record.environment) == fingerprint
+            if theirs and is_current(record.code, record.system, record.config.sampler):
+                found.setdefault((record.config_hash, record.config.round), []).append(record)
+        return found
 
     def _record_lost(self, label: str, number: int, reason: str) -> None:
         """Write a record without epochs, which the next sweep tries again."""

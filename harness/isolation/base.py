@@ -138,8 +138,14 @@ class Counters(ABC):
         """Return microseconds that tasks stalled on (I/O, memory) so far; None without counts of the cap (v1)."""
         return None, None
 
-    def reset_peak(self) -> None:  # noqa: B027  a backend may be unable to
-        """Restart the peak from the present usage, where the kernel can and this user may."""
+    def enclosing_bytes(self) -> int | None:
+        """Return the least memory limit of the groups that hold the cap; None where none is known."""
+        return None
+
+    def reset_peak(self) -> bool:
+        """Restart the peak from the present usage; return False where the kernel cannot or this user may not, so that
+        later peaks include earlier use."""
+        return False
 
 
 class Cap(Counters):

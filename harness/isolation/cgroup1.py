@@ -83,9 +83,9 @@ class V1Readings(Readings):
         sizes, requests = (self._files[name].read() for name in _IO_FILES)
         return parse_blkio(sizes, requests) if sizes and requests else None
 
-    def reset_peak(self) -> None:
-        """Restart the peak from the present usage, where this user may."""
-        write_if_possible(self._memory / "memory.max_usage_in_bytes", "0")
+    def reset_peak(self) -> bool:
+        """Restart the peak from the present usage; return False where this user may not."""
+        return write_if_possible(self._memory / "memory.max_usage_in_bytes", "0")
 
     def drop_cache(self) -> None:
         """Drop the pages still charged: they would be charged to the parent and stay warm for the next run."""

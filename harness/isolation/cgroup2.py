@@ -21,18 +21,25 @@ from workloads.errors import HostError
 _FILES = (
     "memory.stat memory.current memory.max memory.events memory.swap.current memory.pressure io.stat io.pressure"
 ).split()
+_IO_KEYS = (b"rbytes", b"rios", b"wbytes", b"wios")
 
 
 def parse_io_stat(data: bytes) -> IoStats:
-    """Parse `io.stat` into the sum over all disks."""
-    found: dict[str, IoStats] = {}
-    for line in data.splitlines():
-        number, *fields = line.split()
-        values = dict(field.split(b"=", 1) for field in fields if b"=" in field)
-        if not is_stacked(number.decode()):
-            keys = (b"rbytes", b"rios", b"wbytes", b"wios")
-            found[number.decode()] = IoStats(*(int(values.get(key, 0)) for key in keys))
-    return IoStats.over(found)
+    """Parse `io.stat` into the sum over all disks.
+
+    Some kernels write the number of a device without counters, and the next device on the same line: `7:7 254:0
+    rbytes=…`. So a counter belongs to the last device before it.
+    """
+    values: dict[str, dict[bytes, int]] = {}
+    device = ""
+    for field in data.split():
+        key, equals, value = field.partition(b"=")
+        if not equals and b":" in field:
+            device = field.decode()
+        elif key in _IO_KEYS and value.isdigit():
+            values.setdefault(device, {})[key] = int(value)
+    disks = {device: mine for device, mine in values.items() if device and not is_stacked(device)}
+    return IoStats.over({device: IoStats(*(mine.get(key, 0) for key in _IO_KEYS)) for device, mine in disks.items()})
 
 
 def io_max_line(limit: IoLimit) -> str:
@@ -90,11 +97,15 @@ class V2Readings(Readings):
             io, memory = (psi_some_total(self._files[f"{name}.pressure"].read()) for name in ("io", "memory"))
         return io, memory
 
-    def reset_peak(self) -> None:
-        """Restart the peak from the present usage, where the kernel can (6.12)."""
+    def reset_peak(self) -> bool:
+        """Restart the peak from the present usage; return False where the kernel cannot (before 6.12)."""
         self._highest = 0
-        with suppress(OSError):
+        try:
             os.pwrite(self._peak, b"reset", 0)
+        except OSError:
+            # Without `memory.peak` (before 5.19) the peak is the highest reading, which starts anew.
+            return self._peak < 0
+        return True
 
     def release(self, oom_kills: int = 0) -> None:
         """Close the files; the last readings stay."""
@@ -195,7 +206,7 @@ def _make(name: str) -> Path:
             attempts -= 1
             if isinstance(error, FileNotFoundError) and attempts:
                 continue  # another orchestrator ended just now and removed the empty parent
-            raise HostError(f"{parent / name} cannot be made ({error.strerror})", "run as root") from error
+            raise HostError.from_os(error, f"{parent / name} cannot be made", "run as root") from error
 
 
 def _parent(hierarchy: mounts.Hierarchy) -> tuple[Path | None, str]:

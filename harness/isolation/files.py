@@ -51,16 +51,22 @@ def as_number(data: bytes) -> int | None:
 
 
 def flat_keyed(data: bytes) -> dict[bytes, int]:
-    """Parse `key value` lines (memory.stat, memory.events) into a mapping."""
-    fields = data.split()
-    return dict(zip(fields[::2], map(int, fields[1::2]), strict=False))
+    """Parse `key value` lines (memory.stat, memory.events) into a mapping; lines of another form are left out."""
+    lines = (line.split() for line in data.splitlines())
+    return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdigit()}
 
 
 def read_text(path: Path) -> str:
     """Return the file's text, empty where it cannot be read."""
     with suppress(OSError):
-        return path.read_text(errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace")
     return ""
+
+
+def first_text(folder: Path, *names: str) -> str:
+    """Return the text of the first of these files that has one; empty without any."""
+    texts = (read_text(folder / name).strip().strip("\0") for name in names)
+    return next((text for text in texts if text), "")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -72,15 +78,20 @@ def write_text(path: Path, text: str) -> None:
         os.close(fd)
 
 
-def write_if_possible(path: Path, text: str) -> None:
-    """Write one value to a control file, where the kernel has the file and takes the value."""
-    with suppress(OSError):
+def write_if_possible(path: Path, text: str) -> bool:
+    """Write one value to a control file; return False where the kernel has no such file or refuses the value."""
+    try:
         write_text(path, text)
+    except OSError:
+        return False
+    return True
 
 
 def psi_some_total(data: bytes) -> int | None:
     """Return microseconds since boot in which at least one task stalled, from a `pressure` file."""
     for line in data.splitlines():
-        if line.startswith(b"some "):
-            return int(line.rpartition(b"total=")[2])
+        kind, *fields = line.split() or [b""]
+        values = dict(field.split(b"=", 1) for field in fields if b"=" in field)
+        if kind == b"some":
+            return as_number(values.get(b"total", b""))
     return None

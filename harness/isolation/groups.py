@@ -13,9 +13,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness.isolation.base import Cap, Counters, IoLimit, IoStats, MemoryStats, Needs
-from harness.isolation.files import KernelFile, write_text
+from harness.isolation.files import KernelFile, as_number, read_text, write_text
 from harness.isolation.processes import PARENT, confined, is_left_over, joining, kill_all
 from workloads.errors import HostError
+
+# Files with the memory limit of a group, of v2 and of v1.
+_LIMIT_FILES = ("memory.max", "memory.limit_in_bytes")
+# From here on v1 means no limit: the largest number of pages, in bytes.
+_NO_LIMIT = 1 << 62
 
 
 class Readings(Counters):
@@ -55,6 +60,13 @@ class Readings(Counters):
     @abstractmethod
     def _read_io(self) -> IoStats | None:
         """Read the group's device I/O; None where the kernel says nothing."""
+
+    def enclosing_bytes(self) -> int | None:
+        """Return the least memory limit of the groups above this one; None where the kernel shows none."""
+        above = dict.fromkeys(parent for folder in self.folders for parent in folder.parents)
+        texts = [read_text(parent / name) for parent in above for name in _LIMIT_FILES]
+        limits = [as_number(text.encode()) for text in texts]
+        return min((limit for limit in limits if limit is not None and limit < _NO_LIMIT), default=None)
 
     def pids(self) -> list[int]:
         """Return the processes in the group and below."""
@@ -123,11 +135,11 @@ class GroupCap(Readings, Cap):
 
 @contextmanager
 def refused(what: str, fix: str) -> Iterator[None]:
-    """Turn the kernel's refusal of a value into a HostError: `the kernel refuses WHAT (REASON)`."""
+    """Turn the kernel's refusal of a value into a HostError: `the kernel refuses WHAT: REASON`."""
     try:
         yield
     except OSError as error:
-        raise HostError(f"the kernel refuses {what} ({error.strerror})", fix) from error
+        raise HostError.from_os(error, f"the kernel refuses {what}", fix) from error
 
 
 def pids_in(group: Path) -> list[int]:
@@ -136,7 +148,7 @@ def pids_in(group: Path) -> list[int]:
     for folder, _, _ in os.walk(group):
         # The group may be removed between the walk and the read.
         with suppress(OSError):
-            found += [int(word) for word in Path(folder, "cgroup.procs").read_text().split()]
+            found += [int(word) for word in Path(folder, "cgroup.procs").read_text(encoding="utf-8").split()]
     return found
 
 

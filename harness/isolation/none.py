@@ -75,9 +75,10 @@ class NoCap(Cap):
     def set_memory(self, limit_bytes: int | None) -> None:
         """Do nothing: there is no limit to change."""
 
-    def reset_peak(self) -> None:
+    def reset_peak(self) -> bool:
         """Restart the peak."""
         self._peak = 0
+        return True
 
     def close(self) -> None:
         """Kill remaining processes. Raises HostError: a process does not end."""

@@ -144,6 +144,6 @@ def _cold_file(folder: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         except OSError as error:
-            said = f"the probe cannot write {FILE_BYTES >> 20} MiB in {folder} ({error.strerror})"
-            raise HostError(said, "free some space") from error
+            said = f"the probe cannot write {FILE_BYTES >> 20} MiB in {folder}"
+            raise HostError.from_os(error, said, "choose another --data-root") from error
         yield Path(file.name)

@@ -193,6 +193,25 @@ def losses_are_finite(record: Record, context: RunContext) -> Finding | None:
     return Finding(not none, f"epochs {none} have none" if none else "every epoch")
 
 
+@rule("18", "CAVEATS", of=RESULTS)
+def loss_is_finite(record: Record, context: RunContext) -> Finding | None:
+    """A training that diverged computes on nan: its epochs take their time, but loss and accuracy are no result.
+
+    Counts the mini-batches of each epoch whose loss is not finite. Does not apply to an emulated device, which computes
+    no loss, nor to runs that do not train.
+    """
+    if record.config.stages != "all" or record.config.device.startswith("emulated"):
+        return None
+    # Records of older versions have no count, only an epoch without a mean loss.
+    counts = {epoch.epoch: epoch.losses_not_finite or epoch.batches * (epoch.loss is None) for epoch in record.epochs}
+    diverged = {epoch: count for epoch, count in counts.items() if count}
+    if not diverged:
+        return Finding(True, "every epoch")
+    first, count = next(iter(diverged.items()))
+    more = f", {len(diverged)} of {len(record.epochs)} epochs in all" if len(diverged) > 1 else ""
+    return Finding(False, f"loss is not finite: nan in {count} mini-batches of epoch {first}{more}")
+
+
 @rule("18", "CAVEATS", of=RESULTS, evidence=True)
 def training_is_the_workloads(record: Record, context: RunContext) -> Finding | None:
     """A foreign system trains by its own code; one that trains on nothing has the shortest epochs.
@@ -313,6 +332,9 @@ def provenance_is_complete(record: Record, context: RunContext) -> Finding | Non
 def code_is_committed(record: Record, context: RunContext) -> Finding | None:
     """The commit in a record identifies the code that ran only if there were no uncommitted changes."""
     dirty = _at(record.environment, "code.dirty")
+    if dirty is None and _at(record.environment, "code.refused"):
+        fix = "git config --global --add safe.directory FOLDER"
+        return unknown(f"git refuses this checkout, which another user owns: {fix}")
     if dirty is None:
         return unknown("this is no git checkout")
     return Finding(not dirty, "uncommitted changes" if dirty else str(_at(record.environment, "code.commit"))[:12])

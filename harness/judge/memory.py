@@ -68,6 +68,23 @@ def peak_within_cap(record: Record, context: RunContext) -> Finding | None:
     return Finding(peak <= cap + 2**20, f"peak {format_bytes(peak)} of {format_bytes(cap)}")
 
 
+@rule("1", "CAVEATS", capped=True, evidence=True)
+def cap_is_below_the_machines_memory(record: Record, context: RunContext) -> Finding | None:
+    """A cap above the machine's memory, or above the limit of a group that holds it, is never reached and caps nothing.
+
+    Compares the cap with the memory of the host and with the least memory limit of the enclosing control groups.
+    """
+    total = (record.environment.get("memory") or {}).get("total_bytes")
+    if total is None:
+        return unknown("the machine's memory is not recorded")
+    enclosing = record.readings.enclosing_bytes
+    bound, whose = total, "the machine"
+    if enclosing is not None and enclosing < total:
+        bound, whose = enclosing, "the control groups around it"
+    cap = record.memory.cap_bytes or 0
+    return Finding(cap < bound, f"cap {format_bytes(cap)}, {format_bytes(bound)} of memory in {whose}")
+
+
 @rule("1", capped=True, evidence=True)
 def nothing_was_swapped(record: Record, context: RunContext) -> Finding | None:
     """Swapped pages are memory beyond the cap; on a disk in memory (zram) they are as fast, too.
@@ -167,6 +184,21 @@ def libraries_are_small(record: Record, context: RunContext) -> Finding | None:
     allowed = min(LIBRARY_BYTES, max(MODULE_BYTES, int(MODULE_SHARE * (record.memory.budget_bytes or LIBRARY_BYTES))))
     said = f"{format_bytes(both)} for code and libraries, {format_bytes(module)} of it for the system's own module"
     return Finding(module <= allowed and both <= LIBRARY_BYTES, said)
+
+
+@rule("4", "CAVEATS", of=["ok"], capped=True)
+def training_peak_is_of_its_step(record: Record, context: RunContext) -> Finding | None:
+    """A peak that includes earlier use makes the training working set, and with it the cap, larger than training needs.
+
+    Kernels before 6.12 cannot reset the peak of a group. Checks that the calibration reset it before the training step,
+    or that the step raised it.
+    """
+    if context.calibration is None or context.calibration.peak_is_of_step is None:
+        return None
+    if context.calibration.peak_is_of_step or not context.calibration.training_bytes:
+        return Finding(True, "the peak is of the training step")
+    most = format_bytes(context.calibration.training_bytes)
+    return Finding(False, f"the kernel could not reset the peak: {most} for training may include earlier use")
 
 
 @rule("4", of=["ok"])

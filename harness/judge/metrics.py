@@ -11,11 +11,14 @@ from typing import Any, Literal, TypeVar
 from harness.foreign import is_foreign
 from harness.judge.memory import asked_and_slack
 from harness.judge.predict import at_depth, device_seconds, predict
-from harness.judge.registry import RunContext
+from harness.judge.registry import RunContext, context_of
+from harness.records.cost import TrainingCost
 from harness.records.record import EpochRecord, Record, StorageClass, Summary, spread
 from systems.readings import DiskProfile, StageSpan, wall_seconds
 from workloads.accelerators.profile import profile_of
 
+#: Metrics that need no trace of the workload.
+DERIVED_ANEW = ("once_s", "first_s", "each_s", "mean_epoch_s", "fresh_epoch_s", "prepared_bytes", "distance_to_limit")
 STORAGE_BOUND = 2.0
 FITS = 1.0
 
@@ -227,25 +230,40 @@ class RunNumbers:
         return statistics.median(epoch.seconds for epoch in self.measured) if self.measured else None
 
     @cached_property
-    def start_up(self) -> tuple[float | None, int | None]:
-        """Seconds and device bytes of the preparation, by whatever run, and of the surplus of each epoch of the
-        warm-up, of the first epoch without one.
-
-        A surplus takes at least the seconds of its bytes at the device's best rate. The seconds are a lower bound: a
-        warm-up's digests are left out, and the system's threads continue during them.
-        """
+    def cost(self) -> TrainingCost | None:
+        """Terms of T(E); None where no epoch was measured."""
         if not self.measured:
-            return None, None
-        early, spent = self.record.epochs[: max(1, self.record.config.warmup)], self.record.preprocess
+            return None
+        offline = self.record.offline
+        served = sum(work.epochs for work in offline)
+        once = self.record.preprocess.whole_s
+        if self.record.preprocess.offline is not None:
+            once -= self.record.preprocess.offline.whole_s
+        mean_epoch_s = statistics.fmean(epoch.online_s for epoch in self.measured)
+        return TrainingCost(
+            once_s=max(0.0, once),
+            first_s=sum(self._surplus_s(epoch, mean_epoch_s) for epoch in self.record.epochs if epoch.warmup),
+            each_s=sum(work.whole_s for work in offline) / served if served else 0.0,
+            mean_epoch_s=mean_epoch_s,
+        )
+
+    @cached_property
+    def usual_bytes(self) -> int | None:
+        """Median device bytes of the measured epochs; None where they are not known."""
         known = [epoch.device_bytes for epoch in self.measured if epoch.device_bytes is not None]
-        usual, rate = int(statistics.median(known)) if known else None, best_rate(self.context)
-        seconds, nbytes = spent.seconds + spent.made_s, spent.bytes_read + spent.made_bytes_read
-        counted = usual is not None and all(epoch.device_bytes is not None for epoch in early)
-        for epoch in early:
-            more = max(0, (epoch.device_bytes or 0) - (usual or 0)) if counted else 0
-            seconds += max(0.0, epoch.seconds - (self.epoch_s or 0.0), more / rate if rate else 0.0)
-            nbytes += more
-        return seconds, nbytes if counted else None
+        return int(statistics.median(known)) if known else None
+
+    def _surplus_s(self, epoch: EpochRecord, usual_s: float) -> float:
+        """Return the seconds of a warm-up epoch beyond `usual_s`, at least those of its further bytes at the device's
+        best rate: its digests are off the clock, and the system's threads read on beside them."""
+        rate = best_rate(self.context)
+        further_bytes = self._surplus_bytes(epoch) or 0
+        return max(0.0, epoch.online_s - usual_s, further_bytes / rate if rate else 0.0)
+
+    def _surplus_bytes(self, epoch: EpochRecord) -> int | None:
+        if epoch.device_bytes is None or self.usual_bytes is None:
+            return None
+        return max(0, epoch.device_bytes - self.usual_bytes)
 
     @cached_property
     def engine(self) -> tuple[float | None, str]:
@@ -260,24 +278,55 @@ class RunNumbers:
 
     @cached_property
     def limit_s(self) -> float | None:
-        """Least seconds of an epoch that the device needs; holds for the workload's own mini-batches only."""
+        """Least seconds of an epoch that the device needs; holds for the workload's own mini-batches only. Of a record
+        that is read again, as it was derived from the trace."""
+        if self.context.trace is None and (kept := self.record.summary.extra.get("limit_s")) is not None:
+            return float(kept)
         if not (self.record.readings.faithful and self.record.config.stages == "all" and self.epoch_s):
             return None
         limits = [least_device_seconds(self.record, self.context, epoch.epoch) for epoch in self.measured]
         known = [seconds for seconds in limits if seconds is not None]
         return statistics.median(known) if known else None
 
-    @metric("start-up s", unit="s", better="lower")
-    def start_up_s(self) -> float | None:
-        """Seconds before epochs are as they stay: preparation, whichever run spent it, and what each warm-up epoch
-        takes beyond the median one (digests are left out, beside which a system's threads go on, so the surplus of
-        bytes at the device's best rate at least)."""
-        return self.start_up[0]
+    @metric("once s", unit="s", better="lower", heading="once")
+    def once_s(self) -> float | None:
+        """Seconds of offline work whatever the number of epochs (rankings, partitions, tables), whichever run spent
+        them."""
+        return self.cost.once_s if self.cost else None
 
-    @metric("start-up read", unit="bytes", better="lower")
-    def start_up_bytes(self) -> int | None:
-        """Bytes that the start-up reads, whichever run read them."""
-        return self.start_up[1]
+    @metric("first s", unit="s", better="lower", heading="first")
+    def first_s(self) -> float | None:
+        """Seconds of the warm-up epochs beyond the mean of the measured ones, at least those of their further bytes at
+        the device's best rate (their digests are off the clock, and a system's threads read on beside them)."""
+        return self.cost.first_s if self.cost else None
+
+    @metric("each s", unit="s", better="lower", heading="each")
+    def each_s(self) -> float | None:
+        """Seconds of offline work that one fresh epoch needs, such as sampling and packing it beforehand."""
+        return self.cost.each_s if self.cost else None
+
+    @metric("mean epoch s", unit="s", better="lower", shown=False)
+    def mean_epoch_s(self) -> float | None:
+        """Mean seconds of the measured epochs, without the offline work within them."""
+        return self.cost.mean_epoch_s if self.cost else None
+
+    @metric("fresh epoch s", unit="s", better="lower", shown=False)
+    def fresh_epoch_s(self) -> float | None:
+        """Seconds of an epoch with all of its work: each + mean epoch. A training of E epochs takes once + first + E x
+        this (rule 14)."""
+        return self.cost.fresh_epoch_s if self.cost else None
+
+    @metric("prepared bytes read", unit="bytes", better="lower", heading="prep. read")
+    def prepared_bytes(self) -> int | None:
+        """Bytes read by the offline work of the run's epochs and by the surplus of its warm-up, whichever run read
+        them."""
+        if not self.measured:
+            return None
+        further = [self._surplus_bytes(epoch) for epoch in self.record.epochs if epoch.warmup]
+        known = [nbytes for nbytes in further if nbytes is not None]
+        within = sum(epoch.offline.whole_bytes_read for epoch in self.record.epochs if epoch.offline)
+        whole = self.record.preprocess.whole_bytes_read + within + sum(known)
+        return whole if len(known) == len(further) else None
 
     @metric("predicted s", unit="s", better="lower")
     def predicted_s(self) -> float | None:
@@ -318,15 +367,14 @@ class RunNumbers:
     @metric("distance to limit", better="higher", heading="distance", column="distance")
     def distance_to_limit(self) -> float | None:
         """The least time that any system could take with this memory, proven in
-        [the frontier](frontier.md#the-lower-bound), over the epoch and its share of the start-up: how much the idea may
-        leave; near 0 where memory holds most of what an epoch uses, none for a system that trains on other
-        mini-batches, and an epoch below the least is `INVALID`."""
-        if self.limit_s is None or self.epoch_s is None:
+        [the frontier](frontier.md#the-lower-bound), over an epoch of the run's training with its share of all offline
+        work, T(E) / E: remaining headroom of the idea; near 0 where memory holds most of what an epoch uses, none for a
+        system that trains on other mini-batches, and an epoch below the least is `INVALID`."""
+        if self.limit_s is None or self.cost is None:
             return None
         trained = [self.train_s[epoch.epoch] for epoch in self.measured if epoch.epoch in self.train_s]
         least = max(self.limit_s, statistics.median(trained) if trained else 0.0)
-        # Reading, writing and ordering before the first epoch may save work in the epochs.
-        return least / (self.epoch_s + (self.start_up[0] or 0.0) / self.record.config.epochs)
+        return least / self.cost.share_s(self.record.config.epochs)
 
     @metric("working set", unit="bytes", shown=False)
     def working_set_bytes(self) -> int | None:
@@ -369,6 +417,16 @@ def summarise(record: Record, context: RunContext) -> tuple[Summary, StorageClas
         if run.limit_s is not None:
             summary.extra["limit_s"] = run.limit_s
     return summary, None if run.working_set_bytes() is None else storage_class(summary.working_set_over_budget)
+
+
+def summarised_anew(record: Record) -> Summary:
+    """Return a record's summary with the metrics that its own raw parts determine derived again (rule 29)."""
+    run = RunNumbers(record, context_of(record))
+    if not run.measured:
+        return record.summary
+    derived = {metric.name: metric.of(run) for metric in METRICS if metric.name in DERIVED_ANEW}
+    known = {name: value for name, value in derived.items() if value is not None}
+    return record.summary.model_copy(update=known)
 
 
 def usable_processors(record: Record) -> int:

@@ -28,7 +28,10 @@ class Calibration:
     Attributes:
         floor_bytes: memory of interpreter, imports, model, optimiser and the log of an epoch.
         training_bytes: peak memory added by the largest mini-batch's digests and, if the run trains, by its step.
-        library_bytes: part of the floor that loading the system and its libraries added.
+        peak_is_of_step: whether that peak is of the step alone; False: the kernel could not reset an earlier, higher
+            one, so that `training_bytes` may include earlier use. None: not recorded.
+        imports_bytes: memory before the system's own code was loaded; None: its worker has no gate `imports`.
+        library_bytes: part of the floor that loading the system and its libraries added; 0 for a foreign system.
         module_bytes: part of that for the system's own module.
         constructor_bytes: memory that the constructor of a foreign system took, after its imports; None: not told.
         feature_read_bytes: bytes of features that a foreign system read into the page cache until its floor was
@@ -50,10 +53,12 @@ class Calibration:
     how: str = ""
     training_device_bytes: int = 0
     device_context_bytes: int | None = None
+    imports_bytes: int | None = None
     library_bytes: int = 0
     module_bytes: int = 0
     constructor_bytes: int | None = None
     feature_read_bytes: int = 0
+    peak_is_of_step: bool | None = None
 
     @property
     def memory(self) -> dict[str, int | None]:

@@ -13,7 +13,7 @@ from harness.plan.experiment import Experiment
 from harness.progress import stages
 from harness.settings import Strict, strict
 from workloads.errors import InputError
-from workloads.units import format_bytes, parse_bytes, parse_count, row_bytes
+from workloads.units import format_bytes, parse_bytes, parse_count, parse_memory_bytes, row_bytes
 
 
 class Recipe(Strict):
@@ -57,7 +57,7 @@ def recipes_of(experiments: Sequence[Experiment]) -> dict[str, Recipe]:
             recipe = strict(Recipe, content, f"datasets.{name}")
             parse_count(recipe.nodes, f"datasets.{name}.nodes")
             parse_count(recipe.edges, f"datasets.{name}.edges")
-            parse_bytes(recipe.max_memory, f"datasets.{name}.max_memory")
+            parse_memory_bytes(recipe.max_memory, f"datasets.{name}.max_memory")
             if found.setdefault(name, recipe) != recipe:
                 raise InputError(f"datasets.{name} has two different recipes", "give one of them another name")
     return found

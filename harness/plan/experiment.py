@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import Field
 
-from harness.parsing import parse_yaml
 from harness.records.cell import cell_key
 from harness.records.record import DatasetConfig, RunConfig
 from harness.settings import (
@@ -24,6 +23,7 @@ from harness.settings import (
     unknown_name,
 )
 from workloads.errors import InputError, OutcoreError
+from workloads.parsing import ParseError, parse_json, parse_yaml
 from workloads.units import parse_bytes
 
 PROFILES = Path(__file__).resolve().parent / "profiles"
@@ -80,10 +80,10 @@ class PlannedRun:
 
 
 def load_experiment(source: Path | str) -> Experiment:
-    """Read a YAML file (JSON is YAML), or a bench profile by name (`quick`).
+    """Read a YAML or JSON file, or a bench profile by name (`quick`).
 
     Raises:
-        InputError: it is missing, no YAML or invalid.
+        InputError: it is missing, no YAML or JSON, or invalid.
     """
     path = Path(source)
     if path.suffix not in (".yaml", ".yml", ".json"):
@@ -91,14 +91,13 @@ def load_experiment(source: Path | str) -> Experiment:
         if not path.is_file():
             known = sorted(file.stem for file in PROFILES.glob("*.yaml"))
             raise unknown_name("bench profile", f"profile {str(source)!r}", str(source), known)
-    import yaml
-
+    kind, parse = ("JSON", parse_json) if path.suffix == ".json" else ("YAML", parse_yaml)
     try:
-        content = parse_yaml(path.read_text(encoding="utf-8"))
+        content = parse(path.read_bytes())
     except OSError as error:
-        raise InputError(f"experiment {path} cannot be read: {error.strerror}", "check the path") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"experiment {path} is not YAML: {' '.join(str(error).split())}", "mend the file") from error
+        raise InputError.from_os(error, f"experiment {path} cannot be read", "check the path") from error
+    except ParseError as error:
+        raise InputError(f"experiment {path} is not {kind}: {error}", "correct the file") from error
     if not isinstance(content, dict):
         raise InputError(f"experiment {path} is not a mapping", "start it with `name:` and `systems:`")
     return parse_experiment(content)

@@ -1,8 +1,9 @@
 """Fingerprints of the sources of systems and harness: the code that a number belongs to (methodology rule 28).
 
-A module is hashed by its syntax tree without docstrings, so comments, layout and words change nothing. Its imports, at
-any depth and inside functions, are hashed too, except installed libraries; native code by its sources if present, else
-by the built module.
+A module is hashed by its syntax tree without docstrings and names of local variables, so comments, layout, words and
+such names change nothing. Its imports, at any depth and inside functions, are hashed too, except installed libraries;
+native code by its sources if present, else by the built module. Of the harness only what measures is hashed: the
+edition (`harness/records/edition.py`) stands for what derives and judges.
 """
 
 from __future__ import annotations
@@ -20,23 +21,24 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from harness.records.edition import EDITION
 from harness.records.record import Code
 from workloads.errors import OutcoreError
 
 _ROOT = Path(__file__).resolve().parents[2]
 _OURS = ("harness", "systems", "workloads")
-# Modules that measure, calibrate and judge; drawing and reporting are left out.
+# Modules from which the measuring code is followed.
 _MEASURES = (
     "harness.worker.main",
     "harness.worker.calibrate",
     "harness.worker.ranks",
     "harness.run.orchestrator",
-    "harness.judge",
     # Run as programs of their own, so no import leads to them.
     "harness.isolation.docker.exec",
     "harness.isolation.probe_child",
 )
-_TELLS = tuple(f"harness.{room}" for room in "cli figures report claims regress advise studies hosts".split())
+# Rooms of the harness that are part of it.
+_MEASURING = tuple(f"harness.{room}" for room in "worker wire telemetry isolation run".split())
 # Folders of installed code, known by the versions in a record; the last of files that a process maps, never modules.
 _PACKAGES = {"site-packages", "dist-packages"}
 _STDLIB = tuple({f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib")})
@@ -56,18 +58,20 @@ class Made(NamedTuple):
 
 @functools.cache
 def code_of(system: str, sampler: str = "") -> Code:
-    """Return the fingerprints of a system, a sampler and the harness for the present code, 16 hex digits each."""
+    """Return the fingerprints of a system, a sampler and the harness for the present code, 16 hex digits each, and the
+    edition of the rules."""
     elsewhere, _, name = sampler.partition(":")
     return Code(
         system=system_fingerprint(system),
         harness=harness_fingerprint(),
         sampler=_digest(_closure([elsewhere])) if name else "",
+        edition=EDITION,
     )
 
 
 @functools.cache
 def harness_fingerprint() -> str:
-    """Return the fingerprint of all code that measures and judges runs, whatever their system."""
+    """Return the fingerprint of all code that measures runs, whatever their system."""
     return _digest(_closure(_MEASURES))
 
 
@@ -93,7 +97,8 @@ def _begins(system: str) -> list[str]:
 def loaded() -> list[str]:
     """Return the files of this process's code outside the folders of libraries: modules, and files mapped as code."""
     files = {getattr(module, "__file__", None) or "" for module in list(sys.modules.values())}
-    mapped = [line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text(errors="replace").splitlines()]
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+    mapped = [line.split(maxsplit=5) for line in maps.splitlines()]
     files |= {line[5] for line in mapped if len(line) > 5 and "x" in line[1] and not line[5].startswith(_SHARED)}
     return sorted(file for file in files if file.startswith("/") and not _is_library(Path(file)))
 
@@ -111,7 +116,8 @@ def unknown_of(files: Iterable[str], system: str, sampler: str = "") -> list[str
 
 
 def of_one_code(made: Sequence[Made]) -> list[bool]:
-    """Mark comparable runs: on each host those of the newest harness and of their system's and sampler's newest code.
+    """Mark comparable runs: on each host those of the newest harness and edition, and of their system's and sampler's
+    newest code.
 
     No average or figure spans a change of the measured code.
     """
@@ -119,17 +125,21 @@ def of_one_code(made: Sequence[Made]) -> list[bool]:
     for run in made:
         harness[run.host] = max(harness.get(run.host, run), run, key=attrgetter("run_id"))
     newest: dict[tuple[str, str, str], Made] = {}
-    current = [run for run in made if run.code.harness == harness[run.host].code.harness]
+    current = [run for run in made if _measured_alike(run.code, harness[run.host].code)]
     for run in current:
         for part in ("system", "sampler"):
             key = (run.host, part, getattr(run, part))
             newest[key] = max(newest.get(key, run), run, key=attrgetter("run_id"))
     return [
-        run.code.harness == harness[run.host].code.harness
+        _measured_alike(run.code, harness[run.host].code)
         and run.code.system == newest[run.host, "system", run.system].code.system
         and run.code.sampler == newest[run.host, "sampler", run.sampler].code.sampler
         for run in made
     ]
+
+
+def _measured_alike(one: Code, other: Code) -> bool:
+    return (one.harness, one.edition) == (other.harness, other.edition)
 
 
 def is_current(code: Code, system: str, sampler: str) -> bool:
@@ -154,7 +164,9 @@ def _closure(start: Iterable[str]) -> dict[str, Path]:
             continue
         if top not in tops:
             tops[top] = _lies_elsewhere(top)
-        if name in found or not tops[top] or name.startswith(_TELLS) or (file := _file_of(name)) is None:
+        if name.startswith("harness.") and not name.startswith(_MEASURING):
+            continue
+        if name in found or not tops[top] or (file := _file_of(name)) is None:
             continue
         found[name] = file
         if file.suffix == ".py":
@@ -212,6 +224,8 @@ def _facts(name: str, file: Path) -> tuple[bytes, list[str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(file.read_bytes())
+    for node in ast.iter_child_nodes(tree):
+        _number_locals(node, {})
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
     imports: list[str] = []
@@ -225,6 +239,46 @@ def _facts(name: str, file: Path) -> tuple[bytes, list[str]]:
             base = ".".join(filter(None, (above, node.module)))
             imports += [base, *(f"{base}.{alias.name}" for alias in node.names)]
     return hashlib.sha256(ast.dump(tree).encode()).digest(), imports
+
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def _number_locals(node: ast.AST, numbered: dict[str, str]) -> None:
+    """Replace the names of local variables below a node by numbers, in the order of their first assignment.
+
+    Parameters keep their names, which calls may use; `numbered`: those of the functions around the node.
+    """
+    if isinstance(node, _Function):
+        own = _assigned(node)
+        around = {name: number for name, number in numbered.items() if name not in _parameters(node)}
+        numbered = around | {name: f"local {len(around) + at}" for at, name in enumerate(own)}
+    elif isinstance(node, ast.Name):
+        node.id = numbered.get(node.id, node.id)
+    for child in ast.iter_child_nodes(node):
+        _number_locals(child, numbered)
+
+
+def _parameters(function: _Function) -> set[str]:
+    given = function.args
+    plain = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    return {one.arg for one in [*plain, given.vararg, given.kwarg] if one is not None}
+
+
+def _assigned(function: _Function) -> list[str]:
+    """Return the variables that a function assigns itself, in order, without its parameters and outer variables."""
+    outer = _parameters(function)
+    found: dict[str, None] = {}
+    todo = list(function.body) if not isinstance(function, ast.Lambda) else [function.body]
+    while todo:
+        node = todo.pop(0)
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            outer |= set(node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found[node.id] = None
+        elif not isinstance(node, _Function | ast.ClassDef):
+            todo = [*ast.iter_child_nodes(node), *todo]
+    return [name for name in found if name not in outer]
 
 
 def _digest(modules: dict[str, Path]) -> str:

@@ -1,6 +1,7 @@
 """Environment of a run for its record (methodology rule 23): code, versions, processor, memory, kernel, disk, cgroup.
 
-It identifies no person and no machine: no host name, user, home folder, serial number or address.
+It identifies no person and no machine: no host name, user, home folder, serial number or address. The drive is
+identified by a salted digest (`harness.ssd.identity`).
 """
 
 from __future__ import annotations
@@ -74,12 +75,33 @@ def code(repository: Path = _REPOSITORY) -> dict[str, Any]:
     """Return the git commit, and whether tracked files differ from it; None outside a checkout.
 
     An image of Outcore is no checkout: its build sets `OUTCORE_COMMIT` to the commit, with the suffix `-dirty`.
+    `refused`: git does not trust the checkout, which another user owns; nothing is known of it.
     """
     git = ["git", "-C", str(repository)]
     if commit := _run(*git, "rev-parse", "HEAD"):
         return {"commit": commit, "dirty": bool(_run(*git, "status", "--porcelain", "--untracked-files=no"))}
     told = re.fullmatch(r"([0-9a-f]{40})(-dirty)?", os.environ.get("OUTCORE_COMMIT", ""))
-    return {"commit": told[1], "dirty": bool(told[2])} if told else {"commit": None, "dirty": None}
+    if told:
+        return {"commit": told[1], "dirty": bool(told[2])}
+    unknown: dict[str, Any] = {"commit": None, "dirty": None}
+    return unknown | {"refused": True} if git_refusal(repository) else unknown
+
+
+def git_refusal(repository: Path = _REPOSITORY) -> str:
+    """Return the command by which git trusts a checkout that it refuses, as another user owns it; empty if it does."""
+    command = ["git", "-C", str(repository), "rev-parse", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return trust_fix(done.stderr)
+
+
+def trust_fix(stderr: str) -> str:
+    """Return git's own remedy for a checkout of another owner ("dubious ownership"), found in its messages; else
+    nothing."""
+    found = re.search(r"git config --global --add safe\.directory .+", stderr)
+    return found[0].strip() if found else ""
 
 
 @functools.cache

@@ -20,7 +20,8 @@ _PROFILES = Path(workloads.__file__).parent / "accelerators"
 def host_fingerprint(environment: Plain) -> str:
     """Return 12 hex digits over processor, memory, disk and GPUs of an `environment.describe`; empty if unknown.
 
-    Two hosts of one model share the fingerprint, unless their operator labels them.
+    `disk.drive` is the identity of the drive (`harness.ssd.identity`), so two drives of one model differ. Where it is
+    unknown, two hosts of one model share the fingerprint, unless their operator labels them.
     """
     cpu, disk = environment.get("cpu") or {}, environment.get("disk") or {}
     total = (environment.get("memory") or {}).get("total_bytes")
@@ -31,7 +32,9 @@ def host_fingerprint(environment: Plain) -> str:
         "disk": [disk.get(key) for key in _DISK],
         "gpus": [[gpu.get("model"), gpu.get("memory_bytes")] for gpu in environment.get("gpu") or []],
     }
-    # Two drives behind virtual disks look alike: only the operator can distinguish them.
+    # Records of older versions name no drive: two of one model look alike.
+    if drive := disk.get("drive"):
+        content["drive"] = drive
     if label := environment.get("host_label"):
         content["label"] = label
     return digest_of(content)[:12] if cpu or disk else ""

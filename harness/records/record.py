@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import truediv
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,22 +12,22 @@ from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 
 from harness.records.cell import Cell, cell_key
 from harness.records.seal import content_digest
-from harness.settings import SharedSettings
+from harness.settings import SharedSettings, of_role, setting
 from systems.options import Facts
 from workloads.units import row_bytes
 
 if TYPE_CHECKING:
     from workloads.dataset import Dataset
 
-SCHEMA = 4
+SCHEMA = 5
 Status = Literal["ok", "oom", "timeout", "unsupported", "failed"]
 Verdict = Literal["VALID", "CAVEATS", "SPOILT", "INVALID"]
 #: Verdicts whose runs count in figures, claims, standings and predictions.
 COUNTED: frozenset[Verdict] = frozenset({"VALID", "CAVEATS"})
 StorageClass = Literal["storage-bound", "mixed", "fits memory"]
 
-# Settings outside a run's identity: its purpose and its repetition.
-LABELS = ("experiment", "axes", "figure_tags", "round")
+#: Note of a record on its dataset: generated, imported or unknown (`Dataset.origin`).
+ORIGIN = "dataset"
 
 
 class _Part(BaseModel):
@@ -68,22 +69,22 @@ class DatasetConfig(_Part):
 class RunConfig(_Part, SharedSettings):
     """One run, resolved: every default filled in, sizes in bytes, `options` complete."""
 
-    system: str
-    dataset: DatasetConfig
-    layers: int = 3
-    device_memory_bytes: int | None = None
-    isolation: str = "auto"
-    timeout_s: float = 3600.0
-    experiment: str = ""
+    system: str = setting(..., "system")
+    dataset: DatasetConfig = setting(..., "workload")
+    layers: int = setting(3, "workload")
+    device_memory_bytes: int | None = setting(None, "budget")
+    isolation: str = setting("auto", "place")
+    timeout_s: float = setting(3600.0, "watch")
+    experiment: str = setting("", "label")
     # Values of the experiment's grid for this run, by setting.
-    axes: dict[str, Any] = Field(default_factory=dict)
-    figure_tags: list[str] = Field(default_factory=list)
-    round: int = 0
+    axes: dict[str, Any] = setting({}, "label")
+    figure_tags: list[str] = setting([], "label")
+    round: int = setting(0, "label")
 
     @property
     def config_hash(self) -> str:
         """Identity of the run: 16 hex digits over all settings but its labels and its round."""
-        return content_digest(self.model_dump(mode="json", exclude=set(LABELS)), 16)
+        return content_digest(self.model_dump(mode="json", exclude={*LABELS}), 16)
 
     @property
     def cell(self) -> Cell:
@@ -92,6 +93,10 @@ class RunConfig(_Part, SharedSettings):
         more = {"layers": self.layers, "device_memory_bytes": self.device_memory_bytes}
         key = cell_key(self.system, self.dataset.name, settings, self.options, **more)
         return Cell(experiment=self.experiment, axes=self.axes, system=self.system, options=self.options, key=key)
+
+
+#: Settings outside a run's identity: its purpose and its round.
+LABELS = frozenset(of_role(RunConfig, "label"))
 
 
 class RuleOutcome(_Part):
@@ -152,8 +157,54 @@ class Memory(_Part):
         return sum(item.bytes for item in self.plan if item.tier == "host")
 
 
+class OfflineWork(_Part):
+    """Offline work for the epochs of one episode, as the harness times it around `System.prepare_epochs`.
+
+    Attributes:
+        epochs: number of the run's epochs that the work serves.
+        seconds, bytes_read, bytes_written: cost of the work in this run.
+        made_s, made_bytes_read, made_bytes_written: cost of the earlier run that made artefacts which this run reused.
+    """
+
+    epochs: int = Field(ge=1, lt=2**31)
+    seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    bytes_read: int = Field(default=0, ge=0, lt=2**62)
+    bytes_written: int = Field(default=0, ge=0, lt=2**62)
+    made_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    made_bytes_read: int = Field(default=0, ge=0, lt=2**62)
+    made_bytes_written: int = Field(default=0, ge=0, lt=2**62)
+
+    @classmethod
+    def joined(cls, parts: Sequence[OfflineWork]) -> OfflineWork:
+        """Join the work of all ranks: the longest times, the sums of bytes. Raises ValueError: of different epochs."""
+        counts = {part.epochs for part in parts}
+        if len(counts) != 1:
+            raise ValueError(f"ranks prepare for different numbers of epochs: {sorted(counts)}")
+        return cls(
+            epochs=counts.pop(),
+            seconds=max(part.seconds for part in parts),
+            made_s=max(part.made_s for part in parts),
+            bytes_read=sum(part.bytes_read for part in parts),
+            bytes_written=sum(part.bytes_written for part in parts),
+            made_bytes_read=sum(part.made_bytes_read for part in parts),
+            made_bytes_written=sum(part.made_bytes_written for part in parts),
+        )
+
+    @property
+    def whole_s(self) -> float:
+        """Seconds of the work, whichever run spent them."""
+        return self.seconds + self.made_s
+
+    @property
+    def whole_bytes_read(self) -> int:
+        """Bytes that the work reads, whichever run read them."""
+        return self.bytes_read + self.made_bytes_read
+
+
 class Preprocess(_Part):
     """Cost of the preparation. `planning_s`: the part of `seconds` before the plan was reported.
+
+    `offline`: the part that serves single epochs; all other numbers include it. None: there is no such part.
 
     `gate_s`: seconds from the plan to the gate `prepared`, on the orchestrator's own clock.
     `made_s`, `made_bytes_*`: cost of the earlier run that made artefacts that this run reused.
@@ -168,6 +219,17 @@ class Preprocess(_Part):
     bytes_read: int = 0
     bytes_written: int = 0
     reused: bool = False
+    offline: OfflineWork | None = None
+
+    @property
+    def whole_s(self) -> float:
+        """Seconds of the preparation, whichever run spent them."""
+        return self.seconds + self.made_s
+
+    @property
+    def whole_bytes_read(self) -> int:
+        """Bytes that the preparation reads, whichever run read them."""
+        return self.bytes_read + self.made_bytes_read
 
 
 class EpochRecord(_Part):
@@ -208,7 +270,21 @@ class EpochRecord(_Part):
     nodes: int | None = None
     edges: int | None = None
     in_order: bool | None = None
+    # Mini-batches of a real training whose loss was not finite; `loss` is then None.
+    losses_not_finite: int = 0
     counters: dict[str, Any] = Field(default_factory=dict)
+    # Offline work within `seconds`, for the episode that begins with this epoch.
+    offline: OfflineWork | None = None
+
+    @property
+    def online_s(self) -> float:
+        """Seconds of the epoch without the offline work within them."""
+        return self.seconds - (self.offline.seconds if self.offline else 0.0)
+
+    @property
+    def shown_loss(self) -> float | None:
+        """Mean loss for a reader: nan where a loss was not finite, None without training."""
+        return math.nan if self.losses_not_finite else self.loss
 
     @property
     def wall_s(self) -> float:
@@ -314,6 +390,7 @@ class RawReadings(_Part):
         elsewhere: bytes of open data files on other disks than the dataset's, by path; None as above.
         unknown_code: files of code that the worker had loaded and that no fingerprint is made from, without libraries.
         uncharged_bytes: most bytes of memory between gates that the cap was not charged for; None: not looked at.
+        enclosing_bytes: least memory limit of the groups that hold the cap; None: no such limit is known.
     """
 
     isolation: str = ""
@@ -340,6 +417,7 @@ class RawReadings(_Part):
     elsewhere: dict[str, int] | None = None
     unknown_code: list[str] = Field(default_factory=list)
     uncharged_bytes: int | None = None
+    enclosing_bytes: int | None = None
     in_turns: bool = False
     free_device_memory: bool = False
 
@@ -356,13 +434,15 @@ class Code(_Part):
 
     Attributes:
         system: sources of the system, with the samplers of `workloads/sampling`.
-        harness: sources of what measures and judges.
+        harness: sources of what measures.
         sampler: sources of a sampler from elsewhere (`package.module:NAME`); empty for others.
+        edition: edition of the rules (`harness/records/edition.py`).
     """
 
     system: str = ""
     harness: str = ""
     sampler: str = ""
+    edition: int = 1
 
 
 class RunFacts(Facts):
@@ -373,9 +453,10 @@ class RunFacts(Facts):
 
 
 class Spread(_Part):
-    """A median with its interval."""
+    """A median with its interval, and the mean of the same samples; None in records of older versions."""
 
     median: float
+    mean: float | None = None
     interval: tuple[float, float]
     interval_kind: Literal["bootstrap95", "range"]
 
@@ -397,8 +478,12 @@ class Summary(BaseModel):
     engine_efficiency: float | None = None
     distance_to_limit: float | None = None
     predicted_s: float | None = None
-    start_up_s: float | None = None
-    start_up_bytes: int | None = None
+    once_s: float | None = None
+    first_s: float | None = None
+    each_s: float | None = None
+    mean_epoch_s: float | None = None
+    fresh_epoch_s: float | None = None
+    prepared_bytes: int | None = None
     working_set_bytes: int | None = None
     working_set_over_budget: float | None = None
     topology_over_budget: float | None = None
@@ -461,6 +546,12 @@ class Record(_Part):
         return [epoch for epoch in self.epochs if not epoch.warmup]
 
     @property
+    def offline(self) -> list[OfflineWork]:
+        """Offline work of every episode, in order."""
+        every = [self.preprocess.offline, *(epoch.offline for epoch in self.epochs)]
+        return [work for work in every if work is not None]
+
+    @property
     def class_label(self) -> str:
         """Class of the run as tables name it."""
         return class_of({"class": self.class_, "summary": vars(self.summary)})
@@ -477,22 +568,23 @@ class Record(_Part):
         return self.model_dump(mode="json", by_alias=True)
 
 
-def spread(*sides: Sequence[float]) -> Spread:
-    """Return the median of samples, or the ratio of the medians of two sides, with its interval (methodology rule 15).
+def spread(*sides: Sequence[float], of: Literal["median", "mean"] = "median") -> Spread:
+    """Return median and mean of samples, or the ratios of those of two sides, with an interval (methodology rule 15).
 
-    The interval is a bootstrap 95 % interval, every side resampled, or, below five samples of a side, the range over
-    all samples or pairs.
+    The interval, of the median or the mean as `of` has it, is a bootstrap 95 % interval, every side resampled, or,
+    below five samples of a side, the range over all samples or pairs.
     """
     import numpy as np
 
     values = [np.asarray(side, dtype=np.float64) for side in sides]
-    median = float(reduce(truediv, map(np.median, values)))
+    both: dict[str, Callable[..., Any]] = {"median": np.median, "mean": np.mean}
+    middle = {name: float(reduce(truediv, map(function, values))) for name, function in both.items()}
     if min(map(len, values)) < 5:
         first, *others = values
         low = reduce(truediv, [first.min(), *(other.max() for other in others)])
         high = reduce(truediv, [first.max(), *(other.min() for other in others)])
-        return Spread(median=median, interval=(float(low), float(high)), interval_kind="range")
+        return Spread(**middle, interval=(float(low), float(high)), interval_kind="range")
     rng = np.random.default_rng(0)
-    draws = [np.median(side[rng.integers(0, len(side), size=(2000, len(side)))], axis=1) for side in values]
+    draws = [both[of](side[rng.integers(0, len(side), size=(2000, len(side)))], axis=1) for side in values]
     low, high = np.percentile(reduce(truediv, draws), [2.5, 97.5])
-    return Spread(median=median, interval=(float(low), float(high)), interval_kind="bootstrap95")
+    return Spread(**middle, interval=(float(low), float(high)), interval_kind="bootstrap95")

@@ -15,10 +15,12 @@ Plain = dict[str, Any]
 # 1 -> 2 added fingerprints of the code, readings of gates, checked rows and the seal, absent in older records.
 # 2 -> 3 added facts, which older records have as text in their notes.
 # 3 -> 4 renamed the class `cached`, of runs that may read all the time.
+# 4 -> 5 added the part of the preparation that serves single epochs, which `diskgnn` alone had.
 UPGRADES: dict[int, Callable[[Plain], Plain]] = {
     1: lambda content: content,
     2: lambda content: {**content, "facts": facts_of_notes(content.get("notes") or {})},
     3: lambda content: {**content, "class": "fits memory"} if content.get("class") == "cached" else content,
+    4: lambda content: with_offline_work(content),
 }
 # Facts of single systems that older records have as notes of the same name.
 _COUNTS = ("segment", "threshold", "disk_bytes", "pack_read_bytes")
@@ -50,6 +52,33 @@ def upgraded(content: Plain, where: str) -> Plain:
         content = {**step(content), "schema": found + 1}
         found += 1
     return content
+
+
+def with_offline_work(content: Plain) -> Plain:
+    """Return a record of schema 4 with the preparation's part for single epochs.
+
+    The first episode of `diskgnn` was made in its preparation, which had hardly any other work after the plan; its note
+    `epochs_prepared` names the sampled epochs. Other systems prepared once.
+    """
+    notes = content.get("notes") or {}
+    options = (content.get("config") or {}).get("options") or {}
+    spent = content.get("preprocess") or {}
+    drawn = notes.get("epochs_prepared")
+    if content.get("system") == "outcore" and options.get("replay"):
+        return {**content, "facts": {**(content.get("facts") or {}), "samples_reused": True}}
+    if content.get("system") != "diskgnn" or not drawn:
+        return content
+    every = int(options.get("resample_every", 1))
+    facts = {**(content.get("facts") or {}), "samples_reused": every != 1}
+    if every == 0:
+        return {**content, "facts": facts}
+    served = every * len(drawn.split(","))
+    known = int((content.get("config") or {}).get("epochs") or served)
+    moved = ("bytes_read", "bytes_written", "made_s", "made_bytes_read", "made_bytes_written")
+    offline = {name: spent[name] for name in moved if name in spent}
+    offline["seconds"] = max(0.0, float(spent.get("seconds", 0.0)) - float(spent.get("planning_s", 0.0)))
+    offline["epochs"] = min(served, known)
+    return {**content, "facts": facts, "preprocess": {**spent, "offline": offline}}
 
 
 def facts_of_notes(notes: dict[str, str]) -> Plain:

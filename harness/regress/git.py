@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from harness.records.environment import trust_fix
 from workloads.errors import HostError, InputError
 
 # In a commit's message: `Outcore-Baseline: all` or `Outcore-Baseline: ginex, diskgnn`.
@@ -14,12 +15,16 @@ TRAILER = "Outcore-Baseline"
 
 
 class Repository:
-    """A git checkout, by a folder inside it; raises InputError if there is none, HostError if git is not installed."""
+    """A git checkout, by a folder inside it; raises InputError if there is none, HostError if git is not installed
+    or refuses the checkout of another user."""
 
     def __init__(self, path: Path) -> None:
         self._at = path
-        top = self.maybe("rev-parse", "--show-toplevel")
-        if top is None:
+        asked = self._git("rev-parse", "--show-toplevel")
+        if fix := trust_fix(asked.stderr):
+            raise HostError(f"git refuses the checkout at {path}, which another user owns", fix)
+        top = asked.stdout.strip()
+        if asked.returncode:
             raise InputError(f"{path} is not inside a git checkout", "run it in your clone, or name it by --repository")
         self.path = self._at = Path(top)
 
@@ -77,7 +82,8 @@ class Repository:
         """Return the output of git, given standard input and further variables; raise HostError if it failed."""
         done = self._git(*arguments, given=given, environment=environment)
         if done.returncode:
-            raise HostError(f"git {arguments[0]} failed: {_last(done.stderr)}", "mend the git checkout")
+            fix = trust_fix(done.stderr) or "correct the git checkout"
+            raise HostError(f"git {arguments[0]} failed: {_last(done.stderr)}", fix)
         return done.stdout.strip()
 
     def _git(

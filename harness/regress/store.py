@@ -37,7 +37,7 @@ class FolderStore:
                 raise InputError(f"{path} is too large for a baseline", "remove it")
             return path.read_bytes()
         except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror}", "see to its permissions") from error
+            raise InputError.from_os(error, f"{path} cannot be read") from error
 
     def write(self, name: str, text: str) -> str:
         """Write an entry; return its path."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from harness.compare.epochs import part_of_epoch, with_part
 from harness.compare.plan import Plain
+from harness.compare.points import uncounted_text
 from harness.figures.base import specs
 from harness.figures.draw.captions import broken_rules, describe_memory, graph_size
+from harness.records.cost import leaders, leading
 from harness.records.record import COUNTED, Spread, class_of
 from harness.report.standings import RankedSetting, Standing, settings_of, times_as_fast, without_cap
 from workloads.errors import InputError
@@ -22,7 +24,14 @@ TOLD = 12
 
 @dataclass(frozen=True)
 class Row:
-    """One system of the table under the headline, as text for a reader."""
+    """One system of the table under the headline, as text for a reader.
+
+    Attributes:
+        epoch, interval: seconds of a fresh epoch with all of its work, and their median and range.
+        each, before: seconds of it that are offline work, and seconds that a training spends once.
+        times: the epoch over that of the first system.
+        share: length of the bar, as a share of the slowest epoch.
+    """
 
     system: str
     run: str
@@ -31,22 +40,26 @@ class Row:
     epoch: str
     interval: str = ""
     times: str = ""
-    start_up: str = ""
-    amortised: str = ""
+    each: str = ""
+    before: str = ""
     share: float = 0.0
 
 
 @dataclass(frozen=True)
 class Told:
-    """One setting in words; `place` and `lead` go on from the winner's name, `sure` gives the confidence."""
+    """One setting in words; `place` and `lead` go on from the winner's name, `sure` gives the confidence.
+    `trainings`: sentences on which system is ahead in a training of E epochs, all work counted. `part` of an epoch that
+    the runs train (`part_of_epoch`)."""
 
     setting: str
     winner: str
     place: str
     lead: str
     sure: str
+    trainings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,7 +86,7 @@ def headline(settings: Sequence[RankedSetting], records: Sequence[Plain]) -> Hea
 
 
 def who_is_ahead(records: Sequence[Plain], profile: str) -> list[str]:
-    """Return lines on the fastest system, its lead and confidence, and the fastest one with start-up counted.
+    """Return lines on the fastest system, its lead and confidence, and on which is ahead in a training of E epochs.
 
     Several settings are described one after the other, the most memory first.
     """
@@ -99,28 +112,30 @@ def _graph_over_budget(setting: RankedSetting) -> float:
 
 
 def _lines(told: Told) -> list[str]:
-    start_up = [note for note in told.notes if note.startswith(SPEC["start_up"])]
-    return [f"{told.winner} {told.lead} {told.sure}", *start_up]
+    return [f"{told.winner} {told.lead} {told.sure}", *told.trainings]
 
 
 def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
     """Describe one setting in words."""
     measured = setting.measured
     best = measured[0]
-    assert best.epoch_s is not None
-    lead = f"takes {_seconds(best.epoch_s.median)} an epoch ({_interval(best)})"
+    assert best.cost is not None
+    lead = SPEC["lead"].format(_seconds(best.cost.fresh_epoch_s), _interval(best))
     if len(measured) == 1:
         sure, place = SPEC["alone"], "alone" if len(setting.standings) == 1 else "only"
     else:
         second = measured[1]
         ratio = times_as_fast(best, second)
-        lead += f", {_times(ratio.median)} times as fast as {second.system}, the next"
+        lead += f", {_times(_middle(ratio))} times as fast as {second.system}, the next"
         if len(measured) > 2:
             last = measured[-1]
-            lead += f", and {_times(times_as_fast(best, last).median)} times as fast as {last.system}, the slowest"
+            lead += f", and {_times(_middle(times_as_fast(best, last)))} times as fast as {last.system}, the slowest"
         sure, place = _sure(best, second, ratio), "open" if _is_open(best, second, ratio) else "first"
-    told = (best.system, SPEC["place"][place], lead + ".", sure)
-    return Told(_describe(setting.shared), *told, _notes(setting, settings), _rows(setting))
+    part = part_of_epoch(setting.shared)
+    told = (best.system, SPEC["place"][place], with_part(lead, part) + ".", sure)
+    trainings = [with_part(sentence, part) for sentence in _trainings(setting)]
+    notes = [with_part(note, part) for note in _notes(setting, settings)]
+    return Told(_describe(setting.shared), *told, trainings, notes, _rows(setting), part)
 
 
 def _is_open(best: Standing, second: Standing, ratio: Spread) -> bool:
@@ -144,15 +159,11 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
     notes = [f"{_and(systems)} {outcome}." for outcome, systems in ended.items()]
     free = without_cap(setting, settings)
     best = setting.measured[0]
-    if free is not None and free.epoch_s is not None and best.epoch_s is not None:
-        behind = _times(best.epoch_s.median / max(free.epoch_s.median, 1e-9))
-        notes.append(SPEC["uncapped"].format(free.system, _seconds(free.epoch_s.median), best.system, behind))
-    spent = [s for s in setting.measured if s.amortised_s is not None]
-    overall = min(spent, key=lambda s: s.amortised_s or 0.0)
-    if overall.system != best.system:
-        theirs, ours = (_seconds(one.amortised_s or 0.0) for one in (overall, best))
-        ahead = (SPEC["start_up"], setting.shared["epochs"], overall.system, theirs, ours, _made_up(best, overall))
-        notes.append(SPEC["overall"].format(*ahead))
+    if free is not None and free.cost is not None and best.cost is not None:
+        behind = _times(best.cost.fresh_epoch_s / max(free.cost.fresh_epoch_s, 1e-9))
+        notes.append(SPEC["uncapped"].format(free.system, _seconds(free.cost.fresh_epoch_s), best.system, behind))
+    replays = [standing.system for standing in setting.timed if standing.replays]
+    notes += [SPEC["replays"].format(_and(replays))] if replays and len(replays) < len(setting.timed) else []
     own = [standing.system for standing in setting.measured if standing.own_batches]
     classes = sorted({str(s.record.get("class")) for s in setting.measured if s.record.get("class")})
     graph, bent = _graph_over_budget(setting), _bent(setting.measured)
@@ -160,19 +171,16 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
     notes += [SPEC["classes"].format(_and(classes))] if classes and classes != ["storage-bound"] else []
     notes += [SPEC["graph"].format(graph)] if graph > 1 else []
     notes += [SPEC["caveats"].format("; ".join(bent))] if bent else []
-    if setting.invalid:
-        notes.append(f"{setting.invalid} invalid or spoilt run{'s were' if setting.invalid > 1 else ' was'} left out.")
+    if setting.uncounted:
+        verb = "were" if len(setting.uncounted) > 1 else "was"
+        notes.append(f"{uncounted_text(setting.uncounted)} {verb} left out.")
     return notes
 
 
-def _made_up(faster: Standing, sooner: Standing) -> str:
-    """Say from how many epochs on the system with the shorter epoch is ahead; empty for equal epochs."""
-    assert faster.epoch_s is not None and sooner.epoch_s is not None
-    saved = sooner.epoch_s.median - faster.epoch_s.median
-    if saved <= 0:
-        return ""
-    epochs = math.floor((faster.start_up_s - sooner.start_up_s) / saved) + 1
-    return f"; from {epochs:,} epochs on {faster.system} is"
+def _trainings(setting: RankedSetting) -> list[str]:
+    """Return sentences on which system is ahead in a training of E epochs, where it is not the same at each E."""
+    costs = {standing.system: standing.cost for standing in setting.measured if standing.cost is not None}
+    return [SPEC["trainings"].format(leaders(costs))] if len(list(leading(costs))) > 1 else []
 
 
 def _bent(standings: Sequence[Standing]) -> list[str]:
@@ -185,19 +193,22 @@ def _bent(standings: Sequence[Standing]) -> list[str]:
 
 def _rows(setting: RankedSetting) -> list[Row]:
     best = setting.measured[0]
-    slowest = max(s.epoch_s.median for s in setting.measured if s.epoch_s)
+    slowest = max(s.cost.fresh_epoch_s for s in setting.timed if s.cost)
     rows = []
     for standing in setting.standings:
-        done, record = standing.epoch_s, standing.record
+        cost, record = standing.cost, standing.record
         label = standing.system + (f" (+{standing.others} other option sets)" if standing.others else "")
+        label += SPEC["reused"] if standing.replays else ""
         head = (label, str(record["run_id"]), class_of(record), standing.verdict)
-        if done is None:
+        if cost is None:
             rows.append(Row(*head, SPEC["outcome"].get(standing.status, standing.status)))
             continue
         times = "1" if standing is best else _ratio(times_as_fast(best, standing))
-        epoch, start_up, amortised = map(_seconds, (done.median, standing.start_up_s, standing.amortised_s or 0.0))
-        share = done.median / slowest if slowest > 0 else 0.0
-        rows.append(Row(*head, epoch, _interval(standing), times, start_up, amortised, share))
+        if standing.replays != best.replays:
+            times = "–"
+        epoch, each, before = map(_seconds, (cost.fresh_epoch_s, cost.each_s, cost.before_s))
+        share = cost.fresh_epoch_s / slowest if slowest > 0 else 0.0
+        rows.append(Row(*head, epoch, _interval(standing), times, each, before, share))
     return rows
 
 
@@ -210,7 +221,7 @@ def _describe(shared: Plain) -> str:
         f"{data['name']} ({graph_size(data['num_nodes'], data['num_edges'])}, {data['dim']} {data['dtype']} features)",
         f"{shared['model']} of {shared['layers']} layers",
         f"fan-out {','.join(map(str, shared['fanout']))}",
-        f"batch {shared['batch_size']}" + (f", {shared['max_batches']} batches" if shared.get("max_batches") else ""),
+        f"batch {shared['batch_size']}" + (f", {part} of an epoch" if (part := part_of_epoch(shared)) else ""),
         f"device {named}" + (f" with {format_bytes(memory)}" if memory else ""),
         "no memory cap" if shared["memory"] == "none" else f"memory {_memory(shared['memory'])}",
         "bare SSD" if shared["disk_class"] == "none" else f"SSD class {shared['disk_class']}",
@@ -243,7 +254,7 @@ def _times(value: float) -> str:
 
 def _ratio(value: Spread) -> str:
     low, high = map(_times, value.interval)
-    return _times(value.median) + (f" [{low}–{high}]" if low != high else "")
+    return _times(_middle(value)) + (f" [{low}–{high}]" if low != high else "")
 
 
 def _interval(standing: Standing) -> str:
@@ -251,7 +262,14 @@ def _interval(standing: Standing) -> str:
     if value is None or count == 1:
         return "one epoch" if count else ""
     low, high = (_seconds(end).removesuffix(" s") for end in value.interval)
-    return f"{'95 % interval' if value.interval_kind == 'bootstrap95' else 'range'} {low}–{high} s, {count} epochs"
+    kind = "95 % interval" if value.interval_kind == "bootstrap95" else "range"
+    return f"{kind} {low}–{high} s, median {_seconds(value.median)}, {count} epochs"
+
+
+def _middle(value: Spread) -> float:
+    """Return the mean, or the ratio of the means, of samples."""
+    assert value.mean is not None
+    return value.mean
 
 
 def _and(names: Sequence[str]) -> str:

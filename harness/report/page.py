@@ -18,7 +18,7 @@ from harness.report.gallery import GalleryEntry, measured_text, published_text
 from harness.report.runs import compact
 
 TEMPLATES = Path(__file__).parent / "templates"
-SCRIPTS = ("core.js", "lists.js", "explore.js", "run.js")
+SCRIPTS = ("core.js", "lists.js", "explore.js", "learning.js", "run.js")
 _SPEC = specs(__file__)
 #: Tone and mark of a claim's verdict.
 TONES: dict[str, str] = _SPEC["tones"]

@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import harness
+from harness.compare.epochs import mini_batches, part_of_epoch, with_part
 from harness.compare.evidence import Evidence, load_evidence
 from harness.compare.plan import Plain
 from harness.compare.points import NotDrawn, Point
@@ -21,8 +22,9 @@ from harness.figures.base import chosen
 from harness.figures.draw import style
 from harness.figures.draw.captions import graph_size
 from harness.figures.draw.panels import MARK
-from harness.figures.outcore.runs import over_memory, row_of
+from harness.figures.outcore.runs import budget_bytes, over_memory, row_of
 from harness.figures.render import DATA, render
+from harness.records.cost import TrainingCost, leaders, leading
 from harness.results.reference import FOLDER, Reference, references, unpacked
 from workloads.errors import InputError, OutcoreError
 from workloads.units import format_bytes, row_bytes
@@ -31,7 +33,9 @@ ROOT = Path(harness.__file__).parent.parent
 HERE = ROOT / "results" / FOLDER
 #: Pages with the table, between its marks, and pictures by their figures.
 PAGES = ("README.md", "docs/frontier.md")
-PICTURES = ("outcore-roofline", "outcore-frontier")
+PICTURES = ("outcore-training", "outcore-frontier", "outcore-roofline")
+#: Numbers of a row (`row_of`) that the table shows, with the begin of the sentence on the least of each.
+_SHOWN = {"seconds": "Least for a fresh epoch", "whole_training_s": "Least for the whole training"}
 COMMAND = "python -m harness.report.readme"
 _BEGIN, _END = f"<!-- `{COMMAND}` writes this from reference results -->", "<!-- end of reference results -->"
 _BLOCK = re.compile(f"{re.escape(_BEGIN)}\n\n(.*?){re.escape(_END)}", re.DOTALL)
@@ -56,9 +60,9 @@ def table_of(evidence: Evidence, reference: Reference) -> str:
     for budget, found in budgets.items():
         graph = next((row["graph_over_budget"] for row in found.values() if row["graph_over_budget"] is not None), None)
         cells = [_share(budget, features), "–" if graph is None else f"{graph:.2f}"]
-        best = {key: min(_known(found, key), default=None) for key in ("seconds", "with_start_up")}
+        best = {key: min(_known(found, key), default=None) for key in _SHOWN}
         lines.append(f"| {' | '.join([*cells, *(_cell(found.get(name), best) for name in systems)])} |")
-    told = [*_fastest(budgets, features), _verdicts(evidence, points)]
+    told = [*_fastest(budgets, features), *_trainings(points, features), _verdicts(evidence, points)]
     return "\n".join([_setting(points, reference), "", *lines, "", *told, "", ""])
 
 
@@ -74,11 +78,11 @@ def _share(budget: int, features: int) -> str:
 
 
 def _cell(row: Plain | None, best: dict[str, float | None]) -> str:
-    """Return seconds, in brackets with preparation; the least of a budget are bold."""
+    """Return seconds of a fresh epoch, in brackets of one of the whole training; the least of a budget are bold."""
     if row is None or row["seconds"] is None:
         return "–" if row is None else str(MARK.get(row["status"], row["status"]))
     numbers = []
-    for key in ("seconds", "with_start_up"):
+    for key in _SHOWN:
         text = "–" if row[key] is None else f"{row[key]:.2f}" if row[key] < 10 else f"{row[key]:.1f}"
         numbers.append(f"**{text}**" if row[key] is not None and row[key] == best[key] else text)
     return f"{numbers[0]} ({numbers[1]})"
@@ -96,16 +100,26 @@ def _setting(points: Sequence[Point], reference: Reference) -> str:
         f"{row_bytes(data['dim'], data['dtype'])}-byte rows",
         f"mini-batches of {config['batch_size']}, fan-out {','.join(map(str, config['fanout']))}, {device}",
         f"SSD class {config['disk_class']}",
-        f"median of {rounds} epoch{'s' * (rounds > 1)}",
+        f"mean of {rounds} epoch{'s' * (rounds > 1)}",
         f"`{command}`",
     ]
-    told = "Seconds of an epoch by memory, in brackets with preparation spread over the"
-    return f"{told} {epochs} requested epochs ({'; '.join(parts)}). {reference.label}."
+    told = f"Seconds of {_epoch_of(config)}, with all of its work, by memory; in brackets a training of"
+    whole = f"{epochs} epochs, the first one's surplus and one-time work included, divided by them"
+    return f"{told} {whole} ({'; '.join(parts)}). {reference.label}."
+
+
+def _epoch_of(config: Plain) -> str:
+    """Return `an epoch` with the number of its mini-batches, or the part of them that was trained."""
+    _, whole = mini_batches(config)
+    part = part_of_epoch(config)
+    if part or whole is None:
+        return with_part("of an epoch", part).removeprefix("of ")
+    return f"an epoch of all {whole:,} mini-batches"
 
 
 def _fastest(budgets: dict[int, dict[str, Plain]], features: int) -> Iterator[str]:
-    """Yield sentences on the fastest systems by budget, without and with preparation."""
-    for key, told in (("seconds", "Shortest epoch"), ("with_start_up", "With preparation")):
+    """Yield sentences on the fastest systems by budget, by a fresh epoch and by the whole training."""
+    for key, told in _SHOWN.items():
         first: dict[str, list[str]] = {}
         for budget, found in budgets.items():
             done = [row for row in found.values() if row[key] is not None]
@@ -114,6 +128,22 @@ def _fastest(budgets: dict[int, dict[str, Plain]], features: int) -> Iterator[st
                 first.setdefault(name, []).append(_share(budget, features))
         if first:
             yield f"{told}: {', '.join(f'`{name}` at {_listed(shares)}' for name, shares in first.items())}."
+
+
+def _trainings(points: Sequence[Point], features: int) -> Iterator[str]:
+    """Yield a sentence on the budgets where it depends on the number of epochs which training takes the least time."""
+    costs: dict[int, dict[str, TrainingCost]] = {}
+    for point in points:
+        budget = budget_bytes(point.record)
+        if point.cost is not None and budget:
+            costs.setdefault(budget, {})[f"`{point.system}`"] = point.cost
+    turns = [
+        f"at {_share(budget, features)} {leaders(found)}"
+        for budget, found in sorted(costs.items())
+        if len(list(leading(found))) > 1
+    ]
+    if turns:
+        yield f"By number of epochs, with all work counted, the least time is that of: {'; '.join(turns)}."
 
 
 def _verdicts(evidence: Evidence, points: Sequence[Point]) -> str:

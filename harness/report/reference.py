@@ -79,7 +79,7 @@ def write_reference(
         with TemporaryFolder(out.parent, FOLDER) as stage:
             return _write(root, out, stage, evidence, plan, samples, progress)
     except OSError as error:
-        raise DataIOError.of(error, f"{out} could not be written", out, "free some space") from error
+        raise DataIOError.of(error, f"{out} could not be written", out, "choose another --out") from error
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.compare.epochs import WHOLE, part_of_epoch
 from harness.compare.plan import Plain, value_at
 from harness.compare.points import measured_epochs, preparation_s
 from harness.figures.base import specs
@@ -78,6 +79,7 @@ def _row(record: Plain, stages: Sequence[str]) -> list[Any]:
         "host": host_of(record),
         "accelerator": str(measured_on(record)["accelerator"] or ""),
         "class": class_of(record),
+        "part": part_of_epoch(record["config"]) or WHOLE,
         "epoch_s": short(epoch.get("median")),
         "low": short(low),
         "high": short(high),
@@ -173,9 +175,13 @@ def _epoch(epoch: Mapping[str, Any]) -> Plain:
     hits = epoch["counters"].get("hits") or {}
     if isinstance(hits, Mapping):
         counters.update({f"{tier} hits": value for tier, value in hits.items()})
-    kept = ("epoch", "warmup", "batches", "loss", "accuracy", "device_bytes", "device_requests", "digest")
+    kept = ("epoch", "warmup", "batches", "device_bytes", "device_requests", "digest")
+    learned = ("loss", "accuracy", "test_accuracy")
+    # JSON has no nan, and a dash would stand for a run that trains nothing.
+    diverged = {"loss": "nan"} if epoch.get("losses_not_finite") else {}
     return {
-        **{key: _rounded(epoch.get(key)) for key in kept},
+        **{key: _rounded(epoch.get(key)) for key in (*kept, *learned)},
+        **diverged,
         "seconds": short(epoch["seconds"]),
         "start": short(epoch.get("start_s")),
         "stages": {name: short(value) for name, value in (epoch.get("stages_s") or {}).items()},

@@ -1,9 +1,8 @@
-"""The order of the systems by time: comparable runs grouped by setting, never averaged over two settings."""
+"""The order of the systems by the cost of a fresh epoch: comparable runs by setting, never averaged over two."""
 
 from __future__ import annotations
 
 import json
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +10,12 @@ from typing import Any
 
 from harness.compare.comparable import comparable, differing_options
 from harness.compare.plan import Plain
-from harness.compare.points import Rounds, epoch_seconds, of_epochs, preparation_s
+from harness.compare.points import Rounds
+from harness.records.cost import TrainingCost
 from harness.records.record import COUNTED, Spread, spread
+
+# Seed and number of an epoch.
+_Draw = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -21,9 +24,10 @@ class Standing:
 
     Attributes:
         status: `ok`, or the reason for a missing measurement.
-        samples, epoch_s: seconds of every measured epoch, and their median; None where nothing was measured.
-        start_up_s: seconds of preparation, and of the warm-up beyond other epochs.
-        amortised_s: seconds of an epoch with its share of the start-up, over the configured number of epochs.
+        cost: terms of T(E) over all rounds; None where nothing was measured.
+        samples: seconds of every measured epoch with all of its work (`each` added).
+        epoch_s: median and interval of `samples`.
+        replays: whether epochs train on mini-batches sampled for an earlier epoch, which is another workload.
         own_batches: whether the system trained on other mini-batches than most systems of the setting.
         others: number of further option sets of the system in this setting, left out.
     """
@@ -31,10 +35,10 @@ class Standing:
     system: str
     options: Plain
     status: str
+    cost: TrainingCost | None
     samples: list[float]
     epoch_s: Spread | None
-    start_up_s: float
-    amortised_s: float | None
+    replays: bool
     verdict: str
     record: Plain
     runs: list[str]
@@ -48,21 +52,27 @@ class RankedSetting:
 
     Attributes:
         shared: their configuration, and `host`, `limits`, `accelerator` of `harness.records.hosts.measured_on`.
-        standings: fastest first, then those without a time.
-        invalid: number of runs left out as INVALID or SPOILT.
+        standings: least cost of a fresh epoch first, then those that replay samples, then those without a time.
+        uncounted: verdict of each run that is left out for it: INVALID or SPOILT.
         headline: whether a bench profile, rather than a figure, asked for these runs.
     """
 
     shared: Plain
     standings: list[Standing]
-    invalid: int
+    uncounted: list[str]
     newest: str
     headline: bool = False
 
     @property
+    def timed(self) -> list[Standing]:
+        """Standings with a time, those that replay samples last."""
+        return [standing for standing in self.standings if standing.cost is not None]
+
+    @property
     def measured(self) -> list[Standing]:
-        """Standings with a time, fastest first."""
-        return [standing for standing in self.standings if standing.epoch_s is not None]
+        """Standings of one workload with a time, fastest first: those with fresh samples, else those that replay."""
+        fresh = [standing for standing in self.timed if not standing.replays]
+        return fresh or self.timed
 
     @property
     def storage_bound(self) -> bool:
@@ -99,56 +109,56 @@ def _setting(shared: Plain, records: Sequence[Plain], profiles: Sequence[str]) -
         # The option set with the fewest differing options stands for the system; of equals the one with most samples.
         rank = [(-differing_options(system, one.options), len(one.samples), max(one.runs)) for one in standings]
         found.append(standings[rank.index(max(rank))])
-    found.sort(key=lambda s: (s.epoch_s is None, s.epoch_s.median if s.epoch_s else 0.0, s.system))
+    found.sort(key=_place)
     newest = max((record["run_id"] for record in counted), default="")
     asked = any(record["config"].get("experiment") in profiles for record in counted)
-    return RankedSetting(shared, found, len(records) - len(counted), newest, asked)
+    uncounted = [record["verdict"] for record in records if record["verdict"] not in COUNTED]
+    return RankedSetting(shared, found, uncounted, newest, asked)
 
 
-def _digests(record: Plain) -> dict[int, str]:
-    return {epoch["epoch"]: epoch["digest"] for epoch in record["epochs"] if epoch.get("digest")}
+def _place(standing: Standing) -> tuple[bool, bool, float, str]:
+    cost = standing.cost
+    return (cost is None, standing.replays, cost.fresh_epoch_s if cost else 0.0, standing.system)
 
 
-def _common_batches(records: Sequence[Plain]) -> dict[int, str]:
-    """Return epoch -> digest of the mini-batches that most systems trained on, where at least two agree."""
-    told = {(record["system"], *entry) for record in records for entry in _digests(record).items()}
+def _digests(record: Plain) -> dict[_Draw, str]:
+    """Return the digest of each epoch's mini-batches, by seed and epoch: other seeds draw other mini-batches."""
+    seed = int(record["config"].get("seed", 0))
+    return {(seed, epoch["epoch"]): epoch["digest"] for epoch in record["epochs"] if epoch.get("digest")}
+
+
+def _common_batches(records: Sequence[Plain]) -> dict[_Draw, str]:
+    """Return the digest of the mini-batches that most systems trained on, if two agree, by seed and epoch."""
+    trained = {(record["system"], *entry) for record in records for entry in _digests(record).items()}
     # Sorted: of two digests with equally many systems it is always the same one.
-    count = Counter((epoch, digest) for _, epoch, digest in sorted(told))
-    return {epoch: digest for (epoch, digest), systems in reversed(count.most_common()) if systems > 1}
+    count = Counter((draw, digest) for _, draw, digest in sorted(trained))
+    return {draw: digest for (draw, digest), systems in reversed(count.most_common()) if systems > 1}
 
 
-def _standing(system: str, records: list[Plain], common: Mapping[int, str], others: int) -> Standing:
+def _standing(system: str, records: list[Plain], common: Mapping[_Draw, str], others: int) -> Standing:
     ok = [record for record in records if record["status"] == "ok"]
     rounds, done = Rounds(records), Rounds(ok or records)
-    config, samples = rounds.newest["config"], rounds.samples(of_epochs(epoch_seconds))
-    before = rounds.samples(lambda record: [_start_up(record)])
-    epoch_s, start_up_s = spread(samples) if samples else None, statistics.median(before) if before else 0.0
+    samples = rounds.fresh_epochs_s
     return Standing(
         system=system,
-        options=dict(config["options"]),
+        options=dict(rounds.newest["config"]["options"]),
         status="ok" if samples else rounds.without,
+        cost=rounds.cost,
         samples=samples,
-        epoch_s=epoch_s,
-        start_up_s=start_up_s,
-        amortised_s=epoch_s.median + start_up_s / max(1, config["epochs"]) if epoch_s else None,
+        epoch_s=spread(samples, of="mean") if samples else None,
+        replays=bool((done.newest.get("facts") or {}).get("samples_reused")),
         verdict=done.verdict,
         record=done.newest,
         runs=rounds.runs,
-        own_batches=any(common.get(epoch, own) != own for one in ok for epoch, own in _digests(one).items()),
+        own_batches=any(common.get(draw, own) != own for one in ok for draw, own in _digests(one).items()),
         others=others,
     )
 
 
-def _start_up(record: Plain) -> float:
-    """Return a run's start-up in seconds; for an older record its preparation, an earlier run's included."""
-    known = (record.get("summary") or {}).get("start_up_s")
-    return preparation_s(record) if known is None else float(known)
-
-
 def times_as_fast(fast: Standing, slow: Standing) -> Spread:
-    """Return how many times as fast `fast` is: the ratio of the medians with its interval."""
+    """Return how many times as fast `fast` is: the ratio of the costs of a fresh epoch, with its interval."""
     ours, theirs = ([max(sample, 1e-9) for sample in side.samples] for side in (fast, slow))
-    return spread(theirs, ours)
+    return spread(theirs, ours, of="mean")
 
 
 def without_cap(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Standing | None:
@@ -161,4 +171,4 @@ def without_cap(setting: RankedSetting, settings: Sequence[RankedSetting]) -> St
         return None
     free = [other for other in settings if other.shared["memory"] == "none" and other.measured]
     first = [other.measured[0] for other in free if rest(other.shared) == rest(setting.shared)]
-    return min(first, key=lambda s: s.epoch_s.median if s.epoch_s else 0.0, default=None)
+    return min(first, key=_place, default=None)

@@ -59,8 +59,9 @@ def write_report(
 ) -> Written:
     """Write the report of a results root to `out` (default: `<root>/report.html`).
 
-    Stale figures are drawn anew; without `draw` they are removed, so that none stands beside newer records. Figures of
-    reference results in the root are shown beside the same figures of the root's own runs.
+    Stale figures are drawn anew; without `draw` their files stay, marked as out of date, and the report shows none of
+    them beside newer records. Figures of reference results in the root are shown beside the same figures of the root's
+    own runs.
 
     Raises:
         InputError: `out` is a folder, or a manifest of reference results is invalid.

@@ -163,7 +163,7 @@ def _open(source: Path) -> Iterator[Member]:
         with source.open("rb") as file:
             begin = file.read(4)
     except OSError as error:
-        raise InputError(f"{source} cannot be read: {error.strerror}", "name a folder, .tar.gz or .zip") from error
+        raise InputError.from_os(error, f"{source} cannot be read", "name a folder, .tar.gz or .zip") from error
     if begin[:2] == b"PK":
         yield from _of_zip(source)
     else:

@@ -16,12 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.records.hosts import host_fingerprint
+from harness.records.record import Record, Status, Verdict
 from harness.results import store as results
 from systems.engine.store.artefacts import is_remains, last_used, unused
 from workloads.tempfolder import remove_stale, temporary_prefix
 
 FIGURES = "figures"
 ARTEFACTS = Path(".outcore") / "artefacts"
+
+
+# Configuration, round, host, and the fingerprints of harness, system and sampler.
+_Place = tuple[str, int, str, str, str, str]
+# From the least that a run can be worth to the most.
+_VERDICTS: tuple[Verdict, ...] = ("INVALID", "SPOILT", "CAVEATS", "VALID")
+_STATUSES: tuple[Status, ...] = ("failed", "unsupported", "timeout", "oom", "ok")
 
 
 @dataclass(frozen=True)
@@ -35,27 +43,40 @@ class Doomed:
 def doomed(root: Path, figures: Collection[str], *, failed: bool = False, damaged: bool = False) -> list[Doomed]:
     """Return the files and folders under a results root that can be removed.
 
-    A record is replaced by a newer one of the same configuration, round and host; a failed one replaces no record.
+    A record is replaced by a newer one of the same configuration, round, host with its drive, and code, that counts at
+    least as much: neither its verdict nor its status is worse. A failed one replaces no record.
 
     Args:
         root, figures: results root, and the ids of all known figures.
         failed, damaged: whether to include failed runs, and unreadable records, except those of another schema.
     """
     found = [Doomed(path, "half-written") for path in sorted(results.runs_folder(root).glob(f"{results.PARTIAL}*"))]
-    newest: dict[tuple[str, int, str], Path] = {}
+    kept: dict[_Place, list[tuple[Path, Record]]] = {}
     bad: list[results.BadRecord] = []
     for folder, record in results.scan(root, bad):
         if record.status == "failed":
             if failed:
                 found.append(Doomed(folder, "failed"))
             continue
-        key = (record.config_hash, record.config.round, host_fingerprint(record.environment))
-        if key in newest:
-            found.append(Doomed(newest[key], f"replaced by {folder.name}"))
-        newest[key] = folder
+        place = kept.setdefault(_place(record), [])
+        replaced = [earlier for earlier in place if counts_as_much(record, earlier[1])]
+        found += [Doomed(earlier, f"replaced by {folder.name}") for earlier, _ in replaced]
+        kept[_place(record)] = [earlier for earlier in place if earlier not in replaced] + [(folder, record)]
     if damaged:
         found += [Doomed(Path(entry.path), entry.reason) for entry in bad if not entry.other_schema]
     return [*found, *_stale_figures(root / FIGURES, figures)]
+
+
+def _place(record: Record) -> _Place:
+    """Return all that two runs must share for one to replace the other."""
+    host, code = host_fingerprint(record.environment), record.code
+    return record.config_hash, record.config.round, host, code.harness, code.system, code.sampler
+
+
+def counts_as_much(newer: Record, older: Record) -> bool:
+    """Return whether neither verdict nor status of a run is worse than those of another."""
+    verdicts = _VERDICTS.index(newer.verdict) >= _VERDICTS.index(older.verdict)
+    return verdicts and _STATUSES.index(newer.status) >= _STATUSES.index(older.status)
 
 
 def _stale_figures(folder: Path, known: Collection[str]) -> Iterator[Doomed]:

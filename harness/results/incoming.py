@@ -14,7 +14,7 @@ from typing import Any
 from harness.records.study import STUDIES, read_study
 from harness.results import store as results
 from harness.results.archive import RUN_FILES, unpack
-from workloads.errors import DataIOError, InputError
+from workloads.errors import DataIOError, InputError, is_of_host
 from workloads.tempfolder import TemporaryFolder
 
 MAX_ROWS = 50_000_000
@@ -58,8 +58,8 @@ def merge(sources: Sequence[Path], root: Path) -> Merged:
             _move(moves)
         return merged
     except OSError as error:
-        fix = "free some space and import again; nothing was taken"
-        raise DataIOError.of(error, f"runs could not be imported into {root}", root, fix) from error
+        said = f"runs could not be imported into {root}, and nothing was taken"
+        raise DataIOError.of(error, said, root, "choose another --results-root") from error
 
 
 def _staged(sources: Sequence[Path], stage: Path, root: Path) -> tuple[Merged, list[tuple[Path, Path]]]:
@@ -132,6 +132,8 @@ def check_table(path: Path, source: str) -> None:
     try:
         found = pq.read_metadata(path)
     except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, OSError) and is_of_host(error):
+            raise
         raise InputError(f"{shown} is no parquet file, or is cut off", _TAKE_OUT) from error
     try:
         schema = base64.b64decode((found.metadata or {}).get(b"ARROW:schema", b""), validate=True)

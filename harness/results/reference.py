@@ -84,7 +84,7 @@ def read_reference(root: Path) -> Reference | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}", "see to its permissions") from error
+        raise InputError.from_os(error, f"{file} cannot be read") from error
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"]))
         said = f"{file} is no manifest of reference results" + (f" (at {place})" if place else "")
@@ -119,7 +119,7 @@ def unpacked(folder: Path) -> Reference:
                 _unpack(folder, reference)
                 stamp.write_text(reference.digest, encoding="utf-8")
     except OSError as error:
-        fix = "free some space, or copy the folder to where it can be written"
+        fix = "copy the folder to where it can be written"
         raise DataIOError.of(error, f"{folder / ARCHIVE} could not be unpacked", folder, fix) from error
     return reference
 

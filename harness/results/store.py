@@ -69,9 +69,8 @@ def write_run(root: Path, record: Record, tables: Mapping[str, pd.DataFrame], *,
         partial.rename(folder)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
-        said = f"run {record.run_id} could not be recorded under {folder.parent}"
-        fix = "free some space and run it again; nothing half-written is left"
-        raise DataIOError.of(error, said, folder, fix) from error
+        said = f"run {record.run_id} could not be recorded under {folder.parent}, and nothing half-written is left"
+        raise DataIOError.of(error, said, folder, "choose another --results-root") from error
     return folder
 
 
@@ -95,8 +94,8 @@ class BadRecord(NamedTuple):
 
 
 def read_record(path: Path) -> Record:
-    """Read a record from its folder or its `record.json`, upgrade its schema and judge it anew (rule 29). Raises
-    InputError: the record is missing, damaged, or of a schema unknown to this version."""
+    """Read a record from its folder or its `record.json`, upgrade its schema, derive its cost and judge it anew
+    (rule 29). Raises InputError: the record is missing, damaged, or of a schema unknown to this version."""
     file = path / RECORD if path.is_dir() else path
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
@@ -106,7 +105,7 @@ def read_record(path: Path) -> Record:
     except FileNotFoundError as error:
         raise InputError(f"there is no run record at {file}", "see `outcore results list`") from error
     except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}", "see to its permissions") from error
+        raise InputError.from_os(error, f"{file} cannot be read") from error
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
@@ -115,7 +114,9 @@ def read_record(path: Path) -> Record:
         said = str(error).splitlines()[0]
         raise InputError(f"{file} is cut off or damaged: {said}", "remove the run's folder") from error
     from harness.judge import judged_anew
+    from harness.judge.metrics import summarised_anew
 
+    record.summary = summarised_anew(record)
     return judged_anew(record, seal.broken(content) if record.evidence else "")
 
 
@@ -210,5 +211,7 @@ def table(path: Path, name: Literal["telemetry", "stages", "batches"]) -> pd.Dat
         if file.name in kept and not seal.is_sealed(file, kept[file.name]):
             raise InputError(f"{file} was changed after it was written", "remove the run's folder")
         return pd.read_parquet(file)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise InputError.from_os(error, f"{file} cannot be read", "remove the run's folder") from error
+    except ValueError as error:
         raise InputError(f"{file} is cut off or damaged", "remove the run's folder") from error

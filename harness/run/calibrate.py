@@ -33,6 +33,7 @@ from workloads.sampling.bounds import largest_batch
 from workloads.units import format_bytes
 from workloads.workload import Workload
 
+_CACHED = "empty-run"  # cache entries with the fields of `Calibration` that `GateMemory` reads, and the libraries
 CALIBRATION_TIMEOUT_S, _LEAST_TIMEOUT_S = 600.0, 60.0  # the run's own timeout counts between them
 # Settings that decide the bounds over all mini-batches; memory of an empty run; time of a step.
 _BATCH_KEYS = ("dataset", "layers", *deciding("batches"))
@@ -71,9 +72,9 @@ def calibrate(
     config, cache = spec.config, series.cache
     # A foreign system has its own training step, which may depend on its options, and any image its own libraries.
     theirs, more = identity(config.system), ("options",) if is_foreign(config.system) else ()
-    key = fingerprint(config, _KEYS + more) + _short(theirs or str(series.isolation.describe().get("image_id", "")))
+    key = memory_key(series, config)
     times_key = fingerprint(config, _TIME_KEYS + more) + _short(theirs)
-    memory, times = cache.get("held", key), cache.get("training", times_key)
+    memory, times = cache.get(_CACHED, key), cache.get("training", times_key)
     if memory is None or times is None:
         on_measure("measuring floor and training alone")
         wanted = {"mode": "calibrate", "time_training": times is None and config.stages == "all"}
@@ -99,11 +100,12 @@ def calibrate(
         # A run that only samples reads no rows and trains nothing: memory left for that would serve as page cache.
         training = max(0, reading.after - reading.before) if config.stages != "sample" else 0
         memory = {"floor_bytes": reading.floor, "training_bytes": training, "libraries": reading.libraries}
+        memory |= {"imports_bytes": reading.at_imports, "peak_is_of_step": reading.peak_is_of_step}
         memory |= {"library_bytes": reading.of_libraries, "module_bytes": reading.of_module}
         memory |= {"feature_read_bytes": reading.of_features, "constructor_bytes": reading.of_constructor}
         memory["training_device_bytes"] = max(ending.device_peak_bytes, default=0)
         memory["device_context_bytes"] = reading.contexts(ending.device_held_bytes)
-        cache.put("held", key, memory)
+        cache.put(_CACHED, key, memory)
         if times is None:
             times = reading.times.model_dump(exclude={"event"}) if reading.times else {}
             if times:
@@ -124,6 +126,22 @@ def calibrate(
         max_nodes=nodes,
         max_edges=edges,
     )
+
+
+def memory_key(series: Series, config: RunConfig) -> str:
+    """Return the key under which the memory of a run's calibration is kept."""
+    more = ("options",) if is_foreign(config.system) else ()
+    image = identity(config.system) or str(series.isolation.describe().get("image_id", ""))
+    return fingerprint(config, _KEYS + more) + _short(image)
+
+
+def kept(series: Series, config: RunConfig) -> Calibration | None:
+    """Return the memory that an earlier calibration measured for a run, without times; None without one."""
+    memory = series.cache.get("held", memory_key(series, config))
+    if memory is None:
+        return None
+    sizes = {name: size for name, size in memory.items() if name != "libraries"}
+    return Calibration(**sizes, train_s={}, null_s={}, how="", max_nodes=0, max_edges=0)
 
 
 def kernels_of(cache: Cache, key: str) -> Path:
@@ -155,12 +173,24 @@ def _short(image: str) -> str:
 class GateMemory:
     """Memory charged to the cap at the calibration's gates, file pages excluded: which pages of libraries and of the
     dataset are charged depends on their first reader, and they can be reclaimed. Counted, they differed by some MiB
-    between calibrations and gave runs as much additional page cache. `libraries`: paths of the libraries mapped at the
-    first step, where they are wanted. `of_libraries`: bytes added by loading the system and its libraries, of them
-    `of_module` by the system's own module. `gpus`: UUIDs of the GPUs whose memory is read too. `features`: file that is
-    evicted before the first gate and before the step; `of_features`: bytes of it read up to the floor and in the step,
-    neither of which needs any. `of_constructor`: memory that a foreign system took between its imports and the floor;
-    None where it does not tell when those are done."""
+    between calibrations and gave runs as much additional page cache.
+
+    Args:
+        with_libraries: whether to list the libraries mapped at the first step.
+        gpus: UUIDs of the GPUs whose memory is read too.
+        features: file that is evicted before the first gate and before the step.
+
+    Attributes:
+        libraries: paths of the libraries mapped at the first step, where they are wanted.
+        at_imports: all bytes charged at the gate `imports`, before the system's own code; None before that gate.
+        of_libraries: bytes added since by loading the system and its libraries, of them `of_module` by the system's own
+            module.
+        of_constructor: bytes that a foreign system added between its imports and the floor; None for others, and
+            without the gate `imports`.
+        of_features: bytes of the features read up to the floor and in the step, neither of which needs any.
+        peak_is_of_step: whether the peak at the step's end is of the step alone: it was reset before, or the step
+            raised it. Otherwise the training working set may include earlier use. None before the step.
+    """
 
     def __init__(
         self, cap: Cap, *, with_libraries: bool = False, gpus: Sequence[str] = (), features: Path | None = None
@@ -171,7 +201,10 @@ class GateMemory:
         self._resident = evict_files(self._features, "before").resident_bytes
         self.libraries: list[str] = []
         self.floor = self.before = self.after = self.of_libraries = self.of_module = self.of_features = 0
+        self.at_imports: int | None = None
         self.of_constructor: int | None = None
+        self.peak_is_of_step: bool | None = None
+        self._earlier_peak = 0
         self.times: Calibrated | None = None
 
     def __call__(self, event: Event) -> None:
@@ -183,16 +216,21 @@ class GateMemory:
         memory = self._cap.memory()
         held = memory.usage - memory.page_cache
         if event.at in ("before step", "step again"):
-            self._cap.reset_peak()
-        if event.at in ("imports", "libraries"):
-            self.of_libraries = held - self.of_libraries
+            was_reset = self._cap.reset_peak()
+            # Without a reset the first step counts too: the second has the same peak, with all pages of code read.
+            if event.at == "before step":
+                self._earlier_peak = 0 if was_reset else memory.peak
+        if event.at == "imports":
+            self.at_imports = held
         elif event.at == "module":
-            self.of_module = held - self.of_libraries
+            self.of_module = held - (self.at_imports or 0)
+        elif event.at == "libraries":
+            self.of_libraries = held - (self.at_imports or 0)
         elif event.at == "floor":
             self.floor = held
             self.of_features = self._read(memory)
-            if self._features and self.of_libraries:
-                self.of_constructor = max(0, held - self.of_libraries)
+            if self._features and self.at_imports is not None:
+                self.of_constructor = max(0, held - self.at_imports)
         elif event.at == "before step":
             self.before = held
             self._resident = evict_files(self._features, "before").resident_bytes
@@ -200,6 +238,7 @@ class GateMemory:
             self.of_features += self._read(memory)
             if self._with_libraries:
                 self.libraries = sorted(set().union(*map(mapped_libraries, self._cap.pids())))
+            self.peak_is_of_step = memory.peak > self._earlier_peak
             # The first step has read its code pages, so the page cache was as large at the second step's peak as now.
             self.after = max(memory.peak - memory.page_cache, held)
             if self._gpus:

@@ -49,6 +49,8 @@ class Gathered:
             dataset, by path.
         forgetful: memory of emulated devices that keep no rows; overwritten before each epoch.
         by_gates: whether an epoch's seconds are those between its gates, since the worker's clock is other people's.
+        trains: whether a mini-batch without a finite loss is one of a training that diverged.
+        enclosing_bytes: least memory limit of the groups that hold the cap; None: no such limit is known.
     """
 
     dataset: Dataset
@@ -80,6 +82,8 @@ class Gathered:
     elsewhere: dict[str, int] = field(default_factory=dict)
     uncharged: int | None = None
     by_gates: bool = False
+    trains: bool = False
+    enclosing_bytes: int | None = None
     _looks: deque[dict[tuple[int, int], int]] = field(default_factory=lambda: deque(maxlen=3))
     _evict_s: list[float] = field(default_factory=list)
 
@@ -259,6 +263,7 @@ class Gathered:
                 name: sum(row[at] for row in rows) for at, name in enumerate(("nodes", "edges", "seeds"), start=1)
             }
             found["in_order"] = all(numbers == sorted(numbers) for numbers in by_rank)
+            found["losses_not_finite"] = sum(row[4] is None for row in rows) if self.trains else 0
         lanes = {"bus_s": "copy", "compute_s": "compute"} if self.lanes else {}
         for name, lane in lanes.items():
             found[name] = sum(span.end - span.start for of, span in self.lanes if of == epoch and span.stage == lane)

@@ -103,7 +103,7 @@ def _touch() -> None:
 def mapped_libraries(pid: int | str = "self") -> set[str]:
     """Return the paths of the libraries that a process has mapped; empty once it is gone."""
     with contextlib.suppress(OSError):
-        maps = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+        maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
         return {line.split(maxsplit=5)[-1].strip() for line in maps if ".so" in line}
     return set()
 

@@ -19,9 +19,10 @@ from harness.judge.registry import Calibration, context_of
 from harness.judge.trace import TraceFacts, check_features
 from harness.progress import during
 from harness.records.code import code_of, unknown_of
-from harness.records.record import EpochRecord, Memory, Preprocess, RawReadings, Record, RunConfig, RunFacts
+from harness.records.record import ORIGIN, EpochRecord, Memory, Preprocess, RawReadings, Record, RunConfig, RunFacts
 from harness.results import store as results
 from harness.run import calibrate
+from harness.run.evaluate import add_test_accuracy
 from harness.run.gathered import Gathered
 from harness.run.guard import Guard
 from harness.run.launch import Ending, Worker
@@ -99,6 +100,7 @@ class _Execution:
         folders = [self._series.artefacts(self._config.system)]
         self._seen = Gathered(self._dataset, folders, self._series.disks, self._series.disk_io, self._progress)
         self._seen.by_gates = is_foreign(self._config.system)
+        self._seen.trains = self._config.stages == "all" and not self._config.device.startswith("emulated")
         self._started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self._begin = time.monotonic()
 
@@ -142,7 +144,11 @@ class _Execution:
             self._progress("running")
             limits = Limits(memory_bytes=asked.cap_bytes, io=series.limits(config))
             with series.isolation.create(self._run_id, limits) as cap:
-                return self._watch(cap, spec, folder)
+                ending = self._watch(cap, spec, folder)
+            log = folder / results.WORKER_LOG
+            if reason := add_test_accuracy(series, spec, folder, log, ending, self._progress):
+                self._caveats.append(reason)
+            return ending
 
     def _watch(self, cap: Cap, spec: WorkerSpec, folder: Path) -> Ending:
         guard = self._seen.guard = Guard(cap)
@@ -162,7 +168,7 @@ class _Execution:
                     self._seen.spawned = worker.started
                     recorder.start()
                     ending = worker.watch(self._config.timeout_s, lambda event: self._hear(event, cap, worker))
-                    self._seen.memory = cap.memory()
+                    self._seen.memory, self._seen.enclosing_bytes = cap.memory(), cap.enclosing_bytes()
             finally:
                 self._telemetry = recorder.stop()
         self._caveats += cap.caveats
@@ -196,6 +202,7 @@ class _Execution:
         trace = TraceFacts(workload_of_run(self._series, self._config, self._dataset), self._config, self._series.cache)
         # Notes and facts of the harness replace what the worker says under the same names.
         notes = dict(ending.notes)
+        notes[ORIGIN] = self._dataset.origin
         if made is not None:
             whose = "by an earlier run" if made.reused else "for this run"
             notes["partition"] = f"self-reliant, made in {made.seconds:.3g} s {whose}, outside the cap"
@@ -273,6 +280,7 @@ class _Execution:
                 if not (config.device.startswith("cuda") and calibrate.compiled(series.cache, file))
             ],
             uncharged_bytes=seen.uncharged,
+            enclosing_bytes=seen.enclosing_bytes,
             samples=guard.samples if guard else 0,
             outside=list(guard.outside.values()) if guard else [],
             limits=sorted(guard.limits) if guard else [],
@@ -351,8 +359,11 @@ class _Execution:
         trusted = (warmup or self._config.verify) and not is_foreign(self._config.system)
         checking_s = epoch.checking_s if trusted else 0.0
         told = epoch.model_dump(include=set(EpochRecord.model_fields) - {"checking_s"})
+        of_batches = self._seen.of_epoch(epoch.epoch, self._config.ranks)
+        # A mean over the finite losses alone would hide the others.
+        no_loss = {"loss": None} if of_batches.get("losses_not_finite") else {}
         return EpochRecord(
-            **{**told, **self._seen.of_epoch(epoch.epoch, self._config.ranks)},
+            **{**told, **of_batches, **no_loss},
             warmup=warmup,
             seconds=epoch.end - epoch.start - checking_s,
             start_s=epoch.start - zero,

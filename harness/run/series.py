@@ -79,8 +79,8 @@ class Series:
             self.results_root.mkdir(parents=True, exist_ok=True)
             lock = self._close.enter_context((self.results_root / _LOCK).open("a"))
         except OSError as error:
-            said = f"results root {self.results_root} cannot be written: {error.strerror}"
-            raise InputError(said, "choose another --results-root") from error
+            said = f"results root {self.results_root} cannot be written"
+            raise InputError.from_os(error, said, "choose another --results-root") from error
         if not try_lock(lock.fileno()):
             self._close.close()
             said = f"another outcore is running on results root {self.results_root}"
@@ -249,7 +249,7 @@ class Series:
             folder = Path(tempfile.mkdtemp(prefix=f"{cap_name('run')}-", dir=root))
         except OSError as error:
             said = f"no scratch folder can be made under {root}"
-            raise DataIOError.of(error, said, root, "free some space") from error
+            raise DataIOError.of(error, said, root, "choose another --data-root") from error
         try:
             yield folder
         finally:
@@ -264,6 +264,6 @@ class Series:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            said = f"data root {self.data_root} cannot be written: {error.strerror}"
-            raise InputError(said, "choose another --data-root") from error
+            said = f"data root {self.data_root} cannot be written"
+            raise InputError.from_os(error, said, "choose another --data-root") from error
         return folder

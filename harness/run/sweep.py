@@ -21,8 +21,9 @@ from harness.results import store as results
 from harness.run.orchestrator import execute
 from harness.run.series import Series
 from harness.settings import SharedSettings, check_options, check_settings
+from harness.ssd.device import block_device
 from systems.registry import load
-from workloads.dataset import find_dataset
+from workloads.dataset import Dataset, find_dataset
 from workloads.errors import InputError
 from workloads.units import parse_bytes
 
@@ -35,17 +36,22 @@ DISTINCT = 0.5  # share of a mini-batch's draws that reach a new node, for many 
 
 @dataclass
 class Outcome:
-    """Records of a sweep, `skipped` of them of earlier calls; `problems`: reasons why hosts did nothing, by label."""
+    """Records of a sweep, `skipped` of them of earlier calls; `elsewhere`: runs made although they have a record from
+    another drive or host; `problems`: reasons why hosts did nothing, by label. `earlier`: further records of its cells,
+    by the present code on the same hosts, that earlier calls made."""
 
     records: list[Record] = field(default_factory=list)
     skipped: int = 0
+    elsewhere: int = 0
+    earlier: list[Record] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Estimate:
     """Estimated cost of a sweep. `seconds`: by a rough model, scaled by earlier records if there are any.
-    `artefact_bytes`: approximate bytes of artefacts on disk, kept until `outcore results gc --artefacts`."""
+    `artefact_bytes`: approximate bytes of artefacts on disk, kept until `outcore results gc --artefacts`. `missing`:
+    runs without a record, in order. `finished`: whether each planned run has one, in the plan's order; `done` have."""
 
     runs: int
     done: int
@@ -53,6 +59,8 @@ class Estimate:
     artefact_bytes: int
     seconds: float
     measured: bool
+    missing: list[PlannedRun]
+    finished: list[bool] = field(default_factory=list)
 
 
 def modelled_s(settings: SharedSettings, train_nodes: float, num_nodes: int) -> float:
@@ -185,19 +193,30 @@ class Sweep:
     def estimate(self) -> Estimate:
         """Estimate runs, bytes of missing datasets and artefacts, and seconds, without running anything."""
         known = self._earlier()
-        model, earlier = CostModel(known), self._done(known)
-        seconds, measured, done, artefacts = 0.0, True, 0, 0
-        for cell in self.planned:
-            # Which isolation backend a run gets is chosen only when a series begins.
-            there = self._is_there(str(cell.settings.dataset))
-            if there and _identity(resolve(cell, self._data_root, "auto")) in earlier:
-                done += 1
+        model, finished = CostModel(known), self._finished(known)
+        seconds, measured, artefacts = 0.0, True, 0
+        for cell, done in zip(self.planned, finished, strict=True):
+            if done:
                 continue
             measured &= model.knows(cell)
             recipe = self.recipes.get(str(cell.settings.dataset))
             seconds += model.seconds(cell, recipe)
             artefacts += model.artefact_bytes(cell, recipe)
-        return Estimate(len(self.planned), done, self.missing_bytes({}), artefacts, seconds, measured)
+        left = [cell for cell, done in zip(self.planned, finished, strict=True) if not done]
+        missing = self.missing_bytes({})
+        return Estimate(len(self.planned), sum(finished), missing, artefacts, seconds, measured, left, finished)
+
+    def _finished(self, known: Sequence[Record]) -> list[bool]:
+        """Return for each planned run whether a record of it is kept, so that it is not run again."""
+        if self._fresh:
+            return [False] * len(self.planned)
+        kept = self._done(known)
+        found = []
+        for cell in self.planned:
+            # Which isolation backend a run gets is chosen only when a series begins.
+            there = self._is_there(str(cell.settings.dataset))
+            found.append(there and _identity(resolve(cell, self._data_root, "auto")) in kept)
+        return found
 
     def make_datasets(self) -> None:
         """Make the missing datasets. Raises DatasetError, DataIOError: a dataset cannot be made."""
@@ -229,12 +248,18 @@ class Sweep:
             if only not in (None, number):
                 continue
             earlier = [one for one in done.get(_identity(config), ()) if one.config_hash == config.config_hash]
-            outcome.records += earlier[-1:]
-            if not earlier:
+            outcome.earlier += earlier
+            outcome.records += [] if self._fresh else earlier[-1:]
+            if self._fresh or not earlier:
                 name = str(cell.settings.dataset)
                 todo.append((config, datasets[name], model.seconds(cell, self.recipes.get(name))))
         outcome.skipped = len(outcome.records)
+        outcome.elsewhere = 0 if self._fresh else self._elsewhere(known, [config for config, _, _ in todo])
+        if outcome.elsewhere:
+            said = f"{outcome.elsewhere} of these runs were made on another drive or host"
+            self._progress.keep(f"{said}, so they are made here too: {self._data_root} is on {self._drive()}")
         if todo:
+            _check_one_drive(dataset for _, dataset, _ in todo)
             self._progress.title(f"{len(todo)} runs, {outcome.skipped} done before", "preparing the series")
             series.prepare([config for config, _, _ in todo], todo[0][1])
         left = TimeLeft([seconds for _, _, seconds in todo])
@@ -246,6 +271,27 @@ class Sweep:
             outcome.records.append(record)
             on_record(record)
         return outcome
+
+    def _elsewhere(self, records: Sequence[Record], configs: Sequence[RunConfig]) -> int:
+        """Return how many of these runs have a record from another drive or host, which would be kept on this one."""
+        here = self._hosts()
+        kept = self._kept(records)
+        others = {_identity(record.config) for record in kept if not _was_made_on(record, here)}
+        return sum(_identity(config) in others for config in configs)
+
+    def _drive(self) -> str:
+        found = block_device(self._data_root)
+        return f"drive {found.drive or 'unknown'} ({found.model or found.file_system})"
+
+    def _hosts(self) -> dict[str, str]:
+        """Return the fingerprint of this host with the drive under each dataset, by the dataset's name; with the drive
+        of the data root for other names."""
+        places: dict[str, Path] = {}
+        for name in self._names():
+            inside = self._data_root / name
+            places[Path(name).name] = inside if inside.exists() or not Path(name).exists() else Path(name)
+        common = this_host(self._data_root)
+        return defaultdict(lambda: common, {name: this_host(place) for name, place in places.items()})
 
     def _is_there(self, name: str) -> bool:
         return any((folder / "dataset.json").is_file() for folder in (self._data_root / name, Path(name)))
@@ -259,25 +305,46 @@ class Sweep:
         return found
 
     def _done(self, records: Sequence[Record]) -> dict[tuple[str, int], list[Record]]:
-        """Return the records to keep by the identity of their configuration, oldest first: those of any status but
-        `failed`, made on this host by the present code and, with `retry`, not spoilt by other programs."""
+        """Return the records to keep that were made on this host with this drive, by the identity of their
+        configuration, oldest first."""
         found: dict[tuple[str, int], list[Record]] = {}
-        here = ("", this_host(self._data_root))
-        for record in () if self._fresh else records:
-            if (
-                record.status != "failed"
-                and not (self._retry and spoilt(record))
-                and is_current(record.code, record.system, record.config.sampler)
-                and host_fingerprint(record.environment) in here
-            ):
+        here = self._hosts()
+        for record in self._kept(records):
+            if _was_made_on(record, here):
                 found.setdefault(_identity(record.config), []).append(record)
         return found
+
+    def _kept(self, records: Sequence[Record]) -> list[Record]:
+        """Return the records that need not be made again, on whatever host: those of any status but `failed`, made by
+        the present code and, with `retry`, not spoilt by other programs."""
+        return [
+            record
+            for record in records
+            if record.status != "failed"
+            and not (self._retry and spoilt(record))
+            and is_current(record.code, record.system, record.config.sampler)
+        ]
 
     def missing_bytes(self, more: Mapping[str, Recipe]) -> int:
         """Return the expected bytes of missing datasets; `more`: recipes that studies need."""
         names = {str(cell.settings.dataset) for cell in self.planned}
         wanted = {**more, **{name: self.recipes[name] for name in names & set(self.recipes)}}
         return sum(recipe.expected_bytes() for name, recipe in wanted.items() if not self._is_there(name))
+
+
+def _was_made_on(record: Record, hosts: Mapping[str, str]) -> bool:
+    """Return whether a record was made on this host, or names none; `hosts`: fingerprint by the dataset's name."""
+    return host_fingerprint(record.environment) in ("", hosts[record.config.dataset.name])
+
+
+def _check_one_drive(datasets: Iterable[Dataset]) -> None:
+    """Raise InputError where datasets lie on several drives: the profile of a series is that of one."""
+    by_drive = {block_device(dataset.path).drive: dataset.path for dataset in datasets}
+    if len(by_drive) > 1:
+        paths = " and ".join(map(str, by_drive.values()))
+        raise InputError(
+            f"the datasets lie on {len(by_drive)} drives: {paths}", "bench those of each drive by themselves"
+        )
 
 
 def _identity(config: RunConfig) -> tuple[str, int]:

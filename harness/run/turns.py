@@ -56,8 +56,8 @@ class Turn:
             self._connection.sendall(message)
             answer = self._connection.recv(1)
         except OSError as error:
-            said = f"no turn could be had from {self._address}: {error.strerror}"
-            raise HostError(said, "start the check again") from error
+            said = f"no turn could be had from {self._address}"
+            raise HostError.from_os(error, said, "start the check again") from error
         if answer != _GO:
             raise HostError(f"the turns of {self._address} have ended", "start the check again")
         self._held = True

@@ -8,13 +8,12 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, Field, ValidationError
 
 from harness.isolation.base import IoLimit
-from harness.parsing import parse_yaml
 from harness.ssd.device import BlockDevice
 from workloads.errors import HostError, InputError, require
+from workloads.parsing import ParseError, parse_yaml
 
 USER_FILE = "OUTCORE_DISK_CLASSES"
 _FILE = Path(__file__).with_name("classes.yaml")
@@ -78,10 +77,10 @@ def load_classes(user_file: Path | None = None) -> dict[str, DiskClass]:
     found: dict[str, DiskClass] = {}
     for path in [_FILE, *([user_file] if user_file else [])]:
         try:
-            text = path.read_text()
+            content = path.read_bytes()
         except OSError as error:
-            raise InputError(f"{path} cannot be read ({error.strerror})", "give a YAML file of disk classes") from error
-        for name, values in named_mappings(text, path, "disk classes", "name: {read_iops: …, source: …}").items():
+            raise InputError.from_os(error, f"{path} cannot be read", "give a YAML file of disk classes") from error
+        for name, values in named_mappings(content, path, "disk classes", "name: {read_iops: …, source: …}").items():
             try:
                 found[name] = DiskClass(name=name, **values)
             except (ValidationError, TypeError) as error:
@@ -92,7 +91,7 @@ def load_classes(user_file: Path | None = None) -> dict[str, DiskClass]:
     return found
 
 
-def named_mappings(text: str, path: Path, kind: str, example: str) -> dict[str, dict[str, Any]]:
+def named_mappings(text: str | bytes, path: Path, kind: str, example: str) -> dict[str, dict[str, Any]]:
     """Parse YAML of names, each with a mapping.
 
     Args:
@@ -100,12 +99,12 @@ def named_mappings(text: str, path: Path, kind: str, example: str) -> dict[str, 
         kind, example: kind of the entries, and the form of one entry, for messages.
 
     Raises:
-        InputError: the text is no YAML, or has another form.
+        InputError: the text is no YAML or ambiguous, or has another form.
     """
     try:
         content = parse_yaml(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"{path} is not YAML ({str(error).splitlines()[0]})", "mend the file") from error
+    except ParseError as error:
+        raise InputError(f"{path} is not YAML: {error}", "correct the file") from error
     require(isinstance(content, dict), f"{path} has no {kind}", f"write `{example}`")
     for name, values in content.items():
         require(isinstance(values, dict), f"{path}: {name} is not a mapping", f"write `{example}`")

@@ -14,8 +14,9 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from harness.isolation.blocks import chain, whole_disks
-from harness.isolation.files import read_text
+from harness.isolation.files import first_text
 from harness.isolation.mounts import Mount, mount_of
+from harness.ssd.identity import drive_key, serial_number
 
 _LAYERED = ("overlay", "fuse.fuse-overlayfs")
 # Mount options that may name folders, users or hosts.
@@ -32,6 +33,7 @@ class BlockDevice:
         numbers: `major:minor` of every disk under the path; several for a volume or an array.
         holder: `major:minor` of the device that the file system is on (a partition, a volume, a loop).
         page_cached: loop devices above the disk that read their file through the page cache.
+        drive, drive_known_by: identity of the drive, and the facts behind it, see `harness.ssd.identity`.
     """
 
     name: str
@@ -49,6 +51,8 @@ class BlockDevice:
     size_bytes: int
     max_request_kib: int
     page_cached: tuple[str, ...] = ()
+    drive: str = ""
+    drive_known_by: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for the run record."""
@@ -57,9 +61,10 @@ class BlockDevice:
 
 def block_device(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc")) -> BlockDevice:
     """Return the disk under `path`."""
-    mount = mount_of(path, proc)
+    mount, folder = mount_of(path, proc), path
     if mount.kind in _LAYERED and mount.upper and Path(mount.upper).is_dir():
-        lower = mount_of(Path(mount.upper), proc)
+        folder = Path(mount.upper)
+        lower = mount_of(folder, proc)
         mount = replace(lower, kind=f"{mount.kind} on {lower.kind}", options=mount.options)
     holder = mount.device
     if holder.startswith("0:") and Path(mount.source).is_block_device():
@@ -68,8 +73,9 @@ def block_device(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc"
         holder = f"{os.major(number)}:{os.minor(number)}"
     members = _members(mount, sys) or [holder]
     disks = list(dict.fromkeys(disk for member in members for disk in whole_disks(member, sys)))
-    chains = dict.fromkeys(folder for member in members for folder in chain(member, sys))
-    loops = [folder for folder in chains if (folder / "loop/dio").exists()]
+    chains = list(dict.fromkeys(layer for member in members for layer in chain(member, sys)))
+    loops = [layer for layer in chains if (layer / "loop/dio").exists()]
+    key = drive_key(mount, folder, chains, sys)
     numbers = tuple(first_text(disk, "dev") for disk in disks)
 
     def read(name: str, default: str = "0") -> str:
@@ -92,6 +98,8 @@ def block_device(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc"
         size_bytes=int(first_text(disks[0], "size")) * 512 if disks else 0,
         max_request_kib=int(read("max_sectors_kb")),
         page_cached=tuple(loop.name for loop in loops if first_text(loop, "loop/dio") != "1"),
+        drive=key.id,
+        drive_known_by=key.known_by,
     )
 
 
@@ -129,12 +137,6 @@ def _model(disk: Path) -> str:
     return driver.resolve().name if driver.exists() else ""
 
 
-def first_text(folder: Path, *names: str) -> str:
-    """Return the text of the first of these files that has one; empty without any."""
-    texts = (read_text(folder / name).strip().strip("\0") for name in names)
-    return next((text for text in texts if text), "")
-
-
 class Identity(BaseModel, extra="forbid"):
     """Drive and its attachment; empty or None where the kernel reports nothing.
 
@@ -143,6 +145,8 @@ class Identity(BaseModel, extra="forbid"):
             `md0 (raid0)`, `nvme0n1p2 (partition)`, `nvme0n1 (disk)`.
         link: `PCIe 16.0 GT/s x4` for NVMe, `SATA 6.0 Gbps` for SATA.
         queue: limits and features of the request queue, by the kernel's names.
+        drive, drive_known_by: which drive it is, without its serial number (`harness.ssd.identity`); empty in profiles
+            of older versions.
         serial: serial number, only on request.
     """
 
@@ -163,6 +167,8 @@ class Identity(BaseModel, extra="forbid"):
     logical_block_bytes: int = 512
     physical_block_bytes: int = 512
     queue: dict[str, str] = Field(default_factory=dict)
+    drive: str = ""
+    drive_known_by: str = ""
     serial: str | None = None
 
 
@@ -185,6 +191,7 @@ def identify(
     vendor = first_text(disk, "device/vendor")
     options = (device.mount_options or mount_of(path, proc).options).split(",")
     same = "name model rotational file_system scheduler read_ahead_kib logical_block_bytes physical_block_bytes".split()
+    same += ["drive", "drive_known_by"]
     return Identity(
         **{field: getattr(device, field) for field in same},
         # A virtual or PCI device has a number here, which its model already covers.
@@ -197,7 +204,7 @@ def identify(
         layers=layers(device.holder, sys),
         mount_options=",".join(dict.fromkeys(option for option in options if not _TELLTALE.match(option))),
         queue=_queue(disk),
-        serial=_serial(disk) if serial else None,
+        serial=serial_number(disk) if serial else None,
     )
 
 
@@ -250,13 +257,3 @@ def _queue(disk: Path) -> dict[str, str]:
         "device_depth": first_text(disk, "device/queue_depth", "device/sqsize"),
     }
     return {key: value for key, value in found.items() if value}
-
-
-def _serial(disk: Path) -> str | None:
-    if text := first_text(disk, "device/serial", "serial"):
-        return text
-    try:
-        page = (disk / "device/vpd_pg80").read_bytes()
-    except OSError:
-        return None
-    return page[4:].decode("ascii", "replace").strip() or None

@@ -15,7 +15,7 @@ from harness.ssd.fio import SteadyState
 from systems.readings import DiskPoint, DiskProfile
 from workloads.errors import InputError
 
-SCHEMA = 1
+SCHEMA = 2  # 2: the identity of the drive
 FOLDER = "ssd"
 Mode = Literal["quick", "full"]
 
@@ -139,10 +139,12 @@ def read_drive(path: Path) -> Drive:
     """Read a profile, made on this host or another. Raises InputError: the file is missing, damaged, or of a newer
     schema."""
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        why = f"cannot be read ({error.strerror})" if isinstance(error, OSError) else "is not a drive profile"
-        raise InputError(f"{path} {why}", "make one with `outcore ssd profile`") from error
+        fix = "make one with `outcore ssd profile`"
+        if isinstance(error, OSError):
+            raise InputError.from_os(error, f"{path} cannot be read", fix) from error
+        raise InputError(f"{path} is not a drive profile", fix) from error
     made_by = content.get("schema") if isinstance(content, dict) else None
     if isinstance(made_by, int) and made_by > SCHEMA:
         raise InputError(f"{path} has schema {made_by}, newer than this Outcore knows", "update Outcore")

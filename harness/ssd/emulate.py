@@ -145,7 +145,7 @@ def verified(
         HostError: the device is slower than the class (the fix has the factor that fits), or the limits do not hold.
     """
     limits = disk_class.limits(device)
-    key = digest_of([device.numbers, device.model, isolation.name, [asdict(limit) for limit in limits]])
+    key = digest_of([device.drive, device.numbers, device.model, isolation.name, [asdict(limit) for limit in limits]])
     kept = Cache(cache).get("emulate", key, MAX_AGE_S) if cache else None
     try:
         checks = [Check(**check) for check in (kept or {})["checks"]]
@@ -217,16 +217,13 @@ def rate(counted: Sequence[tuple[float, int]]) -> float | None:
 
 def caller(user: str | None) -> pwd.struct_passwd | None:
     """Return the user that runs the command: `user` (name or uid), else the caller of sudo or pkexec. None where this
-    process is not root, or `user` is root: there is no privilege to drop. Raises InputError: the user does not exist,
-    or root logged in directly and gave no user."""
+    process is not root, where `user` is root, and where root logged in directly (as in a container) and gave no user:
+    there is no privilege to drop, or nobody to drop it to. Raises InputError: the user does not exist."""
     if os.geteuid() != 0:
         return None
-    if user is None:
-        uid = os.environ.get("SUDO_UID") or os.environ.get("PKEXEC_UID")
-        if not uid or uid == "0":
-            fix = "name its user by --user NAME, or --user root"
-            raise InputError("this is root, and the command is not to run as root", fix)
-        user = uid
+    user = user or os.environ.get("SUDO_UID") or os.environ.get("PKEXEC_UID")
+    if not user:
+        return None
     try:
         entry = pwd.getpwuid(int(user)) if user.isdigit() else pwd.getpwnam(user)
     except KeyError as error:

@@ -88,6 +88,7 @@ class Wanted:
             "file_bytes": self.size,
             "seconds": self.point_s,
             "precondition": self.precondition,
+            "drive": identity.drive,
             "model": identity.model,
             "capacity_bytes": identity.capacity_bytes,
             "name": identity.name,
@@ -104,6 +105,11 @@ class _Part(BaseModel, extra="forbid"):
     precondition_bytes: int = 0
     steady: SteadyState | None = None
     points: dict[str, Point] = Field(default_factory=dict)
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether it was saved less than `RESUME_S` ago."""
+        return 0 <= time.time() - self.saved_at < RESUME_S
 
     def keep(self, path: Path) -> None:
         """Write the profile in progress."""
@@ -124,15 +130,11 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
     if fio_path() is None:
         run_fio([])  # raises
     identity = identify(wanted.folder, serial=wanted.serial, device=device)
-    # A virtual disk has no model of its own, so the kernel's name goes with it.
-    model = identity.model or "disk"
-    own = model if identity.firmware or identity.vendor else f"{model}-{identity.name}"
-    name = wanted.name or (wanted.disk_class.name if wanted.disk_class else own)
-    _check_free(results_root, name, identity)
+    name = profile_name(wanted, results_root, identity)
     limits = wanted.disk_class.limits(device) if wanted.disk_class else ()
     with one_at_a_time(device), ExitStack() as stack:
         cap = stack.enter_context(limiting().create("ssd-profile", Limits(None, limits))) if limits else None
-        part_path = results_root / FOLDER / f"{slug(name)}.part"
+        part_path = _part_path(results_root, name)
         part = _part(part_path, wanted, identity, progress)
         before, missing = health(device.name)
         began = time.monotonic()
@@ -182,19 +184,45 @@ def measure(wanted: Wanted, results_root: Path, progress: Progress = lambda text
         return drive, path
 
 
-def _check_free(results_root: Path, name: str, identity: Identity) -> None:
-    """Refuse to replace the profile of another kind of drive."""
-    path = drive_path(results_root, name)
-    if not path.exists():
-        return
+def profile_name(wanted: Wanted, results_root: Path, identity: Identity) -> str:
+    """Return the name to save a profile under: without `--name` that of the class or the model, with the beginning of
+    the drive's identity where another drive has that name. Raises InputError: `--name` is that of another drive."""
+    if wanted.name:
+        if other := _other_drive(results_root, wanted.name, identity):
+            raise InputError(f"{wanted.name} is the profile of another drive ({other})", "give this one another --name")
+        return wanted.name
+    # A virtual disk has no model of its own, so the kernel's name goes with it.
+    model = identity.model or "disk"
+    own = model if identity.firmware or identity.vendor else f"{model}-{identity.name}"
+    name = wanted.disk_class.name if wanted.disk_class else own
+    return f"{name}-{identity.drive[:6]}" if _other_drive(results_root, name, identity) else name
+
+
+def _other_drive(results_root: Path, name: str, identity: Identity) -> str:
+    """Return in words the drive whose profile, finished or stopped, has a name; empty where it is this one or none."""
     try:
-        other = read_drive(path).identity
+        other = read_drive(drive_path(results_root, name)).identity
     except InputError:
-        return  # damaged
-    same = ("model", "firmware", "capacity_bytes", "disks", "file_system")
-    if any(getattr(other, key) != getattr(identity, key) for key in same):
-        said = f"{path} is the profile of another drive ({other.model or other.name})"
-        raise InputError(said, "give this one another --name")
+        return _stopped_drive(results_root, name, identity)  # missing or damaged
+    model = other.model or other.name
+    if not other.drive and other.model == identity.model:
+        return f"{model}, of an older version that did not record which"
+    return "" if other.drive == identity.drive else model
+
+
+def _stopped_drive(results_root: Path, name: str, identity: Identity) -> str:
+    """Return in words the drive of a stopped profile that can still be resumed; empty where it is this one or none."""
+    try:
+        part = _Part.model_validate_json(_part_path(results_root, name).read_text())
+    except (OSError, ValueError):
+        return ""
+    model, drive = part.settings.get("model"), part.settings.get("drive")
+    same = not drive or drive == identity.drive
+    return "" if same or not part.is_recent else f"{model}, stopped before its end"
+
+
+def _part_path(results_root: Path, name: str) -> Path:
+    return results_root / FOLDER / f"{slug(name)}.part"
 
 
 def limiting() -> Isolation:
@@ -221,10 +249,10 @@ def _part(path: Path, wanted: Wanted, identity: Identity, progress: Progress) ->
     """Return the stopped profile with the same settings, else an empty one."""
     empty = _Part(settings=wanted.settings(identity))
     try:
-        found = empty if wanted.fresh else _Part.model_validate_json(path.read_text())
+        found = empty if wanted.fresh else _Part.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return empty
-    if found.settings != empty.settings or not 0 <= time.time() - found.saved_at < RESUME_S:
+    if found.settings != empty.settings or not found.is_recent:
         return empty
     # The file that was preconditioned no longer exists.
     found.precondition_bytes = 0

@@ -222,7 +222,15 @@ def _by_threads(path: Path, wanted: _Sizes, seconds: float, limits: Sequence[IoL
 
 def _key(device: BlockDevice, limits: Limits | None, depths: Sequence[int]) -> str:
     io = [asdict(limit) for limit in limits.io] if limits else []
-    where = [device.numbers, device.holder, device.model, device.file_system, device.mount_options, device.scheduler]
+    where = [
+        device.drive,
+        device.numbers,
+        device.holder,
+        device.model,
+        device.file_system,
+        device.mount_options,
+        device.scheduler,
+    ]
     return digest_of([*where, io, sorted(depths), bool(fio_path())])
 
 

@@ -107,11 +107,7 @@ def sweep(folder: Path) -> list[str]:
 
 
 def write_file(
-    file: Path,
-    size: int,
-    fix: str = "free some space, or give another folder",
-    *,
-    progress: Callable[[str], None] = lambda text: None,
+    file: Path, size: int, fix: str = "give another folder", *, progress: Callable[[str], None] = lambda text: None
 ) -> None:
     """Write a new file of `size` incompressible bytes, on the disk and out of the page cache. Raises DataIOError: the
     file cannot be written; the error carries `fix`."""

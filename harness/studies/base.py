@@ -19,6 +19,7 @@ from pydantic import AfterValidator, Field
 from harness.records.record import DatasetConfig, RunConfig
 from harness.records.study import StudyRecord, read_study, study_path, write_study
 from harness.settings import Strict, strict, unknown_name
+from harness.ssd.device import block_device
 from harness.worker.build import workload_of
 from workloads.dataset import Dataset, find_dataset
 from workloads.sampling.batch import SampledBatch
@@ -152,7 +153,8 @@ def resolve_study(need: StudyNeed) -> tuple[Study, Any]:
 
 
 def study_key(study: Study, params: Any, fingerprint: str) -> str:
-    """Return the identity of one study record, 16 hex digits."""
+    """Return the identity of one study record, 16 hex digits; `fingerprint`: of the dataset, or of the measured drive
+    (`harness.ssd.identity`)."""
     content = {"study": study.id, "version": study.version, "params": params.model_dump(mode="json"), "of": fingerprint}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -167,11 +169,13 @@ def union_of(needs: Sequence[StudyNeed]) -> list[StudyNeed]:
 
 
 def find_record(need: StudyNeed, data_root: Path, results_root: Path) -> StudyRecord | None:
-    """Return the existing record of a need for the dataset's present content; None where there is none."""
+    """Return the existing record of a need for the dataset's present content, of a study of the drive for the drive
+    under `data_root`; None where there is none."""
     study, params = resolve_study(need)
     name = getattr(params, "dataset", None)
-    fingerprint = ""
-    if name is not None:
+    if name is None:
+        fingerprint = block_device(data_root).drive
+    else:
         if not (data_root / name / "dataset.json").is_file():
             return None
         fingerprint = find_dataset(name, data_root).fingerprint
@@ -206,7 +210,7 @@ def make_study(
     record = StudyRecord(
         study=study.id,
         version=study.version,
-        key=study_key(study, params, dataset.fingerprint if dataset else ""),
+        key=study_key(study, params, dataset.fingerprint if dataset else block_device(data_root).drive),
         params=params.model_dump(mode="json"),
         dataset=dataset,
         started_at=started.isoformat(timespec="milliseconds"),

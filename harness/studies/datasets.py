@@ -11,7 +11,8 @@ def facts(params: DatasetParams, context: StudyContext) -> Plain:
 
     Returns:
         `num_nodes`, `num_edges`, `dim`, `num_classes`, `topology_bytes` (index pointers and neighbour lists),
-        `feature_bytes`, `total_bytes`, `mean_degree`, `train_share`, `kind` (of its recipe), `stats`.
+        `feature_bytes`, `total_bytes`, `mean_degree`, `train_share`, `kind` (of its recipe), `origin`
+        (`Dataset.origin`), `stats`.
     """
     dataset = context.dataset(params.dataset)
     files, recipe = dataset.manifest.files, dataset.manifest.recipe
@@ -22,6 +23,7 @@ def facts(params: DatasetParams, context: StudyContext) -> Plain:
         "mean_degree": dataset.num_edges / dataset.num_nodes,
         "train_share": files["train"].shape[0] / dataset.num_nodes,
         "kind": str(recipe.get("kind") or recipe.get("source") or "unknown"),
+        "origin": dataset.origin,
         "stats": dict(dataset.manifest.stats.get("result", {})),
     }
 

@@ -1,7 +1,9 @@
 """Telemetry as a table: differences of counters, the run's zero and epochs, and the busy share of emulated lanes. A row
 covers the interval that ends at its `t` (percentages, counts, bytes), or the state at `t` (memory). Unknown values are
-NaN, never 0. `psi_*` are the cap's stalls under cgroup v2, else the host's; `ctx_switches`, processors and disk are the
-host's. `progress`: share of an epoch's mini-batches that are trained, or of a part of the preparation."""
+NaN, never 0: a processor that is offline, and the difference of a counter that fell, as of a disk that was unplugged.
+The kernel's documentation warns that iowait (and idle) may decrease: such an interval has 0 % of it. `psi_*` are the
+cap's stalls under cgroup v2, else the host's; `ctx_switches`, processors and disk are the host's. `progress`: share of
+an epoch's mini-batches that are trained, or of a part of the preparation."""
 
 from __future__ import annotations
 
@@ -63,25 +65,23 @@ def to_frame(samples: Sequence[Sample]) -> pd.DataFrame:
     if not samples:
         return pd.DataFrame({column: pd.Series(dtype="float64") for column in COLUMNS})
     when = np.array([sample.monotonic for sample in samples])
-    disk = {name: _step(_column([s.disk for s in samples], name)) for name in _DISK}
+    disk = {name: _grown(_column([s.disk for s in samples], name)) for name in _DISK}
     memory = {name: _column([s.memory for s in samples], name) for name in (*_MEMORY, "major_faults")}
     gpu = [sample.gpu for sample in samples]
     seconds = _step(when)
-    cpu = np.stack([sample.cpu for sample in samples]).astype(np.float64)
-    busy, waiting, total = (_step(cpu[:, :, field]) for field in range(3))
+    cpu = _same_processors([sample.cpu for sample in samples])
     with np.errstate(divide="ignore", invalid="ignore"):
-        # Between two samples closer than a clock tick no time is accounted: unknown, not idle.
-        busy, waiting = (np.where(total > 0, 100 * part / total, np.nan) for part in (busy, waiting))
+        busy, waiting = _shares(cpu)
         frame = {
             "t": when - when[0],
             "epoch": np.full(len(samples), -1, np.int64),
             "monotonic": when,
             "cpu_percent": busy[:, 0],
             "iowait_percent": waiting[:, 0],
-            "ctx_switches": _step(_column(samples, "switches")),
-            "major_faults": _step(memory["major_faults"]),
+            "ctx_switches": _grown(_column(samples, "switches")),
+            "major_faults": _grown(memory["major_faults"]),
             **{f"mem_{name}": memory[name] for name in _MEMORY},
-            **{name: _step(_column(samples, name)) / seconds / 1e4 for name in ("psi_io", "psi_memory")},
+            **{name: _grown(_column(samples, name)) / seconds / 1e4 for name in ("psi_io", "psi_memory")},
             "disk_read_bytes": disk["read_sectors"] * _SECTOR,
             "disk_read_requests": disk["reads"],
             "disk_queue": disk["queue_ms"] / 1e3 / seconds,
@@ -91,7 +91,7 @@ def to_frame(samples: Sequence[Sample]) -> pd.DataFrame:
             "gpu_process_bytes": _column(gpu, "process_bytes"),
             "gpu_kernel_percent": _column(gpu, "kernel_percent"),
             "gpu_sm_percent": _column(gpu, "sm_percent"),
-            "gpu_energy_j": _step(_column(gpu, "energy_j")),
+            "gpu_energy_j": _grown(_column(gpu, "energy_j")),
             "gpu_pcie_in_bytes_s": _column(gpu, "pcie_in"),
             "gpu_pcie_out_bytes_s": _column(gpu, "pcie_out"),
             "progress": _column(samples, "progress"),
@@ -153,6 +153,34 @@ def _covered(spans: Sequence[tuple[float, float]], moments: np.ndarray) -> np.nd
     total = np.append(0.0, np.cumsum(last - first))
     knots = np.stack([first, last], axis=1).ravel()
     return np.asarray(np.interp(moments, knots, np.repeat(total, 2)[1:-1]))
+
+
+def _same_processors(samples: Sequence[np.ndarray]) -> np.ndarray:
+    """Stack samples of `recorder.parse_cpu`; a processor that a sample lacks, since it was offline, is NaN in it.
+
+    Returns: float64 [samples, 1 + processors, 3].
+    """
+    most = max(len(sample) for sample in samples)
+    stacked = np.full((len(samples), most, 3), np.nan)
+    for number, sample in enumerate(samples):
+        stacked[number, : len(sample)] = sample
+    return stacked
+
+
+def _shares(cpu: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the busy and the waiting percentage of each interval, [samples, 1 + processors] each, within 0 and 100."""
+    other = cpu[:, :, 2] - cpu[:, :, 0] - cpu[:, :, 1]  # idle, and stolen by other machines
+    # Ticks that the kernel takes back belong to no interval.
+    busy, waiting, rest = (np.maximum(_step(part), 0.0) for part in (cpu[:, :, 0], cpu[:, :, 1], other))
+    total = busy + waiting + rest
+    # Between two samples closer than a clock tick no time is accounted: unknown, not idle.
+    return np.where(total > 0, 100 * busy / total, np.nan), np.where(total > 0, 100 * waiting / total, np.nan)
+
+
+def _grown(values: np.ndarray) -> np.ndarray:
+    """Return the differences of a counter to the row before; NaN in the first, and where it fell: it began anew."""
+    steps = _step(values)
+    return np.where(steps >= 0, steps, np.nan)
 
 
 def _step(values: np.ndarray) -> np.ndarray:

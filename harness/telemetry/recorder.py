@@ -18,8 +18,10 @@ from harness.telemetry.gpu import GpuSource
 
 # Fields of a cpu line in /proc/stat. Guest time is already in user; steal belongs to other machines.
 _BUSY = (0, 1, 2, 5, 6)
-_IDLE, _IOWAIT = 3, 4
-_TOTAL = slice(0, 8)
+_IOWAIT = 4
+# Columns of a disk's `stat` since Linux 2.6; later kernels append others.
+_DISK_COLUMNS = 11
+_NO_TICKS = [b"0"] * 8  # user, nice, system, idle, iowait, irq, softirq, steal
 
 
 class _Files:
@@ -41,20 +43,34 @@ class CpuSource(_Files):
         super().__init__(proc / "stat")
 
     def read(self) -> tuple[np.ndarray, int]:
-        """Read clock ticks as int64 [1 + processors, 3] (busy, iowait, total; row 0: all processors), and switches."""
+        """Read clock ticks and context switches, see `parse_cpu`."""
         return parse_cpu(self._files[0].read())
 
 
 def parse_cpu(data: bytes) -> tuple[np.ndarray, int]:
-    """Parse /proc/stat into the result of `CpuSource.read`."""
+    """Parse /proc/stat into clock ticks and context switches.
+
+    Returns:
+        Ticks as float64 [1 + processors, 3]: busy, iowait, total. Row 0 is of all processors, row 1 + n of processor n.
+        The kernel has no line for a processor that is offline: its row is NaN up to the last processor online.
+    """
     end = data.find(b"intr")
     lines = data[: end if end >= 0 else len(data)].splitlines()
-    times = np.array([line.split()[1:9] for line in lines if line.startswith(b"cpu")], dtype=np.int64)
-    if times.size == 0:
-        return np.zeros((1, 3), np.int64), 0
+    rows: dict[int, list[bytes]] = {}
+    for line in lines:
+        name, *fields = line.split() or [b""]
+        number = name.removeprefix(b"cpu")
+        if name.startswith(b"cpu") and (number.isdigit() or not number):
+            # Old kernels have fewer columns.
+            rows[int(number) + 1 if number else 0] = [*fields, *_NO_TICKS][: len(_NO_TICKS)]
+    if not rows:
+        return np.zeros((1, 3)), 0
+    ticks = np.array(list(rows.values()), dtype=np.float64)
+    times = np.full((max(rows) + 1, 3), np.nan)
+    times[list(rows)] = np.stack([ticks[:, _BUSY].sum(1), ticks[:, _IOWAIT], ticks.sum(1)], axis=1)
     start = data.find(b"ctxt ") + 5
     switches = int(data[start : data.find(b"\n", start)]) if start > 4 else 0
-    return np.stack([times[:, _BUSY].sum(1), times[:, _IOWAIT], times[:, _TOTAL].sum(1)], axis=1), switches
+    return times, switches
 
 
 class DiskSource(_Files):
@@ -64,9 +80,11 @@ class DiskSource(_Files):
         super().__init__(*(sys / ("dev/block" if ":" in name else "class/block") / name / "stat" for name in devices))
 
     def read(self) -> DiskSample | None:
-        """Read the counters; None where no disk is known."""
-        rows = [row for file in self._files if len(row := file.read().split()) >= 11]
-        return DiskSample(*(sum(int(row[column]) for row in rows) for column in (0, 2, 3, 10))) if rows else None
+        """Read the counters; None without disks, and where one is unknown or gone: a sum over the others would fall."""
+        rows = [file.read().split() for file in self._files]
+        if not rows or any(len(row) < _DISK_COLUMNS for row in rows):
+            return None
+        return DiskSample(*(sum(int(row[column]) for row in rows) for column in (0, 2, 3, 10)))
 
 
 class PressureSource(_Files):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAny, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from harness.records.record import PlannedBuffer, RunConfig
+from harness.records.record import OfflineWork, PlannedBuffer, RunConfig
 from harness.settings import Strict
 from harness.wire.spots import Spot
 from systems.options import Facts
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from workloads.ranks import RankGroup
 
 T = TypeVar("T")
+#: Tasks of a worker: one run, the empty run before it, and the test accuracy after it.
+Mode = Literal["run", "calibrate", "evaluate"]
 # A worker may be untrusted code: its events are bounded in size and validated before use.
 MAX_LINE_BYTES = 1 << 20
 CHUNK_ROWS = 2000
@@ -92,7 +94,8 @@ class Planned(_Event):
 
 class Prepared(_Event):
     """`prepare()` is over. `files`: the system's own files, to be evicted. `made_s`, `made_bytes_*`: cost of the runs
-    that made reused files, and `reused_from`: their folders. `planning_s`: the part of `seconds` before the plan."""
+    that made reused files, and `reused_from`: their folders. `planning_s`: the part of `seconds` before the plan.
+    `offline`: the part of all these numbers that serves single epochs."""
 
     event: Literal["prepared"] = "prepared"
     seconds: Seconds
@@ -105,6 +108,7 @@ class Prepared(_Event):
     planning_s: Seconds = 0.0
     files: list[FileName] = Field(max_length=100_000)
     reused_from: list[FileName] = Field(default_factory=list, max_length=10_000)
+    offline: OfflineWork | None = None
 
     @classmethod
     def joined(cls, parts: list[Prepared]) -> Prepared:
@@ -112,12 +116,14 @@ class Prepared(_Event):
         longest = {name: max(getattr(part, name) for part in parts) for name in ("seconds", "planning_s", "made_s")}
         moved = ("bytes_read", "bytes_written", "made_bytes_read", "made_bytes_written")
         total = {name: sum(getattr(part, name) for part in parts) for name in moved}
+        offline = [part.offline for part in parts if part.offline is not None]
         return cls(
             **longest,
             **total,
             reused=any(part.reused for part in parts),
             files=list(dict.fromkeys(file for part in parts for file in part.files)),
             reused_from=list(dict.fromkeys(folder for part in parts for folder in part.reused_from)),
+            offline=OfflineWork.joined(offline) if offline else None,
         )
 
 
@@ -193,7 +199,8 @@ Counters = Annotated[_Known, AfterValidator(_OTHER.validate_python)]
 
 class EpochDone(_Event):
     """One epoch from `start` to `end` (monotonic s). `checking_s`: seconds in between spent on feature digests.
-    `changed`: spot-checked mini-batches whose rows changed during their training step."""
+    `changed`: spot-checked mini-batches whose rows changed during their training step. `offline`: offline work between
+    `start` and `end` for the episode that begins with the epoch."""
 
     event: Literal["epoch"] = "epoch"
     epoch: Count
@@ -208,6 +215,7 @@ class EpochDone(_Event):
     stages_s: dict[str, Seconds]
     checking_s: Seconds = 0.0
     changed: list[Count] = Field(default_factory=list, max_length=CHUNK_ROWS)
+    offline: OfflineWork | None = None
 
 
 class Calibrated(_Event):
@@ -252,7 +260,7 @@ _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator=
 class WorkerSpec(Strict):
     """Specification of a worker's task, in a file that only the worker reads."""
 
-    mode: Literal["run", "calibrate"]
+    mode: Mode
     config: RunConfig
     dataset: str
     artefacts: str
@@ -319,14 +327,15 @@ class Joint:
 
 class Order:
     """Order in which a worker's events have to come, each once: of a run the plan, the preparation and its gate, then
-    of every epoch its two gates, tables and numbers; of a calibration its gates. Whatever comes twice, late or never
-    could move work off the clock, or memory into the floor."""
+    of every epoch its two gates, tables and numbers; of a calibration its gates; of an evaluation its end alone.
+    Whatever comes twice, late or never could move work off the clock, or memory into the floor."""
 
-    def __init__(self, mode: Literal["run", "calibrate"], epochs: int) -> None:
+    def __init__(self, mode: Mode, epochs: int) -> None:
         # Steps to come, and whether each has to be taken.
+        self._left: list[tuple[str, bool]] = []
         if mode == "calibrate":
             self._left = [(f"gate {at!r}", at in _NEEDED) for at in _CALIBRATION]
-        else:
+        elif mode == "run":
             self._left = [(name, True) for name in ("event 'plan'", "event 'prepared'", "gate 'prepared'")]
             for k in range(epochs):
                 steps = (f"gate 'epoch {k} start'", f"gate 'epoch {k} end'", f"event 'epoch' of epoch {k}")

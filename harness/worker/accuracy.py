@@ -1,7 +1,9 @@
-"""Test accuracy of a run's model after each epoch, computed by the worker once the system is closed. The model of each
-epoch is saved to the run's scratch folder, outside the clock, so evaluation touches neither the system's memory nor its
-page cache. Mini-batches of test nodes are sampled like training mini-batches, with draws of their own; feature rows are
-read through the page cache, inside the run's cap, one mini-batch at a time."""
+"""Test accuracy of a run's model after each epoch, computed by a process of its own once the run has ended.
+
+The run's worker saves the model of each epoch to the run's scratch folder, outside the clock. The evaluation is in no
+cap: its memory, that of a mini-batch of test nodes and its rows, is neither the system's nor the training's, so no run
+ends for want of it. Mini-batches of test nodes are sampled like training mini-batches, with draws of their own.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from harness.wire.protocol import Done, Joint, WorkerSpec
+from harness.worker.build import workload_of
+from workloads.accelerators.make import make_accelerator
+from workloads.dataset import Dataset
 from workloads.sampling.make import advise_random, make_sampler
 from workloads.training import Trainer
 from workloads.workload import Workload
@@ -26,10 +32,21 @@ class Snapshots:
         self._folder, self._trainer = folder, trainer
         self._files: list[Path] = []
 
+    @classmethod
+    def kept(cls, folder: Path, trainer: Trainer, epochs: int) -> Snapshots:
+        """Return the models that a run of `epochs` epochs has kept in a folder."""
+        found = cls(folder, trainer)
+        files = (found._file(epoch) for epoch in range(epochs))
+        found._files = [file for file in files if file.exists()]
+        return found
+
+    def _file(self, epoch: int) -> Path:
+        return self._folder / f"model-{epoch}.npz"
+
     def keep(self) -> None:
         """Save the model's present state. Raises OSError if the file cannot be written."""
         if self._trainer.model is not None:
-            target = self._folder / f"model-{len(self._files)}.npz"
+            target = self._file(len(self._files))
             state = self._trainer.model.state_dict()
             np.savez(target, **{name: value.detach().cpu().numpy() for name, value in state.items()})
             self._files.append(target)
@@ -55,3 +72,17 @@ class Snapshots:
                 model.load_state_dict(state)
                 right[index] += self._trainer.evaluate([(sampled, table, None)]) * sampled.num_seeds
         return [share / len(test) if len(test) else math.nan for share in right]
+
+
+def evaluate(spec: WorkerSpec, joint: Joint) -> None:
+    """Report the test accuracy of each model that a run has kept in the spec's scratch folder."""
+    config = spec.config
+    dataset = Dataset.open(Path(spec.dataset))
+    workload = workload_of(config, dataset)
+    accelerator = make_accelerator(config.device)
+    try:
+        trainer = Trainer(workload.model, dataset.dim, dataset.num_classes, accelerator, config.seed)
+        models = Snapshots.kept(Path(spec.scratch), trainer, config.epochs)
+        joint.send(Done(notes={}, test_accuracy=models.accuracies(workload, config.test_nodes)))
+    finally:
+        accelerator.close()

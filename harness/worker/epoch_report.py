@@ -10,6 +10,7 @@ from heapq import merge
 from itertools import islice, repeat
 from typing import Any, TypeVar
 
+from harness.records.record import OfflineWork
 from harness.wire.protocol import CHUNK_ROWS, Batches, BatchRow, Checks, EpochDone, Event, Spans
 from harness.wire.spots import Spot, look_at
 from systems.interface import Batch, StageSpan
@@ -75,6 +76,7 @@ class EpochReport:
     spans: list[StageSpan]
     lanes: list[LaneSpan]
     counters: dict[str, Any]
+    offline: OfflineWork | None = None
 
 
 def events(epoch: int, parts: list[EpochReport]) -> Iterator[Event]:
@@ -106,6 +108,7 @@ def events(epoch: int, parts: list[EpochReport]) -> Iterator[Event]:
         yield Spans(epoch=epoch, kind="lane", rows=part_of_lanes)
     trained = [row[3:6] for _, row in batches if row[4] is not None]  # seed nodes, loss, correct
     seen = sum(seeds for seeds, _, _ in trained)
+    offline = [part.offline for part in parts if part.offline is not None]
     yield EpochDone(
         epoch=epoch,
         start=min(part.start for part in parts),
@@ -119,6 +122,7 @@ def events(epoch: int, parts: list[EpochReport]) -> Iterator[Event]:
         stages_s=wall_seconds([span for part in parts for span in part.spans]),
         checking_s=max(part.log.checking_s for part in parts),
         changed=changed[:CHUNK_ROWS],
+        offline=OfflineWork.joined(offline) if offline else None,
     )
 
 

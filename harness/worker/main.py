@@ -32,9 +32,10 @@ from harness.wire.pipes import die_with_parent
 from harness.wire.protocol import Channel, Done, Failed, Joint, Planned, Prepared, WorkerSpec
 from harness.wire.spots import NONCE_BYTES, chosen
 from harness.worker import build
-from harness.worker.accuracy import Snapshots
+from harness.worker.accuracy import Snapshots, evaluate
 from harness.worker.calibrate import calibrate
 from harness.worker.epoch_report import EpochLog, EpochReport, events
+from harness.worker.offline import EpisodeTimer
 from systems.engine.io.memory import share_one_heap
 from systems.engine.store import artefacts
 from systems.interface import Batch, DiskProfile, MemoryBudget, Plan, Runtime, System
@@ -82,6 +83,7 @@ class Run:
         read, written = artefacts.process_io()
         self._io_before = read - parts.libraries_io[0], written - parts.libraries_io[1]
         self._system: System = self._planner.make(*self._bytes, self._clock)
+        self._episodes = EpisodeTimer(self._system, spec.config.epochs)
 
     def execute(self) -> None:
         """Plan, prepare and run all epochs; always close the system."""
@@ -102,11 +104,8 @@ class Run:
         finally:
             self._system.close()
             self._accelerator.close()
-        tests = [] if models is None else models.accuracies(self._workload, config.test_nodes)
-        if tests:
-            notes["test_accuracy"] = f"{tests[-1]:.6f}"
         peaks = [one for one in self._joint.gather(peak) if one is not None]
-        told = Done(notes=notes, facts=facts, test_accuracy=tests, device_peak_bytes=peaks, loaded=loaded())
+        told = Done(notes=notes, facts=facts, device_peak_bytes=peaks, loaded=loaded())
         self._joint.send(told)
 
     def _plan(self) -> Plan:
@@ -130,9 +129,11 @@ class Run:
         return {**told, **({"lowered_to_fit": ", ".join(lowered)} if lowered else {})}
 
     def _prepare(self, planning_s: float) -> None:
-        """Prepare; the report includes time and I/O of libraries, constructor and plan (`planning_s`)."""
+        """Prepare, the first epochs' offline work included; the report has time and I/O of libraries, constructor and
+        plan (`planning_s`), too."""
         start = time.monotonic()
         self._system.prepare()
+        offline = self._episodes.prepare(0)
         seconds = planning_s + time.monotonic() - start
         read, written = (now - before for now, before in zip(artefacts.process_io(), self._io_before, strict=True))
         files = self._system.files()
@@ -149,6 +150,7 @@ class Run:
             reused=bool(reused),
             files=[str(path) for path in files],
             reused_from=[str(path) for path in reused],
+            offline=offline,
         )
         self._joint.send(Prepared.joined(self._joint.gather(own)))
         self._joint.gate("prepared")
@@ -163,6 +165,7 @@ class Run:
         looked_at = chosen(nonce, epoch, self._num_batches) if nonce and self._num_batches else frozenset()
         log = EpochLog(with_features=with_features, nonce=nonce, looked_at=looked_at)
         start = time.monotonic()
+        offline = self._episodes.prepare(epoch)
         for number, batch in enumerate(self._system.epoch(epoch), start=1):
             self._train(batch, log)
             count(number)
@@ -171,7 +174,8 @@ class Run:
         self._joint.gate(f"epoch {epoch} end")
         self._board.begin(0)
         counters = self._system.counters().as_dict()
-        own = EpochReport(start, end, log, self._clock.drain(), self._accelerator.lanes(), counters)
+        lanes = self._accelerator.lanes()
+        own = EpochReport(start, end, log, self._clock.drain(), lanes, counters, offline)
         for event in events(epoch, self._joint.gather(own)):
             self._joint.send(event)
 
@@ -266,6 +270,8 @@ def _work(spec: WorkerSpec, channel: Channel, board_name: str | None, groups: li
         joint = Joint(channel, group)
         if spec.mode == "calibrate":
             calibrate(spec, joint)
+        elif spec.mode == "evaluate":
+            evaluate(spec, joint)
         else:
             # Ranks step together, so rank 0 reports progress for all.
             board = Board.attach(board_name if joint.rank == 0 else None)

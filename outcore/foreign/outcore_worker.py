@@ -228,6 +228,13 @@ class Worker:
         """Do all offline work; return the paths of the files written, which are then evicted from the page cache."""
         return ()
 
+    def prepare_epochs(self) -> int:
+        """Do the offline work that single epochs need for themselves alone, such as sampling them beforehand.
+
+        Called after `prepare`. Return the number of epochs that it serves, from the first on; 0: there is none.
+        """
+        return 0
+
     def epoch(self, number: int, log: Log) -> None:
         """Train every mini-batch of an epoch and report each to the log."""
         raise NotImplementedError
@@ -330,8 +337,9 @@ def _epochs(kind: Callable[[Run], Worker], spec: Mapping[str, Any], pipe: _Pipe)
     planning = time.monotonic() - begin
     pipe.send("plan", items=items)
     files = [str(path) for path in worker.prepare()]
+    offline = _offline(worker, run.config.epochs)
     read, written = (now - then for now, then in zip(_device_bytes(), before))  # noqa: B905 - Python 3.8
-    io = {"bytes_read": read, "bytes_written": written, "reused": False, "files": files}
+    io = {"bytes_read": read, "bytes_written": written, "reused": False, "files": files, "offline": offline}
     pipe.send("prepared", seconds=time.monotonic() - begin, planning_s=planning, **io)
     pipe.gate("prepared")
     for epoch in range(run.config.epochs):
@@ -343,6 +351,17 @@ def _epochs(kind: Callable[[Run], Worker], spec: Mapping[str, Any], pipe: _Pipe)
         pipe.gate(f"epoch {epoch} end")
         _report(pipe, epoch, start, end, log, worker.counters())
     pipe.send("done", notes=worker.close())
+
+
+def _offline(worker: Worker, epochs: int) -> Any:
+    """Do the offline work of single epochs; return its cost, None where the worker has none."""
+    begin, (read, written) = time.monotonic(), _device_bytes()
+    served = min(worker.prepare_epochs(), epochs)
+    if not served:
+        return None
+    read_after, written_after = _device_bytes()
+    moved = {"bytes_read": read_after - read, "bytes_written": written_after - written}
+    return {"epochs": served, "seconds": time.monotonic() - begin, **moved}
 
 
 def _report(pipe: _Pipe, epoch: int, start: float, end: float, log: Log, counters: Mapping[str, Any]) -> None:

@@ -80,12 +80,23 @@ class DiskGnn(SizedSystem):
         return self.fit(lambda: DiskGnnSizes(self, drawn))
 
     def prepare(self) -> None:
-        """Prepare the first episode (all epochs where their number is known) and load its caches."""
+        """Open the dataset; where all epochs replay one epoch's samples, sample and pack these."""
         DatasetFiles(self.workload, ["indices", "labels", "features"]).check()
         # Of the dataset's device: the results folder may lie on another one.
         block_bytes = _native.block_bytes(str(self.workload.dataset.file("features")))
         self._episodes = Episodes(self._sizes, self.clock, block_bytes)
-        self._reused = self._open(self._episode_of(0)).reused
+        if self.options.resample_every == 0:
+            self._open(self._episode_of(0))
+
+    def prepare_epochs(self, first: int) -> int:
+        """Sample and pack the episode of epoch `first` (all epochs if their number is known), and load its caches."""
+        every, known = self.options.resample_every, self.runtime.epochs
+        if every == 0:
+            return 0
+        episode = self._episode_of(first)
+        self._open(episode)
+        end = episode[-1] + every
+        return (min(end, known) if known else end) - first
 
     def _drawn(self, epoch: int) -> int:
         """Return the epoch whose samples epoch `epoch` trains on."""
@@ -106,7 +117,10 @@ class DiskGnn(SizedSystem):
         """Prepare or find an episode and load its caches."""
         assert self._episodes is not None
         self._close("_trainer", "_singles", "_memory")
+        is_first = self._ready is None
         ready = self._ready = self._episodes.get(epochs)
+        if is_first:
+            self._reused = ready.reused
         # Preparation's freed arrays stay on the heap, and training needs their memory.
         give_back_free_memory()
         options, sizes = self.options, self._sizes
@@ -131,15 +145,14 @@ class DiskGnn(SizedSystem):
         return RowReader(table.path, **table.place, depth=options.io_depth, granularity=options.io_granularity)
 
     def epoch(self, k: int) -> Iterator[Batch]:
-        """Return the mini-batches of epoch `k` in the seed plan's order; an episode is prepared first if need be."""
-        if self._trainer is None:
+        """Return the mini-batches of epoch `k` in the seed plan's order; its episode is prepared first if need be."""
+        if self._episodes is None:
             raise RuntimeError("prepare() comes before epoch()")
         return self._run(k)
 
     def _run(self, k: int) -> Iterator[Batch]:
-        assert self._ready is not None
-        if self._drawn(k) not in self._ready.epochs:
-            self._open(self._episode_of(k))
+        if self._ready is None or self._drawn(k) not in self._ready.epochs:
+            self.prepare_epochs(k)
         trainer, reader = self._trainer, self._reader
         assert trainer is not None and reader is not None
         self._tally = Tally()
@@ -192,6 +205,7 @@ class DiskGnn(SizedSystem):
             io=self._reader.mode if self._reader is not None else "closed",
             reads_in=("load_graph", "extract"),
             prepared_reused=self._reused,
+            samples_reused=self.options.resample_every != 1,
             **predicted["shape"],
             disk_bytes=predicted["disk_bytes"],
             read_amplification=predicted["read_amplification"],
@@ -201,7 +215,7 @@ class DiskGnn(SizedSystem):
         )
 
     def forecast(self, trace: Trace, host_bytes: int) -> Forecast:
-        """Forecast the rows packed by mini-batch, those outside the caches, and their preparation for all epochs."""
+        """Forecast the rows packed by mini-batch, those outside the caches, and the preparation of each epoch."""
         sizes, nodes, runtime = self._sizes, trace.workload.dataset.num_nodes, self.runtime
         counts = AccessCounts(nodes)
         every = [part.astype(np.int64) for part in trace.nodes]
@@ -215,15 +229,17 @@ class DiskGnn(SizedSystem):
         on_device[ranked[: levels.direct]] = True
         missed = trace.missed(held)
         packed = missed * trace.row_bytes + trace.sampled * trace.graph_bytes + 12 * trace.accesses
-        # Every epoch is sampled anew through the page cache, and packed by one pass over the features.
-        times, page_cache_bytes = runtime.epochs * trace.scale, host_bytes - self.plan().bytes_of("indptr")
-        written = trace.workload.dataset.feature_bytes + times * packed
+        # Every epoch is sampled anew through the page cache; one pass over the features packs all of an episode.
+        page_cache_bytes = host_bytes - self.plan().bytes_of("indptr")
+        share_of_pass = trace.workload.dataset.feature_bytes / max(1, runtime.epochs)
+        moved = sequential(share_of_pass + trace.scale * packed)
+        sampled_s = trace.num_batches * trace.sample_s / max(1, runtime.cores)
         return Forecast(
             sequential(packed),
             f"caches {trace.hit_rate(missed)} of the accesses, the rest lies packed by mini-batch",
             rows_copied=trace.missed(on_device),
-            prepare_reads={PAGE: times * trace.graph_pages(page_cache_bytes)} | sequential(written),
-            prepare_s=runtime.epochs * trace.num_batches * trace.sample_s / max(1, runtime.cores),
+            each_reads={PAGE: trace.scale * trace.graph_pages(page_cache_bytes)} | moved,
+            each_s=sampled_s,
         )
 
     def notes(self) -> dict[str, str]:

@@ -24,7 +24,6 @@ from workloads.sampling.listing import find
 
 Form = Literal["auto", "pyg", "plain", "dgl"]
 Edges = Literal["hops", "layers"]
-_GIVEN_BACK = "the next one was asked for, and its rows' memory was given back"
 
 
 class LayerEdges(NamedTuple):
@@ -45,7 +44,7 @@ class MiniBatch:
 
     Attributes:
         y: int64 [batch_size], labels of the seed nodes, which are the first nodes; -1 for a missing label.
-        n_id: int64 [num_nodes], original ids.
+        n_id: int64 [num_nodes], ids of the nodes in the dataset (`Loader.original_ids` has those before the import).
         batch_size: seed nodes.
         epoch, step: epoch, and number within the epoch's seed plan.
         num_sampled_nodes: seed nodes, then new nodes of each hop; None for a `shadow` subgraph.
@@ -76,7 +75,7 @@ class MiniBatch:
             InputError: the next mini-batch was requested.
         """
         if self.rows is None:
-            raise InputError(f"x of mini-batch {self.step} is asked for after {_GIVEN_BACK}", "load with copy=True")
+            raise late_access(self.step)
         return self.rows
 
     @property
@@ -85,7 +84,7 @@ class MiniBatch:
         return int(self.n_id.shape[0])
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> MiniBatch:
-        """Return the mini-batch on another device; tensors already there are shared."""
+        """Return the mini-batch on another device; the mini-batch itself if it is there."""
 
         def moved(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
@@ -94,7 +93,16 @@ class MiniBatch:
                 return LayerEdges(moved(value.edge_index), value.size)
             return [moved(one) for one in value] if isinstance(value, list) else value
 
+        x = self.x
+        if moved(x) is x and moved(self.y) is self.y:
+            return self
         return MiniBatch(**{one.name: moved(getattr(self, one.name)) for one in fields(self)})
+
+
+def late_access(step: int) -> InputError:
+    """Return the error of an access to rows whose memory the next mini-batch uses."""
+    fault = f"x of mini-batch {step} is asked for after the next mini-batch was requested, which uses its memory"
+    return InputError(fault, "load with copy=True, or copy what you keep within the loop (batch.x.clone())")
 
 
 def resolve_form(form: str, edges: str, sampler: str) -> Form:
@@ -167,7 +175,9 @@ class HandOut:
             found.edge_index, found.num_sampled_edges = hop_edges(sampled)
         if found.edge_index is not None and self.weights is not None:
             found.edge_weight = _weights_of(self.weights, sampled, found.edge_index)
-        found = replace(found if self.device.type == "cpu" else found.to(self.device, non_blocking=True), rows=x)
+        found.rows = x
+        if self.device.type != "cpu":
+            found = found.to(self.device, non_blocking=True)
         return found if self.form == "plain" else _pyg(found)
 
     def _of_layers(self, sampled: SampledBatch) -> list[torch.Tensor] | None:
@@ -175,16 +185,6 @@ class HandOut:
         if self.weights is None:
             return None
         return [_weights_of(self.weights, sampled, layer_edges(block).edge_index) for block in sampled.blocks]
-
-
-def forget_rows(handed: Any) -> None:
-    """Remove the rows from a mini-batch whose memory is about to be reused, so that a late access fails."""
-    if isinstance(handed, MiniBatch):
-        handed.rows = None
-    elif hasattr(handed, "srcdata"):
-        handed.srcdata.pop("feat", None)
-    else:
-        handed.x = None
 
 
 def layer_edges(block: Block) -> LayerEdges:

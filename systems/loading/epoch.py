@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,10 +12,13 @@ from typing import Any
 import torch
 
 from systems.interface import Batch, System
-from systems.loading.batches import HandOut, forget_rows
-from workloads.accelerator import aligned_host_tensor
+from systems.loading.batches import HandOut
+from systems.loading.lease import Lease
 from workloads.errors import InputError, require
 from workloads.feature_table import SplitTable
+
+#: Epochs of the process that this one is a fork of: to end them is to wait for threads that a fork does not have.
+_OF_PARENTS: list[Iterator[Batch]] = []
 
 
 @dataclass(eq=False, repr=False)
@@ -24,12 +27,13 @@ class Epoch(Iterator[Any]):
 
     If rows lie in order in the system's table, `x` is a view of it and the system's slots are released when the next
     mini-batch is requested. Otherwise rows are gathered into one reused buffer and the slots are released at once.
+    An epoch that ends leaves its last mini-batch to the loop.
 
     Attributes:
         began: called when the first mini-batch has arrived. A method of the loader: it keeps the loader alive, which
             closes the system on garbage collection.
         copy: copy each mini-batch's rows.
-        largest: nodes of the largest mini-batch in the plan.
+        lease: rows of the mini-batch that the loop holds, of this epoch or the one before.
         left: mini-batches of the epoch that are still to come.
     """
 
@@ -38,27 +42,31 @@ class Epoch(Iterator[Any]):
     began: Callable[[], None] | None
     hand_out: HandOut
     copy: bool
-    largest: int
+    lease: Lease
     left: int
 
     def __post_init__(self) -> None:
         self._accelerator = self.system.runtime.accelerator
         self._clock = self.system.clock
-        self._buffer: torch.Tensor | None = None
-        self._held: Batch | None = None
-        self._handed: weakref.ref[Any] | None = None
         self._handed_at = 0.0
         self._handed_step = -1
         self._why = ""
+        self._process = os.getpid()
         self._first = True
         self._batches: Iterator[Batch] | None = self.system.epoch(self.number)
 
     def __next__(self) -> Any:
+        own = os.getpid() == self._process
+        require(own, "an epoch is continued in a fork of its process", "make a loader in every process")
         require(not self._why, f"this epoch was ended before it was over: {self._why}", "begin another iteration")
         if self._batches is None:
             raise StopIteration
         try:
-            self._take_back()
+            self._note_training()
+            if self.left > 0:
+                self.lease.end()
+            else:
+                self.lease.keep()
             batch = next(self._batches, None)
             if batch is None:
                 self.close()
@@ -84,15 +92,14 @@ class Epoch(Iterator[Any]):
             raise InputError(
                 f"mini-batch {batch.sampled.index} came without its nodes' features", "use a system that brings them"
             )
+        self.lease.end()  # where a system has more mini-batches than were planned
         x, lent = self._rows(batch)
         found = self.hand_out.convert(batch.sampled, x)
-        if lent:
-            self._held = batch
-        else:
-            self._finish_reading()
+        if not lent:
+            self.lease.finish_reading()
             batch.release()
         if not self.copy:
-            self._handed = weakref.ref(found[2][0] if self.hand_out.form == "dgl" else found)
+            self.lease.lend(found, batch if lent else None, batch.sampled.index)
         self.left -= 1
         self._handed_step, self._handed_at = batch.sampled.index, time.monotonic()
         return found
@@ -105,46 +112,35 @@ class Epoch(Iterator[Any]):
             return (table[:count].clone(), False) if self.copy else (table[:count], True)
         assert table is not None
         rows = torch.arange(count) if rows is None else rows
-        if isinstance(table, torch.Tensor) and accelerator.kind == "cpu" and not self.copy and count <= self.largest:
-            if self._buffer is None:
-                # Page-aligned; pages are committed when first written.
-                memory = aligned_host_tensor(self.largest * table.shape[1] * table.element_size())
-                self._buffer = memory.view(table.dtype).view(self.largest, table.shape[1])
-            return torch.index_select(table, 0, rows, out=self._buffer[:count]), False
+        if isinstance(table, torch.Tensor) and accelerator.kind == "cpu" and not self.copy:
+            buffer = self.lease.buffer(table, count)
+            if buffer is not None:
+                return torch.index_select(table, 0, rows, out=buffer), False
         found = accelerator.gather(table, rows)
         return found.to(accelerator.torch_device) if isinstance(table, SplitTable) else found, False
 
-    def _finish_reading(self) -> None:
-        """Wait until the device has read the rows, so that the system may overwrite them."""
-        if self._accelerator.kind == "cuda":
-            torch.cuda.current_stream(self._accelerator.torch_device).synchronize()
-
-    def _take_back(self) -> None:
-        """Release the mini-batch that the loop held."""
+    def _note_training(self) -> None:
+        """Record the time that the loop held its mini-batch."""
         if self._handed_step >= 0:
             self._clock.add("train", self._handed_step, self._handed_at, time.monotonic())
             self._handed_step = -1
-        handed = None if self._handed is None else self._handed()
-        self._handed = None
-        if handed is not None:
-            forget_rows(handed)
-        held, self._held = self._held, None
-        if held is not None:
-            self._finish_reading()
-            held.release()
 
     def close(self) -> None:
-        """End the system's epoch and its threads, unless it is over."""
+        """End the system's epoch and its threads, unless it is over; the loop keeps its mini-batch."""
         batches, self._batches = self._batches, None
         if batches is None:
             return
+        if os.getpid() != self._process:
+            _OF_PARENTS.append(batches)
+            return
         try:
-            self._take_back()
+            self._note_training()
+            self.lease.keep()
         finally:
             close = getattr(batches, "close", None)
             if close is not None:
                 close()
-            self._buffer = self.began = None
+            self.began = None
 
     def end(self, why: str) -> None:
         """End the epoch early; a later `next` raises an error with reason `why`.
@@ -153,7 +149,7 @@ class Epoch(Iterator[Any]):
         """
         if self._batches is None:
             return
-        if self.left:
+        if self.left > 0:
             self._why = why
             self.close()
         else:

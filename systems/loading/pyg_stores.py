@@ -23,6 +23,7 @@ from systems.loading.request import memory_bytes
 from workloads.dataset import Dataset, find_dataset
 from workloads.direct_files import aligned_empty, small_maps
 from workloads.errors import BudgetError, DatasetError, HostError, InputError, require
+from workloads.importers.pyg import check_untyped
 from workloads.units import format_bytes
 from workloads.workload import ModelSpec, SamplerSpec, Workload
 
@@ -54,9 +55,14 @@ def _forked() -> None:
 os.register_at_fork(before=_READING.acquire, after_in_parent=_READING.release, after_in_child=_forked)
 
 
-def _opened(dataset: Dataset | Path | str) -> Dataset:
+def _opened(dataset: Any) -> Dataset:
     if isinstance(dataset, Dataset):
         return dataset
+    if not isinstance(dataset, str | Path):
+        check_untyped(dataset, "the graph")
+        fault = f"the stores expect a dataset on disk, but got {type(dataset).__name__}"
+        fix = "torch.save(data, 'graph.pt') and `outcore data import NAME graph.pt --format pyg` make one of a Data"
+        raise InputError(fault, fix)
     return find_dataset(str(dataset), os.environ.get("OUTCORE_DATA", "data"))
 
 
@@ -220,6 +226,8 @@ def _nodes(index: Any, num_nodes: int) -> tuple[Ids, bool]:
     if array.dtype == np.bool_:
         require(array.shape == (num_nodes,), f"the mask is {list(array.shape)}, the graph has {num_nodes} nodes")
         return np.flatnonzero(array), False
+    fix = "give a mask as booleans (mask.bool(), mask.astype(bool)), or ids as int64"
+    require(array.dtype != np.uint8, "the index is uint8, a mask or ids", fix)
     whole = array.ndim < 2 and (array.dtype.kind in "iu" or array.size == 0)
     require(whole, f"the index is {array.dtype} {list(array.shape)}", "give ids [n], a mask, a slice or a number")
     flat = array.reshape(-1)

@@ -17,14 +17,16 @@ from pydantic import ValidationError
 
 from systems.engine.io.memory import give_back_free_memory
 from systems.engine.store.artefacts import identity, prepare
-from systems.interface import Options, System
+from systems.interface import Options, Progress, System, silent
+from workloads.accelerators.make import make_accelerator
 from workloads.dataset import Dataset, find_dataset
 from workloads.distinct import distinct
 from workloads.errors import InputError, require
+from workloads.importers.source import as_array
 from workloads.manifest import Part
 from workloads.sampling.bounds import BatchBounds, keep_bounds, largest_batch
 from workloads.sampling.make import advise_random, make_sampler, make_seed_plan
-from workloads.units import parse_bytes
+from workloads.units import parse_memory_bytes
 from workloads.workload import Workload
 
 Ids = npt.NDArray[np.int64]
@@ -82,23 +84,45 @@ def open_dataset(dataset: Dataset | Path | str, split: str, nodes: npt.ArrayLike
 def _ids(nodes: Any, num_nodes: int) -> Ids:
     """Return the ids of seed nodes, given as ids (list, array, tensor) or as a mask."""
     try:
-        chosen = nodes.cpu().numpy() if hasattr(nodes, "cpu") else np.asarray(nodes)
+        chosen = as_array(nodes, "nodes") if hasattr(nodes, "cpu") else np.asarray(nodes)
     except ValueError:
         raise InputError("nodes is a list of lists of unequal length", "give whole numbers [n]") from None
-    if chosen.dtype == np.bool_:
+    if _is_mask(chosen, num_nodes):
         fault = f"nodes is a mask {list(chosen.shape)}, the graph has {num_nodes} nodes"
         fix = "choose one of its columns (mask[:, 0])" if chosen.ndim == 2 else "give a boolean for every node"
         require(chosen.shape == (num_nodes,), fault, fix)
         chosen = np.flatnonzero(chosen)
     require(chosen.size, "nodes names no node", "give at least one")
     whole = chosen.ndim == 1 and np.issubdtype(chosen.dtype, np.integer)
-    require(whole, f"nodes is {chosen.dtype} {list(chosen.shape)}", "give whole numbers [n]")
-    require(len(distinct(chosen)) == len(chosen), "nodes names a node twice", "give each once")
+    fix = "give ids as whole numbers [n], or a mask as booleans [N] (mask.bool(), mask.astype(bool))"
+    require(whole, f"nodes is {chosen.dtype} {list(chosen.shape)}", fix)
+    if len(distinct(chosen)) < len(chosen):
+        flags = len(chosen) > 2 and bool(((chosen == 0) | (chosen == 1)).all())
+        fault = f"nodes is {chosen.dtype} {list(chosen.shape)} of zeros and ones, a mask or the ids 0 and 1 repeated"
+        require(not flags, fault, "give a mask as booleans (mask.bool(), mask.astype(bool)), or each id once")
+        raise InputError("nodes names a node twice", "give each once")
     if not (chosen.min() >= 0 and chosen.max() < num_nodes):
         raise InputError(
             f"nodes run from {chosen.min()} to {chosen.max()}, the graph has {num_nodes}", "give ids of it"
         )
     return chosen.astype(np.int64)
+
+
+def _is_mask(chosen: npt.NDArray[Any], num_nodes: int) -> bool:
+    """Return whether an array is a mask: booleans, or a uint8 of zeros and ones for every node.
+
+    Raises:
+        InputError: a uint8 is a mask and distinct ids alike.
+    """
+    if chosen.dtype == np.bool_:
+        return True
+    if chosen.dtype != np.uint8 or chosen.shape != (num_nodes,) or chosen.max(initial=0) > 1:
+        return False
+    distinct_ids = len(distinct(chosen)) == len(chosen)
+    if distinct_ids and int(chosen.max(initial=0)) < num_nodes:  # of one node or two
+        fault = f"nodes is uint8 {chosen.tolist()} for {num_nodes} nodes, a mask or ids"
+        raise InputError(fault, "give a mask as booleans, or ids as int64")
+    return True
 
 
 def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:
@@ -107,7 +131,9 @@ def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:
     Raises:
         InputError: `memory` is not a size above zero.
     """
-    if memory is None or memory == "none":
+    if isinstance(memory, str):
+        memory = memory.strip()
+    if memory is None or memory in ("none", "None"):
         return None
     if isinstance(memory, str) and memory.lower().endswith("x"):
         try:
@@ -115,9 +141,27 @@ def memory_bytes(memory: str | int | None, feature_bytes: int) -> int | None:
         except (ValueError, OverflowError):
             raise InputError(f"memory is {memory!r}", "write a size like 8GiB, or a share like 0.25x") from None
     else:
-        size = parse_bytes(memory.removeprefix("+") if isinstance(memory, str) else memory, "memory")
+        size = parse_memory_bytes(memory.removeprefix("+") if isinstance(memory, str) else memory, share=True)
     require(size > 0, f"memory is {memory!r}", "give more than nothing")
     return size
+
+
+def device_bytes(device: str, device_memory: str | int | None) -> int | None:
+    """Return the bytes of device memory of a loader; None given on a GPU: half of its free memory.
+
+    Raises:
+        InputError: `device_memory` is no size, or is given for the processor.
+        HostError: there is no such device.
+    """
+    if device == "cpu":
+        require(device_memory is None, "device_memory is given, and cpu has no memory of its own", "leave it out")
+        return None
+    if device_memory is not None:
+        return parse_memory_bytes(device_memory, "device_memory")
+    accelerator = make_accelerator(device)
+    free = accelerator.memory_bytes
+    accelerator.close()
+    return None if free is None else free // 2
 
 
 def check_options(system: type[System], options: Mapping[str, Any]) -> Options:
@@ -165,7 +209,7 @@ def check_usable(system: type[System], options: Options, device: str, faithful: 
         raise InputError(f"{name} {said}", f"{fix}, or say faithful=False to take its own")
 
 
-def bounds_of(workload: Workload, folder: Path) -> BatchBounds:
+def bounds_of(workload: Workload, folder: Path, progress: Progress = silent) -> BatchBounds:
     """Find the largest mini-batch's sizes by sampling an epoch; keep them in `folder`, and for this process's planners.
 
     The harness samples every epoch of a run, but a user's loop has no last epoch: the bound is at least the mean plus
@@ -177,7 +221,8 @@ def bounds_of(workload: Workload, folder: Path) -> BatchBounds:
         labels = workload.dataset.memmap("labels")
         advise_random(labels)
         sampler = make_sampler(workload, labels=labels)
-        return _widened(largest_batch(workload, epochs=epochs, sampler=sampler), workload).plain()
+        found = largest_batch(workload, epochs=epochs, sampler=sampler, progress=progress)
+        return _widened(found, workload).plain()
 
     key = identity(workload, layers=workload.model.layers, format=1)
     bounds = BatchBounds.of_plain(prepare(folder, "bounds", key, make).facts)

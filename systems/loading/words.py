@@ -69,6 +69,8 @@ def fan_out(fanout: Any, num_neighbors: Any) -> tuple[int, ...]:
     """
     require(fanout is None or num_neighbors is None, "fanout and num_neighbors are both given", "give one of them")
     asked = num_neighbors if fanout is None else fanout
+    typed = f"the fan-out is {asked!r}, by type of edges, and typed graphs are not supported yet"
+    require(not isinstance(asked, Mapping), typed, "give one whole number for each hop, such as [10, 10, 10]")
     if asked is None:
         return (10, 10, 10)
     try:
@@ -91,5 +93,6 @@ def seed_nodes(split: str, nodes: Any, input_nodes: Any) -> tuple[str, Any]:
     if isinstance(input_nodes, str):
         return input_nodes, None
     typed = isinstance(input_nodes, tuple) and any(isinstance(part, str) for part in input_nodes)
-    require(not typed, "input_nodes names a type of nodes, and a graph has one", "give ids, a mask or a split's name")
+    fault = "input_nodes names a type of nodes, and typed graphs are not supported yet"
+    require(not typed, fault, "give ids, a mask or a split's name")
     return split, input_nodes

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from packaging.requirements import Requirement
 
 from harness.isolation.source import source_digest
 from tests.harness.cap_tools import needs_root
 from tests.harness.isolation.docker_tools import allows, needs_docker
+from workloads.parsing import parse_yaml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONTAINERS = REPOSITORY / "containers"
@@ -43,7 +43,7 @@ _BEYOND_THE_LOCK = {"setuptools", "triton"}
 
 
 def test_the_compose_file_is_valid_and_runs_make_bench() -> None:
-    content: dict[str, Any] = yaml.safe_load((CONTAINERS / "compose.yaml").read_text())
+    content: dict[str, Any] = parse_yaml((CONTAINERS / "compose.yaml").read_text())
     assert set(content) == {"services"}
     (service,) = content["services"].values()
     for key, value in service.items():

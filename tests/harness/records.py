@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from harness.judge.metrics import summarised_anew
 from harness.records.record import DatasetConfig, EpochRecord, Record, RuleOutcome, RunConfig, Summary, spread
 from harness.results.store import write_run
 
@@ -72,7 +73,7 @@ def make_record(
         for b, i in ((512, 39_000.0), (4096, 39_000.0), (65536, 2_900.0))
     ]
     bare = [{**point, "bytes_per_s": 2 * point["bytes_per_s"]} for point in points]
-    return Record(
+    made = Record(
         run_id=f"20260101-{number:06d}-{system}",
         config_hash=resolved.config_hash,
         system=system,
@@ -85,6 +86,8 @@ def make_record(
         summary=Summary(epoch_s=spread(seconds) if seconds else None, engine_efficiency=0.9, distance_to_limit=0.4),
         **{"class": "storage-bound"},
     )
+    made.summary = summarised_anew(made)
+    return made
 
 
 def telemetry_of(record: Record) -> pd.DataFrame:

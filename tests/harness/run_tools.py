@@ -62,9 +62,16 @@ def _profile(shared: Path) -> None:
     """Measure the device for two seconds only: it is never quiet while tests run in parallel."""
     file = shared / "profiled"
     file.write_bytes(os.urandom(64 << 20))
-    with suppress(HostError), patch("harness.ssd.profile.WAITS_S", ()):
-        quick_profile(file, cache=shared, seconds=0.1)
+    profile_briefly(file, shared)
     file.unlink()
+
+
+def profile_briefly(file: Path, cache: Path) -> None:
+    """Measure the device under a file in a moment, and keep the profile for the series of a test."""
+    with suppress(HostError), patch("harness.ssd.profile.WAITS_S", ()):
+        quick_profile(file, cache=cache, seconds=0.1)
+    for profile in cache.glob("profile-*.json"):
+        _keep(profile)
 
 
 def _keep(profile: Path) -> None:

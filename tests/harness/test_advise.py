@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.advise.advice import Advice, AdviceSetting, RankedSystem, advise, in_groups
+from harness.advise.advice import Advice, AdviceSetting, RankedSystem, advise, in_groups, overtaker
 from harness.advise.steps import spread_of, until_stable
 from harness.advise.trace import take_trace
 from harness.records.record import DatasetConfig, RunConfig
@@ -134,11 +134,32 @@ def test_misses_are_those_of_the_second_half_in_a_cache_that_the_first_half_warm
     assert misses("lru", parts, 4, 0) == 4
 
 
-def test_what_changes_with_memory_and_disk_is_said(workload: Workload) -> None:
-    found = advice(workload, 12 << 20)
-    assert set(found.changes) == {"twice the memory", "a disk twice as fast"}
-    for entry in found.changes.values():
-        assert entry.total_s(3) <= found.ranked[0].total_s(3)
+def test_a_change_of_memory_or_disk_names_another_system_and_a_faster_one(workload: Workload) -> None:
+    named = []
+    for host in (8 << 20, 12 << 20, 16 << 20, 64 << 20):
+        found = advice(workload, host)
+        assert set(found.changes) <= {"twice the memory", "a disk twice as fast"}
+        for entry in found.changes.values():
+            named.append(entry.system)
+            assert entry.system != found.ranked[0].system
+            assert entry.total_s(3) <= min(one.total_s(3) for one in found.ranked)
+    assert named, "more memory makes another system the fastest at one of these sizes"
+
+
+def test_a_slower_system_is_never_named_for_a_faster_disk() -> None:
+    """On a disk profiled beside others the simplest of the equal systems may take twice as long as the fastest."""
+
+    def ranked(*seconds: tuple[str, float]) -> list[list[RankedSystem]]:
+        return in_groups([RankedSystem(name, device_s=s, train_s=2.0, disk_slack=3.0) for name, s in seconds], 10)
+
+    now = ranked(("outcore", 5.34), ("dgl-ondisk", 22.5))
+    then = ranked(("outcore", 2.67), ("dgl-ondisk", 6.0))
+    assert [entry.system for entry in then[0]] == ["dgl-ondisk", "outcore"], "the simplest is first"
+    assert overtaker(now, then, 10) is None
+    found = overtaker(now, ranked(("outcore", 50.0), ("gnndrive", 2.4), ("dgl-ondisk", 2.5)), 10)
+    assert found is not None and found.system == "gnndrive"
+    assert overtaker([], then, 10) == then[0][1], "nothing fits now"
+    assert overtaker(now, [], 10) is None
 
 
 def test_advice_for_a_device_larger_than_this_hosts_memory(workload: Workload) -> None:

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.check.case import DIMS, Case, cases
-from harness.check.rules import RULES
+from harness.check.case import DIMS, Case, CheckedEpoch, Observation, cases, left_out
+from harness.check.rules import RULES, judge
 from harness.check.runner import MEMORY, check_memory, check_system, judge_record
 from harness.run.launch import PLAN_REFUSED
 from tests.harness.run_tools import share_cache
@@ -69,7 +69,7 @@ def test_the_quick_check_prints_one_json_object() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     content = json.loads(done.stdout)
     assert content["system"] == "gnndrive" and content["ok"] is True
-    assert {"name", "ok", "detail"} == set(content["checks"][0])
+    assert {"name", "ok", "detail", "judged"} == set(content["checks"][0])
     capped = content["checks"][-1]
     assert capped["name"] == MEMORY and ("asked for" in capped["detail"] or "skipped" in capped["detail"])
 
@@ -97,6 +97,38 @@ def test_the_full_check_has_every_dimension_and_dtype_on_every_tier() -> None:
     found = {(case.dim, case.dtype, case.device) for case in cases(("cpu", "cuda", "emulated"), quick=False)}
     wanted = {(dim, dtype) for dim in DIMS for dtype in ("float32", "float16")}
     assert {(dim, dtype, device) for dim, dtype in wanted for device in ("cpu", "emulated:late")} <= found
+
+
+def test_each_promise_counts_the_cases_that_ran_for_it_and_names_those_that_did_not() -> None:
+    epoch = CheckedEpoch(seeds_once=True, counters={"misses": 0, "hits": {"host": 0}, "rows": 0})
+    epoch.counters |= {"bytes_read": 0, "bytes_useful": 0, "io_requests": 0, "requests_by_size": {}}
+    ran = [Observation(f"dim {dim} (cpu)", "run", [epoch], plan_bytes={"host": 1}) for dim in (1, 2)]
+    never = [Observation(f"dim {dim} (cpu)", "run", error="no", error_type="OSError") for dim in (3, 4, 5, 6)]
+    sampled = Observation("sampling only (cpu)", "sample-only", [epoch])
+    closed = Observation("closed in mid-epoch (cpu)", "close")
+    crashed = Observation("features gone (cpu)", "gone", crashed=True, error="died of SIGSEGV")
+    found = {one.name: one for one in judge([*ran, *never, sampled, closed, crashed], True)}
+    # Two cases and the one that only samples gave epochs; seven cases are about epochs of whole files.
+    four = "4 did not run: dim 3 (cpu), dim 4 (cpu), dim 5 (cpu) and 1 more"
+    assert found["every batch once an epoch"].detail == f"3 of 7 cases; {four}"
+    assert found["counters consistent"].detail == f"2 of 6 cases; {four}"
+    assert found["plan within budget"].detail == f"2 of 6 cases; {four}"
+    assert found["close() at any moment"].detail == "8 of 9 cases; 1 did not run: features gone (cpu)"
+    # Nobody asked for a loss, no damaged file was read, and no artefact was prepared.
+    loss = found["loss curve equals the oracle's"]
+    assert (loss.detail, loss.judged) == ("no case is about it", False)
+    damaged = found["damaged feature file is told"]
+    assert (damaged.detail, damaged.judged) == ("features gone (cpu) did not run", False)
+
+
+def test_cases_that_a_host_or_a_system_leaves_out_are_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert left_out(("cpu", "cuda")) == {"cases on cuda": "this host has no GPU that torch can use"}
+    assert left_out(("cpu",)) == {}
+    assert left_out(("cpu", "cuda"), device="cpu") == {}
+    assert list(left_out(("cpu",), faithful=False)) == ["cases of other samplers"]
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert left_out(("cpu", "cuda")) == {}
 
 
 def test_the_capped_check_reads_the_verdict() -> None:

@@ -57,8 +57,9 @@ def made(system: str, seconds: list[float], **config: Any) -> Any:
 
 def fill(root: Path, pyg: float = 40.0, gnndrive: float = 10.0) -> None:
     """Write five runs of pyg+ and gnndrive and an out-of-memory run of ginex, in the headline's setting."""
-    for noise in (1.0, 1.01, 1.02, 1.03, 1.04):
-        save(root, made("pyg+", [pyg * noise]), made("gnndrive", [gnndrive * noise]))
+    for number, noise in enumerate((1.0, 1.01, 1.02, 1.03, 1.04)):
+        pair = made("pyg+", [pyg * noise], round=number), made("gnndrive", [gnndrive * noise], round=number)
+        save(root, *pair)
     save(root, made("ginex", [], status="oom"))
 
 
@@ -189,7 +190,7 @@ def test_a_row_that_cannot_be_judged_or_cannot_fail_is_refused(change: dict[str,
     ("more", "told"),
     [
         ("gd-02: {better: gnndrive, baseline: pyg+}", "gd-02 has the query of another one, gd-01"),
-        ("gd-01: {better: gnndrive, baseline: ginex}", "gd-01 is answered by two queries"),
+        ("gd-01: {better: gnndrive, baseline: ginex}", "the key 'gd-01' is in line 1 already"),
         ("gx-15: {better: ginex, baseline: pyg+}", "not one that runs answer"),
         ("zz-01: {better: ginex, baseline: pyg+}", "not one that runs answer"),
         ("gd-03: {better: gnndrive, baseline: pyg+, valu: epoch_s}", "the query of claim gd-03 is invalid"),
@@ -239,6 +240,18 @@ def test_the_ratio_is_of_comparable_runs_only(tmp_path: Path, verdict: str) -> N
     assert judged.measured == pytest.approx(4.0)
     assert judged.interval_kind == "bootstrap95"
     assert judged.found is not None and len(judged.found.runs) == 10
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reason"),
+    [("INVALID", "(1 invalid run left out)"), ("SPOILT", "(1 run spoilt by other programs left out)")],
+)
+def test_a_claim_without_a_run_that_counts_names_why_the_others_do_not(
+    tmp_path: Path, verdict: str, reason: str
+) -> None:
+    save(tmp_path, made("pyg+", [160.0]), made("gnndrive", [10.0], verdict=verdict))
+    judged = judge_one("gd-01", load_evidence(tmp_path))
+    assert judged.verdict == "not run" and "no run of gnndrive" in judged.reason and reason in judged.reason
 
 
 def test_the_setting_is_the_declared_one_and_not_what_most_runs_have(tmp_path: Path) -> None:

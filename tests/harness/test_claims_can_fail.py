@@ -85,7 +85,7 @@ def _config(test: Callable[[Plain], bool], factor: float) -> Change:
 def _preprocess(value: float) -> Change:
     def change(record: Plain) -> None:
         # 50 epochs of a second.
-        record["preprocess"] = {"seconds": 50 * value / (100 - value)}
+        record["summary"]["once_s"] = 50 * value / (100 - value)
 
     return change
 
@@ -320,6 +320,7 @@ def test_no_two_claims_are_answered_by_one_measured_number() -> None:
                 epoch["counters"] = {"bytes_loaded": int(1e9 * number**2.3)}
             record["facts"] = {"pack_s": number**1.3, "reorder_s": number**1.9}
             record["preprocess"] = {"seconds": 0.1 * number}
+            record["summary"]["once_s"] = 0.1 * number
 
         judged = made().judge(claim, change)
         assert judged.measured is not None, (id_, judged.reason)

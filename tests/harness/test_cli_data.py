@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -104,6 +105,32 @@ def test_a_broken_dataset_is_not_reused(outcore: Outcore) -> None:
     assert outcore("make", "k", *SMALL).code == 2
     assert outcore("make", "k", *SMALL, "--force").code == 0
     assert outcore("verify").code == 0
+
+
+def test_original_ids_are_listed_and_an_older_import_without_them_is_not_reused(
+    outcore: Outcore, tmp_path: Path
+) -> None:
+    source = tmp_path / "g.txt"
+    source.write_text("10 20\n20 30\n30 10\n50 10\n")
+    options = ("import", "g", source, "--format", "snap", "--dim", "4", "--classes", "2", "--train-fraction", "0.5")
+    made = outcore(*options, "--json").json["dataset"]
+    assert made["files"]["ids"]["shape"] == [4]
+    assert any("part ids holds the original ones" in note for note in made["notes"])
+    text = outcore("info", "g", "-v").out
+    assert re.search(r"original ids +ids\.npy", text) and re.search(r"ids\.npy +" + made["files"]["ids"]["xxh3"], text)
+    assert outcore("verify", "g").code == 0 and outcore(*options, "--json").json["reused"] is True
+    # As an Outcore wrote it that kept no ids.
+    manifest = outcore.root / "g" / "dataset.json"
+    raw = json.loads(manifest.read_text())
+    del raw["files"]["ids"]
+    raw["notes"][0] = "ids numbered anew (47 unused up to 50)"
+    manifest.write_text(json.dumps(raw))
+    (outcore.root / "g" / "ids.npy").unlink()
+    assert outcore("info", "g").code == 0 and outcore("verify", "g").code == 0
+    refused = outcore(*options, "--json")
+    assert refused.code == 2 and "exists already" in refused.json["error"]["message"]
+    assert outcore(*options, "--force", "--json").json["dataset"]["fingerprint"] == made["fingerprint"]
+    assert outcore("rm", "g", "--yes").code == 0
 
 
 def test_import_says_what_it_generated_and_is_reused(outcore: Outcore, tmp_path: Path) -> None:

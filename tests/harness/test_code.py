@@ -10,6 +10,7 @@ import pytest
 from harness.compare.evidence import load_evidence
 from harness.records import code
 from harness.records.code import Made, code_of, of_one_code
+from harness.records.edition import EDITION, EDITIONS
 from harness.records.record import Code
 from tests.harness.records import make_record, save
 
@@ -70,8 +71,54 @@ def test_a_process_tells_the_code_that_it_loaded_from_no_library() -> None:
 
 def test_what_measures_is_in_the_harness_fingerprint_and_what_draws_is_not() -> None:
     modules = code._closure(code._MEASURES)
-    assert {"harness.worker.main", "harness.run.orchestrator", "harness.judge.io", "systems.interface"} <= set(modules)
-    assert not any(name.startswith(("harness.figures", "harness.report", "harness.cli")) for name in modules)
+    assert {
+        "harness.worker.main",
+        "harness.run.orchestrator",
+        "harness.telemetry.recorder",
+        "systems.interface",
+    } <= set(modules)
+    measuring = ("harness.worker", "harness.wire", "harness.telemetry", "harness.isolation", "harness.run")
+    assert all(name.startswith(measuring) for name in modules if name.startswith("harness."))
+
+
+LOCALS = """
+def mean(values, start=0):
+    {total} = start
+    for {value} in values:
+        {total} += {value}
+    def scaled(factor):
+        return {total} * factor
+    return scaled(1 / len(values))
+"""
+
+
+def test_names_of_locals_change_nothing_and_everything_else_does(tmp_path: Path) -> None:
+    def digest(text: str) -> bytes:
+        code._facts.cache_clear()
+        (tmp_path / "one.py").write_text(text)
+        return code._facts("one", tmp_path / "one.py")[0]
+
+    plain = digest(LOCALS.format(total="total", value="value"))
+    assert digest(LOCALS.format(total="summed", value="each")) == plain
+    changes = [("start=0", "begin=0"), ("def mean", "def average"), ("1 / len", "2 / len"), ("* factor", "+ factor")]
+    for before, after in changes:
+        changed = LOCALS.replace(before, after).replace("= start", "= begin" if "begin" in after else "= start")
+        assert digest(changed.format(total="total", value="value")) != plain
+    # Two variables are not one: the order of use is part of the digest.
+    assert digest("def f(a):\n    x = a\n    y = a\n    return x\n") == digest(
+        "def f(a):\n    y = a\n    x = a\n    return y\n"
+    )
+    assert digest("def f(a):\n    x = a\n    y = a\n    return x\n") != digest(
+        "def f(a):\n    x = a\n    y = a\n    return y\n"
+    )
+    assert digest("A = 1\ndef f():\n    global A\n    A = 2\n") != digest("B = 1\ndef f():\n    global B\n    B = 2\n")
+
+
+def test_runs_of_another_edition_of_the_rules_are_left_out() -> None:
+    runs = [Made("h", "a", Code(system="1", harness="1", edition=edition), str(edition)) for edition in (1, 2)]
+    assert of_one_code(runs) == [False, True]
+    assert code_of("pyg+").edition == EDITION == len(EDITIONS)
+    assert all(text.startswith(f"{number}: ") for number, text in enumerate(EDITIONS, start=1))
 
 
 def test_runs_stand_beside_each_other_within_the_newest_code_of_each_host() -> None:

@@ -84,6 +84,48 @@ def test_a_file_that_is_no_experiment_is_refused(tmp_path: Path, text: str) -> N
         load_experiment(tmp_path / "none.yaml")
 
 
+HEAD = "name: e\nsystems: [pyg+]\nrun:\n  dataset: d\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "part"),
+    [
+        ("e.yaml", HEAD + "systems: [gnndrive]\n", "line 5: the key 'systems' is in line 2 already"),
+        ("e.yaml", HEAD + "  fanout: [2]\n  fanout: [3]\n", "line 6: the key 'fanout' is in line 5 already"),
+        ("e.yaml", HEAD + "grid: {seed: [1], seed: [2]}\n", "line 5: the key 'seed'"),
+        ("e.yaml", HEAD + "  learning_rate: .inf\n", "line 5: .inf is not a finite number"),
+        ("e.yaml", HEAD + "  7: 8\n", "line 5: the key 7 is no text"),
+        ("e.yaml", HEAD + "---\nname: f\n", "line 5: expected a single document"),
+        ("e.yaml", HEAD + "description: caf\xe9\n", "line 5: it is not UTF-8"),
+        ("e.json", '{"name": "e", "systems": ["pyg+"], "systems": ["gnndrive"]}', "'systems' is in one object twice"),
+        ("e.json", '{"name": "e", "systems": ["pyg+"], "run": {"learning_rate": NaN}}', "NaN is not a finite"),
+        ("e.json", '{"name": "e",\n"systems": [}', "line 2: "),
+    ],
+)
+def test_a_file_with_two_meanings_is_refused_with_its_line(tmp_path: Path, name: str, text: str, part: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError) as refusal:
+        load_experiment(file)
+    assert part in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_a_sexagesimal_size_of_a_file_is_no_size(tmp_path: Path) -> None:
+    file = tmp_path / "e.yml"
+    file.write_text(HEAD + "  memory: 1:30\n")
+    (cell,) = cells(load_experiment(file))
+    with pytest.raises(InputError, match="memory is '1:30', which is not a size"):
+        check_settings(cell.settings)
+
+
+def test_numbers_of_a_file_are_those_of_yaml_1_2(tmp_path: Path) -> None:
+    file = tmp_path / "e.yaml"
+    file.write_text(HEAD + "  batch_size: 0100\n  seed: 0o17\n  max_batches: 1_000\n  shuffle: off\n")
+    (cell,) = cells(load_experiment(file))
+    settings = cell.settings
+    assert (settings.batch_size, settings.seed, settings.max_batches, settings.shuffle) == (100, 15, 1000, False)
+
+
 @pytest.mark.parametrize("profile", sorted(file.stem for file in PROFILES.glob("*.yaml")))
 def test_every_bench_profile_is_a_valid_experiment(profile: str) -> None:
     for cell in cells(load_experiment(profile)):

@@ -7,7 +7,6 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
-import yaml
 
 from harness.compare.evidence import load_evidence
 from harness.compare.points import NotDrawn
@@ -18,6 +17,7 @@ from harness.run.sweep import union
 from harness.settings import check_options
 from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
+from workloads.parsing import parse_yaml
 
 ABLATIONS = SPEC["ablations"]
 VARIANTS = ABLATIONS["outcore-ablation"]["variants"]
@@ -61,7 +61,7 @@ def test_two_parts_off_are_no_variant(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("figure", ABLATIONS)
 def test_its_runs_differ_in_one_part_each(figure: str) -> None:
-    profile = yaml.safe_load((PROFILES / "quick.yaml").read_text())
+    profile = parse_yaml((PROFILES / "quick.yaml").read_text())
     (experiment,) = catalogue()[figure].experiments(profile)
     variants = ABLATIONS[figure]["variants"]
     assert len(union([experiment])) == len(variants)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 
 from harness.compare.evidence import load_evidence
 from harness.figures.base import catalogue, chosen
@@ -16,6 +15,7 @@ from harness.records.record import Record
 from harness.results.store import STAGE_COLUMNS, write_run
 from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record
+from workloads.parsing import parse_yaml
 
 FIGURE = "outcore-pipeline"
 
@@ -103,7 +103,7 @@ def test_runs_of_another_host_are_not_put_beside_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("profile", ["smoke", "quick"])
 def test_its_runs_are_those_of_the_profile(profile: str) -> None:
-    content = yaml.safe_load((PROFILES / f"{profile}.yaml").read_text())
+    content = parse_yaml((PROFILES / f"{profile}.yaml").read_text())
     figure = catalogue()[FIGURE]
     assert figure.headline
     (needed,) = figure.experiments(content)

@@ -10,14 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.compare.comparable import complete_options
 from harness.compare.evidence import Evidence, load_evidence
 from harness.compare.plan import Plan, grid, keep
+from harness.compare.points import uncounted_text
 from harness.figures.base import catalogue, chosen
 from harness.figures.render import render
-from harness.plan.experiment import parse_experiment
+from harness.plan.experiment import cells, parse_experiment
+from harness.settings import SharedSettings
 from tests.harness.figure_profile import keep_profile, profile
 from tests.harness.records import make_record, save
 from workloads.errors import InputError
+from workloads.units import parse_bytes
 
 # Figures for which `fill` makes records; the other figures are tested in a file for each paper.
 IDS = [
@@ -91,7 +95,46 @@ def test_an_invalid_run_is_never_drawn(tmp_path: Path, verdict: str) -> None:
     result = render(chosen("gnndrive-fig8"), load_evidence(tmp_path), tmp_path / "out")[0]
     table = pd.read_csv(result.files[2])
     assert set(table["system"]) == {"gnndrive"}
-    assert "invalid or spoilt runs left out" in result.files[1].read_text()
+    reason = {"INVALID": "2 invalid runs left out", "SPOILT": "2 runs spoilt by other programs left out"}[verdict]
+    assert reason in result.files[1].read_text()
+
+
+def test_a_figure_without_points_names_why_its_runs_do_not_count_each_once(tmp_path: Path) -> None:
+    """Three runs stand for the same cells of every experiment: they are counted once."""
+    keep_profile(tmp_path)
+    for dim, verdict in ((64, "SPOILT"), (128, "SPOILT"), (256, "INVALID")):
+        save(tmp_path, make_record("gnndrive", [1.0], **at(dim), verdict=verdict))
+    result = render(chosen("gnndrive-fig8"), load_evidence(tmp_path), tmp_path / "out")[0]
+    assert result.status == "not drawn"
+    assert "(1 invalid run and 2 runs spoilt by other programs left out; `outcore bench` makes" in result.reason
+
+
+@pytest.mark.parametrize("figure", ["pagraph-fig4", "pagraph-tab1", "gnndrive-fig2"])
+def test_a_figure_that_words_its_own_reason_names_runs_that_do_not_count_too(tmp_path: Path, figure: str) -> None:
+    keep_profile(tmp_path)
+    evidence = load_evidence(tmp_path)
+    plans = [cell for one in catalogue()[figure].experiments(evidence.experiments[0]) for cell in cells(one)]
+    for cell in plans[:2]:
+        settings = cell.settings.model_dump(include={*SharedSettings.model_fields} - {"options"})
+        bytes_ = None if cell.settings.device_memory is None else parse_bytes(cell.settings.device_memory)
+        options = complete_options(cell.system, cell.settings.options)
+        where = {"dataset": str(cell.settings.dataset), "device_memory_bytes": bytes_, "options": options}
+        save(tmp_path, make_record(cell.system, [1.0], verdict="SPOILT", **{**settings, **where}))
+    result = render(chosen(figure), load_evidence(tmp_path), tmp_path / "out")[0]
+    assert result.status == "not drawn" and "spoilt by other programs left out" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "text"),
+    [
+        ([], ""),
+        (["INVALID"], "1 invalid run"),
+        (["SPOILT"], "1 run spoilt by other programs"),
+        (["SPOILT", "INVALID", "INVALID", "SPOILT"], "2 invalid runs and 2 runs spoilt by other programs"),
+    ],
+)
+def test_runs_that_do_not_count_are_told_apart_by_their_reason(verdicts: list[str], text: str) -> None:
+    assert uncounted_text(verdicts) == text
 
 
 def test_out_of_memory_is_marked_and_not_a_number(tmp_path: Path) -> None:

@@ -143,6 +143,46 @@ def test_classes_stand_from_slow_to_fast_and_a_missing_run_is_said(tmp_path: Pat
     assert "EMULATED" in result.caption
 
 
+def test_both_rates_of_a_class_are_printed_since_either_may_decide(tmp_path: Path) -> None:
+    keep_profile(tmp_path)
+    for iops, bandwidth, disk_class in ((3_000.0, 125e6, "aws-gp3"), (6_250.0, 45e6, "aws-nvme/16")):
+        record = disk_record("pyg+", [1.0], iops, disk_class=disk_class)
+        points = record.disk["limited"]["points"]
+        large = {"block_bytes": 1 << 20, "depth": 8, "iops": bandwidth / 2**20, "bytes_per_s": bandwidth}
+        points.append({**large, "pattern": "sequential"})
+        save(tmp_path, record)
+    table, result = drawn(tmp_path, "outcore-ssd")
+    rates = {row["group"]: (row["reads_per_s"], row["bytes_per_s"]) for row in table.to_dict("records")}
+    assert rates["aws-gp3"] == (3_000.0, 125e6) and rates["aws-nvme/16"] == (6_250.0, 45e6)
+    text = next(file for file in result.files if file.suffix == ".svg").read_text()
+    for label in ("3k reads/s", "125 MB/s", "6.25k reads/s", "45 MB/s"):
+        assert label in text
+    assert "bandwidth" in result.caption
+
+
+def test_the_mark_of_the_first_figure_is_the_least_that_the_distance_was_made_of(tmp_path: Path) -> None:
+    keep_profile(tmp_path)
+    record = disk_record("ginex", [4.0, 6.0], disk_class="aws-nvme/16")
+    # T(3) = 12 once + 1 first (6 s for 5) + 3 x 5 = 28 s, so the least of an epoch is a quarter of 28 / 3.
+    record.preprocess.seconds = 12.0
+    record.summary = record.summary.model_copy(update={"distance_to_limit": 0.25})
+    save(tmp_path, record)
+    table, _ = drawn(tmp_path, "outcore-roofline")
+    (row,) = table[table["panel"] == "distance"].to_dict("records")
+    assert (row["least_s"], row["offline_s"]) == pytest.approx((28 / 12, 13 / 3))
+
+
+def test_the_mark_is_that_of_the_run_whose_distance_it_is(tmp_path: Path) -> None:
+    keep_profile(tmp_path)
+    for seconds, distance in ((10.0, 0.2), (5.0, 0.4)):
+        record = disk_record("ginex", [seconds], disk_class="aws-nvme/16")
+        record.summary = record.summary.model_copy(update={"distance_to_limit": distance})
+        save(tmp_path, record)
+    table, _ = drawn(tmp_path, "outcore-roofline")
+    (row,) = table[table["panel"] == "distance"].to_dict("records")
+    assert (row["x"], row["least_s"], row["offline_s"]) == (7.5, 2.0, 0.0)
+
+
 def test_an_ablation_is_not_the_system_on_another_ssd(tmp_path: Path) -> None:
     fill(tmp_path)
     save(tmp_path, disk_record("diskgnn", [0.001], disk_class="aws-nvme/16", options={"packing": "individual"}))
@@ -207,6 +247,30 @@ def test_a_table_of_datasets_has_ours_from_facts_and_from_runs_and_the_papers(tm
     assert "kron-d128-d64" in listed.index
     assert listed.loc["kron-d128-d64", "features"] == 2_000_000 * 64 * 4
     assert list(listed["total"].isna()) == [name == "kron-d128-d64" for name in listed.index]
+
+
+@pytest.mark.parametrize(
+    ("notes", "sentence"),
+    [
+        ({"web": "generated (rmat)"}, "Ours are generated; the paper's"),
+        ({"web": "imported (snap)"}, "Ours are imported; the paper's"),
+        ({"web": "imported (npz)", "kron": "generated (rmat)"}, "Ours: web imported; kron generated; the paper's"),
+        ({"web": "as a system wrote it"}, "Ours are of an origin that no record shows; the paper's"),
+        ({"web": None}, "Ours are of an origin that no record shows; the paper's"),
+    ],
+)
+def test_the_caption_of_a_table_of_datasets_is_true_for_those_shown(
+    tmp_path: Path, notes: dict[str, str | None], sentence: str
+) -> None:
+    keep_profile(tmp_path)
+    for number, (name, origin) in enumerate(notes.items()):
+        record = make_record("gnndrive", [1.0], dataset=name, dim=64 + number)
+        record.notes |= {} if origin is None else {"dataset": origin}
+        save(tmp_path, record)
+    table, result = drawn(tmp_path, "gnndrive-tab1")
+    assert sentence in result.caption
+    ours = table[table["source"] == "ours"].set_index("dataset")["origin"]
+    assert ours.to_dict() == {name: origin or "unknown" for name, origin in notes.items()}
 
 
 def test_only_a_failed_run_draws_no_figure_and_says_so(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import yaml
 
 from harness.compare.evidence import load_evidence
 from harness.compare.points import Point
@@ -29,6 +28,7 @@ from harness.studies.base import resolve_study
 from systems.options import Facts
 from tests.harness.figure_profile import nothing_published
 from tests.harness.records import make_record
+from workloads.parsing import parse_yaml
 
 IDS = sorted(figure.id for figure in catalogue().values() if figure.paper == "pagraph")
 TRAIN = 1_300_000
@@ -275,7 +275,7 @@ def test_all_figures_of_the_paper_take_sixty_runs_at_quick() -> None:
 
 
 def test_the_workload_is_the_papers_on_the_profiles_graph() -> None:
-    profile = yaml.safe_load((PROFILES / "quick.yaml").read_text())
+    profile = parse_yaml((PROFILES / "quick.yaml").read_text())
     made = setting(profile, model="sage")
     run = made["run"]
     recipe = made["datasets"][run["dataset"]]

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from harness.records.record import Record
 from harness.results import store as results
@@ -85,7 +84,7 @@ class Cluster:
     def bench(self, experiment: dict[str, Any], *more: str) -> subprocess.Popen[bytes]:
         """Start the driver as a user does."""
         file = self.root / "fleet.yaml"
-        file.write_text(yaml.safe_dump(experiment))
+        file.write_text(json.dumps(experiment))
         arguments = (
             "bench",
             str(file),
@@ -220,7 +219,7 @@ def test_without_a_labelled_host_it_says_how_to_label_one(cluster: Cluster) -> N
 
 @pytest.mark.slow("harness/hosts", seconds=20)
 def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:
-    (tmp_path / "fleet.yaml").write_text(yaml.safe_dump(EXPERIMENT))
+    (tmp_path / "fleet.yaml").write_text(json.dumps(EXPERIMENT))
     done = subprocess.run(
         command("bench", str(tmp_path / "fleet.yaml"), "--hosts", f"ray://127.0.0.1:{_free_port()}"),
         env=environment(tmp_path / "data", tmp_path / "results"),

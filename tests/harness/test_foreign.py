@@ -215,6 +215,15 @@ def test_an_environment_is_made_once_from_its_lock(tmp_path: Path, place: Path) 
     assert changed.environment != made and changed.missing and identity(f"env:{folder}") != first
 
 
+@pytest.mark.slow("harness/foreign", "harness/cli/systems.py", "foreign")
+def test_setup_names_what_it_compiles_and_how_long_that_takes(tmp_path: Path, place: Path) -> None:
+    assert find("pyg").compiled == ["torch-scatter", "torch-sparse"] and find("graphbolt").compiled == []
+    folder = described(tmp_path / "mine", install=[["--no-build-isolation", "--no-index", "-r", "sources.lock"]])
+    (folder / "sources.lock").write_text("# compiled\noutcore-one==1\n\noutcore-two==2\n")
+    done = outcore_here("systems", "setup", str(folder), data=tmp_path / "data", results=tmp_path / "results")
+    assert "outcore-one and outcore-two are compiled, which takes 11 to 20 minutes for PyG's" in done.stderr
+
+
 def test_folders_with_the_same_lock_share_an_environment(tmp_path: Path, place: Path) -> None:
     one = described(tmp_path / "one", install=[["-r", "lock.txt"]])
     (one / "lock.txt").write_text("numpy==1.26.4\n")

@@ -77,8 +77,8 @@ def test_runs_of_another_host_disk_or_device_are_left_out_and_the_caption_says_s
     tmp_path: Path, other: dict[str, Any]
 ) -> None:
     for dim in (64, 128):
-        for _ in range(2):
-            save(tmp_path, on(make_record("gnndrive", [1.0], dim=dim)))
+        for number in range(2):
+            save(tmp_path, on(make_record("gnndrive", [1.0], dim=dim, round=number)))
         save(tmp_path, on(make_record("gnndrive", [99.0], dim=dim), **other))
         save(tmp_path, on(make_record("pyg+", [98.0], dim=dim), **other))
     group = dims(tmp_path)
@@ -122,6 +122,7 @@ def test_a_sweep_takes_up_its_own_hosts_records_of_todays_code_alone(tmp_path: P
     for name, environment, made_by, done in (
         ("here", here, code, 1),
         ("there", here | {"cpu": {"model": "B", "usable": 2}}, code, 0),
+        ("other drive", here | {"disk": here["disk"] | {"drive": "0" * 16}}, code, 0),
         ("other system", here, code.model_copy(update={"system": "0" * 16}), 0),
         ("other harness", here, code.model_copy(update={"harness": "0" * 16}), 0),
         ("older", here, Code(), 0),

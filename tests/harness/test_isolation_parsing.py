@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness.isolation import IoLimit, IoStats, cgroup1, cgroup2, groups, mounts, systemd
-from harness.isolation.files import KernelFile, psi_some_total
+from harness.isolation.files import KernelFile, flat_keyed, psi_some_total
 from harness.isolation.processes import cap_name, is_left_over, pid_namespace, start_time
 from workloads.errors import HostError
 
@@ -46,6 +46,42 @@ PRESSURE = b"some avg10=1.50 avg60=0.20 avg300=0.05 total=123456\nfull avg10=0.0
 def test_v2_io_adds_up_the_devices() -> None:
     assert cgroup2.parse_io_stat(V2_IO) == IoStats(413696, 101, 8192, 2)
     assert cgroup2.parse_io_stat(b"") == IoStats()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"7:7 7:6 254:0 rbytes=4096 wbytes=8 rios=1 wios=2 dbytes=0 dios=0\n",
+        b"254:0 rbytes=4096 wbytes=8 rios=1 wios=2 dbytes=0 dios=0 cost.vrate=100.00\n7:7 7:6 \n",
+        b"7:7 \n254:0 7:6 254:0 rbytes=4096 wbytes=8 rios=1 wios=2 cost.usage=12\n",
+    ],
+    ids=["before", "after, cost model", "between"],
+)
+def test_devices_without_counters_on_a_line_hide_no_counters_of_another(data: bytes) -> None:
+    found = cgroup2.parse_io_stat(data)
+    assert found == IoStats(4096, 1, 8, 2) and list(found.by_disk) == ["254:0"]
+
+
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDWR], ids=["before 6.12", "since 6.12"])
+def test_a_cap_reports_whether_its_peak_was_reset(tmp_path: Path, flags: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The kernel before 6.12 lets nobody open `memory.peak` for writing.
+    monkeypatch.setattr(cgroup2, "_open_read_write", lambda path: os.open(path, flags))
+    (tmp_path / "memory.peak").write_text("4096\n")
+    cap = cgroup2.Cgroup2Cap(tmp_path)
+    assert cap.reset_peak() is (flags == os.O_RDWR)
+    cap.release()
+
+
+def test_without_memory_peak_the_highest_reading_begins_anew(tmp_path: Path) -> None:
+    cap = cgroup2.Cgroup2Cap(tmp_path)
+    assert cap.reset_peak()
+    cap.release()
+
+
+def test_lines_that_a_later_kernel_may_add_are_left_out() -> None:
+    stat = b"anon 4096\nnuma N0=1 N1=2\nshare 0.5\nlonely\nfile 8192\n"
+    assert flat_keyed(stat) == {b"anon": 4096, b"file": 8192}
+    assert psi_some_total(b"some avg10=0.00 total=77 max=9\nfull avg10=0.00 total=1\n") == 77
 
 
 def test_v1_io_counts_reads_and_writes_of_all_devices_once() -> None:

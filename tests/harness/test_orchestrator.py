@@ -74,6 +74,7 @@ def test_a_run_leaves_a_complete_record(series: Series) -> None:
     assert memory.resident_before_bytes < 0.01 * memory.evictable_bytes
     graph = 20_000 * 8 + 8 + 4 * record.config.dataset.num_edges
     assert record.summary.topology_over_budget == pytest.approx(graph / (64 << 20))
+    assert record.notes["dataset"] == tiny(series).origin
     assert record.environment["versions"]["torch"] and record.summary.epoch_s is not None
     folder = results.find(series.results_root, record.run_id)
     assert results.read_record(folder) == record

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from harness.records import seal
 from harness.results import store as results
@@ -45,7 +44,7 @@ class Sweep:
         self.root, self.data, self.results = root, root / "data", root / "results"
         make_tiny(self.data / "tiny", nodes=20_000, edges=100_000, dim=64)
         self.file = root / "killed.yaml"
-        self.file.write_text(yaml.safe_dump(EXPERIMENT))
+        self.file.write_text(json.dumps(EXPERIMENT))
         self.arguments = ("bench", str(self.file), "--figures", "none", "--no-retry", "--json")
 
     def start(self) -> subprocess.Popen[bytes]:

@@ -13,12 +13,14 @@ import pytest
 from harness.judge.registry import Calibration
 from harness.run import calibrate
 from harness.run.series import Series
+from systems.loading import Loader
 from tests.harness.cap_tools import MIB, on_disk
 from tests.harness.run_tools import outcore, outcore_here, share_cache
 from tests.support import make_tiny
 from workloads.accelerators.emulated import EmulatedAccelerator
 from workloads.accelerators.profile import load_profile
 from workloads.dataset import Dataset
+from workloads.errors import BudgetError
 
 SETTINGS = "--dataset tiny --fanout 5,5 --batch-size 50 --max-batches 6 --epochs 1 --warmup 0 --hidden 16".split()
 
@@ -79,6 +81,37 @@ def test_what_has_no_plan_of_one_process_is_refused(tiny_dataset: Dataset, tmp_p
     ):
         done = outcore_here("plan", *arguments, *SETTINGS, data=tiny_dataset.path.parent, results=tmp_path)
         assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
+def test_the_plan_of_a_loader_is_the_loaders_own(tiny_dataset: Dataset, tmp_path: Path) -> None:
+    def plan(memory: str, *more: str) -> Any:
+        arguments = ("--memory", memory, "--loader", "--fanout", "5,4", "--batch-size", "50", *more)
+        place = ("--dataset", tiny_dataset.name)
+        return outcore_here("plan", "outcore", *place, *arguments, data=tiny_dataset.path.parent, results=tmp_path)
+
+    before = sorted(tiny_dataset.path.parent.iterdir())
+    refused = plan("1MiB")
+    named = re.search(r"(\d+)MiB is the least that fits", refused.stderr)
+    assert refused.returncode == 2 and named is not None and "the loader: rows handed out needs" in refused.stderr
+    memory = f"{named[1]}MiB"
+    done = plan(memory, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    with Loader(tiny_dataset, system="outcore", memory=memory, fanout=[5, 4], batch_size=50) as loader:
+        planned = [(item.name, item.bytes, item.tier) for item in loader.plan.items]
+        assert found["auto"] == loader.chosen
+    assert [(item["name"], item["bytes"], item["tier"]) for item in found["plan"]] == planned
+    assert found["least_memory"] == memory and found["budget_bytes"] == int(named[1]) << 20
+    with pytest.raises(BudgetError, match="is the least that fits"):
+        Loader(tiny_dataset, system="outcore", memory="1MiB", fanout=[5, 4], batch_size=50)
+    shown = plan(memory, "-q").stdout
+    assert "a loader by outcore on" in shown and f"least memory that it accepts: {memory}" in shown
+    assert "rows handed out" in shown and "--loader plans it" not in shown
+    emulated = plan(memory, "--device", "emulated:instant", "--device-memory", "1GiB")
+    assert emulated.returncode == 2 and "computes nothing" in emulated.stderr
+    of_run = plan(memory, "--epochs", "7")
+    assert of_run.returncode == 2 and "epochs is 7, a setting of runs, and --loader plans a loader" in of_run.stderr
+    assert sorted(tiny_dataset.path.parent.iterdir()) == before
 
 
 class Card(EmulatedAccelerator):

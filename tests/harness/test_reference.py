@@ -298,7 +298,9 @@ def test_readme_and_pictures_are_written_and_a_difference_is_found(drawn: Path, 
     assert readme.differing(drawn, checkout) == []
     text = (checkout / "README.md").read_text()
     assert told.label in text and "| budget, of the features | graph/budget | " in text
-    assert "| 128.0 MiB (0.13) | – | " in text and "Shortest epoch: `diskgnn` at 64.0 MiB (0.066), 128.0" in text
+    assert (
+        "| 128.0 MiB (0.13) | – | " in text and "Least for a fresh epoch: `diskgnn` at 64.0 MiB (0.066), 128.0" in text
+    )
     assert "OOM" in text and "Of 21 runs 21 are `CAVEATS`." in text
     assert text.partition(readme._BEGIN)[0] == (readme.ROOT / "README.md").read_text().partition(readme._BEGIN)[0]
     (checkout / "README.md").write_text(text.replace("**3.00**", "**0.30**"))

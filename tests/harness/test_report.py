@@ -17,11 +17,12 @@ import pytest
 from harness.claims import Judged
 from harness.figures.base import catalogue
 from harness.judge import rules
-from harness.progress import Progress
+from harness.judge.metrics import summarised_anew
 from harness.records.record import Record
 from harness.report import write, write_report
 from harness.report.gallery import Scoreboard, gallery, measured_text, published_text, read_markdown
 from harness.report.headline import Headline, headline, who_is_ahead
+from harness.report.outdated import MARK, is_current, mark_outdated
 from harness.report.page import SCRIPTS, TEMPLATES
 from harness.report.runs import LOG_TAIL, POINTS, SPANS, log_tail, pipeline, timeline
 from harness.report.standings import settings_of, times_as_fast
@@ -39,6 +40,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def plain(*records: Record) -> list[dict[str, Any]]:
+    for record in records:
+        record.summary = summarised_anew(record)
     return [record.to_json() for record in records]
 
 
@@ -66,8 +69,11 @@ def test_the_headline_names_the_fastest_by_how_much_and_how_sure() -> None:
         make_record("pyg+", [50.0, 50.0, 50.0, 50.0, 50.0]),
     ).first
     assert story is not None and story.winner == "gnndrive"
-    assert "10 s an epoch (95 % interval" in story.lead and "2.00 times as fast as ginex, the next" in story.lead
-    assert "5.00 times as fast as pyg+, the slowest" in story.lead
+    assert (
+        "10 s an epoch with all of its work (95 % interval" in story.lead
+        and "2.00 times as fast as ginex, the next" in story.lead
+    )
+    assert "4.98 times as fast as pyg+, the slowest" in story.lead, "ratios of means"
     assert "With 95 % confidence the ratio to ginex lies between" in story.sure
     assert story.sure.endswith("gnndrive is the faster of the two.") and story.place == "is fastest"
     assert [row.system for row in story.rows] == ["gnndrive", "ginex", "pyg+"]
@@ -146,9 +152,10 @@ def test_rounds_are_pooled_and_warm_up_and_invalid_runs_left_out(verdict: str) -
     records = [make_record("gnndrive", [1.0 + k, 2.0 + k], round=k) for k in (0, 1)]
     records.append(make_record("pyg+", [0.001], verdict=verdict))
     setting = settings_of(plain(*records))[0]
-    assert setting.standings[0].samples == [1.0, 2.0, 2.0, 3.0] and setting.invalid == 1
+    assert setting.standings[0].samples == [1.0, 2.0, 2.0, 3.0] and setting.uncounted == [verdict]
     story = told(*records).first
-    assert story is not None and "1 invalid or spoilt run was left out." in story.notes
+    reason = {"INVALID": "1 invalid run", "SPOILT": "1 run spoilt by other programs"}[verdict]
+    assert story is not None and f"{reason} was left out." in story.notes
     assert "No other system was measured" in story.sure
 
 
@@ -168,8 +175,10 @@ def test_what_speaks_against_the_headline_is_said() -> None:
     notes = " ".join(story.notes)
     assert "in-memory ran out of memory" in notes
     assert "Without a memory cap in-memory takes 2 s an epoch; gnndrive takes 5.00 times that." in notes
-    assert "mariusgnn is ahead" in notes and "spread over the 3 epochs" in notes
-    assert "from 61 epochs on gnndrive is" in notes
+    assert story.trainings == [
+        "In a training of E epochs, with all work counted, the least time is that of: "
+        "mariusgnn for 1 to 60 epochs, gnndrive from 61 epochs on."
+    ]
     assert "mariusgnn trained on mini-batches of its own" in notes
     assert "rule 10 disk class was enforced (gnndrive)" in notes
 
@@ -447,32 +456,50 @@ def text_of(root: Path) -> str:
 
 
 @pytest.mark.slow("harness/report", "harness/figures/render.py", "harness/cli/bench.py")
-def test_a_report_without_figures_keeps_none_of_older_records(tmp_path: Path) -> None:
+def test_a_report_without_figures_shows_none_of_older_records_and_removes_none(tmp_path: Path) -> None:
     disk_study(tmp_path)
     first = write_report(tmp_path)
     folder = tmp_path / "figures"
-    made = {path.name for path in folder.iterdir()}
+    made = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert first.figures > 0 and any(name.endswith(".png") for name in made)
     same = write_report(tmp_path, draw=False)
     assert same.figures == first.figures, "these are of the records"
-    assert {path.name for path in folder.iterdir()} == made
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == made
     keep(tmp_path, make_record("ginex", [30.0, 31.0], memory=f"+{64 * 2**20}", experiment="quick"))
     later = write_report(tmp_path, draw=False)
-    assert later.figures == 0 and list(folder.iterdir()) == []
-    assert "data:image/webp" not in (tmp_path / "report.html").read_text()
+    assert later.figures == 0 and {path.name for path in folder.iterdir()} == set(made)
+    page = (tmp_path / "report.html").read_text()
+    assert "data:image/webp" not in page and "out of date: its files show earlier records" in page
+    assert first.figures == sum(one["outdated"] for one in marks(folder))
+    assert write_report(tmp_path).figures > 0 and not any(one["outdated"] for one in marks(folder))
+
+
+def marks(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in folder.glob("*.json")]
 
 
 @pytest.mark.slow("harness/report", "harness/figures/render.py", "harness/cli/bench.py")
-def test_a_bench_without_figures_removes_those_of_older_records(tmp_path: Path) -> None:
-    from harness.cli import bench
-
+def test_a_bench_without_figures_removes_nothing_and_names_what_is_out_of_date(tmp_path: Path) -> None:
     keep(tmp_path, *(make_record("gnndrive", [9.0, 9.1], memory=f"+{m * 2**20}", experiment="quick") for m in (32, 64)))
     write_report(tmp_path)
-    bench._remove_stale(tmp_path, Progress(quiet=True))
-    assert (tmp_path / "report.html").is_file() and any((tmp_path / "figures").iterdir()), "these are of the records"
+    report, folder = tmp_path / "report.html", tmp_path / "figures"
+    files = {path.name for path in folder.iterdir()}
+    fresh = report.read_text()
+    found = mark_outdated(tmp_path)
+    assert found.lines(tmp_path) == [] and report.read_text() == fresh, "these are of the records"
     keep(tmp_path, make_record("pyg+", [30.0, 31.0], memory=f"+{64 * 2**20}", experiment="quick"))
-    bench._remove_stale(tmp_path, Progress(quiet=True))
-    assert not (tmp_path / "report.html").exists() and not any((tmp_path / "figures").iterdir())
+    written_ns = report.stat().st_mtime_ns
+    for _ in range(2):
+        found = mark_outdated(tmp_path)
+        assert found.report == report and found.figures == [one["id"] for one in marks(folder) if one["outdated"]]
+        (line,) = found.lines(tmp_path)
+        assert line.startswith("out of date: ") and str(report) in line and found.figures[0] in line
+        assert {path.name for path in folder.iterdir()} == files
+        assert report.read_text() == fresh.replace("<body>", f"<body>\n{MARK}", 1)
+        assert report.stat().st_mtime_ns == written_ns, "the mark makes it no newer"
+    assert not is_current(report, tmp_path)
+    write_report(tmp_path)
+    assert MARK not in report.read_text() and mark_outdated(tmp_path).lines(tmp_path) == []
 
 
 def test_a_table_of_the_catalogue_is_read_back_as_it_was_shown() -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.report import write_report
 from tests.harness.browser import CHROMIUM, Browser
+from tests.harness.records import make_record, save
 from tests.harness.report_tools import EVIL, filled_root
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium or Chrome: `scripts/setup --browser` installs it")
@@ -209,6 +211,47 @@ def test_the_page_of_a_run_shows_all_that_its_record_holds(page: Browser) -> Non
     assert stages == ["sample", "extract", "train"]
     page.run("history.back()")
     page.wait_for("!document.getElementById('report').hidden && document.getElementById('run').hidden")
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    """Report of three runs: with loss and accuracies, with a loss alone, and with neither."""
+    whole, half, none = (make_record("gnndrive", [4.0, 2.0]) for _ in range(3))
+    for number, epoch in enumerate(whole.epochs):
+        epoch.loss, epoch.accuracy, epoch.test_accuracy = 1.0 / (number + 1), 0.5 + 0.1 * number, 0.6 + 0.1 * number
+    half.epochs[0].loss, half.epochs[2].loss = 2.0, 1.0
+    save(tmp_path, whole, half, none)
+    return write_report(tmp_path, draw=False).path
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_run_draws_loss_and_accuracies_over_epochs_and_training_time(
+    browser: Browser, trained: Path, width: int
+) -> None:
+    browser.errors.clear()
+    browser.resize(width)
+    browser.open(trained)
+    open_run(browser, "Report.runs[0].id")
+    browser.wait_for("document.querySelector('#run-learning .main-svg')")
+    drawn = browser.run("document.getElementById('run-learning').data.map((t) => [t.name, t.x, t.y])")
+    loss, accuracy, tested = [1.0, 0.5, 0.3333], [0.5, 0.6, 0.7], [0.6, 0.7, 0.8]
+    assert drawn == [
+        ["training loss", [0, 1, 2], loss],
+        ["training loss", [4, 8, 10], loss],
+        ["training accuracy", [0, 1, 2], accuracy],
+        ["test accuracy", [0, 1, 2], tested],
+        ["training accuracy", [4, 8, 10], accuracy],
+        ["test accuracy", [4, 8, 10], tested],
+    ]
+    points = browser.run("document.querySelectorAll('#run-learning .scatterlayer .point').length")
+    assert points == 18 and browser.run(OVERFLOW) == 0
+    open_run(browser, "Report.runs[1].id")
+    browser.wait_for("document.querySelector('#run-learning .main-svg') && document.title.includes(Report.runs[1].id)")
+    assert browser.run("document.getElementById('run-learning').data.map((t) => t.y)") == [[2, None, 1], [2, None, 1]]
+    open_run(browser, "Report.runs[2].id")
+    browser.wait_for("document.title.includes(Report.runs[2].id)")
+    assert browser.run("document.getElementById('run-learning')") is None
+    assert browser.errors == []
 
 
 def test_a_run_that_no_figure_draws_links_its_telemetry(page: Browser) -> None:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from harness.judge import judged_anew
+from harness.judge.metrics import summarised_anew
 from harness.records import schema
 from harness.records.record import DatasetConfig, EpochRecord, Record, RunConfig, spread
 from harness.results import store as results
@@ -32,12 +33,18 @@ def record(run_id: str = "20260101-000000-000-s-00000000-r0") -> Record:
     )
 
 
+def read_again(written: Record) -> Record:
+    """Return the record as it is read: with its cost, and judged anew."""
+    written.summary = summarised_anew(written)
+    return judged_anew(written, "")
+
+
 def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     table = pd.DataFrame({"epoch": [0], "batch": [1]})
     written = record()
     folder = results.write_run(tmp_path, written, {"batches": table})
     assert set(written.seal) == {"record", "batches.parquet"}
-    assert results.read_record(folder) == judged_anew(written, "")
+    assert results.read_record(folder) == read_again(written)
     pd.testing.assert_frame_equal(results.table(folder, "batches"), table)
     text = json.loads((folder / "record.json").read_text())
     assert text["schema"] == schema.SCHEMA and text["class"] == "mixed"
@@ -72,7 +79,7 @@ def test_a_run_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(DataIOError, match="could not be recorded"):
         results.write_run(tmp_path, record(), {})
     assert sorted(path.name for path in folder.parent.iterdir()) == before
-    assert results.read_record(folder) == judged_anew(written, ""), "the first record stands"
+    assert results.read_record(folder) == read_again(written), "the first record stands"
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{", '{"schema": 99}', '{"schema": 1, "run_id": 3}'])

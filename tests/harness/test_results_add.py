@@ -85,6 +85,16 @@ def test_wrong_input_is_one_sentence_and_nothing_is_written(
     assert not (root / FOREIGN).exists()
 
 
+def test_added_times_in_other_settings_differ_in_their_rows(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(root, capsys, "--hidden", "64")
+    add(root, capsys, "--hidden", "128")
+    monkeypatch.setenv("COLUMNS", "300")
+    text = Said(root, capsys, "list").out
+    assert "hidden 64" in text and "hidden 128" in text
+
+
 def test_a_blank_name_and_a_results_root_that_is_a_file_are_refused(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

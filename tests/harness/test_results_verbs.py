@@ -14,9 +14,9 @@ import pytest
 from harness import cli
 from harness.figures.base import catalogue
 from harness.judge import judged_anew
-from harness.records.record import PlannedBuffer, Record
+from harness.records.record import Code, PlannedBuffer, Record
 from harness.results import store as results
-from harness.results.gc import doomed
+from harness.results.gc import counts_as_much, doomed
 from tests.harness.records import make_record, save
 
 HOSTILE = "[red]<script>alert(1)</script>\x1b[2J"
@@ -78,6 +78,56 @@ def test_filters_choose_runs_of_list_and_export_alike(
     assert [name for name in ids if name in table.out] == wanted
     exported = Said(tmp_path, capsys, "export", "--json", *options)
     assert [run["run_id"] for run in exported.json["runs"]] == wanted
+
+
+@pytest.mark.parametrize("wide", [(), ("--wide",)])
+@pytest.mark.parametrize(
+    ("setting", "values", "shown"),
+    [
+        ("disk_class", ("none", "aws-gp3", "aws-nvme/16"), ("disk_class none", "aws-gp3", "aws-nvme/16")),
+        ("fanout", ([10, 10], [5, 5], [4]), ("fanout 10,10", "fanout 5,5", "fanout 4")),
+        ("batch_size", (10, 20, 30), ("batch_size 10", "batch_size 20", "batch_size 30")),
+        ("device_memory_bytes", (2**20, 2**21, None), ("1.0 MiB", "2.0 MiB", "device_memory none")),
+        ("seed", (1, 2, 3), ("seed 1", "seed 2", "seed 3")),
+        ("keep_order", (True, False, False), ("keep_order true", "mostly keep_order false")),
+        ("options", ({"a": 1}, {"a": 2}, {"a": 3}), ("a=1", "a=2", "a=3")),
+    ],
+)
+def test_runs_that_differ_in_one_setting_differ_in_their_rows(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    setting: str,
+    values: tuple[Any, ...],
+    shown: tuple[str, ...],
+    wide: tuple[str, ...],
+) -> None:
+    save(tmp_path, *(make_record("pyg+", [1.0], **{setting: value}) for value in values))
+    monkeypatch.setenv("COLUMNS", "300")
+    out = Said(tmp_path, capsys, "list", *wide).out
+    assert [text for text in shown if text not in out] == []
+
+
+def test_runs_on_other_contents_or_another_host_differ_in_their_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other, far = (make_record("pyg+", [1.0]) for _ in range(3))
+    other.config.dataset.fingerprint = "xxh3:0123456789abcdef"
+    far = far.model_copy(update={"environment": {"cpu": {"model": "B", "usable": 2}}})
+    save(tmp_path, one, other, far)
+    monkeypatch.setenv("COLUMNS", "300")
+    rows = Said(tmp_path, capsys, "list").out.splitlines()
+    assert "pyg+; contents of kron-d128 89abcdef" in rows[3] and "pyg+; host " in rows[4]
+    runs = Said(tmp_path, capsys, "list", "--json").json["runs"]
+    assert [run["settings"]["contents of kron-d128"] for run in runs] == ["f128", "89abcdef", "f128"]
+
+
+def test_datasets_of_other_names_have_no_other_column_than_their_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, make_record("pyg+", [1.0], dim=64), make_record("pyg+", [1.0], dim=256))
+    runs = Said(tmp_path, capsys, "list", "--json").json["runs"]
+    assert [run["settings"] for run in runs] == [{}, {}]
 
 
 def test_a_filter_that_cannot_be_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,6 +254,43 @@ def test_gc_removes_what_is_replaced_on_the_same_host_and_says_why(
     assert Said(tmp_path, capsys, "gc", "--failed", "--damaged", "--json").json["removed"] == [failed.run_id, cut]
     left = {path.name for path in results.runs_folder(tmp_path).iterdir()}
     assert left == {new.run_id, other_round.run_id, elsewhere.run_id, newer.name}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "replaced"),
+    [
+        ({"verdict": "VALID"}, {"verdict": "SPOILT"}, False),
+        ({"verdict": "SPOILT"}, {"verdict": "INVALID"}, False),
+        ({"status": "ok"}, {"status": "oom"}, False),
+        ({"status": "ok", "verdict": "SPOILT"}, {"status": "timeout", "verdict": "VALID"}, False),
+        ({"verdict": "SPOILT"}, {"verdict": "VALID"}, True),
+        ({"verdict": "CAVEATS"}, {"verdict": "CAVEATS"}, True),
+        ({"status": "timeout"}, {"status": "ok"}, True),
+        ({"status": "ok", "code": "other"}, {"status": "ok"}, False),
+    ],
+)
+def test_gc_replaces_a_run_only_by_one_of_its_code_that_counts_at_least_as_much(
+    tmp_path: Path, old: dict[str, str], new: dict[str, str], replaced: bool
+) -> None:
+    made = []
+    for changes in (old, new):
+        plain = {name: value for name, value in changes.items() if name != "code"}
+        code = Code(harness=changes.get("code", "ours"), system="s")
+        made.append(make_record("gnndrive", [1.0], **plain).model_copy(update={"code": code}))
+    save(tmp_path, *made)
+    found = {entry.path.name for entry in doomed(tmp_path, catalogue())}
+    assert found == ({made[0].run_id} if replaced else set())
+
+
+def test_a_run_with_caveats_counts_less_than_a_valid_one() -> None:
+    valid, caveats = (make_record("gnndrive", [1.0], verdict=verdict) for verdict in ("VALID", "CAVEATS"))
+    assert counts_as_much(valid, caveats) and not counts_as_much(caveats, valid)
+
+
+def test_gc_keeps_the_run_that_counts_when_a_spoilt_one_lies_between_two(tmp_path: Path) -> None:
+    first, spoilt, last = (make_record("gnndrive", [1.0], verdict=verdict) for verdict in ("VALID", "SPOILT", "VALID"))
+    save(tmp_path, first, spoilt, last)
+    assert {entry.path.name for entry in doomed(tmp_path, catalogue())} == {first.run_id, spoilt.run_id}
 
 
 def test_gc_removes_files_of_figures_that_are_no_more_and_leaves_a_users_own(tmp_path: Path) -> None:

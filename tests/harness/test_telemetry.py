@@ -50,6 +50,59 @@ def test_cpu_times_are_those_of_proc_stat() -> None:
     assert switches == 4242
 
 
+OFFLINE = b"cpu  160 20 40 900 60 5 5 90 0 0\ncpu0 100 20 20 450 20 5 5 50 0 0\nintr 99\nctxt 4250\n"
+SPARSE = b"cpu  5 0 0 5\ncpu0 1 0 0 2\ncpu3 4 0 0 3\nctxt 1\n"
+
+
+def test_a_processor_that_goes_offline_and_returns_is_unknown_meanwhile_and_no_record_is_lost() -> None:
+    parsed = [parse_cpu(text)[0] for text in (STAT, OFFLINE, STAT, STAT.replace(b"cpu1 40 0", b"cpu1 50 0"))]
+    assert len(parsed[1]) == 2
+    frame = to_frame([sample(at, cpu=cpu) for at, cpu in enumerate(parsed)])
+    assert np.isnan(frame["cpu1_percent"][1]) and np.isnan(frame["cpu1_percent"][2])
+    assert frame["cpu1_percent"][3] == 100.0
+    assert frame["cpu_percent"][1] == pytest.approx(100 * 70 / 180)
+    assert frame["cpu0_percent"][1] == pytest.approx(100 * 50 / 110)
+
+
+def test_a_processor_whose_number_leaves_a_gap_and_columns_of_an_old_kernel_are_read() -> None:
+    times, _ = parse_cpu(SPARSE)
+    assert times[[0, 1, 4]].tolist() == [[5, 0, 10], [1, 0, 3], [4, 0, 7]]
+    assert np.isnan(times[[2, 3]]).all()
+
+
+def test_iowait_and_idle_that_the_kernel_takes_back_are_no_negative_share() -> None:
+    def ticks(busy: int, waiting: int, total: int) -> np.ndarray:
+        return np.array([[busy, waiting, total]], np.float64)
+
+    # Busy 10, iowait 3 back, idle 3; then busy 10, iowait 5, idle 20 back.
+    cpus = [ticks(0, 50, 100), ticks(10, 47, 110), ticks(20, 52, 105)]
+    frame = to_frame([sample(at, cpu=cpu) for at, cpu in enumerate(cpus)])
+    assert frame["iowait_percent"][1:].tolist() == [0.0, pytest.approx(100 * 5 / 15)]
+    assert frame["cpu_percent"][1:].tolist() == [pytest.approx(100 * 10 / 13), pytest.approx(100 * 10 / 15)]
+
+
+def test_a_disk_that_is_unplugged_or_begins_anew_is_unknown_and_not_negative(tmp_path: Path) -> None:
+    stats = [tmp_path / "dev/block" / number / "stat" for number in ("8:0", "8:16")]
+    for stat in stats:
+        stat.parent.mkdir(parents=True)
+        stat.write_text("10 0 80 5 0 0 0 0 0 5 5\n")
+    source = DiskSource(["8:0", "8:16"], tmp_path)
+    assert source.read() == DiskSample(20, 160, 10, 10)
+    stats[1].write_text("")  # as read from a disk that is gone
+    assert source.read() is None
+    source.close()
+    disks = [DiskSample(20, 160), None, DiskSample(15, 100), DiskSample(1, 8), DiskSample(3, 24)]
+    frame = to_frame([sample(at, disk=disk) for at, disk in enumerate(disks)])
+    assert frame["disk_read_bytes"].fillna(-1).tolist() == [-1, -1, -1, -1, 16 * 512]
+
+
+def test_a_disk_line_of_a_later_kernel_has_more_columns(tmp_path: Path) -> None:
+    stat = tmp_path / "dev/block/8:0/stat"
+    stat.parent.mkdir(parents=True)
+    stat.write_text("10 0 80 5 1 2 3 4 0 6 7 8 9 10 11 12 13 14 15\n")
+    assert DiskSource(["8:0"], tmp_path).read() == DiskSample(10, 80, 5, 7)
+
+
 def test_every_processor_has_a_column_and_every_promised_column_is_there() -> None:
     with_all = Recorder(None, None).start().stop()
     assert set(COLUMNS) <= set(with_all.columns)

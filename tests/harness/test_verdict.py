@@ -126,6 +126,7 @@ def sound(traced: tuple[Workload, list[EpochTrace]]) -> Run:
             "kernel": {"release": "6"},
             "disk": {"file_system": "ext4"},
             "cpu": {"usable": 2},
+            "memory": {"total_bytes": 8192 * MIB},
             "probe": {"page_cache_charged": True, "allocation_stopped": True, "escapes": []},
         },
         memory=Memory(
@@ -272,6 +273,8 @@ DRAWN: dict[str, Any] = {
 }
 BREAKS: dict[str, tuple[str, Change]] = {
     "cap_is_a_kernel_cap": ("CAVEATS", {"evidence.proves_memory": False}),
+    "cap_is_below_the_machines_memory": ("CAVEATS", {"environment.memory.total_bytes": 200 * MIB}),
+    "loss_is_finite": ("CAVEATS", {"config.device": "cpu", "epochs.0.loss": 1.0, "epochs.1.losses_not_finite": 3}),
     "peak_within_cap": ("INVALID", {"memory.peak_bytes": 400 * MIB}),
     "memory_is_charged": ("INVALID", {"evidence.gates.3.uncharged_bytes": 40 * MIB}),
     "nothing_was_swapped": ("INVALID", {"evidence.gates.2.swap_bytes": 30 * MIB}),
@@ -280,6 +283,10 @@ BREAKS: dict[str, tuple[str, Change]] = {
     "memory_as_asked": ("INVALID", {"memory.demand_peak_bytes": 280 * MIB}),
     "device_memory_as_asked": ("INVALID", {"memory.device_peak_bytes": [80_000]}),
     "libraries_are_small": ("CAVEATS", {"context.calibration": Calibration(1, 1, {1: 0.5}, module_bytes=9 * MIB)}),
+    "training_peak_is_of_its_step": (
+        "CAVEATS",
+        {"context.calibration": Calibration(1, 1, {1: 0.5}, peak_is_of_step=False)},
+    ),
     "plan_was_kept": ("INVALID", {"status": "oom", "memory.budget_bytes": 2 * MIB}),
     "cap_was_proven": ("CAVEATS", {"environment.probe.escapes": ["managed memory"]}),
     "class_is_known": ("CAVEATS", {"class_": None}),
@@ -399,6 +406,7 @@ UNKNOWN: dict[str, Change] = {
     "features_equal_the_dataset": {"evidence.features": []},
     "sizes_are_as_drawn": DRAWN,
     "started_cold": {"evidence.evictions": []},
+    "cap_is_below_the_machines_memory": {"environment.memory": {}},
     "training_alone_is_shorter": {"summary.accelerator_utilisation": None},
 }
 
@@ -429,6 +437,31 @@ def test_a_record_is_judged_by_what_it_holds_alone(sound: Run) -> None:
     again = Record.model_validate_json(record.model_dump_json(by_alias=True))
     assert judge(again) == judge(record, context)
     assert judge(again)[0] == "VALID"
+
+
+@pytest.mark.parametrize(
+    ("total", "enclosing", "whose"),
+    [(8192, None, ""), (300, None, "machine"), (8192, 300, "groups"), (8192, 301, ""), (200, 250, "machine")],
+)
+def test_a_cap_that_the_kernel_never_enforces_is_a_caveat(
+    sound: Run, total: int, enclosing: int | None, whose: str
+) -> None:
+    sound[0].environment["memory"]["total_bytes"] = total * MIB
+    evidence(sound).enclosing_bytes = None if enclosing is None else enclosing * MIB
+    verdict, outcomes = judge(*sound)
+    broken = {outcome.name: outcome.detail for outcome in outcomes if not outcome.ok}
+    assert verdict == ("CAVEATS" if whose else "VALID")
+    assert whose in broken.get("cap_is_below_the_machines_memory", "")
+    assert len(broken) == bool(whose)
+
+
+def test_an_older_record_without_a_mean_loss_diverged_too(sound: Run) -> None:
+    record, _ = sound
+    record.config.device = "cpu"
+    for epoch in record.epochs:
+        epoch.loss = None
+    found = {outcome.name: outcome for outcome in judge(*sound)[1]}["loss_is_finite"]
+    assert not found.ok and f"nan in {record.epochs[0].batches} mini-batches of epoch 0, 2 of 2 epochs" in found.detail
 
 
 def test_work_after_the_preparation_belongs_to_no_number_either(sound: Run) -> None:
@@ -489,6 +522,19 @@ def test_memory_of_a_foreign_constructor_is_told_and_mapped_pages_of_its_own_are
     sound[0].system = "gnndrive"
     evidence(sound).gates[0].page_cache_bytes = 60 * MIB
     assert not {outcome.name: outcome for outcome in judge(*sound)[1]}["started_cold"].ok
+
+
+@pytest.mark.parametrize(
+    ("of_step", "training", "ok"), [(None, MIB, None), (True, MIB, True), (False, MIB, False), (False, 0, True)]
+)
+def test_a_training_peak_that_includes_earlier_use_is_a_caveat(
+    sound: Run, of_step: bool | None, training: int, ok: bool | None
+) -> None:
+    sound[1].calibration = Calibration(1, training, {1: 0.5}, peak_is_of_step=of_step)
+    verdict, found = judge(*sound)
+    outcomes = {outcome.name: outcome.ok for outcome in found}
+    assert outcomes.get("training_peak_is_of_its_step") is ok
+    assert verdict == ("CAVEATS" if ok is False else "VALID")
 
 
 @pytest.mark.parametrize(
@@ -574,18 +620,21 @@ def test_code_that_is_in_no_fingerprint_is_a_caveat(sound: Run) -> None:
     assert [outcome.detail for outcome in outcomes if not outcome.ok] == ["in no fingerprint: /home/me/rows.so"]
 
 
-def test_start_up_has_every_epoch_of_the_warm_up_and_the_bytes_of_whichever_run_prepared(sound: Run) -> None:
+def test_the_first_term_has_every_epoch_of_the_warm_up_and_once_the_seconds_of_whichever_run_prepared(
+    sound: Run,
+) -> None:
     record, context = sound
     before = record.summary
-    assert before.start_up_s is not None and before.start_up_bytes is not None
+    assert before.once_s is not None and before.first_s is not None and before.prepared_bytes is not None
     first, last = record.epochs
     second = first.model_copy(update={"epoch": 1, "seconds": first.seconds + 3.0, "device_bytes": 512_000 + 4096})
     record.epochs = [first, second, last.model_copy(update={"epoch": 2})]
     record.config.warmup = 2
     changed(sound, {"preprocess.made_s": 5.0, "preprocess.made_bytes_read": 1 << 20})
     after, _ = summarise(record, context)
-    assert after.start_up_s == pytest.approx(before.start_up_s + 3.0 + 5.0)
-    assert after.start_up_bytes == before.start_up_bytes + 4096 + (1 << 20)
+    assert after.once_s == pytest.approx(before.once_s + 5.0)
+    assert after.first_s == pytest.approx(before.first_s + 3.0)
+    assert after.prepared_bytes == before.prepared_bytes + 4096 + (1 << 20)
 
 
 def test_what_a_plan_refuses_is_a_result_and_no_fault(sound: Run) -> None:

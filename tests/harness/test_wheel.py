@@ -29,7 +29,7 @@ class Hide:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Hide())
 """
-HARNESS = "docker jinja2 matplotlib pynvml pandas PIL plotly psutil pyarrow yaml rich ruptures scipy typer".split()
+HARNESS = "docker jinja2 matplotlib pynvml pandas PIL plotly psutil pyarrow ruamel rich ruptures scipy typer".split()
 TRAIN = """
 import outcore
 for system in ("gnndrive", "outcore"):

@@ -69,6 +69,7 @@ def running(
             system.plan()
             if prepare:
                 system.prepare()
+                system.prepare_epochs(0)
             yield system
         finally:
             system.close()

@@ -194,3 +194,32 @@ def test_the_part_that_does_not_fit_is_named(
 ) -> None:
     with pytest.raises(BudgetError, match=message), prepared(workload, tmp_path, **arguments):
         pass
+
+
+def _packed(workload: Workload, root: Path, epochs: int, **options: Any) -> list[tuple[int, int]]:
+    """Return epochs served and bytes of the packed files of each episode."""
+    found = []
+    with prepared(workload, root, epochs=epochs, prepare=False, **options) as system:
+        system.prepare()
+        assert system.files() == [], "work of single epochs is no part of what is prepared once"
+        epoch = 0
+        while epoch < epochs:
+            served = system.prepare_epochs(epoch)
+            found.append((served, sum(path.stat().st_size for path in system.files())))
+            epoch += served
+    return found
+
+
+def test_every_epoch_is_prepared_for_itself_whatever_their_number(workload: Workload, tmp_path: Path) -> None:
+    two = _packed(workload, tmp_path / "two", 2, episode=1, host_cache="64KiB")
+    four = _packed(workload, tmp_path / "four", 4, episode=1, host_cache="64KiB")
+    assert [served for served, _ in four] == [1, 1, 1, 1]
+    assert [size for _, size in four[:2]] == pytest.approx([size for _, size in two], abs=64), "but for recorded times"
+    assert [served for served, _ in _packed(workload, tmp_path / "whole", 4, host_cache="64KiB")] == [4]
+
+
+def test_a_replay_is_prepared_once(workload: Workload, tmp_path: Path) -> None:
+    with prepared(workload, tmp_path, epochs=4, prepare=False, resample_every=0, host_cache="64KiB") as system:
+        system.prepare()
+        assert system.files() and system.prepare_epochs(0) == 0
+        assert system.facts().samples_reused

@@ -206,7 +206,7 @@ def test_a_faulty_graph_is_one_sentence_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (HeteroData(), "is a HeteroData; give a torch_geometric.data.Data"),
+        (HeteroData(), "is a HeteroData, and typed .* not supported yet; give a torch_geometric.data.Data"),
         ([1, 2], "is a list"),
         (broken(x=a_graph().x.to_sparse()), "x of data is sparse; give it dense"),
         (broken(x=a_graph().x.bfloat16()), "x of data is bfloat16"),

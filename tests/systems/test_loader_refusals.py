@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,14 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
         ({"device": "emulated:a10g"}, "computes nothing"),
         ({"device": "tpu"}, "is not known"),
         ({"device_memory": "1GiB"}, "leave it out"),
-        ({"memory": "8G"}, "768MiB or 2GB"),
+        ({"memory": "8G"}, "did you mean 8GiB"),
         ({"memory": "quarterx"}, "share like 0.25x"),
-        ({"memory": 0}, "more than nothing"),
+        ({"memory": 0}, "which is nothing"),
+        ({"memory": "0.25"}, "did you mean 0.25x"),
+        ({"memory": 0.5}, "did you mean 0.5x"),
+        ({"memory": "-1x"}, "more than nothing"),
+        ({"memory": "nanx"}, "share like 0.25x"),
+        ({"memory": "25%"}, "did you mean 0.25x"),
         ({"split": "training"}, "use train, valid or test"),
         ({"nodes": [1, 1]}, "twice"),
         ({"nodes": [2000]}, "the graph has 2000"),
@@ -80,6 +86,19 @@ def test_a_plan_over_budget_names_the_part_before_anything_is_loaded(graph: Data
         make(graph, memory="16KiB")
     with leaves_nothing(graph), pytest.raises(BudgetError, match=r"gnndrive: .* needs"):
         make(graph, memory="4400KiB")
+
+
+@pytest.mark.parametrize("name", ["gnndrive", "outcore", "in-memory"])
+def test_a_refusal_names_the_least_memory_and_that_is_accepted(graph: Dataset, name: str) -> None:
+    with pytest.raises(BudgetError, match=r"\d+MiB is the least that fits with these settings") as caught:
+        make(graph, system=name, memory="16KiB")
+    named = re.search(r"(\d+)MiB is the least", str(caught.value))
+    assert named is not None
+    with make(graph, system=name, memory=f"{named[1]}MiB") as loader:
+        assert loader.least_memory() == int(named[1]) << 20
+        assert sum(1 for _ in loader) == len(loader)
+    with pytest.raises(BudgetError, match=f"{named[1]}MiB is the least"):
+        make(graph, system=name, memory=f"{int(named[1]) - 1}MiB")
 
 
 @pytest.mark.parametrize("name", ["in-memory", "pagraph", "uva", "data-tiering"])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch_geometric.loader import NeighborLoader
 
 from systems.interface import Plan, PlanItem
-from systems.loading import Loader
+from systems.loading import Loader, request
 from systems.loading.request import open_dataset
 from systems.loading.words import INSTEAD, check_words
 from tests.support import make_tiny
@@ -71,6 +71,75 @@ def test_a_mask_is_the_ascending_ids_of_its_nodes(graph: Dataset, chosen: set[in
     assert by_mask.fingerprint == by_ids.fingerprint
 
 
+MASK_KINDS: list[Any] = [
+    np.asarray,
+    torch.as_tensor,
+    lambda mask: mask.tolist(),
+    lambda mask: tuple(mask.tolist()),
+    lambda mask: mask.astype(np.uint8),
+    lambda mask: torch.as_tensor(mask).to(torch.uint8),
+]
+
+
+@pytest.mark.parametrize("kind", MASK_KINDS)
+def test_a_mask_is_known_by_booleans_or_by_uint8_for_every_node(graph: Dataset, kind: Any) -> None:
+    mask = np.zeros(2000, dtype=bool)
+    mask[[3, 500, 1999]] = True
+    with make(graph, input_nodes=kind(mask)) as loader:
+        assert seeds(loader) == [3, 500, 1999]
+    with pytest.raises(InputError, match="names no node"):
+        make(graph, input_nodes=kind(np.zeros(2000, dtype=bool)))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda mask: mask.astype(np.int64),
+        lambda mask: mask.astype(np.int8),
+        lambda mask: mask.astype(int).tolist(),
+        lambda mask: torch.as_tensor(mask).to(torch.int64),
+        lambda mask: [True, *mask.astype(int).tolist()[1:]],
+        lambda mask: mask.astype(np.uint8)[:100],
+    ],
+)
+def test_integers_of_zeros_and_ones_are_refused_with_both_readings(graph: Dataset, kind: Any) -> None:
+    mask = np.arange(2000) < 7
+    with pytest.raises(InputError, match="of zeros and ones, a mask or the ids 0 and 1 repeated; give a mask as bool"):
+        make(graph, input_nodes=kind(mask))
+
+
+def test_uint8_ids_are_ids_and_what_may_be_either_is_refused(graph: Dataset, tmp_path: Path) -> None:
+    with make(graph, input_nodes=np.array([7, 3, 255], dtype=np.uint8)) as loader:
+        assert seeds(loader) == [7, 3, 255]
+    small = make_tiny(tmp_path / "small", nodes=20, edges=20)
+    falling = np.arange(20, dtype=np.uint8)[::-1]
+    assert open_dataset(small, "train", falling).load("train").tolist() == falling.tolist()
+    assert request._is_mask(np.array([1, 1], dtype=np.uint8), 2)
+    with pytest.raises(
+        InputError, match=r"nodes is uint8 \[0, 1\] for 2 nodes, a mask or ids; give a mask as booleans"
+    ):
+        request._is_mask(np.array([0, 1], dtype=np.uint8), 2)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        (torch.ones(2000), r"nodes is float32 \[2000\]; give ids as whole numbers .n., or a mask as booleans"),
+        (torch.ones(2000).bool().to_sparse(), "nodes is sparse; give it dense"),
+        (torch.ones(2).bfloat16(), "nodes is bfloat16"),
+        ({1, 2}, "nodes is object"),
+        (np.array([2**63], dtype=np.uint64), "the graph has 2000"),
+        ([2**70], "nodes is object"),
+        (torch.tensor(3), r"nodes is int64 \[\]"),
+        (np.zeros((1, 2000), dtype=np.uint8), r"nodes is uint8 \[1, 2000\]"),
+    ],
+)
+def test_other_nodes_are_one_sentence(graph: Dataset, nodes: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        make(graph, input_nodes=nodes)
+    assert "\n" not in str(caught.value)
+
+
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ids=st.lists(st.integers(-3, 2002), max_size=20))
 def test_ids_are_taken_whole_or_refused(graph: Dataset, ids: list[int]) -> None:
@@ -117,7 +186,10 @@ def test_the_loader_tells_classes_and_features_and_its_plan(graph: Dataset) -> N
     [
         ({"num_neighbors": [5]}, "fanout and num_neighbors are both given"),
         ({"fanout": None, "num_neighbors": 10}, "the fan-out is 10; give one whole number for each hop"),
-        ({"fanout": None, "num_neighbors": {("a", "to", "b"): [5]}}, "the fan-out is"),
+        (
+            {"fanout": None, "num_neighbors": {("a", "to", "b"): [5]}},
+            "by type of edges, and typed graphs are not supported",
+        ),
         ({"fanout": [0.5]}, "the fan-out is"),
         ({"input_nodes": [1], "nodes": [2]}, "beside split or nodes"),
         ({"input_nodes": [1], "split": "test"}, "beside split or nodes"),

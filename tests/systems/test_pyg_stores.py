@@ -128,6 +128,8 @@ def test_memory_too_small_wrong_indices_and_writes_are_refused(dataset: Dataset)
         for name in ("x", "y"):
             with pytest.raises(IndexError):
                 store.get_tensor(None, name, index)
+    with pytest.raises(InputError, match="uint8, a mask or ids; give a mask as booleans"):
+        store.get_tensor(None, "x", torch.ones(5000, dtype=torch.uint8))
     for wrong in (torch.tensor([[1]]), torch.tensor([0.5]), torch.ones(3, dtype=torch.bool)):
         with pytest.raises(InputError):
             store.get_tensor(None, "x", wrong)

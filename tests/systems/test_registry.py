@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,44 @@ def test_a_module_name_is_not_a_system_name() -> None:
         registry.load("pyg_plus")
 
 
+@pytest.mark.parametrize("name", ["my-tiering", "hot-rows", "uvx-cache", "cached_rows"])
+def test_a_module_outside_the_current_folder_names_the_folder_searched(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of these is near enough to a system's name to be a misspelling of it."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as caught:
+        registry.load(name)
+    module = registry.module_name(name)
+    assert f"nor {module}.py or {module}/__init__.py in {tmp_path}" in str(caught.value)
+    assert "did you mean" not in str(caught.value)
+
+
+def test_a_module_that_assigns_no_system_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hot_rows.py").write_text("class HotRows: ...\n")
+    with pytest.raises(InputError, match=r"hot_rows\.py assigns no SYSTEM; end it with"):
+        registry.load("hot-rows")
+
+
+@pytest.mark.parametrize("given", ["elsewhere/hot_rows", "./elsewhere/hot_rows/"])
+def test_a_path_to_a_systems_folder_is_answered_by_the_folder_to_go_to(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "elsewhere" / "hot_rows"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("SYSTEM = None\n")
+    with pytest.raises(InputError, match=rf"this is a path; go to {folder.parent} and give hot_rows"):
+        registry.load(given)
+
+
+def test_a_missing_module_of_a_class_names_the_folder_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=f"no module 'hot_rows' for system 'hot_rows:HotRows' in {tmp_path} or among"):
+        registry.load("hot_rows:HotRows")
+
+
 def test_anyones_class_can_be_loaded() -> None:
     loaded = registry.load("systems.pyg_plus:PygPlus")
     assert issubclass(loaded, System)
@@ -49,6 +88,9 @@ def test_anyones_class_can_be_loaded() -> None:
         ("no.such.module:Thing", "there is no module"),
         ("systems.pyg_plus:PygPlu", "did you mean 'PygPlus'"),
         ("systems.interface:Options", "is not a System class"),
+        ("./mine/hot_rows.py:HotRows", "names no module; write it like package.module:Class"),
+        (".hot_rows:HotRows", "names no module; write it like package.module:Class"),
+        (":HotRows", "names no module"),
     ],
 )
 def test_a_wrong_class_is_one_sentence(name: str, message: str) -> None:

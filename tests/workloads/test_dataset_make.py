@@ -63,6 +63,7 @@ def test_equal_specifications_give_equal_bytes_whatever_the_memory(tmp_path: Pat
     other = make_dataset(tmp_path / "other", replace(spec, seed=1))
     assert one.fingerprint == again.fingerprint != other.fingerprint
     assert one.manifest.recipe == again.manifest.recipe != other.manifest.recipe
+    assert one.origin == f"generated ({one.manifest.recipe['kind']})"
 
 
 @pytest.mark.parametrize(("dtype", "index_dtype"), [("float16", "int64"), ("float32", "int32")])

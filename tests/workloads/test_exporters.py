@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pickletools
@@ -62,12 +63,13 @@ def edges_of(dataset: Dataset) -> list[tuple[int, int]]:
 
 @pytest.fixture(scope="module")
 def weighted(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """A graph with edge weights, float16 features, unlabelled nodes and no validation and test nodes."""
+    """A graph with edge weights, original ids, float16 features, unlabelled nodes, no validation and test nodes."""
     root = tmp_path_factory.mktemp("weighted")
     rng = np.random.default_rng(3)
     y = rng.integers(-1, 4, 50)
     arrays = {"x": rng.standard_normal((50, 3)).astype(np.float16), "y": y, "train_mask": (y >= 0) & (y < 3)}
     pairs = np.ascontiguousarray(np.unique(rng.integers(0, 50, (200, 2)), axis=0).T)
+    arrays["ids"] = rng.permutation(50) * 10**12
     np.savez(root / "g.npz", edge_index=pairs, edge_weight=rng.random(pairs.shape[1]), **arrays)
     return import_dataset(root / "g.npz", root / "data", ImportSpec("pyg"))
 
@@ -127,6 +129,7 @@ def test_ginexs_code_finds_the_arrays_types_and_names_that_it_reads(
     np.testing.assert_array_equal(read("indices"), weighted.load("indices"))
     np.testing.assert_array_equal(read("features"), weighted.load("features").astype(np.float32))
     np.testing.assert_array_equal(read("labels"), weighted.load("labels"))
+    np.testing.assert_array_equal(read("ids"), weighted.load("ids"))
     splits = torch.load(folder / "split_idx.pth")
     assert list(splits) == ["train", "valid", "test"] and splits["train"].dtype == torch.int64
     np.testing.assert_array_equal(splits["train"], weighted.load("train"))
@@ -144,7 +147,8 @@ def test_an_export_says_what_its_format_cannot_hold(weighted: Dataset, tmp_path:
     assert len(made.notes) == 2 and "edge weights left out" in made.notes[0] and "float16" in made.notes[1]
     left = int((weighted.load("labels") >= 0).sum()) - len(weighted.load("train"))
     said = f"{left} labels left out: the format has those of nodes in the three sets alone"
-    assert left and export_dataset(weighted, tmp_path / "other", "graphbolt").notes == [said]
+    path = f"open it as OnDiskDataset('{tmp_path / 'other'}'); by another path add force_preprocess=False"
+    assert left and export_dataset(weighted, tmp_path / "other", "graphbolt").notes == [said, path]
 
 
 def test_graphbolts_folder_names_dgls_classes_alone_and_is_imported_as_the_same_graph(
@@ -172,13 +176,56 @@ def test_graphbolts_folder_names_dgls_classes_alone_and_is_imported_as_the_same_
         assert known.num_classes == dataset.num_classes
 
 
+def digests_of(folder: Path) -> dict[str, str]:
+    """Return the digests that DGL's `OnDiskDataset(folder)` compares, by its documented rule.
+
+    They are the MD5 of every file under the folder, keyed by the path that the caller gave and the file's place. A name
+    that is part of the name of the file of digests is skipped.
+    """
+    found = {}
+    for place, _, names in os.walk(folder):  # which does not follow links
+        for name in names:
+            if name not in "dataset_hash_value.txt":
+                path = f"{place}/{name}"
+                found[path] = hashlib.md5(Path(path).read_bytes(), usedforsecurity=False).hexdigest()
+    return found
+
+
+@pytest.mark.parametrize("form", ["absolute", "relative", "deep", "spaces and ü"])
+def test_a_graphbolt_export_holds_the_digests_that_dgl_compares_for_the_path_that_was_given(
+    weighted: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {"absolute": tmp_path / "out", "relative": Path("out"), "deep": Path("a/b/out")}.get(form, Path("ö ü/x y"))
+    export_dataset(weighted, given, "graphbolt")
+    assert (given / "preprocessed").is_dir()
+    assert not any(path.is_symlink() for path in given.rglob("*"))
+    expected = digests_of(given)
+    assert {str(path) for path in given.rglob("*") if path.is_file()} - set(expected) == {
+        str(given / "preprocessed/dataset_hash_value.txt")
+    }
+    assert json.loads((given / "preprocessed/dataset_hash_value.txt").read_text()) == expected
+    # What DGL removes where the digests differ, a copy of the metadata restores.
+    inside = {path.name for path in (given / "preprocessed").iterdir()}
+    assert inside == {"metadata.yaml", "dataset_hash_value.txt"}
+    assert (given / "preprocessed/metadata.yaml").read_bytes() == (given / "metadata.yaml").read_bytes()
+
+
+def test_a_graphbolt_export_of_an_older_outcore_is_still_imported(weighted: Dataset, tmp_path: Path) -> None:
+    folder = export(weighted, tmp_path / "out", "graphbolt")
+    shutil.rmtree(folder / "preprocessed")
+    (folder / "preprocessed").symlink_to(".")
+    assert again(folder, tmp_path / "data" / "g", "graphbolt").load("ids").tolist() == weighted.load("ids").tolist()
+
+
 PROGRAM = """
 import json, sys
 import numpy as np, torch
 import dgl.graphbolt as gb
-dataset = gb.OnDiskDataset(sys.argv[1], force_preprocess=False).load()
+dataset = gb.OnDiskDataset(sys.argv[1]).load()
 graph, feature, task = dataset.graph, dataset.feature, dataset.tasks[0]
 np.savez(sys.argv[2], indptr=graph.csc_indptr, indices=graph.indices, features=feature.read("node", None, "feat"))
+ids = feature.read("node", None, "ids").view(-1).tolist() if ("node", None, "ids") in feature._features else []
 pipe = gb.ItemSampler(task.train_set, batch_size=50, shuffle=False)
 pipe = pipe.sample_neighbor(graph, [4, 4]).fetch_feature(feature, node_feature_keys=["feat"])
 seen = []
@@ -192,8 +239,13 @@ for batch in pipe:
         "edges": list(zip(rows[csc.indices].tolist(), targets.tolist())),
         "rows_equal": bool(torch.equal(batch.node_features["feat"], feature.read("node", None, "feat", inputs))),
     })
-json.dump({"batches": seen, "classes": task.metadata["num_classes"]}, sys.stdout)
+json.dump({"batches": seen, "ids": ids, "classes": task.metadata["num_classes"]}, sys.stdout)
 """
+
+
+def times(folder: Path) -> list[tuple[str, int]]:
+    """Return every file and folder within, and when it was last written."""
+    return sorted((str(path.relative_to(folder)), path.stat().st_mtime_ns) for path in folder.rglob("*"))
 
 
 def graphbolt_python() -> str:
@@ -206,8 +258,9 @@ def graphbolt_python() -> str:
 @pytest.mark.slow("workloads/exporters")
 @pytest.mark.skipif(not graphbolt_python(), reason="no DGL 2.1.0: `outcore systems setup graphbolt`")
 def test_dgl_210_reads_the_export_as_it_is_whole_and_sampled(tiny_dataset: Dataset, tmp_path: Path) -> None:
+    """By its defaults, and elsewhere by `force_preprocess=False`; the newest DGL compares the same digests."""
     folder = export(tiny_dataset, tmp_path / "out", "graphbolt")
-    before = sorted((path.name, path.stat().st_mtime_ns) for path in folder.iterdir())
+    before = times(folder)
     command = [graphbolt_python(), "-c", PROGRAM, str(folder), str(tmp_path / "read.npz")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -223,11 +276,30 @@ def test_dgl_210_reads_the_export_as_it_is_whole_and_sampled(tiny_dataset: Datas
     for batch in said["batches"]:
         assert batch["labels"] == labels[batch["seeds"]].tolist() and batch["rows_equal"]
         assert batch["edges"] and {tuple(edge) for edge in batch["edges"]} <= there
-    # DGL refuses to make the folder anew, rather than removing it.
-    code = "import sys, dgl.graphbolt as gb; gb.OnDiskDataset(sys.argv[1])"
-    other = subprocess.run([graphbolt_python(), "-c", code, str(folder)], capture_output=True, text=True, timeout=300)
-    assert other.returncode != 0 and "symbolic link" in other.stderr
-    assert sorted((path.name, path.stat().st_mtime_ns) for path in folder.iterdir()) == before
+    assert times(folder) == before
+    moved = folder.rename(tmp_path / "moved")
+    code = "import sys, dgl.graphbolt as gb; gb.OnDiskDataset(sys.argv[1], force_preprocess=False).load()"
+    subprocess.run([graphbolt_python(), "-c", code, str(moved)], timeout=300, check=True)
+    assert times(moved) == before
+
+
+@pytest.mark.slow("workloads/exporters")
+@pytest.mark.skipif(not graphbolt_python(), reason="no DGL 2.1.0: `outcore systems setup graphbolt`")
+def test_what_dgl_removes_of_an_export_at_another_path_is_restored_as_the_docs_show(
+    weighted: Dataset, tmp_path: Path
+) -> None:
+    folder = export(weighted, tmp_path / "out", "graphbolt").rename(tmp_path / "moved")
+    command = [graphbolt_python(), "-c", PROGRAM, str(folder), str(tmp_path / "read.npz")]
+    failed = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert failed.returncode != 0 and not (folder / "preprocessed/metadata.yaml").exists()
+    restore = "mkdir -p moved/preprocessed && cp moved/metadata.yaml moved/preprocessed"
+    assert restore.replace("moved", "mine-graphbolt") in (ROOT / "docs/exchange.md").read_text()
+    subprocess.run(restore, shell=True, cwd=tmp_path, check=True)
+    program = PROGRAM.replace("(sys.argv[1])", "(sys.argv[1], force_preprocess=False)")
+    command[2] = program
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout[done.stdout.index("{") :])["ids"] == weighted.load("ids").tolist()
 
 
 # --- faults ---------------------------------------------------------------------------------------------------------
@@ -283,7 +355,7 @@ def test_a_dataset_that_is_replaced_meanwhile_is_not_called_corrupted(
 
 def test_a_part_that_may_not_be_read_is_a_fault_of_permissions(tiny_dataset: Dataset, tmp_path: Path) -> None:
     denied = PermissionError(13, "Permission denied", "features.npy")
-    with patch.object(Path, "open", side_effect=denied), pytest.raises(DataIOError, match="see to its permissions"):
+    with patch.object(Path, "open", side_effect=denied), pytest.raises(DataIOError, match="check the permissions"):
         list(exporter_files.readable(exporter_files.pieces(tiny_dataset, "features")))
 
 
@@ -306,7 +378,11 @@ def buffered_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
 
 
 def content(folder: Path) -> dict[str, bytes | Path]:
-    return {file.name: file.readlink() if file.is_symlink() else file.read_bytes() for file in folder.iterdir()}
+    """Return every file but the one of digests, which are keyed by the folder's path."""
+    files = [file for file in folder.rglob("*") if not file.is_dir() and file.name != "dataset_hash_value.txt"]
+    return {
+        str(file.relative_to(folder)): file.readlink() if file.is_symlink() else file.read_bytes() for file in files
+    }
 
 
 @pytest.mark.usefixtures("small_pieces")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import importlib
 import os
 from collections.abc import Callable
 from itertools import pairwise
@@ -207,7 +209,7 @@ def test_npz_weights_that_are_all_one_are_no_weights(tmp_path: Path) -> None:
         ({"train_idx": np.array([0.0, 1.0])}, "give ids as integers"),
         ({"train_idx": np.array([[0], [1]])}, r"give ids \[M\], or a bool mask"),
         ({"train_idx": np.array([0, 1, 1, 0])}, "holds zeros and ones alone for all 4 nodes, like a mask"),
-        ({"adj_shape": np.array([4.0, 4.0])}, "do not make a 4 x 4 matrix"),
+        ({"adj_shape": np.array([4.0, 4.0])}, "adj_shape holds float64 .*, not two integers"),
     ],
 )
 def test_npz_arrays_that_contradict_each_other_are_refused(tmp_path: Path, added: dict[str, Any], said: str) -> None:
@@ -427,3 +429,46 @@ def test_ids_under_the_name_of_a_mask_are_refused(tmp_path: Path) -> None:
         np.save(folder / "train_mask.npy", odd)
         with pytest.raises(InputError, match=r"no mask of 4 nodes; give bool \[4\], or name ids train_idx"):
             imported(folder, "arrays")
+
+
+PACKED = [
+    ("arrays", "edge_index.npy", "gzip"),
+    ("arrays", "edge_index.pt", "bz2"),
+    ("arrays", "x.npy", "lzma"),
+    ("parquet", "edges.parquet", "gzip"),
+    ("parquet", "nodes.parquet", "bz2"),
+    ("parquet", "edges/0.parquet", "gzip"),
+    ("igb", "processed/paper/node_feat.npy", "gzip"),
+]
+
+
+@pytest.mark.parametrize(("format_name", "name", "module"), PACKED)
+def test_a_packed_file_in_place_of_one_that_is_read_is_refused_with_the_fix(
+    tmp_path: Path, format_name: str, name: str, module: str
+) -> None:
+    if format_name == "arrays":
+        source = as_arrays(tmp_path / "g", None)
+        if name.endswith(".pt"):
+            (source / "edge_index.npy").rename(source / "edge_index.pt")
+    else:
+        source = as_parquet(tmp_path / "g", None) if format_name == "parquet" else tmp_path / "g"
+    if name.startswith("edges/"):
+        (source / "edges").mkdir()
+        (source / "edges.parquet").rename(source / name)
+    file = source / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    content = file.read_bytes() if file.exists() else b"rows"
+    packed = file.with_name(f"{file.name}.z")  # known by its content, not by its name
+    packed.write_bytes(importlib.import_module(module).compress(content))
+    file.unlink(missing_ok=True)
+    kind = {"bz2": "bzip2", "lzma": "xz"}.get(module, module)
+    with pytest.raises(
+        InputError, match=f"{packed.name} is packed by {kind}; unpack it to {file.name} first: {kind} -d"
+    ):
+        imported(source, format_name)
+
+
+def test_a_packed_copy_beside_the_file_itself_is_left_out_by_name(tmp_path: Path) -> None:
+    source = as_arrays(tmp_path / "g", None)
+    (source / "x.npy.gz").write_bytes(gzip.compress((source / "x.npy").read_bytes()))
+    assert "files left out: x.npy.gz" in imported(source, "arrays").manifest.notes

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from workloads.errors import BudgetError, HostError
+from workloads.errors import BudgetError, HostError, fault_of
 from workloads.units import format_bytes
 
 _ALIGNMENT = 4096
@@ -74,10 +74,8 @@ class DevicePool:
             return cls(descriptor, name, hidden=hidden)
         except OSError as error:
             os.close(descriptor)
-            raise HostError(
-                f"the emulated device's {format_bytes(nbytes)} of shared memory cannot be had ({error.strerror})",
-                "lower --device-memory or free memory",
-            ) from error
+            said = f"the emulated device's {format_bytes(nbytes)} of shared memory cannot be had"
+            raise HostError.from_os(error, said, "lower --device-memory or free memory") from error
 
     @classmethod
     def attach(cls, name: str, *, hidden: bool = False) -> DevicePool:
@@ -201,7 +199,7 @@ def _handed_over(path: Path) -> int:
             owner.connect(f"/proc/self/fd/{folder}/{path.name}")
             descriptors = socket.recv_fds(owner, 1, 1)[1]
     except OSError as error:
-        why = f" ({error.strerror})"
+        why = f" ({fault_of(error)[0]})"
     finally:
         if folder >= 0:
             os.close(folder)
@@ -212,7 +210,7 @@ def _handed_over(path: Path) -> int:
 
 def _free_bytes() -> int:
     """Return the bytes available without swapping, by the kernel's estimate and this process's own cgroup."""
-    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines())
     free = int(meminfo["MemAvailable"].split()[0]) * 1024
     for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
         for folder in _own_cgroups():
@@ -226,7 +224,7 @@ def _own_cgroups() -> list[Path]:
     roots = {"": Path("/sys/fs/cgroup"), "memory": Path("/sys/fs/cgroup/memory")}
     folders = list(roots.values())
     with suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
+        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
             folders += [root / path.lstrip("/") for name, root in roots.items() if name in controllers.split(",")]
     return folders

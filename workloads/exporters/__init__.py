@@ -62,6 +62,8 @@ def export_dataset(
         nbytes = write_folder(files, target, progress)
     if "edge_weight" in dataset.manifest.files and format_name == "ginex":
         notes.append("edge weights left out: the format has none")
+    if format_name == "graphbolt":
+        notes.append(f"open it as OnDiskDataset({str(target)!r}); by another path add force_preprocess=False")
     if dataset.feature_dtype != "float32" and format_name == "ginex":
         notes.append(f"features converted from {dataset.feature_dtype} to float32, the only type of the format")
     return Export(target.absolute(), nbytes, notes)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import errno
-import io
+import hashlib
 import itertools
+import json
 import math
 import os
-import pickle
-import sys
-import zipfile
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -39,9 +37,8 @@ Tick = Callable[[int], None]
 
 PIECE_BYTES = 2 << 20
 _AHEAD = 6
+_HASHED_AHEAD = 2  # pieces
 _SPARE_BYTES = 1 << 20  # for the file system's own blocks
-_TORCH_BYTES = 4096  # of a file of torch besides its values
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Writable(Protocol):
@@ -91,10 +88,30 @@ def readable(pieces: Iterable[Array]) -> Iterator[Array]:
     try:
         yield from pieces
     except OSError as error:
-        denied = error.errno in (errno.EACCES, errno.EPERM)
-        fix = "see to its permissions" if denied else "check that the dataset is there and can be read"
         path = error.filename or "the dataset"
+        denied = isinstance(error, PermissionError)
+        fix = "" if denied else "check that the dataset is there and can be read"
         raise DataIOError.of(error, f"{path} cannot be read", path, fix) from None
+
+
+class _Md5:
+    """MD5 of a stream, computed by a thread while the stream is written."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.md5(usedforsecurity=False)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="export-md5")
+        self._ahead: deque[Future[None]] = deque()
+
+    def update(self, data: bytes | memoryview) -> None:
+        """Append bytes, which are copied; wait where several pieces are behind."""
+        while len(self._ahead) >= _HASHED_AHEAD:
+            self._ahead.popleft().result()
+        self._ahead.append(self._thread.submit(self._hash.update, bytes(data)))
+
+    def close(self) -> str:
+        """Return the digest of all bytes, 32 hexadecimal digits, and end the thread."""
+        self._thread.shutdown()
+        return self._hash.hexdigest()
 
 
 class Output:
@@ -104,18 +121,23 @@ class Output:
 
     Attributes:
         nbytes: bytes written so far.
+        md5: at the end, the digest of all bytes; empty unless they are hashed.
     """
 
-    def __init__(self, path: Path, most: int, tick: Tick) -> None:
-        """Make the file with blocks for `most` bytes reserved; `tick` is called with each written piece's bytes."""
-        self._path, self._tick, self.nbytes = path, tick, 0
+    def __init__(self, path: Path, most: int, tick: Tick, hashing: bool = False) -> None:
+        """Make the file with blocks for `most` bytes reserved; `tick` is called with each written piece's bytes, and
+        `hashing` has all bytes hashed."""
+        self._path, self._tick, self.nbytes, self.md5 = path, tick, 0, ""
         with path.open("xb") as file:
             # Reserving first turns a disk that fills up into an error here, and saves the file system's work later.
             os.posix_fallocate(file.fileno(), 0, max(1, most))
         self._stream = DirectStream(path, 0, read_back=True)
+        self._hash = _Md5() if hashing else None
 
     def write(self, data: bytes | memoryview) -> int:
         """Append bytes; return their number."""
+        if self._hash is not None:
+            self._hash.update(data)
         self._stream.write(np.frombuffer(data, np.uint8))
         self.nbytes += len(data)
         self._tick(len(data))
@@ -129,6 +151,8 @@ class Output:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         """Wait until all is written and compared, cut the file to its bytes and flush it to disk."""
+        if self._hash is not None:
+            self.md5 = self._hash.close()
         if error is None:
             self._stream.flush()
         self._stream.close(cancel=error is not None)
@@ -182,113 +206,44 @@ class TextFile:
 
 @dataclass(frozen=True)
 class LinkFile:
-    """Symbolic link to another file of the folder, or to the folder itself."""
+    """Symbolic link to another file of the folder."""
 
     name: str
     to: str
     nbytes: int = 0
 
 
-@dataclass(frozen=True)
-class TorchFile:
-    """File that `torch.load` reads, written as a stream: its tensors may exceed memory.
+class Content(Protocol):
+    """One file of an export: its name within the folder, and its bytes within a few KiB."""
 
-    Attributes:
-        content: object of plain data; `Values` in it become tensors.
-        renamed: class of a stand-in in `content` -> module and name by which the reader knows it.
-    """
-
-    name: str
-    content: Any
-    renamed: Mapping[type, tuple[str, str]] = field(default_factory=dict)
-
-    def _pickled(self) -> tuple[bytes, list[Values]]:
-        """Return the pickled content, and its tensors in the order of their numbers."""
-        stream = io.BytesIO()
-        pickler = _Pickler(stream)
-        pickler.dump(self.content)
-        data = stream.getvalue()
-        for kind, (module, name) in {**_TORCH, **self.renamed}.items():
-            # Protocol 2 names a class by two lines of text.
-            data = data.replace(f"c{kind.__module__}\n{kind.__qualname__}\n".encode(), f"c{module}\n{name}\n".encode())
-        return data, pickler.tensors
+    @property
+    def name(self) -> str:
+        """Path within the folder."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensors and of a small rest."""
-        return _TORCH_BYTES + sum(values.nbytes for values in self._pickled()[1])
+        """Bytes of the file, within a few KiB."""
 
     def write(self, out: Output) -> None:
-        """Write the content: an archive whose members have their checksums behind them, since it cannot be sought."""
-        data, tensors = self._pickled()
-        with zipfile.ZipFile(cast(IO[bytes], out), "w") as archive:
-            # Members of the same date in every export: a graph has the same bytes whenever it is exported.
-            archive.writestr(zipfile.ZipInfo("archive/data.pkl"), data)
-            archive.writestr(zipfile.ZipInfo("archive/byteorder"), sys.byteorder)
-            for number, values in enumerate(tensors):
-                info = zipfile.ZipInfo(f"archive/data/{number}")
-                info.file_size = values.nbytes
-                with archive.open(info, "w") as member:
-                    values.write(member)
-            archive.writestr(zipfile.ZipInfo("archive/version"), "3\n")
+        """Write the content."""
 
 
-File = ArrayFile | TextFile | LinkFile | TorchFile
-"""One file of an export: its name within the folder, and its bytes within a few KiB."""
+@dataclass(frozen=True)
+class DigestFile:
+    """JSON file of the MD5 digests of all files before it, by their paths, which begin with the folder's path as the
+    caller gave it."""
+
+    name: str
+    nbytes: int = 0  # small, and known at the end
+
+    def text(self, folder: Path, digests: Mapping[str, str]) -> TextFile:
+        """Return the file of these digests, which are given by the files' names within `folder`."""
+        found = {str(folder / name): digest for name, digest in digests.items()}
+        return TextFile(self.name, json.dumps(found, indent=4))
 
 
-@dataclass(frozen=True, eq=False)
-class _Storage:
-    """Memory of a tensor, which a pickle of torch names by a number."""
-
-    values: Values
-
-
-class _Ints:
-    """Stand-in of torch's class of int32 memory: torch itself, 130 MiB in memory, is not needed to name it."""
-
-
-class _Longs:
-    """Stand-in of torch's class of int64 memory."""
-
-
-class _Floats:
-    """Stand-in of torch's class of float32 memory."""
-
-
-def _tensor() -> None:
-    """Stand in for torch's function that makes a tensor."""
-
-
-_STORAGES: dict[str, type] = {"int32": _Ints, "int64": _Longs, "float32": _Floats}
-_TORCH: dict[Any, tuple[str, str]] = {
-    _Ints: ("torch", "IntStorage"),
-    _Longs: ("torch", "LongStorage"),
-    _Floats: ("torch", "FloatStorage"),
-    _tensor: ("torch._utils", "_rebuild_tensor_v2"),
-}
-
-
-class _Pickler(pickle.Pickler):
-    """Pickler in the words of `torch.save`."""
-
-    def __init__(self, stream: io.BytesIO) -> None:
-        super().__init__(stream, protocol=2)
-        self.tensors: list[Values] = []
-
-    def reducer_override(self, value: Any) -> Any:
-        """Return the call that makes a tensor of `Values`; other objects are pickled as usual."""
-        if not isinstance(value, Values):
-            return NotImplemented
-        strides = tuple(math.prod(value.shape[axis + 1 :]) for axis in range(len(value.shape)))
-        return _tensor, (_Storage(value), 0, value.shape, strides, False, OrderedDict())
-
-    def persistent_id(self, value: Any) -> Any:
-        """Return the name of a tensor's memory; None for other objects."""
-        if not isinstance(value, _Storage):
-            return None
-        self.tensors.append(value.values)
-        return "storage", _STORAGES[value.values.dtype], str(len(self.tensors) - 1), "cpu", value.values.count
+File = Content | LinkFile | DigestFile
+"""One file of an export."""
 
 
 def stored(dataset: Dataset, part: Part, dtype: str = "") -> Values:
@@ -364,7 +319,7 @@ def _direct_pieces(path: Path, begin: int, end: int) -> Iterator[npt.NDArray[np.
 
 def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int:
     """Write the files as the folder `target`, whole or not at all; return their bytes. Raises as `export_dataset`."""
-    target = target.absolute()
+    given, target = target, target.absolute()
     root, total = target.parent, sum(file.nbytes for file in files)
     needed = total + _SPARE_BYTES + 2 * PAGE * len(files)
     done = 0
@@ -372,7 +327,7 @@ def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int
     def tick(nbytes: int) -> None:
         nonlocal done
         done += nbytes
-        progress("writing and reading back", done / max(1, total))
+        progress("writing and reading back", min(1.0, done / max(1, total)))
 
     try:
         if target.exists() or target.is_symlink():
@@ -383,25 +338,36 @@ def write_folder(files: Sequence[File], target: Path, progress: Progress) -> int
         root.mkdir(parents=True, exist_ok=True)
         with signals_raise(), TemporaryFolder(root, target.name) as folder:
             folder.chmod(0o755)
-            for file in files:
-                path = folder / file.name
-                if isinstance(file, LinkFile):
-                    path.symlink_to(file.to)
-                    continue
-                with Output(path, file.nbytes, tick) as out:
-                    file.write(out)
-            sync(folder)
+            _write_files(files, folder, given, tick)
             if target.exists() or not into_place(folder, target):
                 raise _exists(target)
             sync(root)
     except (OSError, DataIOError) as error:
-        if error.errno in _NO_SPACE:
+        if error.errno == errno.ENOSPC:
             raise _no_space(target, needed) from None
         if isinstance(error, DataIOError):
             raise
-        fault = f"{target} cannot be written: {error.strerror or error}"
-        raise DatasetError(fault, "choose another --out, in a folder that can be written") from None
+        fix = "choose another --out, in a folder that can be written"
+        raise DatasetError.from_os(error, f"{target} cannot be written", fix) from None
     return total
+
+
+def _write_files(files: Sequence[File], folder: Path, given: Path, tick: Tick) -> None:
+    """Write the files into `folder`, which will be renamed to `given`."""
+    hashing = any(isinstance(file, DigestFile) for file in files)
+    digests: dict[str, str] = {}
+    for file in files:
+        path = folder / file.name
+        path.parent.mkdir(exist_ok=True)
+        if isinstance(file, LinkFile):
+            path.symlink_to(file.to)
+            continue
+        content = file.text(given, digests) if isinstance(file, DigestFile) else file
+        with Output(path, content.nbytes, tick, hashing) as out:
+            content.write(out)
+        digests[file.name] = out.md5
+    for written in {folder, *(path.parent for path in folder.rglob("*"))}:
+        sync(written)
 
 
 def _refuse_inside_a_dataset(target: Path) -> None:

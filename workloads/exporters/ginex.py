@@ -10,18 +10,8 @@ import numpy as np
 
 from workloads import _native
 from workloads.dataset import Dataset
-from workloads.exporters.files import (
-    Array,
-    ArrayFile,
-    File,
-    LinkFile,
-    TextFile,
-    TorchFile,
-    Values,
-    checked_map,
-    pieces,
-    stored,
-)
+from workloads.exporters.files import Array, ArrayFile, File, LinkFile, TextFile, Values, checked_map, pieces, stored
+from workloads.exporters.torch_file import TorchFile
 
 #: Nodes whose out-degrees are counted in one pass over the edges, in 128 MiB.
 NODES_A_PASS = 1 << 24
@@ -32,7 +22,7 @@ def files_of(dataset: Dataset) -> list[File]:
     """Declare the files of a dataset, in the types that the native parts of that code expect.
 
     `nc_score.pth` is the score by which Ginex fills its neighbour cache. GNNDrive's code has the number of columns in
-    the names of two files, which are there as links.
+    the names of two files, which are there as links. That code does not read `ids.dat`, the nodes' original ids.
     """
     arrays = {
         "indptr": stored(dataset, "indptr"),
@@ -40,6 +30,8 @@ def files_of(dataset: Dataset) -> list[File]:
         "features": stored(dataset, "features", "float32"),
         "labels": stored(dataset, "labels", "float32"),
     }
+    if "ids" in dataset.manifest.files:
+        arrays["ids"] = stored(dataset, "ids")
     conf: dict[str, object] = {"num_nodes": dataset.num_nodes, "num_classes": dataset.num_classes}
     for name, values in arrays.items():
         conf |= {f"{name}_shape": values.shape, f"{name}_dtype": values.dtype}

@@ -1,12 +1,17 @@
 """DGL's GraphBolt: an `OnDiskDataset` that is preprocessed already, for DGL 2.1.0 and later.
 
 The folder holds `metadata.yaml`, the topology as DGL pickles it, features and splits; `preprocessed`, where DGL looks,
-is a link to the folder itself. `OnDiskDataset(path, force_preprocess=False)` reads it as it is. Without that argument
-DGL removes the folder `preprocessed` to make it anew, which fails at a link and removes nothing.
+has a copy of `metadata.yaml`, and digests by which DGL finds out whether the folder was changed after preprocessing.
+`OnDiskDataset(path)` compares them, and `OnDiskDataset(path, force_preprocess=False)` does not. Where they differ, DGL
+removes `preprocessed`, so that folder holds nothing else.
+
+The digests are a JSON object: the MD5 of each file by its path, which begins with the path that `OnDiskDataset` was
+given (DGL 2.1.0 and later, `dataset_hash_value.txt`). So they fit one path alone, that of the export.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
@@ -17,16 +22,16 @@ from workloads.dataset import Dataset, Part
 from workloads.exporters.files import (
     Array,
     ArrayFile,
+    DigestFile,
     File,
-    LinkFile,
     TextFile,
-    TorchFile,
     Values,
     checked_map,
     pieces,
     readable,
     stored,
 )
+from workloads.exporters.torch_file import TorchFile
 
 GRAPH = "fused_csc_sampling_graph.pt"
 #: Version of the pickled state of a graph, and the registered name of its class.
@@ -61,8 +66,6 @@ _RENAMED = {
 
 def files_of(dataset: Dataset) -> list[File]:
     """Declare the files of a dataset: ids as int32 where they fit, as DGL itself stores them."""
-    import yaml
-
     ids = "int32" if dataset.num_nodes <= _INT32 else "int64"
     tensors = {
         "version_number": Values("int64", (1,), lambda: [np.array([STATE_VERSION])]),
@@ -74,6 +77,12 @@ def files_of(dataset: Dataset) -> list[File]:
         state["edge_attributes"] = {"edge_weight": stored(dataset, "edge_weight")}
     files: list[File] = [TorchFile(GRAPH, _Graph(_Native(state)), _RENAMED)]
     files.append(ArrayFile("feat.npy", stored(dataset, "features")))
+    features = [_feature("feat", "feat.npy")]
+    if "ids" in dataset.manifest.files:
+        values = stored(dataset, "ids")
+        # DGL wants features of two dimensions.
+        files.append(ArrayFile("ids.npy", Values(values.dtype, (dataset.num_nodes, 1), values.pieces)))
+        features.append(_feature("ids", "ids.npy"))
     task: dict[str, Any] = {"name": "node_classification", "num_classes": dataset.num_classes}
     labels = cache(partial(checked_map, dataset, "labels"))  # read once for all sets
     # An empty set tells readers that no node is in one, so none has to be drawn.
@@ -89,17 +98,23 @@ def files_of(dataset: Dataset) -> list[File]:
         "dataset_name": dataset.name,
         "include_original_edge_id": False,
         "graph_topology": {"type": "FusedCSCSamplingGraph", "path": GRAPH},
-        "feature_data": [{"domain": "node", "in_memory": False, **_array("feat", "feat.npy")}],
+        "feature_data": features,
         "tasks": [task],
     }
-    text = yaml.safe_dump(metadata, sort_keys=False)
-    return [*files, TextFile("metadata.yaml", text), LinkFile("preprocessed", ".")]
+    # JSON, which YAML includes: quoted, a name like `no` or `1:30` is text by every version of YAML.
+    text = json.dumps(metadata, indent=2) + "\n"
+    copies = [TextFile(name, text) for name in ("metadata.yaml", "preprocessed/metadata.yaml")]
+    return [*files, *copies, DigestFile("preprocessed/dataset_hash_value.txt")]
 
 
 def labels_left_out(dataset: Dataset) -> int:
     """Count the labels of nodes outside the three sets, which the format cannot hold."""
     known = sum(int(np.count_nonzero(piece >= 0)) for piece in readable(pieces(dataset, "labels")))
     return known - sum(dataset.manifest.files[part].shape[0] for part in SETS)
+
+
+def _feature(name: str, path: str) -> dict[str, Any]:
+    return {"domain": "node", "in_memory": False, **_array(name, path)}
 
 
 def _array(name: str, path: str) -> dict[str, str]:

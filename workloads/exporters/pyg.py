@@ -12,19 +12,21 @@ from workloads.direct_files import small_maps
 from workloads.exporters.files import Array, ArrayFile, File, Values, checked_map, class_count, pieces, stored
 from workloads.importers.pyg import MASKS
 from workloads.importers.source import csc_edges
+from workloads.manifest import OPTIONAL
 
 _NODES_A_PIECE = 1 << 24
 
 
 def files_of(dataset: Dataset) -> list[File]:
     """Declare the files of a dataset: `x`, `edge_index` (sorted by destination), `y`, masks, `num_classes`, and
-    `edge_weight` if any."""
+    `edge_weight` and the nodes' original `ids` if any."""
     edges = Values("int64", (2, dataset.num_edges), lambda: chain(pieces(dataset, "indices"), _destinations(dataset)))
     found = {"x": stored(dataset, "features"), "edge_index": edges, "y": stored(dataset, "labels")}
     for part, name in MASKS.items():
         found[name] = Values("bool", (dataset.num_nodes,), lambda part=part: _mask(dataset, part))  # type: ignore[misc]
-    if "edge_weight" in dataset.manifest.files:
-        found["edge_weight"] = stored(dataset, "edge_weight")
+    for extra in OPTIONAL:
+        if extra in dataset.manifest.files:
+            found[extra] = stored(dataset, extra)
     return [*(ArrayFile(f"{name}.npy", values) for name, values in found.items()), class_count(dataset)]
 
 

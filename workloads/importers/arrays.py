@@ -8,7 +8,18 @@ from typing import Any
 import numpy.typing as npt
 
 from workloads.errors import InputError, require
-from workloads.importers.seen import FEATURES, LABELS, SPLITS, WEIGHTS, edges_use, features_use, numbers_use, seen
+from workloads.importers.packed import refuse_packed_as
+from workloads.importers.seen import (
+    FEATURES,
+    LABELS,
+    ORIGINAL_IDS,
+    SPLITS,
+    WEIGHTS,
+    edges_use,
+    features_use,
+    numbers_use,
+    seen,
+)
 from workloads.importers.source import (
     GraphSource,
     ImportOptions,
@@ -19,6 +30,8 @@ from workloads.importers.source import (
     count_of,
     csc_edges,
     edge_array_source,
+    holds_ids,
+    id_source,
     load_array,
     load_torch,
     named_nodes,
@@ -31,6 +44,7 @@ from workloads.importers.source import (
 from workloads.manifest import MAX_NODES
 
 Array = npt.NDArray[Any]
+_ENDINGS = (".npy", ".pt")
 _NAMES = {
     "edges": ("edge_index",),
     "indptr": ("indptr", "colptr"),
@@ -41,6 +55,7 @@ _NAMES = {
     **SPLITS,
     "classes": ("num_classes",),
     "nodes": ("num_nodes",),
+    "ids": ("ids", "n_id"),
 }
 
 
@@ -49,11 +64,12 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
 
     Edges: `edge_index` [2, E] (source above destination), or `indptr` [N + 1] and `indices` [E], each node's
     in-neighbours. Features `x` [N, D], labels `y` [N] and `num_classes` if there are more than those, a split as mask
-    [N] or as ids, `edge_weight` [E], `num_nodes`; other usual names are known too, and a note names other files. Raises
-    DatasetError where a file is damaged, InputError where edges are missing or arrays contradict each other.
+    [N] or as ids, `edge_weight` [E], `num_nodes`, `ids` [N], the nodes' original ids; other usual names are known too,
+    and a note names other files. Raises DatasetError where a file is damaged, InputError where edges are missing or
+    arrays contradict each other.
     """
     require(path.is_dir(), f"{path} is no folder", "give the folder of the .npy or .pt files")
-    files = [file for file in sorted(path.iterdir()) if file.suffix in (".npy", ".pt")]
+    files = [file for file in sorted(path.iterdir()) if file.suffix in _ENDINGS]
     found: dict[str, Array] = {}
     name: dict[str, str] = {}
     for part, names in _NAMES.items():
@@ -62,6 +78,9 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
         require(len(there) < 2, fault, "remove all but one")
         if there:
             found[part], name[part] = _mapped(there[0]), str(there[0])
+            continue
+        for packed in (f"{stem}{ending}" for stem in names for ending in _ENDINGS):
+            refuse_packed_as(path / packed)
     edges_name = name.get("edges") or name.get("indices", "")
     uses: dict[str, str] = {}  # part -> use
     if "edges" in found:
@@ -105,6 +124,13 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
     if "weights" in found:
         weights = weight_source(found["weights"], num_edges, name["weights"])
         uses["weights"] = numbers_use("edge weights", found["weights"].dtype)
+    ids = None
+    if "ids" in found:
+        fault = f"{name['ids']} is {found['ids'].dtype} {list(found['ids'].shape)}"
+        fix = f"give the original id of every node, integers [{num_nodes}], or leave it out"
+        require(holds_ids(found["ids"], num_nodes), fault, fix)
+        ids = id_source(found["ids"], name["ids"])
+        uses["ids"] = ORIGINAL_IDS
     used_files = {Path(name[part]).name: use for part, use in uses.items()}
     present = [file.name for file in sorted(path.iterdir())]
     return GraphSource(
@@ -118,6 +144,7 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
         keep_duplicates=True,
         edge_weights=weights,
         edges_name=edges_name,
+        ids=ids,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads.errors import DatasetError, InputError, require
-from workloads.importers.seen import edges_use, features_use, files_in, numbers_use, seen
+from workloads.importers.edge_text import edge_chunks
+from workloads.importers.seen import ORIGINAL_IDS, edges_use, features_use, files_in, numbers_use, seen
 from workloads.importers.source import (
-    EDGES_A_CHUNK,
     EdgeChunk,
     FeatureRows,
     GraphSource,
@@ -27,7 +28,8 @@ from workloads.importers.source import (
     count_of,
     csc_edges,
     edge_array_source,
-    ids_of_frame,
+    holds_ids,
+    id_source,
     load_array,
     load_torch,
     reading,
@@ -37,29 +39,29 @@ from workloads.importers.source import (
     weight_source,
 )
 from workloads.manifest import MAX_NODES
+from workloads.parsing import ParseError, parse_yaml
 
 Array = npt.NDArray[Any]
 _SETS = {"train": "train_set", "valid": "validation_set", "test": "test_set"}
 _SEEDS = ("seed_nodes", "seeds")
 _WEIGHTS = ("edge_weight", "weight")
 _ORIGINAL_ID = "_ORIGINAL_EDGE_ID"  # of DGL, not of the graph
+_NODE_IDS = "ids"  # node feature of our exports
 _FIX = "give the folder of an OnDiskDataset of one type of nodes and one type of edges"
 
 
 def open_graphbolt(path: Path, options: ImportOptions) -> GraphSource:
     """Read a homogeneous `OnDiskDataset`: the preprocessed topology if there is one, else its edges (CSV or NumPy).
 
-    Features are the node feature `feat`, or the first, weights the edge feature `edge_weight` or `weight`, and notes
-    name the others; labels and splits are those of the first task, and other nodes are unlabelled. No code of a file is
-    run. Raises DatasetError where a file is missing or damaged, InputError where the graph has several types or a
-    file's content contradicts another.
+    Features are the node feature `feat`, or the first, original ids of the nodes the node feature `ids` [N, 1], weights
+    the edge feature `edge_weight` or `weight`, and notes name the others; labels and splits are those of the first
+    task, and other nodes are unlabelled. No code of a file is run. Raises DatasetError where a file is missing or
+    damaged, InputError where the graph has several types or a file's content contradicts another.
     """
-    import yaml
-
     made, raw = path / "preprocessed" / "metadata.yaml", path / "metadata.yaml"
     file = made if made.is_file() else raw
-    with reading(file, "is no YAML", (ValueError, RecursionError, yaml.YAMLError), missing=_FIX, fix="mend the file"):
-        metadata = yaml.safe_load(file.read_text(encoding="utf-8"))
+    with reading(file, "is no YAML", (ParseError,), missing=_FIX, fix="correct the file"):
+        metadata = parse_yaml(file.read_bytes())
     require(isinstance(metadata, dict), f"{file} is no metadata of an OnDiskDataset", _FIX)
     try:
         return _graph(path, metadata, str(file.relative_to(path)))
@@ -102,7 +104,13 @@ def _graph(path: Path, metadata: dict[str, Any], metadata_file: str) -> GraphSou
             uses[by_edge[name]["path"]] = "edge weights"
     notes += seen("edge features", edge_uses, [name for name in edge_features if name != _ORIGINAL_ID])
     notes += seen("node features of the graph", {}, [entry["name"] for entry in inner if entry["domain"] == "node"])
-    features = _features(path, entries, num_nodes, notes, uses)
+    of_nodes = [entry for entry in entries if entry["domain"] == "node"]
+    node_uses: dict[str, str] = {}
+    id_entry, ids = _original_ids(path, of_nodes, num_nodes)
+    if id_entry is not None:
+        uses[id_entry["path"]] = node_uses[_NODE_IDS] = ORIGINAL_IDS
+    features = _features(path, [entry for entry in of_nodes if entry is not id_entry], num_nodes, node_uses, uses)
+    notes += seen("node features", node_uses, [entry["name"] for entry in of_nodes])
     tasks = metadata.get("tasks") or [{}]
     if len(tasks) > 1:
         notes.append(f"of {len(tasks)} tasks the first is taken")
@@ -125,7 +133,20 @@ def _graph(path: Path, metadata: dict[str, Any], metadata_file: str) -> GraphSou
         keep_duplicates=True,
         edge_weights=weights,
         edges_name=str(edges_file),
+        ids=ids,
     )
+
+
+def _original_ids(
+    path: Path, entries: list[dict[str, Any]], num_nodes: int
+) -> tuple[dict[str, Any] | None, Callable[[], Iterator[IntArray]] | None]:
+    """Return the node feature that holds the original ids of the nodes, and the ids; None without them."""
+    for entry in entries:
+        if entry["name"] == _NODE_IDS:
+            values = _array(path, entry)
+            if holds_ids(values, num_nodes):
+                return entry, id_source(values, f"feature {_NODE_IDS} of {path}")
+    return None, None
 
 
 def _weight_name(features: Mapping[str, Any]) -> str:
@@ -148,18 +169,16 @@ def _file(path: Path, name: str) -> Path:
 
 
 def _features(
-    path: Path, entries: list[dict[str, Any]], num_nodes: int, notes: list[str], uses: dict[str, str]
+    path: Path, entries: list[dict[str, Any]], num_nodes: int, node_uses: dict[str, str], uses: dict[str, str]
 ) -> FeatureRows | None:
-    mine = [entry for entry in entries if entry["domain"] == "node"]
-    chosen = next((entry for entry in mine if entry["name"] == "feat"), mine[0] if mine else None)
+    """Return the features, if there are any, and enter their name in `node_uses`, their file in `uses`."""
+    chosen = next((entry for entry in entries if entry["name"] == "feat"), entries[0] if entries else None)
     if chosen is None:
         return None
     array = _array(path, chosen)
     table = table_source(array, f"feature {chosen['name']} of {path}")
     uses[chosen["path"]] = "features"
-    notes += seen(
-        "node features", {chosen["name"]: features_use(table, array.dtype)}, [entry["name"] for entry in mine]
-    )
+    node_uses[chosen["name"]] = features_use(table, array.dtype)
     fault = f"{path} has {table.num_rows} feature rows for {num_nodes} nodes"
     require(table.num_rows == num_nodes, fault, "give a row for each node")
     return table
@@ -194,22 +213,8 @@ def _edges(file: Path, kind: str) -> tuple[Callable[[], Iterator[EdgeChunk]], st
         array = load_array(file)
         return edge_array_source(array, str(file), columns=False), edges_use(array.shape)
     require(kind == "csv", f"{file} is {kind}", "give edges as csv or numpy")
-
-    def chunks() -> Iterator[EdgeChunk]:
-        import pandas as pd
-
-        damage = (ValueError, OverflowError, pd.errors.ParserError)
-        with (
-            reading(file, "is no edge list", damage, fix="write two ids a line, without a header"),
-            pd.read_csv(file, header=None, chunksize=EDGES_A_CHUNK) as reader,
-        ):
-            for frame in reader:
-                fix = "give source and destination alone, weights as the edge feature edge_weight"
-                require(frame.shape[1] == 2, f"the first line of {file} is not two ids", fix)
-                pairs = ids_of_frame(frame, str(file))
-                yield pairs[:, 0], pairs[:, 1]
-
-    return chunks, "edges"
+    columns = "give source and destination alone, weights as the edge feature edge_weight"
+    return partial(edge_chunks, file, columns), "edges"
 
 
 class _Plain:

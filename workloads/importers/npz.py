@@ -143,16 +143,17 @@ def _load(path: Path) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
 
 def _csr(arrays: dict[str, npt.NDArray[Any]], name: str, path: Path) -> sp.csr_matrix:
     try:
-        indices, indptr = arrays[f"{name}_indices"], arrays[f"{name}_indptr"]
-        rows, columns = (int(size) for size in arrays[f"{name}_shape"])
-    except (KeyError, ValueError, TypeError, OverflowError) as error:
+        indices, indptr, shape = (arrays[f"{name}_{part}"] for part in ("indices", "indptr", "shape"))
+    except KeyError as error:
         raise InputError(
             f"{path}: the matrix {name}_* is not whole ({reason_of(error)})", "it needs data, indices, indptr, shape"
         ) from None
+    fault = f"{path}: {name}_shape holds {shape.dtype} {shape.ravel()[:3]}, not two integers"
+    require(shape.dtype.kind in "iu" and shape.shape == (2,), fault, "save the rows and columns of the matrix")
+    rows, columns = (int(size) for size in shape)
     data = arrays.get(f"{name}_data", np.ones(indices.shape, dtype=np.float32))
     sound = (
-        arrays[f"{name}_shape"].dtype.kind in "iu"
-        and indices.dtype.kind in "iu"
+        indices.dtype.kind in "iu"
         and indptr.dtype.kind in "iu"
         and data.dtype.kind in "fiub"
         and rows > 0

@@ -5,8 +5,11 @@ The arrays of papers100M's `.npz` file exceed memory, so they are read as stream
 
 from __future__ import annotations
 
+import csv
 import pickle
+import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +18,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from workloads.errors import DatasetError, InputError, require
+from workloads.importers.edge_text import edge_chunks
 from workloads.importers.npz_member import NpzMember, member_names
+from workloads.importers.packed import DAMAGE, unpacked
 from workloads.importers.seen import edges_use, features_use, files_in, seen
 from workloads.importers.source import (
-    EDGES_A_CHUNK,
     TORCH_DAMAGE,
-    EdgeChunk,
     GraphSource,
     ImportOptions,
     IntArray,
@@ -30,7 +33,6 @@ from workloads.importers.source import (
     edge_array_source,
     feature_source,
     folders,
-    ids_of_frame,
     load_array,
     reading,
     reason_of,
@@ -71,11 +73,7 @@ def _text_layout(folder: Path, options: ImportOptions) -> GraphSource:
 
     edge_file = raw / "edge.csv.gz"
 
-    def edges() -> Iterator[EdgeChunk]:
-        for frame in _frames(edge_file, EDGES_A_CHUNK, np.int64):
-            require(frame.shape[1] == 2, f"{edge_file} has {frame.shape[1]} columns, not 2", "give two ids a line")
-            yield frame[:, 0], frame[:, 1]
-
+    edges = partial(edge_chunks, edge_file)
     features, feature_file = None, raw / "node-feat.csv.gz"
     if feature_file.is_file():
         first = next(_frames(feature_file, 1, np.float32), None)
@@ -171,18 +169,19 @@ def _splits(folder: Path) -> tuple[dict[str, IntArray] | None, list[str], dict[P
     if whole.is_file():
         return _load_splits(whole), notes, {whole: "splits"}
     files = {part: schemes[0] / f"{part}.csv.gz" for part in ("train", "valid", "test")}
-    splits = {part: _csv(file, np.int64).reshape(-1) for part, file in files.items()}
+    splits = {part: _ids(file) for part, file in files.items()}
     return splits, notes, {file: f"{part} ids" for part, file in files.items()}
 
 
 def _frames(path: Path, rows: int, dtype: type[np.generic]) -> Iterator[npt.NDArray[Any]]:
-    """Read a table of numbers, some rows at a time; int64 are ids, integers by their text."""
-    ids = dtype is np.int64
-    options: dict[str, Any] = {"header": None, "chunksize": rows, "compression": "gzip", "engine": "c"}
+    """Yield a table of numbers, [rows, columns]; a quote is no sign of its own, so that none joins lines."""
     try:
-        with reading(path, "is truncated or corrupted"):
-            for frame in pd.read_csv(path, dtype=None if ids else dtype, **options):
-                yield ids_of_frame(frame, str(path)) if ids else frame.to_numpy()
+        with reading(path, "is truncated or corrupted", DAMAGE), path.open("rb", buffering=0) as raw:
+            text = unpacked(raw, path)
+            for frame in pd.read_csv(
+                text, header=None, dtype=dtype, chunksize=rows, quoting=csv.QUOTE_NONE, engine="c"
+            ):
+                yield frame.to_numpy()
     except pd.errors.EmptyDataError:
         return
     except (ValueError, OverflowError, pd.errors.ParserError) as error:
@@ -193,6 +192,15 @@ def _csv(path: Path, dtype: type[np.generic] = np.float64) -> npt.NDArray[Any]:
     """Read a small table of numbers (as float64: NaN where a cell is empty)."""
     parts = list(_frames(path, 1 << 20, dtype))
     return np.concatenate(parts) if parts else np.empty(0, dtype=dtype)
+
+
+def _ids(path: Path) -> IntArray:
+    """Read the ids of a split, one a line, as digits: a number such as `7.0` or `1e3` is refused."""
+    words = _csv(path, np.str_).reshape(-1)
+    for word in words:
+        fault = f"{path} is not a table of numbers: {str(word)[:60]!r} is no id"
+        require(re.fullmatch("[0-9]{1,18}", str(word)), fault, "download it again")
+    return words.astype(np.int64)
 
 
 def _array_types() -> list[Any]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from workloads.errors import InputError, require
+from workloads.importers.packed import refuse_packed_as
 from workloads.importers.seen import FEATURES, LABELS, WEIGHTS, features_use, numbers_use, seen
 from workloads.importers.source import (
     EDGES_A_CHUNK,
@@ -96,6 +97,8 @@ class _Table:
         require(not (path.is_dir() and whole.exists()), twice, "remove one of them")
         self.files = [whole] if whole.exists() else _parts(path) if path.is_dir() else []
         self.name, self.rows = str(whole if whole.exists() else path), 0
+        if not self.files:
+            refuse_packed_as(whole)
         fix = "give a folder with edges.parquet, or a file of edges"
         require(self.files or optional, f"there is no {whole.name} in {path.parent}", fix)
         self._columns: list[list[str]] = []
@@ -140,6 +143,9 @@ def _parts(folder: Path) -> list[Path]:
     """Return the files of a table; raises InputError where the folder holds something else, or nothing."""
     found = _shown(folder)
     odd = next((part.name for part in found if part.suffix != ".parquet" or part.is_dir()), "")
+    for part in found:
+        if part.suffix != ".parquet":
+            refuse_packed_as(part.with_suffix(""))
     fix = "give the parts of the table as .parquet files in one folder, without subfolders"
     require(not odd, f"{folder} holds {odd}, which is no .parquet file", fix)
     require(found, f"{folder} holds no .parquet file", fix)

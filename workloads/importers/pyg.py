@@ -6,6 +6,7 @@ import pickle
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from workloads.errors import HostError, InputError, require
 from workloads.importers.npz_member import NpzMember, member_names
-from workloads.importers.seen import edges_use, features_use, numbers_use, seen
+from workloads.importers.seen import ORIGINAL_IDS, edges_use, features_use, numbers_use, seen
 from workloads.importers.source import (
     GraphSource,
     ImportOptions,
@@ -25,6 +26,8 @@ from workloads.importers.source import (
     clean_labels,
     count_of,
     edge_array_source,
+    holds_ids,
+    id_source,
     load_torch,
     split_ids,
     table_source,
@@ -39,6 +42,9 @@ MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 #: The same -> names of its ids, where there is no mask.
 _IDS = {"train": ("train_idx",), "valid": ("val_idx", "valid_idx"), "test": ("test_idx",)}
 _SPLITS = [name for part, mask in MASKS.items() for name in (mask, *_IDS[part])]
+_ONE_TYPE = "a torch_geometric.data.Data, one graph with one type of nodes"
+#: Names of the original ids of nodes: ours in exports, and PyG's in a mini-batch or subgraph.
+_ORIGINAL_IDS = ("ids", "n_id")
 _FIELDS = ("edge_index", "edge_weight", "num_nodes", "num_classes", "x", "y", *_SPLITS)
 
 
@@ -51,8 +57,11 @@ def open_pyg(path: Path, options: ImportOptions | None = None, *, supervised: bo
     """
     if path.suffix == ".npz":
         names = member_names(path)
-        fields: dict[str, Field] = {name: NpzMember(path, name) for name in _FIELDS if name in names}
-        return _graph(fields, path.name, supervised, names)
+        members: dict[str, Field] = {name: NpzMember(path, name) for name in _FIELDS if name in names}
+        for name in _ORIGINAL_IDS:
+            with suppress(InputError):  # of another kind, such as texts: left out
+                members[name] = NpzMember(path, name)
+        return _graph(members, path.name, supervised, names)
     import torch
 
     try:
@@ -60,15 +69,20 @@ def open_pyg(path: Path, options: ImportOptions | None = None, *, supervised: bo
     except ModuleNotFoundError:
         raise HostError(f"{path} is read by torch_geometric", "pip install torch_geometric") from None
     # torch_geometric declares `Data` itself as harmless, and not what it consists of.
-    harmless = [data.DataEdgeAttr, data.DataTensorAttr, storage.GlobalStorage]
+    storages = [storage.BaseStorage, storage.GlobalStorage, storage.NodeStorage, storage.EdgeStorage]
+    harmless = [data.DataEdgeAttr, data.DataTensorAttr, *storages]
     try:
         with torch.serialization.safe_globals(harmless):
             content = load_torch(path, "is no graph that torch.save wrote", weights_only=True)
     except pickle.UnpicklingError as error:
         found = re.search(r"GLOBAL (\S+)", str(error))
-        fault = f"{path} holds {found[1] if found else 'objects'}, and no code of a file is run"
-        numpy = found and found[1].startswith("numpy")
-        kept = "torch.from_numpy of each array" if numpy else "torch.save(data.to_dict(), PATH)"
+        name = found[1] if found else "objects"
+        if name.endswith("HeteroData"):
+            raise typed_graph(str(path), "HeteroData") from None
+        fault = f"{path} holds {name}, and no code of a file is run"
+        kept = "torch.save({'edge_index': ..., 'x': ..., 'y': ...}, PATH)"
+        if name.startswith("numpy"):
+            kept = "torch.from_numpy of each array"
         raise InputError(fault, f"save its tensors alone: {kept}") from None
     if isinstance(content, tuple):  # (graphs, slices, class) of an InMemoryDataset
         single = len(content) == 3 and content[1] is None
@@ -81,8 +95,9 @@ def data_source(data: Any, what: str = "data", *, supervised: bool = True) -> Gr
     """Read a `torch_geometric.data.Data` (or a dictionary of its tensors); memory maps are streamed.
 
     Reads `edge_index` [2, E] (source above destination), `edge_weight` [E] if there is one, `x` [N, D], `y` [N],
-    `num_classes` and `train_mask`, `val_mask`, `test_mask` [N], or `train_idx`, `val_idx`, `test_idx`; a note names
-    other fields. Repeated edges stay, as in PyG; those with weights become one.
+    `num_classes` and `train_mask`, `val_mask`, `test_mask` [N], or `train_idx`, `val_idx`, `test_idx`, and `ids` or
+    `n_id` [N], the nodes' original ids; a note names other fields. Repeated edges stay, as in PyG; those with weights
+    become one.
 
     Args:
         data: the graph.
@@ -92,21 +107,56 @@ def data_source(data: Any, what: str = "data", *, supervised: bool = True) -> Gr
     Raises:
         InputError: a tensor is missing, or has another shape or dtype.
     """
+    check_untyped(data, what)
     if not isinstance(data, Mapping):
         known = getattr(sys.modules.get("torch_geometric.data"), "Data", ())
-        fix = "give a torch_geometric.data.Data, one graph with one type of nodes (of a dataset: dataset[0])"
+        fix = f"give {_ONE_TYPE} (of a dataset: dataset[0])"
         require(isinstance(data, known), f"{what} is a {type(data).__name__}", fix)
         data = data.to_dict()
-    fields = {name: as_array(data[name], f"{name} of {what}") for name in _FIELDS if data.get(name) is not None}
+        check_untyped(data, what)
+    known = [name for name in _FIELDS if data.get(name) is not None]
+    known += [name for name in _ORIGINAL_IDS if hasattr(data.get(name), "dtype")]  # not a list of names
+    fields = {name: as_array(data[name], f"{name} of {what}") for name in known}
     present = [str(name) for name in data if data[name] is not None]
     return _graph(fields, what, supervised, present)
 
 
+def typed_graph(what: str, kind: str = "") -> InputError:
+    """Return the error that a graph, of class `kind`, has types of nodes or edges."""
+    found = f"is a {kind}" if kind else "has types of nodes or edges"
+    fault = f"{what} {found}, and typed (heterogeneous) graphs are not supported yet"
+    return InputError(fault, f"give {_ONE_TYPE}: the edge_index, x, y and masks of one type")
+
+
+def check_untyped(data: Any, what: str) -> None:
+    """Check that a graph has one type of nodes and of edges.
+
+    Raises:
+        InputError: it is a HeteroData, a DGL graph of several types, or a dictionary of one: tensors by type.
+    """
+    if isinstance(data, Mapping):
+        if any(isinstance(data.get(name), Mapping) for name in ("edge_index", "x")):
+            raise typed_graph(what)
+        by_type = any(isinstance(part, Mapping) for part in data.values())
+        of_types = by_type or any(isinstance(name, tuple) or name in ("edge_index_dict", "x_dict") for name in data)
+        if of_types and data.get("edge_index") is None:
+            raise typed_graph(what)
+    elif type(data).__name__ == "HeteroData":
+        raise typed_graph(what, "HeteroData")
+    elif type(data).__module__.partition(".")[0] == "dgl" and hasattr(data, "canonical_etypes"):
+        if len(data.canonical_etypes) > 1 or len(data.ntypes) > 1:
+            raise typed_graph(what, "DGLGraph with several types")
+        fix = (
+            "give a torch_geometric.data.Data of edge_index=torch.stack(graph.edges()), and x, y and masks of its ndata"
+        )
+        raise InputError(f"{what} is a graph of DGL", fix)
+
+
 def _graph(fields: Mapping[str, Field], what: str, supervised: bool, present: list[str]) -> GraphSource:
     edge_index, x, y = (fields.get(name) for name in ("edge_index", "x", "y"))
-    fix = "give it as [2, E], sources above destinations (transforms.ToSparseTensor takes it away)"
     if edge_index is None:
-        raise InputError(f"{what} has no edge_index", fix)
+        moved = " (transforms.ToSparseTensor puts adj_t in its place)" if "adj_t" in present else ""
+        raise InputError(f"{what} has no edge_index", f"give it as [2, E], sources above destinations{moved}")
     if x is None:
         raise InputError(f"{what} has no x", "give a feature row for every node, [N, D]")
     if isinstance(edge_index, NpzMember):
@@ -141,8 +191,15 @@ def _graph(fields: Mapping[str, Field], what: str, supervised: bool, present: li
     if "edge_weight" in fields:
         weights = _weights(fields["edge_weight"], edge_index.shape[1], what)
         uses["edge_weight"] = numbers_use("edge weights", fields["edge_weight"].dtype)
-    notes = seen(f"fields of {what}", uses, sorted(present))
-    found = GraphSource(num_nodes, edges, features, labels, num_classes, splits, notes=notes)
+    taken = next((name for name in _ORIGINAL_IDS if name in fields and holds_ids(fields[name], num_nodes)), "")
+    ids = None
+    if taken:
+        ids = id_source(_whole(fields[taken]), f"{taken} of {what}")
+        uses[taken] = ORIGINAL_IDS
+    present = sorted(present)
+    notes = seen(f"fields of {what}", uses, present)
+    unread = [name for name in present if name not in uses]
+    found = GraphSource(num_nodes, edges, features, labels, num_classes, splits, notes=notes, unread=unread, ids=ids)
     return replace(found, keep_duplicates=True, edge_weights=weights, edges_name=f"edge_index of {what}")
 
 

@@ -20,6 +20,8 @@ SPLITS = {
     "valid": ("val_mask", "valid_mask", "valid", "val", "valid_idx", "val_idx"),
     "test": ("test_mask", "test", "test_idx"),
 }
+#: Use of an array of the nodes' numbers in the graph that this one was made from.
+ORIGINAL_IDS = "original ids"
 _MOST_NAMES = 20
 
 
@@ -36,9 +38,9 @@ def seen(kind: str, uses: Mapping[str, str], present: Iterable[str]) -> list[str
     return _listed(f"{kind} read", read) + left_out(kind, others)
 
 
-def left_out(kind: str, names: list[str]) -> list[str]:
-    """Return a note of names of one kind that are not read; none without names."""
-    return _listed(f"{kind} left out", names)
+def left_out(kind: str, names: list[str], most: int = _MOST_NAMES) -> list[str]:
+    """Return a note of names of one kind that are not read, the first `most`; none without names."""
+    return _listed(f"{kind} left out", names, most)
 
 
 def one_of(names: tuple[str, ...], present: Iterable[str], where: str) -> str | None:
@@ -79,9 +81,9 @@ def files_in(folder: Path, parents: frozenset[tuple[int, int]] = frozenset()) ->
             yield child.name
 
 
-def _listed(what: str, names: list[str]) -> list[str]:
-    more = len(names) - _MOST_NAMES
+def _listed(what: str, names: list[str], most: int = _MOST_NAMES) -> list[str]:
+    more = len(names) - most
     rest = f" and {more} more" if more > 0 else ""
-    listed = ", ".join(names[:_MOST_NAMES])
+    listed = ", ".join(names[:most])
     printable = "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in listed)
     return [f"{what}: {printable}{rest}"] if names else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import struct
 import zipfile
 import zlib
@@ -20,6 +19,7 @@ from numpy.lib import format as npy_format
 
 from workloads.direct_files import read_ahead
 from workloads.errors import DatasetError, InputError, require
+from workloads.importers.packed import DAMAGE, file_packing, refuse_packed_as
 from workloads.manifest import MAX_CLASSES, MAX_NODES
 
 EdgeChunk = tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]
@@ -59,10 +59,13 @@ class GraphSource:
     splits: dict[str, IntArray] | None = None
     symmetric: bool = False  # whether every edge stands for both directions in this format
     notes: list[str] = field(default_factory=list)  # for the manifest
+    unread: list[str] = field(default_factory=list)  # attributes of a graph in memory that are not read
     keep_duplicates: bool = False  # whether repeated edges are edges of their own in this format, without weights
     # Weights of the edges, float, in chunks as long as those of `edges`; None: there are none.
     edge_weights: Callable[[], Iterator[npt.NDArray[Any]]] | None = None
     edges_name: str = "the graph"  # file or array of the edges, for messages
+    # Original ids of the nodes, int64 [N] in chunks; None: the nodes kept their numbers.
+    ids: Callable[[], Iterator[IntArray]] | None = None
 
     def __post_init__(self) -> None:
         """Check the number of nodes, which ids or a file may have made up; raises InputError with the limit."""
@@ -79,6 +82,7 @@ class ImportOptions:
     classes: int = 0  # number of classes, which chooses among label files (IGB: 19 or 2983; 0: the smaller)
     labelled: str = "author"  # whose count of labelled nodes to take, where `author` and `loader` differ (IGB)
     progress: Callable[[str, float], None] = lambda stage, fraction: None
+    symmetric: bool | None = None  # whether the user wants every edge in both directions; None: as the source states
 
 
 def folders(path: Path) -> list[Path]:
@@ -103,13 +107,16 @@ def reading(
             raise DatasetError(f"{path} is {'a folder' if path.is_dir() else 'no regular file'}", "give a file there")
         yield
     except (FileNotFoundError, NotADirectoryError):
+        refuse_packed_as(path)
         raise DatasetError(f"{path} is missing", missing) from None
     except expected as error:
         if isinstance(error, OSError) and error.errno in _NO_SPACE:  # of a file that is written meanwhile
             raise
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # seeking before a damaged archive
-            fault = f"{path} cannot be read: {os.strerror(error.errno)}"
-            raise DatasetError(fault, "see to its permissions and to its disk") from None
+            raise DatasetError.from_os(error, f"{path} cannot be read") from None
+        packing = None if isinstance(error, DAMAGE) else file_packing(path)
+        if packing is not None and packing.name != "zip":  # `.npz` and `.pt` files are zip archives
+            raise DatasetError(f"{path} is packed by {packing.name}", f"unpack it first: {packing.fix}") from None
         raise DatasetError(f"{path} {fault} ({reason_of(error)})", fix) from None
 
 
@@ -224,16 +231,6 @@ def edge_array_source(array: npt.NDArray[Any], what: str, *, columns: bool) -> C
     return chunks
 
 
-def ids_of_frame(frame: Any, what: str) -> npt.NDArray[Any]:
-    """Return the ids of a pandas frame that was parsed without a type, int64 [rows, columns]; raises InputError where
-    the text of a column is not integers alone. With a type pandas takes `7.0`, `1e3` and `true` for integers."""
-    for column, dtype in frame.dtypes.items():
-        fault = f"{what}: column {column + 1} holds {dtype}, not ids below 2**63 as integers"
-        require(dtype == np.int64, fault, "write ids as digits alone, without a header")
-    found: npt.NDArray[Any] = frame.to_numpy()
-    return found
-
-
 def check_weights(weights: Any, num_edges: int, what: str) -> None:
     """Check shape and dtype of an array's header; raises InputError unless it holds a number for every edge, [E] or
     [E, 1]."""
@@ -246,6 +243,25 @@ def weight_source(weights: npt.NDArray[Any], num_edges: int, what: str) -> Calla
     check_weights(weights, num_edges, what)
     flat = weights.reshape(-1)
     return lambda: (flat[start : start + EDGES_A_CHUNK] for start in range(0, num_edges, EDGES_A_CHUNK))
+
+
+def holds_ids(values: Any, num_nodes: int) -> bool:
+    """Return whether an array (or its header) can be the original ids of the nodes: integers [N] or [N, 1]."""
+    return values.dtype.kind in "iu" and values.shape in ((num_nodes,), (num_nodes, 1))
+
+
+def id_source(values: npt.NDArray[Any], what: str) -> Callable[[], Iterator[IntArray]]:
+    """Stream the original ids of nodes, an array that `holds_ids`; raises InputError for an id from 2^63 on."""
+    flat = values.reshape(-1)
+
+    def chunks() -> Iterator[IntArray]:
+        for start in range(0, len(flat), EDGES_A_CHUNK):
+            part = flat[start : start + EDGES_A_CHUNK]
+            largest = int(part.max())
+            require(largest <= np.iinfo(np.int64).max, f"{what} holds {largest}", "give ids below 2^63")
+            yield part.astype(np.int64)
+
+    return chunks
 
 
 def csc_edges(indptr: npt.NDArray[Any], indices: npt.NDArray[Any]) -> Callable[[], Iterator[EdgeChunk]]:

@@ -142,11 +142,13 @@ def build_csc(
     return CscResult(written, duplicates, self_loops, infinite)
 
 
-def collect_csc(edges: Callable[[], Iterator[EdgeChunk]], num_nodes: int) -> tuple[IntArray, npt.NDArray[np.integer]]:
+def collect_csc(
+    edges: Callable[[], Iterator[EdgeChunk]], num_nodes: int, symmetric: bool = False
+) -> tuple[IntArray, npt.NDArray[np.integer]]:
     """Build the neighbour lists of a small graph in memory: `indptr` int64 [N + 1], `indices` [E] without duplicates;
-    raises InputError where an id is outside [0, N)."""
+    `symmetric` takes each edge in both directions. Raises InputError where an id is outside [0, N)."""
     parts = []
-    for source, target in edges():
+    for source, target, _ in _directed(edges, symmetric):
         _check_edges(source, target, num_nodes, "the graph")
         parts.append(_keys(target.astype(np.int64), num_nodes, source))
     keys = distinct(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)

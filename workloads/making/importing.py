@@ -17,6 +17,7 @@ from workloads.dataset import Dataset
 from workloads.distinct import distinct
 from workloads.errors import DatasetError, InputError, check_choice, require
 from workloads.importers import ImportOptions, importer
+from workloads.importers.packed import refuse_packed
 from workloads.importers.source import FeatureRows, GraphSource, IntArray, check_ids, told_classes
 from workloads.kronecker import Progress
 from workloads.kronecker.spec import choose_index_dtype
@@ -28,6 +29,7 @@ from workloads.making.node_data import (
     generate_features,
     make_labels,
     write_features,
+    write_ids,
     write_splits,
 )
 from workloads.making.source_digest import source_digest, source_stamp
@@ -111,6 +113,8 @@ def import_dataset(
     options: dict[str, Any] = {"max_memory": max_memory, "replace": replace, "progress": progress}
     with _readable(source):
         _check_source(source)
+        if spec.format != "snap":  # which opens some
+            refuse_packed(source)
         check_absent(target, replace)  # before a large source is read
         before = source_stamp(source)
 
@@ -137,8 +141,7 @@ def _readable(source: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        fault = f"{error.filename or source}: {error.strerror or error}"
-        raise DatasetError(fault, "check the path, its permissions and its disk") from None
+        raise DatasetError.from_os(error, str(error.filename or source)) from None
     except MemoryError:
         fault = f"{source} takes more memory than there is"
         raise DatasetError(fault, "import it on a larger machine") from None
@@ -159,7 +162,10 @@ def write_graph(
     is called before the dataset is complete. The other arguments and the errors are those of `import_dataset`."""
     progress("reading the source", math.nan)
     with DatasetWriter(target, recipe=recipe, replace=replace) as writer:
-        graph = opener(ImportOptions(writer.folder, max_memory, spec.classes, spec.labelled, progress))
+        options = ImportOptions(
+            writer.folder, max_memory, spec.classes, spec.labelled, progress, symmetric=spec.symmetric
+        )
+        graph = opener(options)
         if spec.new_labels:
             graph = _without_unknown_labels(graph)
         weighted = graph.edge_weights is not None
@@ -181,6 +187,8 @@ def write_graph(
             name=graph.edges_name,
             progress=progress,
         )
+        if graph.ids is not None:
+            write_ids(writer, graph.ids(), graph.num_nodes)
         writer.notes += [*graph.notes, *_edge_notes(result, symmetric, keep_duplicates, weighted)]
         indptr, indices = writer.memmap("indptr"), writer.memmap("indices")
         labels, num_classes = graph.labels, graph.num_classes
@@ -224,12 +232,13 @@ def _without_unknown_labels(graph: GraphSource) -> GraphSource:
 
 
 def _node_bytes(graph: GraphSource, spec: ImportSpec) -> int:
-    """Return the bytes of features, labels and splits."""
+    """Return the bytes of features, labels, splits and original ids."""
     if graph.features is None:
         row = spec.node_data.dim * np.dtype(spec.node_data.dtype).itemsize
     else:
         row = graph.features.dim * np.dtype(spec.feature_dtype or graph.features.dtype).itemsize
-    return graph.num_nodes * (row + 16)
+    ids = 0 if graph.ids is None else 8
+    return graph.num_nodes * (row + 16 + ids)
 
 
 def _edge_notes(result: CscResult, symmetric: bool, kept: bool, weighted: bool) -> list[str]:

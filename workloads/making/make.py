@@ -101,7 +101,7 @@ def make_dataset(
     """
     spec.check()
     with DatasetWriter(target, recipe=spec.recipe(data_root), replace=replace) as writer:
-        given = _load_base(spec.base, data_root, writer.folder, max_memory, progress) if spec.base else None
+        given = _load_base(spec.base, data_root, writer, max_memory, progress) if spec.base else None
         if given is not None and given.labels is not None and spec.labels == "homophilous" and spec.classes:
             raise InputError(
                 f"--classes {spec.classes} does not go with a base that has labels of {given.num_classes} classes",
@@ -123,13 +123,14 @@ def make_dataset(
     return Dataset.open(target)
 
 
-def _load_base(base: str, data_root: Path, scratch: Path, max_memory: int, progress: Progress) -> BaseGraph:
-    """Load the base graph into memory, with the labels and features that it has."""
+def _load_base(base: str, data_root: Path, writer: DatasetWriter, max_memory: int, progress: Progress) -> BaseGraph:
+    """Load the base graph into memory, with the labels and features that it has; note how a file was read."""
     path, features = Path(base), cast(Any, None)
     if path.is_file():
         read = importer("npz" if path.suffix == ".npz" else "snap")
-        graph = read(path, ImportOptions(scratch, max_memory, progress=progress))
-        indptr, indices = collect_csc(graph.edges, graph.num_nodes)
+        graph = read(path, ImportOptions(writer.folder, max_memory, progress=progress))
+        writer.notes += [f"base: {note}" for note in graph.notes]
+        indptr, indices = collect_csc(graph.edges, graph.num_nodes, graph.symmetric)
         if graph.features is not None:
             # Sparse: dense bags of words would exceed the expansion's own buffers.
             chunks = (sp.csr_matrix(chunk.astype(np.float32, copy=False)) for chunk in graph.features.chunks())

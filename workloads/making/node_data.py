@@ -105,6 +105,13 @@ def write_features(
         require(done >= num_nodes, f"there are {done} feature rows for {num_nodes} nodes", "give a row for each node")
 
 
+def write_ids(writer: DatasetWriter, ids: Iterable[IntArray], num_nodes: int) -> None:
+    """Write `ids`, the nodes' original ids, from chunks of int64 in the order of the nodes."""
+    with writer.stream("ids", np.int64, num_nodes) as stream:
+        for chunk in ids:
+            stream.write(chunk)
+
+
 def check_fractions(train: float, valid: float, test: float) -> None:
     """Check the shares of train, valid and test; raises InputError where one is outside [0, 1], train is 0, or they
     exceed 1 together."""

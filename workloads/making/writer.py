@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from workloads.errors import DataIOError, DatasetError, OutcoreError
+from workloads.errors import DataIOError, DatasetError, OutcoreError, fault_of
 from workloads.making.direct_stream import DirectStream
 from workloads.manifest import ALIGNMENT, ALLOWED_DTYPES, PARTS, FileEntry, Manifest, Part
 from workloads.npyfile import file_digest, padded_header, write_all
@@ -235,7 +235,7 @@ class DatasetWriter:
             if error is None:
                 self._commit()
             elif isinstance(error, (OSError, DataIOError)) and error.errno in _NO_SPACE:
-                raise self._no_space() from None
+                raise self._full(error.errno) from None
         except OSError as failure:
             self._translate(failure)
         finally:
@@ -277,6 +277,13 @@ class DatasetWriter:
             shutil.rmtree(folder, ignore_errors=True)
         sync(self.path.parent)
 
+    def _full(self, code: int, extra: int = 0) -> DatasetError:
+        """Return the error of a full disk or, by its `code`, of a used-up quota, to which free space means nothing."""
+        if code == errno.ENOSPC:
+            return self._no_space(extra)
+        reason, fix = fault_of(code)
+        return DatasetError(f"dataset {self.path.name!r} cannot be written: {self.path.parent}: {reason}", fix)
+
     def _no_space(self, extra: int = 0) -> DatasetError:
         root = self.path.parent
         needed = max(self._needed, extra)
@@ -289,12 +296,10 @@ class DatasetWriter:
     def _translate(self, error: OSError, extra: int = 0) -> NoReturn:
         if error.errno in _NO_SPACE:
             written = sum(entry.bytes for entry in self._files.values())
-            raise self._no_space(written + extra) from None
+            raise self._full(error.errno, written + extra) from None
         where = error.filename or self.path
-        raise DatasetError(
-            f"dataset {self.path.name!r} cannot be written: {where}: {error.strerror or error}",
-            "choose a --data-root that can be written",
-        ) from None
+        fault = f"dataset {self.path.name!r} cannot be written: {where}"
+        raise DatasetError.from_os(error, fault, "choose a --data-root that can be written") from None
 
 
 def _data_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:

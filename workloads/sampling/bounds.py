@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -61,11 +61,18 @@ def keep_bounds(workload: Workload, bounds: BatchBounds) -> None:
     _KEPT[_identity(workload)] = bounds
 
 
-def largest_batch(workload: Workload, *, epochs: int = 1, sampler: NeighborSampler | None = None) -> BatchBounds:
+def largest_batch(
+    workload: Workload,
+    *,
+    epochs: int = 1,
+    sampler: NeighborSampler | None = None,
+    progress: Callable[[str, float], None] = lambda what, share: None,
+) -> BatchBounds:
     """Compute exact bounds of the batches of epochs 0 to `epochs - 1`, by sampling all of them.
 
     Costs the sampling of those epochs and holds one batch at a time; the harness keeps the result with the workload.
-    `epochs` counts warm-up too; `sampler` is one of this workload, None: a new one. Raises InputError for no epoch.
+    `epochs` counts warm-up too; `sampler` is one of this workload, None: a new one; `progress` is called with the task
+    and its completed share. Raises InputError for no epoch.
     """
     require(epochs >= 1, f"epochs is {epochs}", "give at least 1")
     kept = _KEPT.get(_identity(workload))
@@ -80,6 +87,8 @@ def largest_batch(workload: Workload, *, epochs: int = 1, sampler: NeighborSampl
             batch = sampler.sample(epoch, index, seeds)
             nodes[epoch, index], edges[epoch, index] = batch.num_nodes, batch.num_edges
             max_nbytes = max(max_nbytes, batch.nbytes)
+            done = epoch * plan.num_batches + index + 1
+            progress("sampling mini-batches for their sizes", done / nodes.size)
     largest = divmod(int(nodes.argmax()), plan.num_batches)
     most = int(nodes.max()), int(edges.max()), max_nbytes
     return BatchBounds(*most, largest, nodes, edges, sampler.scratch_bytes)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import mmap
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from workloads.direct_files import advise_random as advise_random
 from workloads.errors import InputError
 from workloads.sampling.batch import Int64, Lists
 from workloads.sampling.listing import find
@@ -72,10 +71,3 @@ def make_seed_plan(workload: Workload) -> SeedPlan | PartitionPlan:
         return SeedPlan(train, sampler.batch_size, **options)
     with np.load(workload.partition) as file:
         return PartitionPlan(train, file["partition_of"], sampler.batch_size, **options)
-
-
-def advise_random(array: npt.NDArray[np.integer]) -> None:
-    """Tell the kernel not to read ahead in a memory-mapped array; does nothing for an array in memory."""
-    mapping = getattr(array, "_mmap", None)
-    if isinstance(mapping, mmap.mmap):
-        mapping.madvise(mmap.MADV_RANDOM)

@@ -40,7 +40,7 @@ class SeedPlan:
         require(0 <= self.seed < 1 << 64, f"seed is {self.seed}", "give a whole number from 0 to 2^64 - 1")
         nodes = len(self.train)
         fault = f"there are {nodes} training nodes for {self.world} rank(s)"
-        require(nodes >= self.world, fault, "use a dataset with more training nodes")
+        require(nodes >= self.world, fault, "use fewer ranks, or a dataset with more training nodes")
         self.train = np.array(self.train, dtype=np.int64)
         self.train.setflags(write=False)
         steps, rest = divmod(nodes, self.batch_size * self.world)

@@ -7,7 +7,7 @@ from functools import partial
 import pandas as pd
 
 from harness.compare.plan import Plain, Plan, grid, joined
-from harness.compare.points import Group, NotDrawn, Point, preparation_s
+from harness.compare.points import Group, NotDrawn, preparation_s
 from harness.figures.accuracy_runs import accuracy_plan, accuracy_profile, draw_by_system
 from harness.figures.base import Drawing, drawn, figure_of_runs, ids, paper_rows, paper_table, specs
 from harness.figures.diskgnn.grid import MEMORY_SHARES, SYSTEMS, entries, in_gallery, longer, over_shares, percent
@@ -50,12 +50,6 @@ def replayed(profile: Plain) -> list[Plain]:
     return [{**short, "systems": entries(short, ["diskgnn"], resample_every=0), "grid": {"model": models[:1]}}]
 
 
-def _share(point: Point) -> float:
-    """Return one epoch's seconds of preprocessing: diskgnn prepares each epoch's samples, other systems once."""
-    every = point.record["config"]["options"].get("resample_every")
-    return preparation_s(point.record) / (len(point.record["epochs"]) if every == 1 else EPOCHS)
-
-
 def _over_diskgnn(group: Group, models: list[str]) -> list[Plain]:
     rows: list[Plain] = []
     for model in models:
@@ -63,10 +57,10 @@ def _over_diskgnn(group: Group, models: list[str]) -> list[Plain]:
         for point in (group.at(system, model) for system in ALL) if base else ():
             row: Plain = {"group": model, "series": point.system, "value": None, "status": point.status}
             row["run"] = point.run
-            if base and point.value:
-                share = _share(point)
-                row |= {**point.over(base), "amortised": (point.value + share) / base}
-                row |= {"epoch_s": point.value, "preparation_share_s": share}
+            if base and point.value and point.cost:
+                whole = point.cost.share_s(EPOCHS)
+                row |= {**point.over(base), "amortised": whole / base}
+                row |= {"epoch_s": point.value, "preparation_share_s": whole - point.cost.mean_epoch_s}
             rows.append(row)
     return rows
 
@@ -93,9 +87,9 @@ def fig9(group: Group) -> Drawing:
     for axes in panels:
         axes.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
     shares = [
-        f"{point.x} {_share(point) / EPOCHS / point.value:.1%}"
+        f"{point.x} {point.cost.each_s / EPOCHS / point.cost.mean_epoch_s:.1%}"
         for point in group.points
-        if point.system == "diskgnn" and point.value and point.record["config"]["options"].get("resample_every") == 1
+        if point.system == "diskgnn" and point.cost and point.record["config"]["options"].get("resample_every") == 1
     ]
     said = ", ".join(f"{row['series']} {row['x']} {row['value']:g}x" for row in paper_rows("diskgnn-fig9"))
     notes = [spec["shared"].format(EPOCHS), f"paper: {said}" if said else "", left_out(models, MODELS, "models")]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.compare.epochs import part_of_epoch, part_of_epochs
 from harness.compare.plan import Plain
-from harness.compare.points import Group, Point
+from harness.compare.points import Group, Point, uncounted_text
 from harness.records.record import class_of
 from harness.records.study import StudyRecord
 from workloads.units import format_bytes, format_count, parse_bytes
@@ -15,6 +17,7 @@ from workloads.units import format_bytes, format_count, parse_bytes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
+_EPOCH = re.compile(r"\bepochs?\b", re.IGNORECASE)
 #: Origin of a figure's values: runs, a study, or the caption itself.
 Source = Group | StudyRecord | str
 
@@ -26,12 +29,14 @@ def caption(group: Group, points: list[Point] | None = None, extra: str = "") ->
     data, device, memory = config["dataset"], config["device"], config.get("device_memory_bytes")
     emulated = device.startswith("emulated:")
     named = f"EMULATED device {device.removeprefix('emulated:')}" if emulated else f"device {device}"
+    part = part_of(group, points)
     classes, away = _each(points, "disk_class"), group.elsewhere
     bent = dict.fromkeys(rule for point in points for rule in broken_rules(point.record))
     return _sentence(
         (f"{data['name']}: " if "dataset" in shared else "") + graph_size(data["num_nodes"], data["num_edges"]),
         f"{_each(points, 'model')}, {config['layers']} layers, fan-out {_each(points, 'fanout')}",
         f"batch {config['batch_size']}" if "batch_size" in shared else "",
+        f"epochs of the {part}" if part else "",
         named + (f" ({format_bytes(memory)})" if memory else ""),
         _memory(config["memory"]) if "memory" in shared else "",
         f"isolation {config['isolation']}",
@@ -39,10 +44,36 @@ def caption(group: Group, points: list[Point] | None = None, extra: str = "") ->
         " and ".join(sorted({class_of(point.record) for point in points if point.record.get("class")})),
         _medians(points),
         extra,
-        f"{group.invalid} invalid or spoilt runs left out" if group.invalid else "",
+        f"{uncounted_text(group.uncounted.values())} left out" if group.uncounted else "",
         f"{away} run{'s' * (away != 1)} of other hosts or devices left out" if away else "",
         f"CAVEATS: {'; '.join(bent)}" if bent else "",
     )
+
+
+def part_of(source: Source, points: Sequence[Point] | None = None) -> str:
+    """Return the part of an epoch behind a figure, as `part_of_epochs`; `points`: by default all of a group."""
+    if isinstance(source, StudyRecord):
+        dataset = source.dataset.model_dump() if source.dataset else None
+        return part_of_epoch({**source.params, "dataset": dataset}) if "batch_size" in source.params else ""
+    if isinstance(source, str):
+        return ""
+    shown = source.points if points is None else points
+    return part_of_epochs(point.record["config"] for point in shown if point.record)
+
+
+def labelled(text: str, part: str, joint: str = "\n") -> str:
+    """Return a label with the part of an epoch after `joint`, if there is one and the label speaks of an epoch."""
+    return f"{text}{joint}{part}" if part and _EPOCH.search(text) else text
+
+
+def name_part(canvas: Canvas, part: str) -> None:
+    """Write the part of an epoch that was trained under each axis label, else each title, that speaks of an epoch."""
+    for axes in canvas.axes:
+        labels = [axes.xaxis.label, axes.yaxis.label]
+        for label in labels:
+            label.set_text(labelled(label.get_text(), part))
+        if not any(_EPOCH.search(label.get_text()) for label in labels):
+            axes.set_title(labelled(axes.get_title(loc="left"), part), loc="left")
 
 
 def _medians(points: Sequence[Point]) -> str:
@@ -106,7 +137,7 @@ def study_caption(record: StudyRecord, extra: str = "") -> str:
         f"{data.name}: {graph_size(data.num_nodes, data.num_edges)}, dim {data.dim}" if data else "",
         f"fan-out {','.join(map(str, params['fanout']))}" if "fanout" in params else "",
         f"batch {params['batch_size']}" if "batch_size" in params else "",
-        f"{params['max_batches']} batches" if params.get("max_batches") else "",
+        part_of(record),
         how if data else "bare device",
         extra,
     )

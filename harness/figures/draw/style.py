@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from workloads.parsing import parse_yaml
 
 COLUMN_INCHES = 3.5
 PAGE_INCHES = 7.16
-_SPEC = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+_SPEC = parse_yaml(Path(__file__).with_suffix(".yaml").read_bytes())
 RC: Any = _SPEC["rc"]
 
 

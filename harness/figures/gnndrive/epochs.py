@@ -33,6 +33,8 @@ MODELS: dict[str, str] = SPEC["models"]
 CPU = "gnndrive (cpu)"
 REFERENCE = "in-memory"
 MARIUS = "mariusgnn"
+# Multiples of the profile's budget -> the paper's row of mariusgnn.
+MARIUS_ROWS = {float(factor): row for factor, row in SPEC["tab2"]["marius"].items()}
 BASELINES = ["pyg+", "ginex", MARIUS]
 # Seconds of the rolling mean: fewer make no readable line.
 SMOOTH_S = 0.5
@@ -251,7 +253,7 @@ def budgets(profile: Plain) -> Plan:
     """Plan the systems and the CPU variant at the profile's budget, mariusgnn and gnndrive also at multiples of it."""
     short = grids.gallery(profile)
     budget = grids.host_budget(short)
-    sizes = {factor: {"memory": f"+{round(budget * factor)}"} for factor in SPEC["tab2"]["marius"]}
+    sizes = {factor: {"memory": f"+{round(budget * factor)}"} for factor in MARIUS_ROWS}
     others = {factor: size for factor, size in sizes.items() if factor != 1}
     return joined(
         [
@@ -270,7 +272,7 @@ def tab2(group: Group) -> Sheet:
     for point in group.points:
         if point.x != "":
             budget = format_bytes(parse_bytes(point.record["config"]["memory"].removeprefix("+")))
-            paper = spec["marius"][point.x] if point.system == MARIUS else ""
+            paper = MARIUS_ROWS[point.x] if point.system == MARIUS else ""
             named.append((f"{point.system}, {budget}", paper, point))
     return sheet([_line(*one) for one in named], spec["columns"], group, spec["note"])
 

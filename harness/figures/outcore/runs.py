@@ -8,13 +8,14 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.plan import Plain, Plan, first_setting, grid, joined
-from harness.compare.points import Group, NotDrawn, Point, preparation_s
+from harness.compare.points import Group, NotDrawn, Point
 from harness.figures.base import Drawing, drawn, figure_of_runs, ids, specs
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars
 from harness.figures.draw.captions import left_out
 from harness.figures.draw.panels import around, draw_line, many_panels, name_axes, one_panel, plain_log
 from harness.figures.grids import gallery, only_systems, values
+from harness.records.cost import TrainingCost
 from workloads.units import parse_bytes
 
 SPEC = specs(__file__)
@@ -60,31 +61,50 @@ def over_classes(profile: Plain) -> Plan:
 
 def request_rate(record: Mapping[str, Any]) -> float:
     """Return the device's 4 KiB random reads per second under a run's limits, 0 if not measured."""
-    profile = record.get("disk", {}).get("limited") or record.get("disk", {}).get("bare") or {}
-    rates = [p["iops"] for p in profile.get("points", []) if p["pattern"] == "random" and p["block_bytes"] == 4096]
+    rates = [p["iops"] for p in _read_points(record) if p["pattern"] == "random" and p["block_bytes"] == 4096]
     return float(max(rates, default=0.0))
+
+
+def bandwidth(record: Mapping[str, Any]) -> float:
+    """Return the device's most bytes read per second, at any size, under a run's limits, 0 if not measured."""
+    return float(max((point["bytes_per_s"] for point in _read_points(record)), default=0.0))
+
+
+def _read_points(record: Mapping[str, Any]) -> list[Plain]:
+    """Return the points of the device's profile under a run's limits, else of the bare device's."""
+    disk = record.get("disk", {})
+    return list((disk.get("limited") or disk.get("bare") or {}).get("points", []))
 
 
 @figure_of_runs("outcore-ssd", over_classes)
 def ssd(group: Group) -> Drawing:
     """Draw a group of bars for each class, slowest first; raise NotDrawn below two measured classes."""
     rates: dict[str, float] = {}
+    bandwidths: dict[str, float] = {}
     for point in group.points:
-        rates[str(point.x)] = max(rates.get(str(point.x), 0.0), request_rate(point.record))
+        name = str(point.x)
+        rates[name] = max(rates.get(name, 0.0), request_rate(point.record))
+        bandwidths[name] = max(bandwidths.get(name, 0.0), bandwidth(point.record))
     order = sorted(rates, key=lambda name: (rates[name], name == BARE))
     points = [group.at(system, name) for name in order for system in style.ordered(group.systems())]
     data = pd.DataFrame({"group": point.x, "series": point.system, **point.cells} for point in points)
     data["reads_per_s"] = [rates[point.x] or None for point in points]
+    data["bytes_per_s"] = [bandwidths[point.x] or None for point in points]
     data["run"] = ids(points)
     if data.loc[data["value"].notna(), "group"].nunique() < 2:
         raise NotDrawn("no measured runs under two SSD classes (outcore-ssd)")
 
     def tick(name: str) -> str:
-        shown = "bare device" if name == BARE else name
-        return f"{shown}\n{rates[name] / 1000:,.0f}k reads/s" if rates[name] else shown
+        shown = ["bare device" if name == BARE else name]
+        shown += [f"{rates[name] / 1000:,.3g}k reads/s"] if rates[name] else []
+        shown += [f"{bandwidths[name] / 1e6:,.0f} MB/s"] if bandwidths[name] else []
+        return "\n".join(shown)
 
     canvas, _ = draw_bars(data, tick=tick, **SPEC["ssd"])
-    note = "4 KiB random reads of the device under each class as measured"
+    note = (
+        "classes in order of 4 KiB random reads/s; beside it the bandwidth of large reads, which decides where systems "
+        "read large requests; both as measured under each class"
+    )
     reduced = left_out(order, [*order, SLOW] if SLOW not in order else order, "SSD classes")
     return drawn(canvas, data, group, note, reduced, points=group.done)
 
@@ -160,14 +180,25 @@ def leaders(data: pd.DataFrame) -> str:
 
 
 def row_of(point: Point) -> Plain:
-    """Return a point of `over_memory` as a row: budget, seconds of an epoch, with and without its share of start-up."""
+    """Return a point of `over_memory` as a row: budget, seconds of a fresh epoch with all its work, terms of T(E)."""
     summary = point.record.get("summary") or {}
-    start_up, epochs = summary.get("start_up_s"), point.record["config"]["epochs"]
-    whole = None if point.value is None or start_up is None else point.value + start_up / epochs
-    row: Plain = {"system": point.system, "budget_bytes": budget_bytes(point.record), "seconds": point.value}
-    row |= {"low": point.low, "high": point.high, "start_up_s": start_up}
-    row |= {"start_up_bytes": summary.get("start_up_bytes"), "with_start_up": whole}
-    return row | {"graph_over_budget": summary.get("topology_over_budget"), "status": point.status, "run": point.run}
+    cost = point.cost
+    each_s = cost.each_s if cost else 0.0
+    return {
+        "system": point.system,
+        "budget_bytes": budget_bytes(point.record),
+        "seconds": cost.fresh_epoch_s if cost else None,
+        "low": None if point.low is None else each_s + point.low,
+        "high": None if point.high is None else each_s + point.high,
+        "once_s": cost.once_s if cost else None,
+        "first_s": cost.first_s if cost else None,
+        "each_s": cost.each_s if cost else None,
+        "prepared_bytes": summary.get("prepared_bytes"),
+        "whole_training_s": cost.share_s(point.record["config"]["epochs"]) if cost else None,
+        "graph_over_budget": summary.get("topology_over_budget"),
+        "status": point.status,
+        "run": point.run,
+    }
 
 
 @figure_of_runs("outcore-frontier", over_memory)
@@ -179,7 +210,8 @@ def frontier(group: Group) -> Drawing:
         raise NotDrawn("no comparable runs at two budgets (outcore-frontier)")
     flags = pareto(list(zip(done["budget_bytes"].astype(float), done["seconds"].astype(float), strict=True)))
     data["pareto"] = pd.Series(flags, index=done.index).reindex(data.index, fill_value=False)
-    canvas = _draw(data)
+    canvas, axes = one_panel(height=2.7)
+    draw_frontier(axes, data)
     best = data[data["pareto"]].sort_values("budget_bytes")
     names = ", ".join(f"{row['system']} at {row['budget_bytes'] / MIB:,.0f} MiB" for row in best.to_dict("records"))
     failed = data[data["seconds"].isna()].to_dict("records")
@@ -188,8 +220,8 @@ def frontier(group: Group) -> Drawing:
     return drawn(canvas, data.reset_index(drop=True), group, *notes, points=group.done)
 
 
-def _draw(data: pd.DataFrame) -> Any:
-    canvas, axes = one_panel(height=2.7)
+def draw_frontier(axes: Any, data: pd.DataFrame, *, frontier_line: bool = True) -> None:
+    """Draw rows of `row_of` as lines of systems over memory, and their Pareto set as a step line where asked."""
     for system in style.ordered(list(data["system"])):
         look = style.look(system)
         mine = data[(data["system"] == system) & data["seconds"].notna()].sort_values("budget_bytes")
@@ -202,9 +234,10 @@ def _draw(data: pd.DataFrame) -> Any:
     if len(holds):
         axes.axvspan(holds.min() / MIB / 2**0.5, holds.max() / MIB * 2**0.5, color="#f2f2f2", zorder=0)
         axes.annotate("the graph fits", (holds.min() / MIB, 0.97), xycoords=("data", "axes fraction"), va="top", size=6)
-    best = data[data["pareto"]].sort_values("budget_bytes")
-    line: Any = {"color": "#000000", "linewidth": 2.6, "alpha": 0.25, "label": "frontier", "zorder": 1}
-    axes.step(best["budget_bytes"] / MIB, best["seconds"], where="post", **line)
+    if frontier_line:
+        best = data[data["pareto"]].sort_values("budget_bytes")
+        line: Any = {"color": "#000000", "linewidth": 2.6, "alpha": 0.25, "label": "frontier", "zorder": 1}
+        axes.step(best["budget_bytes"] / MIB, best["seconds"], where="post", **line)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     sizes = sorted(set(data["budget_bytes"]))
@@ -212,7 +245,6 @@ def _draw(data: pd.DataFrame) -> Any:
     axes.minorticks_off()
     plain_log(axes.yaxis)
     name_axes(axes, *SPEC["frontier"]["axes"])
-    return canvas
 
 
 # Systems that keep their features on disk: the device limits no others.
@@ -276,34 +308,42 @@ def _roof(axes: Any, points: list[Point]) -> list[Plain]:
     return rows
 
 
+def least_seconds(record: Mapping[str, Any]) -> float | None:
+    """Return the least seconds of an epoch by a run's `distance_to_limit`, of its own epochs; None without one."""
+    distance = (record.get("summary") or {}).get("distance_to_limit")
+    cost = TrainingCost.of(record)
+    return None if distance is None or cost is None else distance * cost.share_s(record["config"]["epochs"])
+
+
 def _distance(axes: Any, points: list[Point]) -> list[Plain]:
     rows: list[Plain] = []
-    # Seconds of preprocessing per epoch of the run, whether this run or an earlier one spent them.
-    prepared = [preparation_s(point.record) / max(1, len(point.record["epochs"])) for point in points]
-    longest = max(float(point.value or 0) + before for point, before in zip(points, prepared, strict=True))
-    for at, (point, before) in enumerate(zip(points, prepared, strict=True)):
+    costs = [(point, point.cost) for point in points if point.cost is not None]
+    wholes = [cost.share_s(point.record["config"]["epochs"]) for point, cost in costs]
+    longest = max(wholes, default=1.0)
+    for at, ((point, cost), whole) in enumerate(zip(costs, wholes, strict=True)):
         summary = point.record["summary"]
         look = style.look(point.system)
-        value = float(point.value or 0)
+        value = cost.mean_epoch_s
+        before = whole - value
         if before > 0.005 * longest:
             axes.barh(at, before, 0.6, left=value, color="white", edgecolor="black", linewidth=0.5)
         axes.barh(at, value, 0.6, color=look.color, edgecolor="black", linewidth=0.5, hatch=look.hatch, alpha=0.9)
         distance, engine = summary.get("distance_to_limit"), summary.get("engine_efficiency")
-        if distance is not None:
-            least = distance * (value + before)
+        least = least_seconds(point.record)
+        if least is not None:
             axes.plot([least, least], [at - 0.42, at + 0.42], color="black", linewidth=2.0)
         shares = f"distance {_percent(distance)}, engine {_percent(engine)}"
         beside = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "ha": "left", "fontsize": 6.5}
-        axes.annotate(shares, (value + before, at), **beside)
+        axes.annotate(shares, (whole, at), **beside)
         row = {"panel": "distance", "name": point.system, "x": value, "y": distance, "engine_efficiency": engine}
         limit = summary.get("extra", {}).get("limit_s")
-        rows.append({**row, "limit_s": limit, "preparation_s": before, "unit": "s"})
-    axes.set_yticks(range(len(points)), [point.system for point in points])
+        rows.append({**row, "limit_s": limit, "least_s": least, "offline_s": before, "unit": "s"})
+    axes.set_yticks(range(len(costs)), [point.system for point, _ in costs])
     axes.invert_yaxis()
     axes.set_xlim(0, longest * 1.75)
     axes.grid(axis="y", visible=False)
     title = "How far from the least that the trace needs (mark)"
-    name_axes(axes, title, "epoch (s); in white its share of preparation")
+    name_axes(axes, title, "epoch (s); in white its share of offline work and of the first epoch")
     return rows
 
 

@@ -82,6 +82,10 @@ class DockerCap(Cap):
         """Return the host pids of the work's processes, without the one that waits."""
         return [] if self._groups is None else [pid for pid in self._groups.pids() if pid != self.first_pid]
 
+    def enclosing_bytes(self) -> int | None:
+        """Return the least memory limit of the groups above the container's; None before its start."""
+        return None if self._groups is None else self._groups.enclosing_bytes()
+
     def set_memory(self, limit_bytes: int | None) -> None:
         """Change the limit of memory, and of memory with swap. Raises HostError: the engine refuses."""
         self._wanted.limits = Limits(limit_bytes, self._wanted.limits.io)
@@ -89,10 +93,9 @@ class DockerCap(Cap):
             with asking(f"limit memory to {limit_bytes} bytes"):
                 self._container.update(**self._wanted.memory_options())
 
-    def reset_peak(self) -> None:
-        """Restart the peak from the present usage; needs root."""
-        if self._groups is not None:
-            self._groups.reset_peak()
+    def reset_peak(self) -> bool:
+        """Restart the peak from the present usage, which needs root; return whether it was done."""
+        return self._groups is not None and self._groups.reset_peak()
 
     def kill(self) -> None:
         """Kill everything inside and wait; the readings of the last moment stay."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from harness.isolation.files import read_text
 from workloads.errors import HostError, InputError
+from workloads.parsing import parse_json
 
 CALLS = ("io_uring_setup", "io_uring_enter", "io_uring_register")
 ALLOW, DENY = "SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO"
@@ -27,7 +28,7 @@ def from_environment() -> str | None:
     if not name:
         return None
     try:
-        profile = json.loads(Path(name).read_text(encoding="utf-8"))
+        profile = parse_json(Path(name).read_bytes())
         if "defaultAction" not in profile:
             raise ValueError("it has no defaultAction")
     except (OSError, ValueError, TypeError) as error:

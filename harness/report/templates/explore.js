@@ -17,6 +17,14 @@
     system: "system", memory_bytes: "memory asked for (MiB)", dim: "feature dimension", batch: "mini-batch size", ranks: "processes",
     working_set: "working set / memory", device_mb: "device reads an epoch (MB)", dataset: "dataset", disk: "SSD",
   };
+  // Measures of an epoch, whose axis names the part of it that the runs train.
+  const OF_EPOCH = new Set(["epoch_s", "device_mb"]);
+  const WHOLE = "all mini-batches";
+  function partOf(list) {
+    const parts = [...new Set(list.map((run) => run.part))];
+    if (parts.length > 1) return "<br>parts of an epoch that differ, see the table";
+    return parts.length && parts[0] !== WHOLE ? `<br>${literal(parts[0])}` : "";
+  }
   const LINEAR = new Set(["au", "se", "engine", "distance"]);
 
   function options(select, entries) { select.replaceChildren(...entries.map(([value, text]) => el("option", { value }, text))); }
@@ -66,7 +74,7 @@
     const named = new Set();
     panels.slice(0, PANELS).forEach(({ place, own }, index) => {
       const suffix = index ? String(index + 1) : "";
-      shape[`yaxis${suffix}`] = axis({ type: scale, title: { text: MEASURES[y] }, rangemode: scale === "linear" ? "tozero" : undefined, exponentformat: "none", ...(scale === "log" ? decades(own.flatMap((run) => [run[y], y === "epoch_s" ? run.high : run[y], y === "epoch_s" ? run.low : run[y]])) : {}) });
+      shape[`yaxis${suffix}`] = axis({ type: scale, title: { text: MEASURES[y] + (OF_EPOCH.has(y) ? partOf(own) : "") }, rangemode: scale === "linear" ? "tozero" : undefined, exponentformat: "none", ...(scale === "log" ? decades(own.flatMap((run) => [run[y], y === "epoch_s" ? run.high : run[y], y === "epoch_s" ? run.low : run[y]])) : {}) });
       const category = words ? { type: "category", categoryorder: "array", categoryarray: (x === "system" ? order(own.map((run) => run.system)) : [...new Set(own.map((run) => run[x]))].sort()).map(literal) } : { type: x === "ranks" ? "linear" : "log", exponentformat: "none", tickvals: ticks(own.map((run) => across(run, x))), tickformat: "~r" };
       shape[`xaxis${suffix}`] = axis({ ...category, title: { text: index === Math.min(panels.length, PANELS) - 1 ? ACROSS[x] : "" } });
       if (panels.length > 1) annotations.push({ text: literal(`${place[1]} on host ${place[0]}`), showarrow: false, xref: `x${suffix} domain`, yref: `y${suffix} domain`, x: 0, y: 1, xanchor: "left", yanchor: "bottom", font: { size: 12 } });
@@ -118,13 +126,13 @@
       hoverinfo: "text", hovertext: sorted.map((run) => `<b>${literal(run.system)}</b> ${literal(stage)} ${number(run.parts[index])} s<br>${literal(run.dataset)}, memory ${literal(memory(run.memory))}`),
     })).filter((trace) => trace.y.some((value) => value));
     plot(node, traces, {
-      barmode: "group", bargap: 0.25, height: 380, yaxis: axis({ title: { text: "open in each stage (s an epoch)" }, rangemode: "tozero" }), xaxis: axis({ type: "category" }),
+      barmode: "group", bargap: 0.25, height: 380, yaxis: axis({ title: { text: `open in each stage (s an epoch)${partOf(sorted)}` }, rangemode: "tozero" }), xaxis: axis({ type: "category" }),
       annotations: sorted.length ? [] : [{ text: "No run with stages fits these filters.", showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5 }],
     });
   }
 
   const LISTED = [["id", "run"], ["system", "system"], ["dataset", "dataset"], ["memory", "memory"], ["device", "device"], ["status", "status"], ["verdict", "verdict"], ["class", "class"],
-    ["epoch_s", "epoch s"], ["low", "low"], ["high", "high"], ["prep_s", "prep. s"], ["amplification", "read ampl."], ["au", "AU"], ["se", "SE"], ["engine", "engine"], ["distance", "distance"]];
+    ["part", "epoch of"], ["epoch_s", "epoch s"], ["low", "low"], ["high", "high"], ["prep_s", "prep. s"], ["amplification", "read ampl."], ["au", "AU"], ["se", "SE"], ["engine", "engine"], ["distance", "distance"]];
   const sorting = { key: "id", down: true };
   let shown = PAGE;
   function listRuns(list) {
@@ -167,7 +175,7 @@
     if (list.length) parts.push(tally(list, "status"), tally(list, "verdict"));
     if (valid.length) parts.push(`drawn ${valid.length}: ${tally(valid, "class")}`);
     if (panels.length > PANELS) parts.push(`${panels.length - PANELS} more combinations of host and device are not drawn: choose one`);
-    document.getElementById("run-count").textContent = `${parts.join("; ")}. Invalid and failed runs are listed, never drawn.`;
+    document.getElementById("run-count").textContent = `${parts.join("; ")}. Invalid, spoilt and failed runs are listed, never drawn.`;
   }
   form.addEventListener("input", apply);
   document.getElementById("show-all").addEventListener("click", () => {

@@ -30,7 +30,7 @@ Report.showRun = async (id, page) => {
     el("h1", { tabindex: "-1" }, swatch(run.system), `${run.system} on ${run.dataset}`),
     el("p", {}, badge(run.status), " ", badge(run.verdict), " ", el("span", { class: "badge" }, run.class), " ", el("span", { class: "soft" }, id)),
     own && own.reason ? el("p", {}, own.reason) : null,
-    dl([["epoch", run.epoch_s === null ? "not measured" : `${number(run.epoch_s)} s, ${run.samples === 1 ? "one epoch" : `${run.kind === "bootstrap95" ? "95 % interval" : "range"} ${number(run.low)}–${number(run.high)} s, ${run.samples} epochs`}`],
+    dl([["epoch", run.epoch_s === null ? "not measured" : `${number(run.epoch_s)} s of ${run.part}, ${run.samples === 1 ? "one epoch" : `${run.kind === "bootstrap95" ? "95 % interval" : "range"} ${number(run.low)}–${number(run.high)} s, ${run.samples} epochs`}`],
       ["preprocessing", own ? `${number(run.prep_s)} s${own.preprocess.reused ? " (used again)" : ""}` : ""], ["memory", Report.memory(run.memory)], ["device", run.device], ["SSD", run.disk], ["read amplification", number(run.amplification)],
       ["AU, SE", `${number(run.au)}, ${number(run.se)}`], ["engine efficiency", number(run.engine)], ["distance to the limit", number(run.distance)], ["working set / memory", number(run.working_set)],
       ["predicted epoch", own && own.predicted ? `${number(own.predicted)} s` : ""], ["started", own ? own.started : ""], ["took", own && own.duration ? `${number(own.duration)} s` : ""], ["host", run.host]]))];
@@ -44,11 +44,17 @@ Report.showRun = async (id, page) => {
     const stages = [...new Set(own.epochs.flatMap((epoch) => Object.keys(epoch.stages)))];
     parts.push(section("Stages", true,
       el("p", { class: "soft" }, "Seconds in which at least one such stage was open; stages overlap, so they may add up to more than the epoch."),
-      table(["epoch", "s", ...stages, "batches", "device read", "requests", "loss", "accuracy"], own.epochs.map((epoch) => [`${epoch.epoch}${epoch.warmup ? " (warm-up)" : ""}`, num(epoch.seconds),
-        ...stages.map((stage) => num(epoch.stages[stage])), num(epoch.batches), el("td", { class: "n" }, bytes(epoch.device_bytes)), num(epoch.device_requests), num(epoch.loss, 4), num(epoch.accuracy, 4)]), "Stages of each epoch"),
+      table(["epoch", "s", ...stages, "batches", "device read", "requests", "loss", "accuracy", "test accuracy"], own.epochs.map((epoch) => [`${epoch.epoch}${epoch.warmup ? " (warm-up)" : ""}`, num(epoch.seconds),
+        ...stages.map((stage) => num(epoch.stages[stage])), num(epoch.batches), el("td", { class: "n" }, bytes(epoch.device_bytes)), num(epoch.device_requests), num(epoch.loss, 4), num(epoch.accuracy, 4), num(epoch.test_accuracy, 4)]), "Stages of each epoch"),
       el("div", { class: "chart", id: "run-stages", style: { minHeight: "14rem" } })));
   } else {
     parts.push(section("Stages", true, el("p", {}, "No epoch was finished.")));
+  }
+  const learning = Report.learning.of(own.epochs);
+  if (learning.length) {
+    parts.push(section("Loss and accuracy", true,
+      el("p", { class: "soft" }, "Training time is the sum of the epochs' seconds: preparation, tests and checks are left out. Hollow points are warm-up epochs, which train, too."),
+      el("div", { class: "chart", id: "run-learning", role: "img", "aria-label": "Loss and accuracy over epochs and training time; the table of stages has the same numbers" })));
   }
   const beside = own.files.find(([name]) => name === "telemetry.parquet");
   parts.push(section("Over time", true, moving && moving.line ? el("div", { class: "chart", id: "run-line" })
@@ -85,6 +91,7 @@ Report.showRun = async (id, page) => {
   page.replaceChildren(el("div", { class: "run-grid" }, parts));
   page.querySelector("h1").focus({ preventScroll: true });
   drawStages();
+  if (learning.length) Report.learning.draw(document.getElementById("run-learning"), own.epochs, run.system);
   if (moving && moving.line) drawLine(moving.line);
   if (moving && moving.pipeline) drawPipeline(moving.pipeline);
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from systems.engine.io.memory import aligned_empty
 from workloads.direct_files import cannot_open, io_errors, open_direct, padded, read_at, write_at
-from workloads.errors import BudgetError, DataIOError
+from workloads.errors import BudgetError, DataIOError, fault_of
 from workloads.units import format_bytes
 
 Bytes = NDArray[np.uint8]
@@ -242,7 +242,7 @@ class RegionReader:
         try:
             read_at(self._fd, memory, int(self.index.offsets[number]), self.path)
         except DataIOError as error:
-            reason = os.strerror(error.errno) if error.errno else "the file ends there"
+            reason = fault_of(error.errno)[0] if error.errno else "the file ends there"
             raise self._broken(number, error.offset, reason, error.errno) from error
         return memory[:nbytes]
 

@@ -136,8 +136,9 @@ def check_length(path: Path, expected: int) -> None:
     try:
         size = os.stat(path).st_size  # noqa: PTH116 - once a mini-batch
     except OSError as error:
-        said = f"cannot read {path}: {error.strerror}"
-        raise DataIOError(said, path=str(path), offset=0, errno=error.errno or 0) from error
+        failed = DataIOError.of(error, f"cannot read {path}", path)
+        failed.offset = 0
+        raise failed from error
     if size < expected:
         said = f"{path} ends at offset {size}, {expected} bytes were expected: it was truncated"
         raise DataIOError(said, path=str(path), offset=size, fix="restore it and run `outcore data verify`")

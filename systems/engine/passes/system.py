@@ -162,7 +162,8 @@ class GroupSystem(SizedSystem, Generic[G]):
         """Return the read mode and the reading stages."""
         if self._trainer is None:
             return Facts()
-        return Facts(io=self._trainer.mode, reads_in=("sample", "pack", "load_graph", "extract"))
+        reading = ("sample", "pack", "load_graph", "extract")
+        return Facts(io=self._trainer.mode, reads_in=reading, samples_reused=not self.is_faithful(self.options))
 
     def close(self) -> None:
         """End the threads, close the files, free the slots and remove the prepared groups."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from systems.engine.io.memory import give_back_free_memory
-from workloads.errors import BudgetError, DataIOError
+from workloads.errors import BudgetError, DataIOError, fault_of, is_of_host
 from workloads.tempfolder import TemporaryFolder, sync, try_lock
 from workloads.units import format_bytes
 from workloads.workload import Workload
@@ -144,10 +144,12 @@ def prepare(
     except OSError as error:
         # numpy reports a short write without an errno.
         code = errno.ENOSPC if error.errno is None else error.errno
-        if code not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG):
+        if error.errno is not None and not is_of_host(error):
             raise
-        fix = "make room on the disk of the results folder or lower the disk-space limit"
-        said, path = f"preparing {name} failed: {os.strerror(code)}", str(error.filename or wanted)
+        reason, fix = fault_of(code)
+        if code == errno.ENOSPC:
+            fix = "make room on the disk of the results folder or lower the disk-space limit"
+        said, path = f"preparing {name} failed: {reason}", str(error.filename or wanted)
         raise DataIOError(said, path=path, errno=code, fix=fix) from error
     return Prepared(wanted, False, facts)
 

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from harness.cli import main
+from harness.judge.compute import code_is_committed
+from harness.judge.registry import RunContext
+from harness.records.environment import code, git_refusal
 from harness.regress.git import Repository
 from harness.regress.measure.build import BuildError, build, remove
+from harness.results.store import read_record
 from tests.harness.regress.git_made import commit, git, repository
+from tests.harness.test_golden_records import GOLDEN
 from workloads.errors import HostError, InputError
 
 
@@ -22,6 +28,33 @@ def _run(capsys, *arguments: object) -> tuple[int, str, str]:
 def test_a_folder_outside_git_is_told(tmp_path: Path):
     with pytest.raises(InputError, match="not inside a git checkout"):
         Repository(tmp_path)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give a checkout to another user")
+def test_a_checkout_of_another_owner_has_gits_own_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = repository(tmp_path / "other")
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, 65534, 65534)
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        monkeypatch.setenv(name, os.devnull)
+    fix = f"git config --global --add safe.directory {folder}"
+    with pytest.raises(HostError, match="which another user owns") as refused:
+        Repository(folder)
+    assert refused.value.fix == fix == git_refusal(folder)
+    code_, _, said = _run(capsys, "regress", "check", "--base", "HEAD", "--repository", folder)
+    assert code_ == 3 and fix in said
+    found = code.__wrapped__(folder)
+    assert found == {"commit": None, "dirty": None, "refused": True}
+    record = read_record(next((GOLDEN / "runs").iterdir()))
+    record.environment["code"] = found
+    finding = code_is_committed(record, RunContext())
+    assert finding is not None and "safe.directory" in finding.detail and "no git checkout" not in finding.detail
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "safe.directory")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", str(folder))
+    assert Repository(folder).path == folder and git_refusal(folder) == ""
 
 
 def test_an_unknown_commit_is_told_and_a_shallow_clone_is_named_as_the_reason(tmp_path: Path):

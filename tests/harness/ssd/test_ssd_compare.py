@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.drives.compare import DriveComparison, compare
-from harness.drives.page import matrix, sentences, tables, write_page
-from harness.drives.prices import load_prices, price_of
+from harness.drives.compare import BEATEN, BURST, DriveComparison, compare
+from harness.drives.page import CELLS, CLASSES, DRIVES, matrix, sentences, tables, write_page
+from harness.drives.prices import Price, load_prices, price_of
 from harness.drives.whatif import Device, device_from, device_of
 from harness.records.record import Record
 from harness.ssd.drive import save_drive
@@ -19,6 +19,10 @@ from tests.harness.records import save
 from tests.harness.ssd.drives import counted, make_drive
 from workloads.errors import InputError
 
+PRICES = {
+    "aws-nvme/16": Price(price_per_gb=0.125, source="a list (April 2024)"),
+    "aws-gp3/16": Price(price_per_gb=0.08, source="a list (April 2024)"),
+}
 EXAMPLE = Path(__file__).resolve().parents[3] / "docs" / "ssd-prices.yaml"
 
 
@@ -37,7 +41,7 @@ def runs() -> list[Record]:
 
 @pytest.fixture
 def found() -> DriveComparison:
-    return compare(classes("aws-nvme/16", "aws-gp3/16"), runs(), load_prices(EXAMPLE))
+    return compare(classes("aws-nvme/16", "aws-gp3/16"), runs(), PRICES)
 
 
 def test_epochs_are_those_of_the_records(found: DriveComparison) -> None:
@@ -76,6 +80,52 @@ def test_price_and_performance_go_by_the_users_file(found: DriveComparison) -> N
     assert cell is not None
     assert cell.per_price == pytest.approx(3600 / 100.0 / 80.0)
     assert any("April 2024" in note for note in found.notes)
+
+
+def test_a_share_of_a_class_has_no_price_of_the_whole_and_the_note_says_how_to_give_one() -> None:
+    prices = load_prices(EXAMPLE)
+    found = compare(classes("aws-nvme/16", "aws-nvme"), runs(), prices)
+    share, whole = found.sides
+    assert share.price is None and whole.price == prices["aws-nvme"]
+    assert all(cell.per_price is None for cell in found.cells if cell.device == "aws-nvme/16")
+    (note,) = (note for note in found.notes if "has no price" in note)
+    assert note.startswith("aws-nvme/16 has no price: that of aws-nvme is of the whole drive")
+    own = {**prices, "aws-nvme/16": Price(price_per_gb=0.01, source="a share")}
+    priced = compare(classes("aws-nvme/16"), runs(), own)
+    assert priced.sides[0].price == own["aws-nvme/16"] and not any("has no price" in note for note in priced.notes)
+    named = compare([device_from(make_drive("lab/a"))], [], {"lab": Price(price_per_gb=1.0, source="x")})
+    assert named.sides[0].price is None
+
+
+def test_only_what_fio_measured_is_headed_by_fio(found: DriveComparison) -> None:
+    assert [table.title for table in tables(found)] == [CLASSES, CELLS]
+    limited = make_drive("held").model_copy(update={"disk_class": "aws-nvme/16"})
+    mixed = compare([device_from(make_drive("a")), device_from(limited), *classes("aws-gp3/16")], [])
+    by_fio, by_limits = tables(mixed)
+    assert by_fio.title == DRIVES and [row[0] for row in by_fio.rows] == ["a", "held"]
+    assert by_fio.rows[1][1].endswith("inside the limits of aws-nvme/16")
+    assert by_limits.title == CLASSES and [row[0] for row in by_limits.rows] == ["aws-gp3/16"]
+    assert not any("µs" in head for head in by_limits.heads)
+    assert "by fio and the limits of classes alone" in mixed.notes[0]
+    assert "by the limits of classes alone" in compare(classes("aws-gp3/16"), []).notes[0]
+
+
+def test_more_than_the_whole_drive_is_explained() -> None:
+    # 100,000 reads of 4 KiB take 2.56 s within the limits.
+    fast = [counted("ginex", 2.05, disk_class="aws-nvme/16"), counted("diskgnn", 2.6, disk_class="aws-nvme/16")]
+    found = compare(classes("aws-nvme/16"), fast)
+    shares = {cell.system: (cell.device_share, cell.above) for cell in found.cells}
+    assert shares["ginex"][0] == pytest.approx(1.25, abs=0.01) and shares["ginex"][1] == BURST
+    assert shares["diskgnn"][1] == ""
+    (row,) = (row for row in tables(found)[1].rows if row[1] == "ginex")
+    assert any(text.endswith(f"% ({BURST})") for text in row)
+    assert any(note.startswith("more than 100 % of the drive (burst), ginex on aws-nvme/16: ") for note in found.notes)
+    drive = make_drive(iops=10_000.0)
+    disk = {"model": drive.identity.model, "size_bytes": drive.identity.capacity_bytes}
+    bare = counted("ginex", 5.0, disk_class="none").model_copy(update={"environment": {"disk": disk}})
+    on_drive = compare([device_from(drive)], [bare])
+    assert on_drive.cells[0].above == BEATEN
+    assert any("profile the drive again" in note for note in on_drive.notes)
 
 
 def test_a_bare_drive_has_the_runs_of_its_own_kind(tmp_path: Path) -> None:
@@ -118,7 +168,7 @@ def test_a_drive_named_twice_is_refused() -> None:
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[DriveComparison, Path]:
     """Write the page of a comparison whose first drive has a hostile name; return both."""
     folder, drive = tmp_path_factory.mktemp("page"), make_drive("evil <script>alert(1)</script>")
-    found = compare([device_from(drive), *classes("aws-nvme/16", "aws-gp3/16")], runs(), load_prices(EXAMPLE))
+    found = compare([device_from(drive), *classes("aws-nvme/16", "aws-gp3/16")], runs(), PRICES)
     written = write_page(found, folder)
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in written)
     return found, folder
@@ -156,7 +206,7 @@ def test_compare_takes_profiles_of_other_hosts_and_runs_of_other_roots(
     assert not ended.value.code
     found = json.loads(capsys.readouterr().out)
     assert [drive["name"] for drive in found["drives"]] == ["theirs", "aws-gp3/16"]
-    assert found["drives"][1]["price_per_tb"] == pytest.approx(80.0)
+    assert found["drives"][1]["price_per_tb"] is None, "the price is of the whole drive, not of a share"
     assert {(e["device"], e["system"], e["predicted"]) for e in found["epochs"]} == {
         ("theirs", "ginex", True),
         ("theirs", "diskgnn", True),
@@ -173,7 +223,7 @@ def test_prices_come_as_yaml_or_csv_by_the_gb_or_by_the_drive(tmp_path: Path) ->
     )
     prices = load_prices(table)
     assert (prices["lab"].per_tb, prices["lab"].currency) == (125.0, "€")
-    assert price_of(prices, "aws-gp3/16") == prices["aws-gp3"]
+    assert price_of(prices, "aws-gp3") == prices["aws-gp3"] and price_of(prices, "aws-gp3/16") is None
     assert price_of(prices, "unknown", "") is None
     assert load_prices(EXAMPLE)["aws-nvme"].per_tb == pytest.approx(125.0)
 

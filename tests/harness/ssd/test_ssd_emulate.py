@@ -97,6 +97,17 @@ def test_a_command_is_held_to_the_class_and_root_is_dropped(disk: Path, slow: st
     assert float(seconds) > 0.75
 
 
+@needs_cap
+@needs_io
+@needs_root
+def test_plain_root_runs_the_command_as_root_without_a_user_option(disk: Path, slow: str) -> None:
+    plain = {name: value for name, value in os.environ.items() if name not in ("SUDO_UID", "PKEXEC_UID")}
+    command = outcore(slow, "--no-check", "--path", str(disk), "--", "id", "-u")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=plain)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+    assert "runs as root: --user NAME gives it another user" in done.stderr
+
+
 @pytest.mark.alone
 @pytest.mark.slow("harness/ssd/emulate.py", "harness/isolation")
 @needs_cap
@@ -200,8 +211,7 @@ def test_the_caller_is_who_called_sudo_unless_another_is_named(monkeypatch: pyte
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     for name in ("SUDO_UID", "SUDO_GID", "PKEXEC_UID"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(InputError, match="--user"):
-        caller(None)
+    assert caller(None) is None  # root logged in directly: the command runs as whoever started it
     monkeypatch.setenv("SUDO_UID", "12345")
     monkeypatch.setenv("SUDO_GID", "23456")
     found = caller(None)

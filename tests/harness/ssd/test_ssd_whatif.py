@@ -130,7 +130,7 @@ def test_a_saved_profile_is_read_as_it_was_and_a_damaged_one_is_told(tmp_path: P
     for text, said in (
         (whole[:100], "is not a drive profile"),
         ("[]", "is not a drive profile"),
-        (whole.replace('"schema": 1', '"schema": 9'), "newer than this Outcore"),
+        (whole.replace('"schema": 2', '"schema": 9'), "newer than this Outcore"),
         (whole.replace('"fill"', '"full"', 1), "condition"),
     ):
         path.write_text(text)

@@ -1,0 +1,17 @@
+"""Edition of the rules: the meaning of metrics and rules, a number in every record; editions are not pooled (rule 35).
+
+A fingerprint of the measuring code (`harness/records/code.py`) covers what an epoch's numbers come from. The rest of
+the harness derives and judges: its edition is raised by hand when a metric or a rule changes its meaning, not when a
+name or a sentence does.
+"""
+
+from __future__ import annotations
+
+#: Every edition, oldest first, with the change that made it.
+EDITIONS = (
+    "1: medians of epochs; preparation divided by the requested epochs of a run",
+    "2: T(E) = once + first + E x (each + epoch); rankings by each + epoch, the mean of the measured epochs; cores and "
+    "the order of mini-batches are part of an experiment; the newest run of a round counts; test accuracy is measured "
+    "outside the cap",
+)
+EDITION = len(EDITIONS)
