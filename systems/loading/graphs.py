@@ -18,6 +18,7 @@ from systems.loading.request import memory_bytes
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError
 from workloads.importers.pyg import data_source, open_pyg
+from workloads.importers.seen import left_out
 from workloads.importers.source import GraphSource
 from workloads.making.importing import ImportSpec, write_graph
 from workloads.npyfile import file_digest
@@ -60,7 +61,7 @@ def as_dataset(
         return graph  # type: ignore[no-any-return]
     opener: Callable[..., GraphSource] = partial(open_pyg, file) if file else partial(data_source, graph)
     found = opener(supervised=supervised)  # before anything is written
-    _warn_of_left_out(found, edge_weight)
+    _warn_of_left_out(found, file.name if file else "data", edge_weight)
     assert found.features is not None
     feature_bytes = found.num_nodes * found.features.dim * found.features.dtype.itemsize
     root = Path(artefacts) if artefacts else file.parent if file else Path(os.environ.get("OUTCORE_DATA", "data"))
@@ -88,9 +89,9 @@ def as_dataset(
     return Dataset.open(target)
 
 
-def _warn_of_left_out(graph: GraphSource, edge_weight: bool) -> None:
-    """Warn once of all attributes of a graph that mini-batches will not have."""
-    faults = list(graph.notes)
+def _warn_of_left_out(graph: GraphSource, what: str, edge_weight: bool) -> None:
+    """Warn once of all attributes of a graph, named `what`, that mini-batches will not have."""
+    faults = left_out(f"fields of {what}", graph.unread, most=len(graph.unread))
     if graph.edge_weights is not None and not edge_weight:
         faults.append("edge_weight is not handed out unless edge_weight=True is given")
     if faults:

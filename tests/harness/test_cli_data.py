@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -185,6 +186,30 @@ def test_a_graph_in_pygs_words_is_imported_whole_or_not_at_all(outcore: Outcore,
     made = outcore("import", "g", tmp_path / "g.npz", "--format", "pyg", "--json")
     assert made.code == 0 and made.json["dataset"]["num_edges"] == 3 and made.json["dataset"]["num_train"] == 2
     assert outcore("import", "g", tmp_path / "g.npz", "--format", "pyg", "--json").json["reused"] is True
+
+
+def test_a_folder_whose_labels_changed_is_not_there_already(outcore: Outcore, tmp_path: Path) -> None:
+    folder = tmp_path / "g"
+    folder.mkdir()
+    arrays = {
+        "edge_index": np.array([[0, 1], [1, 2]]),
+        "x": np.ones((3, 2)),
+        "y": np.array([0, 1, 1]),
+        "year": np.ones(3),
+    }
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+    options = ("import", "g", folder, "--format", "arrays")
+    made = outcore(*options)
+    assert made.code == 0 and "y.npy as labels" in made.out and "files left out: year.npy" in made.out
+    assert outcore(*options, "--json").json["reused"] is True
+    kept = (folder / "y.npy").stat()
+    np.save(folder / "y.npy", np.array([1, 0, 0]))
+    os.utime(folder / "y.npy", ns=(kept.st_atime_ns, kept.st_mtime_ns))
+    again = outcore(*options)
+    assert again.code == 2 and "'g' exists already" in again.err and "--force" in again.err
+    assert outcore(*options, "--force", "--json").json["reused"] is False
+    assert Dataset.open(outcore.root / "g").load("labels").tolist() == [1, 0, 0]
 
 
 def test_an_export_says_where_it_lies_and_is_imported_again(outcore: Outcore, tmp_path: Path) -> None:

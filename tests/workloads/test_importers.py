@@ -124,7 +124,11 @@ def test_npz_entries_of_weight_zero_are_no_edges(tmp_path: Path) -> None:
         ({"adj_indptr": np.array([0, 2, 1, 3, 4, 5], dtype=np.uint64)}, "do not make a 5 x 5 matrix"),
         ({"adj_indices": np.zeros(5, dtype=[("a", "f4")])}, "do not make a 5 x 5 matrix"),
         ({"adj_indices": np.int64(1)}, "do not make a 5 x 5 matrix"),
-        ({"adj_shape": np.array([np.inf, 5])}, "is not whole"),
+        *(
+            ({"adj_shape": np.array(shape)}, "adj_shape holds .*, not two integers; save the rows and columns")
+            for shape in ([np.inf, 5], [2.7, 2], [5.0, 5.0], [5], [5, 5, 5], 5, ["5", "5"])
+        ),
+        ({"attr_shape": np.array([5.5, 3.0])}, "attr_shape holds float64 .*, not two integers"),
     ],
 )
 def test_inconsistent_npz_is_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
@@ -388,7 +392,7 @@ def test_ogb_damage_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the valid split names node 0, which another split names too"):
         imported(folder, tmp_path / "data" / "a", "ogb")
     write_csv(folder / "split" / "time" / "valid.csv.gz", [1.5, np.nan])
-    with pytest.raises(InputError, match=r"valid.csv.gz is not a table of numbers"):
+    with pytest.raises(InputError, match=r"valid.csv.gz is not a table of numbers: '1.5' is no id"):
         imported(folder, tmp_path / "data" / "a", "ogb")
     write_csv(folder / "raw" / "num-node-list.csv.gz", [np.inf])
     with pytest.raises(InputError, match=r"the number of nodes of .* is inf"):

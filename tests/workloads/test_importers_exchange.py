@@ -114,7 +114,7 @@ def test_weights_in_csc_stay_with_their_edges(tmp_path: Path) -> None:
         ({"edge_index": EDGES, "x": X[:4]}, "an edge names node 4, but there are 4 nodes"),
         ({"edge_index": EDGES, "x": X, "y": Y[:3]}, "3 labels for 5 nodes"),
         ({"edge_index": EDGES, "x": X, "train_mask": mask(TRAIN)[:3]}, "mask"),
-        ({"edge_index": EDGES, "x": X, "train": TRAIN / 2}, "give ids, or a mask"),
+        ({"edge_index": EDGES, "x": X, "train": TRAIN / 2}, "give ids as integers"),
         ({"edge_index": EDGES, "x": X, "edge_weight": np.ones(4)}, "edge_weight"),
     ],
 )
@@ -178,7 +178,7 @@ def test_an_on_disk_dataset_made_by_hand_is_imported(tmp_path: Path, edges: str)
 def test_of_several_features_feat_is_taken_and_the_others_are_named(tmp_path: Path) -> None:
     features = [{"domain": "node", "name": name, "format": "numpy", "path": "feat.npy"} for name in ("year", "feat")]
     dataset = imported(save_graphbolt(tmp_path / "g", feature_data=features), tmp_path / "data" / "g", "graphbolt")
-    assert "of the node features feat is taken, year left out" in dataset.manifest.notes
+    assert "node features left out: year" in dataset.manifest.notes
 
 
 @pytest.mark.parametrize(

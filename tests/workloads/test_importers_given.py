@@ -162,7 +162,7 @@ def test_counts_of_an_array_each_are_taken_and_other_files_named(tmp_path: Path)
     (folder / "deep").mkdir()
     dataset = imported(folder)
     assert (dataset.num_nodes, dataset.num_classes, imported(folder, classes=3).num_classes) == (9, 5, 2)
-    assert "other files left out: deep, edge_attr.npy" in dataset.manifest.notes
+    assert "files left out: deep, edge_attr.npy" in dataset.manifest.notes
 
 
 @pytest.mark.parametrize("kind", ["npz", "dict", "Data"])
@@ -219,7 +219,7 @@ def test_floats_keep_their_type_in_either_byte_order_and_infinite_weights_are_to
         ({"x": torch.from_numpy(X).to(torch.complex64).conj()}, "x.pt is complex64"),
         ({"num_nodes": np.array(7), "y": None}, "there are 6 feature rows for 7 nodes"),
         ({"num_nodes": np.array(5), "x": None, "y": None}, "an edge names node 5, but there are 5 nodes"),
-        ({"indptr": np.arange(N + 1), "indices": EDGES[0]}, "indptr.npy both tell the edges"),
+        ({"indptr": np.arange(N + 1), "indices": EDGES[0]}, "indptr.npy both hold the edges"),
         ({"edge_index": None, "indptr": np.arange(N + 1), "indices": EDGES[0], "num_nodes": np.array(7)},
          "num_nodes.npy is 7, but the edges are those of 6 nodes"),
         ({"x": torch.empty(N, 2, device="meta")}, "x.pt is empty"),
@@ -272,6 +272,8 @@ def test_a_saved_dictionary_of_arrays_is_refused_with_a_fix_that_helps(tmp_path:
         ),
         *(({"num_classes": told}, "num_classes of") for told in ("abc", 10**12, -5, 1, 2.5)),
         ({"edges": f"{'9' * 23},1\n"}, "9,1' is not an edge; write two ids a line, each at most"),
+        ({"edges": f"{2**63},1\n"}, f"e.csv, line 1: '{2**63},1' is not an edge"),
+        *(({"edges": f"0,{odd}\n"}, f"e.csv, line 1: '0,{odd}' is not") for odd in ("1.0", "1e0", "true", "x", "")),
         ({"edges": "0,6\n"}, "e.csv: an edge names node 6, but there are 6 nodes"),
         ({"edges": "0,1,0.5\n1,2,0.5\n"}, "columns, such as '0.5'; give source and destination alone"),
         ({"edges": "0,5,1\n1,4,2\n"}, "e.csv has more than two columns"),

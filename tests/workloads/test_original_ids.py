@@ -143,6 +143,7 @@ def test_an_export_holds_the_map_and_its_import_keeps_it(tmp_path: Path, format_
     assert again.load("ids").tolist() == dataset.load("ids").tolist()
     assert edges_by_original_id(again) == set(LINES)
     assert not any("left out" in note for note in again.manifest.notes)
+    assert any("as original ids" in note for note in again.manifest.notes)
 
 
 def _graph_of_three() -> dict[str, Any]:
@@ -178,6 +179,8 @@ def test_ids_beside_a_given_graph_are_kept(tmp_path: Path, format_name: str, nam
     assert dataset.load("ids").tolist() == [70, 5, 200]
     assert dataset.nodes_of([5, 200]).tolist() == [1, 2]
     assert not any("left out" in note for note in dataset.manifest.notes)
+    shown = f"{name}.npy" if format_name == "arrays" else name
+    assert any(f"{shown} as original ids" in note for note in dataset.manifest.notes)
 
 
 @pytest.mark.parametrize("format_name", ["npz", "pt"])

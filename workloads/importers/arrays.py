@@ -8,9 +8,22 @@ from typing import Any
 import numpy.typing as npt
 
 from workloads.errors import InputError, require
+from workloads.importers.packed import refuse_packed_as
+from workloads.importers.seen import (
+    FEATURES,
+    LABELS,
+    ORIGINAL_IDS,
+    SPLITS,
+    WEIGHTS,
+    edges_use,
+    features_use,
+    numbers_use,
+    seen,
+)
 from workloads.importers.source import (
     GraphSource,
     ImportOptions,
+    IntArray,
     as_array,
     check_csc,
     clean_labels,
@@ -19,11 +32,11 @@ from workloads.importers.source import (
     edge_array_source,
     holds_ids,
     id_source,
-    left_out,
     load_array,
     load_torch,
     named_nodes,
     split_ids,
+    split_use,
     table_source,
     told_classes,
     weight_source,
@@ -31,16 +44,15 @@ from workloads.importers.source import (
 from workloads.manifest import MAX_NODES
 
 Array = npt.NDArray[Any]
+_ENDINGS = (".npy", ".pt")
 _NAMES = {
     "edges": ("edge_index",),
     "indptr": ("indptr", "colptr"),
     "indices": ("indices", "row"),
-    "features": ("x", "features", "feat"),
-    "labels": ("y", "labels", "label"),
-    "weights": ("edge_weight",),
-    "train": ("train_mask", "train", "train_idx"),
-    "valid": ("val_mask", "valid", "val", "valid_idx", "val_idx"),
-    "test": ("test_mask", "test", "test_idx"),
+    "features": FEATURES,
+    "labels": LABELS,
+    "weights": WEIGHTS,
+    **SPLITS,
     "classes": ("num_classes",),
     "nodes": ("num_nodes",),
     "ids": ("ids", "n_id"),
@@ -57,7 +69,7 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
     arrays contradict each other.
     """
     require(path.is_dir(), f"{path} is no folder", "give the folder of the .npy or .pt files")
-    files = [file for file in sorted(path.iterdir()) if file.suffix in (".npy", ".pt")]
+    files = [file for file in sorted(path.iterdir()) if file.suffix in _ENDINGS]
     found: dict[str, Array] = {}
     name: dict[str, str] = {}
     for part, names in _NAMES.items():
@@ -66,40 +78,61 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
         require(len(there) < 2, fault, "remove all but one")
         if there:
             found[part], name[part] = _mapped(there[0]), str(there[0])
-    known = {known for names in _NAMES.values() for known in names}
-    others = [file.name for file in sorted(path.iterdir()) if file not in files or file.stem not in known]
+            continue
+        for packed in (f"{stem}{ending}" for stem in names for ending in _ENDINGS):
+            refuse_packed_as(path / packed)
     edges_name = name.get("edges") or name.get("indices", "")
+    uses: dict[str, str] = {}  # part -> use
     if "edges" in found:
         lists = next((name[part] for part in ("indptr", "indices") if part in name), "")
-        require(not lists, f"{edges_name} and {lists} both tell the edges", "remove the one or the other")
+        require(not lists, f"{edges_name} and {lists} both hold the edges", "remove the one or the other")
         edges = edge_array_source(found["edges"], edges_name, columns=False)
         num_edges, num_nodes = found["edges"].shape[1], 0
+        uses["edges"] = edges_use(found["edges"].shape)
     elif "indptr" in found and "indices" in found:
         num_nodes = check_csc(found["indptr"], found["indices"], str(path))
         edges, num_edges = csc_edges(found["indptr"], found["indices"]), len(found["indices"])
+        uses |= {"indptr": "pointers of neighbour lists", "indices": "in-neighbours"}
     else:
         raise InputError(f"{path} holds no edges", "give edge_index, or indptr and indices, as .npy or .pt files")
-    features = table_source(found["features"], name["features"]) if "features" in found else None
+    features = None
+    if "features" in found:
+        features = table_source(found["features"], name["features"])
+        uses["features"] = features_use(features, found["features"].dtype)
     if "nodes" in found:
-        told = count_of(found["nodes"], MAX_NODES, name["nodes"])
-        fault = f"{name['nodes']} is {told}, but the edges are those of {num_nodes} nodes"
-        require(num_nodes in (0, told), fault, f"give {num_nodes}, or leave it out")
-        num_nodes = told
+        given = count_of(found["nodes"], MAX_NODES, name["nodes"])
+        fault = f"{name['nodes']} is {given}, but the edges are those of {num_nodes} nodes"
+        require(num_nodes in (0, given), fault, f"give {num_nodes}, or leave it out")
+        num_nodes = given
+        uses["nodes"] = "number of nodes"
     num_nodes = num_nodes or (features.num_rows if features else found["labels"].size if "labels" in found else 0)
     num_nodes = num_nodes or named_nodes(edges, edges_name)
     labels, num_classes = None, 0
     if "labels" in found:
         labels, num_classes = clean_labels(found["labels"], num_nodes, name["labels"])
+        uses["labels"] = "labels"
     if "classes" in found:
         num_classes = told_classes(found["classes"], num_classes, name["classes"])
-    splits = {part: split_ids(found.get(part), num_nodes, name.get(part, "")) for part in ("train", "valid", "test")}
-    weights = weight_source(found["weights"], num_edges, name["weights"]) if "weights" in found else None
+        uses["classes"] = "number of classes"
+    splits: dict[str, IntArray] = {}
+    for part in SPLITS:
+        stem = Path(name.get(part, "")).stem
+        splits[part] = split_ids(found.get(part), num_nodes, name.get(part, ""), stem)
+        if part in found:
+            uses[part] = split_use(part, found[part], num_nodes, stem)
+    weights = None
+    if "weights" in found:
+        weights = weight_source(found["weights"], num_edges, name["weights"])
+        uses["weights"] = numbers_use("edge weights", found["weights"].dtype)
     ids = None
     if "ids" in found:
         fault = f"{name['ids']} is {found['ids'].dtype} {list(found['ids'].shape)}"
         fix = f"give the original id of every node, integers [{num_nodes}], or leave it out"
         require(holds_ids(found["ids"], num_nodes), fault, fix)
         ids = id_source(found["ids"], name["ids"])
+        uses["ids"] = ORIGINAL_IDS
+    used_files = {Path(name[part]).name: use for part, use in uses.items()}
+    present = [file.name for file in sorted(path.iterdir())]
     return GraphSource(
         num_nodes,
         edges,
@@ -107,7 +140,7 @@ def open_arrays(path: Path, options: ImportOptions) -> GraphSource:
         labels,
         num_classes,
         splits if found.keys() & splits.keys() else None,
-        notes=left_out("other files", others),
+        notes=seen("files", used_files, present),
         keep_duplicates=True,
         edge_weights=weights,
         edges_name=edges_name,

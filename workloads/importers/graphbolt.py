@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from workloads.errors import DatasetError, InputError, require
 from workloads.importers.edge_text import edge_chunks
+from workloads.importers.seen import ORIGINAL_IDS, edges_use, features_use, files_in, numbers_use, seen
 from workloads.importers.source import (
     EdgeChunk,
     FeatureRows,
@@ -29,7 +30,6 @@ from workloads.importers.source import (
     edge_array_source,
     holds_ids,
     id_source,
-    left_out,
     load_array,
     load_torch,
     reading,
@@ -64,51 +64,64 @@ def open_graphbolt(path: Path, options: ImportOptions) -> GraphSource:
         metadata = parse_yaml(file.read_bytes())
     require(isinstance(metadata, dict), f"{file} is no metadata of an OnDiskDataset", _FIX)
     try:
-        return _graph(path, metadata)
+        return _graph(path, metadata, str(file.relative_to(path)))
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         lacks = f"lacks the field {error}" if isinstance(error, KeyError) else "has another layout than DGL's"
         raise InputError(f"{file} {lacks}", _FIX) from None
 
 
-def _graph(path: Path, metadata: dict[str, Any]) -> GraphSource:
+def _graph(path: Path, metadata: dict[str, Any], metadata_file: str) -> GraphSource:
     notes: list[str] = []
     weights = None
+    uses = {metadata_file: "metadata"}  # file in the folder -> its use
     entries, inner = metadata.get("feature_data") or [], (metadata.get("graph") or {}).get("feature_data") or []
     by_edge = {entry["name"]: entry for entry in [*entries, *inner] if entry["domain"] == "edge"}
     if "graph_topology" in metadata:
-        edges_file = path / metadata["graph_topology"]["path"]
+        topology_file = metadata["graph_topology"]["path"]
+        edges_file = _file(path, topology_file)
+        uses[topology_file] = "neighbour lists"
+        edge_uses = {}
         indptr, indices, attributes = _topology(edges_file)
         num_nodes = check_csc(indptr, indices, str(edges_file))
         if name := _weight_name(attributes):
             weight = as_array(attributes[name], f"{name} of {edges_file}")
             weights = weight_source(weight, len(indices), f"{name} of {edges_file}")
+            edge_uses[name] = numbers_use("edge weights", weight.dtype)
         edges = csc_edges(indptr, indices)
         # Features outside the topology are in the order of the edges before DGL sorted them.
-        others = [*attributes, *(other for other in by_edge if other not in attributes)]
+        edge_features = [*attributes, *(other for other in by_edge if other not in attributes)]
     else:
         nodes, found = metadata["graph"]["nodes"], metadata["graph"]["edges"]
         require(len(nodes) == 1 and len(found) == 1, f"{path} has several types of nodes or edges", _FIX)
         num_nodes = count_of(nodes[0]["num"], MAX_NODES, f"num, of the nodes of {path},")
-        edges_file = path / found[0]["path"]
-        edges = _edges(edges_file, found[0]["format"])
-        others = list(by_edge)
+        edges_file = _file(path, found[0]["path"])
+        edges, uses[found[0]["path"]] = _edges(edges_file, found[0]["format"])
+        edge_features, edge_uses = list(by_edge), {}
         if name := _weight_name(by_edge):
             weight, count = _array(path, by_edge[name]), sum(len(sources) for sources, _ in edges())
             weights = weight_source(weight, count, f"feature {name} of {path}")
-    notes += left_out("edge features", [other for other in others if other not in (name, _ORIGINAL_ID)])
-    notes += left_out("node features of the graph", [entry["name"] for entry in inner if entry["domain"] == "node"])
-    entries, ids = _original_ids(path, entries, num_nodes)
-    features = _features(path, entries, num_nodes, notes)
+            edge_uses[name] = numbers_use("edge weights", weight.dtype)
+            uses[by_edge[name]["path"]] = "edge weights"
+    notes += seen("edge features", edge_uses, [name for name in edge_features if name != _ORIGINAL_ID])
+    notes += seen("node features of the graph", {}, [entry["name"] for entry in inner if entry["domain"] == "node"])
+    of_nodes = [entry for entry in entries if entry["domain"] == "node"]
+    node_uses: dict[str, str] = {}
+    id_entry, ids = _original_ids(path, of_nodes, num_nodes)
+    if id_entry is not None:
+        uses[id_entry["path"]] = node_uses[_NODE_IDS] = ORIGINAL_IDS
+    features = _features(path, [entry for entry in of_nodes if entry is not id_entry], num_nodes, node_uses, uses)
+    notes += seen("node features", node_uses, [entry["name"] for entry in of_nodes])
     tasks = metadata.get("tasks") or [{}]
     if len(tasks) > 1:
         notes.append(f"of {len(tasks)} tasks the first is taken")
     labels = np.full(num_nodes, -1, dtype=np.int64)
-    splits = {part: _split(path, tasks[0].get(name) or [], labels) for part, name in _SETS.items()}
+    splits = {part: _split(path, part, tasks[0].get(name) or [], labels, uses) for part, name in _SETS.items()}
     classes = int(labels.max(initial=-1)) + 1
     given = [entry for name in _SETS.values() for one in tasks[0].get(name) or [] for entry in one["data"]]
     known = classes > 0 or any(entry.get("name") == "labels" for entry in given)
     if known and (told := tasks[0].get("num_classes")) is not None:
         classes = told_classes(told, classes, f"num_classes of {path}")
+    notes += seen("files", {str(Path(name)): use for name, use in uses.items()}, files_in(path))
     return GraphSource(
         num_nodes,
         edges,
@@ -126,15 +139,14 @@ def _graph(path: Path, metadata: dict[str, Any]) -> GraphSource:
 
 def _original_ids(
     path: Path, entries: list[dict[str, Any]], num_nodes: int
-) -> tuple[list[dict[str, Any]], Callable[[], Iterator[IntArray]] | None]:
-    """Return the original ids of the nodes, if a node feature holds them, and the other features."""
+) -> tuple[dict[str, Any] | None, Callable[[], Iterator[IntArray]] | None]:
+    """Return the node feature that holds the original ids of the nodes, and the ids; None without them."""
     for entry in entries:
-        if (entry["domain"], entry["name"]) == ("node", _NODE_IDS):
+        if entry["name"] == _NODE_IDS:
             values = _array(path, entry)
             if holds_ids(values, num_nodes):
-                others = [other for other in entries if other is not entry]
-                return others, id_source(values, f"feature {_NODE_IDS} of {path}")
-    return entries, None
+                return entry, id_source(values, f"feature {_NODE_IDS} of {path}")
+    return None, None
 
 
 def _weight_name(features: Mapping[str, Any]) -> str:
@@ -144,25 +156,36 @@ def _weight_name(features: Mapping[str, Any]) -> str:
 
 def _array(path: Path, entry: dict[str, Any]) -> Array:
     """Map an array that the metadata name."""
-    file = path / entry["path"]
+    file = _file(path, entry["path"])
     return load_array(file) if entry["format"] == "numpy" else as_array(_loaded(file), str(file))
 
 
-def _features(path: Path, entries: list[dict[str, Any]], num_nodes: int, notes: list[str]) -> FeatureRows | None:
-    mine = [entry for entry in entries if entry["domain"] == "node"]
-    chosen = next((entry for entry in mine if entry["name"] == "feat"), mine[0] if mine else None)
+def _file(path: Path, name: str) -> Path:
+    """Return a file that the metadata name; raises InputError where it is outside the folder, since the digest by which
+    an import is known is of the files in it."""
+    inside = not Path(name).is_absolute() and ".." not in Path(name).parts
+    require(inside, f"{path}: the metadata name {name}, a file outside its folder", "move or link it into the folder")
+    return path / name
+
+
+def _features(
+    path: Path, entries: list[dict[str, Any]], num_nodes: int, node_uses: dict[str, str], uses: dict[str, str]
+) -> FeatureRows | None:
+    """Return the features, if there are any, and enter their name in `node_uses`, their file in `uses`."""
+    chosen = next((entry for entry in entries if entry["name"] == "feat"), entries[0] if entries else None)
     if chosen is None:
         return None
-    if others := [entry["name"] for entry in mine if entry is not chosen]:
-        notes.append(f"of the node features {chosen['name']} is taken, {', '.join(others)} left out")
-    table = table_source(_array(path, chosen), f"feature {chosen['name']} of {path}")
+    array = _array(path, chosen)
+    table = table_source(array, f"feature {chosen['name']} of {path}")
+    uses[chosen["path"]] = "features"
+    node_uses[chosen["name"]] = features_use(table, array.dtype)
     fault = f"{path} has {table.num_rows} feature rows for {num_nodes} nodes"
     require(table.num_rows == num_nodes, fault, "give a row for each node")
     return table
 
 
-def _split(path: Path, sets: list[dict[str, Any]], labels: IntArray) -> IntArray:
-    """Return the node ids of a split, and enter their labels."""
+def _split(path: Path, part: str, sets: list[dict[str, Any]], labels: IntArray, uses: dict[str, str]) -> IntArray:
+    """Return the node ids of a split, and enter their labels; the files are entered in `uses`."""
     if not sets:
         return np.empty(0, dtype=np.int64)
     require(len(sets) == 1, f"{path} has a split of several types of nodes", _FIX)
@@ -170,10 +193,13 @@ def _split(path: Path, sets: list[dict[str, Any]], labels: IntArray) -> IntArray
     name = next((name for name in _SEEDS if name in arrays), None)
     require(name, f"{path} has no split of nodes (it holds {', '.join(map(str, arrays))})", _FIX)
     ids, file = np.asarray(_array(path, arrays[name])), path / arrays[name]["path"]
-    require(ids.ndim == 1 and ids.dtype.kind in "iu", f"{file} is {ids.dtype} {list(ids.shape)}", "give ids of nodes")
+    uses[arrays[name]["path"]] = f"{part} ids"
+    whole = ids.ndim == 1 and ids.dtype.kind in "iu"
+    require(whole, f"{file} is {ids.dtype} {list(ids.shape)}", "give ids of nodes as integers, [M]")
     check_ids(ids, len(labels), str(file))
     ids = ids.astype(np.int64)
     if "labels" in arrays:
+        uses[arrays["labels"]["path"]] = f"{part} labels"
         given, _ = clean_labels(_array(path, arrays["labels"]), len(ids), str(path / arrays["labels"]["path"]))
         labels[ids] = given
         odd = ids[labels[ids] != given]
@@ -181,11 +207,14 @@ def _split(path: Path, sets: list[dict[str, Any]], labels: IntArray) -> IntArray
     return ids
 
 
-def _edges(file: Path, kind: str) -> Callable[[], Iterator[EdgeChunk]]:
+def _edges(file: Path, kind: str) -> tuple[Callable[[], Iterator[EdgeChunk]], str]:
+    """Return the edges of a file, and its use."""
     if kind == "numpy":
-        return edge_array_source(load_array(file), str(file), columns=False)
+        array = load_array(file)
+        return edge_array_source(array, str(file), columns=False), edges_use(array.shape)
     require(kind == "csv", f"{file} is {kind}", "give edges as csv or numpy")
-    return partial(edge_chunks, file, "give source and destination alone, weights as the edge feature edge_weight")
+    columns = "give source and destination alone, weights as the edge feature edge_weight"
+    return partial(edge_chunks, file, columns), "edges"
 
 
 class _Plain:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads.errors import DatasetError, InputError, require
+from workloads.importers.seen import edges_use, features_use, files_in, seen
 from workloads.importers.source import (
     GraphSource,
     ImportOptions,
@@ -44,7 +45,9 @@ def open_igb(path: Path, options: ImportOptions) -> GraphSource:
     classes = options.classes or 19
     fault = f"--classes is {classes}, and IGB has labels of 19 or 2983 classes"
     require(classes in _LABEL_FILES, fault, "give --classes 19 or 2983")
-    features = table_source(_table(folder / "paper" / "node_feat.npy", _RAW_DIM), "node_feat.npy")
+    feature_file = folder / "paper" / "node_feat.npy"
+    table = _table(feature_file, _RAW_DIM)
+    features = table_source(table, str(feature_file))
     num_nodes = features.num_rows
     label_file = folder / "paper" / _LABEL_FILES[classes]
     labels, found = clean_labels(_table(label_file, 0), num_nodes, str(label_file))
@@ -53,7 +56,14 @@ def open_igb(path: Path, options: ImportOptions) -> GraphSource:
         labels[counts[options.labelled] :] = -1
         notes.append(_labelled_note(counts, options.labelled))
     edges_file = folder / "paper__cites__paper" / "edge_index.npy"
-    edges = edge_array_source(load_array(edges_file), str(edges_file), columns=True)
+    pairs = load_array(edges_file)
+    edges = edge_array_source(pairs, str(edges_file), columns=True)
+    uses = {
+        edges_file: edges_use(pairs.shape, columns=True),
+        feature_file: features_use(features, table.dtype),
+        label_file: "labels",
+    }
+    notes += seen("files", {str(file.relative_to(path)): use for file, use in uses.items()}, files_in(path))
     known = np.flatnonzero(labels >= 0)
     train, valid = int(known.shape[0] * 0.6), int(known.shape[0] * 0.2)
     splits = {"train": known[:train], "valid": known[train : train + valid], "test": known[train + valid :]}

@@ -11,36 +11,52 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from workloads.errors import InputError, require
+from workloads.importers.seen import FEATURES, LABELS, SPLITS, features_use, numbers_use, one_of, seen
 from workloads.importers.source import (
     EDGES_A_CHUNK,
     EdgeChunk,
+    FeatureRows,
     GraphSource,
     ImportOptions,
+    IntArray,
     clean_labels,
     feature_source,
     reading,
     reason_of,
+    split_ids,
+    split_use,
+    table_source,
+    weight_source,
 )
 
 _ADJACENCY = ("adj_indices", "adj_indptr", "adj_shape")
+_ATTRIBUTES = ("attr_data", "attr_indices", "attr_indptr", "attr_shape")
+_DENSE = (*FEATURES, "attr_matrix")
+_SPLITS = [name for names in SPLITS.values() for name in names]
+#: Arrays that are read; others may hold Python objects, such as names of nodes.
+_KNOWN = (*_ADJACENCY, "adj_data", *_ATTRIBUTES, *_DENSE, *LABELS, *_SPLITS)
 
 
 def open_npz(path: Path, options: ImportOptions) -> GraphSource:
     """Read a graph whose adjacency is a CSR matrix: an entry in row u and column v is the edge u -> v.
 
-    `attr_data`, `attr_indices`, `attr_indptr` and `attr_shape` (a sparse feature matrix, written dense) and `labels`
-    are optional. Weights (`adj_data`) are dropped; entries of weight zero are no edges. Raises DatasetError where the
-    file is missing or truncated, InputError where arrays are missing, do not fit together, or hold Python objects.
+    Optional are weights (`adj_data`, unless all are one; entries of weight zero are no edges), features (`attr_data`,
+    `attr_indices`, `attr_indptr` and `attr_shape`, a sparse matrix that is written dense; or `x` [N, D]), labels (`y`
+    or `labels`), and splits as masks or ids; other usual names are known too, and notes name every array. Raises
+    DatasetError where the file is missing or truncated, InputError where arrays are missing, do not fit together, or
+    hold Python objects.
     """
-    arrays = _load(path)
+    arrays, present = _load(path)
     missing = [name for name in _ADJACENCY if name not in arrays]
     layout = "the layout is adj_data, adj_indices, adj_indptr, adj_shape"
+    layout = "read it by --format pyg" if "edge_index" in present else layout
     require(not missing, f"{path} holds no {', '.join(missing)}", layout)
     adjacency = _csr(arrays, "adj", path)
     num_nodes = adjacency.shape[0]
     if adjacency.shape[0] != adjacency.shape[1] or num_nodes == 0:
         raise InputError(f"{path}: adj_shape is {adjacency.shape}, not that of a graph")
-    notes = []
+    notes: list[str] = []
+    uses = dict.fromkeys(_ADJACENCY, "edges")
     zeros = int(adjacency.nnz - np.count_nonzero(adjacency.data))
     if zeros:
         adjacency.eliminate_zeros()
@@ -52,26 +68,73 @@ def open_npz(path: Path, options: ImportOptions) -> GraphSource:
             source = np.searchsorted(adjacency.indptr, np.arange(start, stop), side="right") - 1
             yield source, adjacency.indices[start:stop]
 
-    features = None
-    if any(name.startswith("attr_") for name in arrays):
+    weighted = bool((adjacency.data != 1).any())
+    if "adj_data" in arrays:
+        one = "edges, all of weight one"
+        uses["adj_data"] = numbers_use("edge weights", arrays["adj_data"].dtype) if weighted else one
+    features = _features(arrays, num_nodes, path, uses)
+    labels, num_classes = None, 0
+    if name := one_of(LABELS, arrays, str(path)):
+        labels, num_classes = clean_labels(arrays[name], num_nodes, f"{name} of {path.name}")
+        uses[name] = "labels"
+    splits = _splits(arrays, num_nodes, path, uses)
+    notes += seen(f"arrays of {path.name}", uses, present)
+    weights = weight_source(adjacency.data, adjacency.nnz, f"adj_data of {path}") if weighted else None
+    return GraphSource(num_nodes, edges, features, labels, num_classes, splits, notes=notes, edge_weights=weights)
+
+
+def _features(
+    arrays: dict[str, npt.NDArray[Any]], num_nodes: int, path: Path, uses: dict[str, str]
+) -> FeatureRows | None:
+    """Return the features, if there are any, and enter their arrays in `uses`."""
+    sparse = [name for name in arrays if name in _ATTRIBUTES]
+    dense = one_of(_DENSE, arrays, str(path))
+    fault = f"{path} holds {dense} and {', '.join(sparse)}, which mean the same"
+    require(not (sparse and dense), fault, "remove the one or the other")
+    if sparse:
         attributes = _csr(arrays, "attr", path)
-        if attributes.shape[0] != num_nodes:
-            raise InputError(f"{path}: attr_shape has {attributes.shape[0]} rows for {num_nodes} nodes")
+        kept = arrays["attr_data"].dtype if "attr_data" in arrays else attributes.dtype
         features = feature_source(
             attributes.shape,
-            arrays["attr_data"].dtype if "attr_data" in arrays else attributes.dtype,
+            kept,
             lambda rows: (attributes[at : at + rows].toarray() for at in range(0, num_nodes, rows)),
         )
-    labels, num_classes = (
-        clean_labels(arrays["labels"], num_nodes, f"labels of {path.name}") if "labels" in arrays else (None, 0)
-    )
-    return GraphSource(num_nodes, edges, features, labels, num_classes, notes=notes)
+        whose, whole = "attr_shape", "attr_data"
+    elif dense:
+        kept = arrays[dense].dtype
+        features = table_source(arrays[dense], f"{dense} of {path}")
+        whose = whole = dense
+    else:
+        return None
+    fault = f"{path}: {whose} has {features.num_rows} rows for {num_nodes} nodes"
+    require(features.num_rows == num_nodes, fault, "give a row for each node")
+    uses |= dict.fromkeys(sparse, "features")
+    if whole in arrays:
+        uses[whole] = features_use(features, kept)
+    return features
 
 
-def _load(path: Path) -> dict[str, npt.NDArray[Any]]:
+def _splits(
+    arrays: dict[str, npt.NDArray[Any]], num_nodes: int, path: Path, uses: dict[str, str]
+) -> dict[str, IntArray] | None:
+    """Return the splits, None where there is none, and enter their arrays in `uses`."""
+    names = {part: one_of(known, arrays, str(path)) for part, known in SPLITS.items()}
+    if not any(names.values()):
+        return None
+    splits: dict[str, IntArray] = {}
+    for part, name in names.items():
+        chosen = arrays[name] if name else None
+        splits[part] = split_ids(chosen, num_nodes, f"{name} of {path.name}", name or "")
+        if name is not None and chosen is not None:
+            uses[name] = split_use(part, chosen, num_nodes, name)
+    return splits
+
+
+def _load(path: Path) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
+    """Return the arrays with a known name, and the names of all."""
     try:
         with reading(path, "is no whole .npz file"), np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+            return {name: file[name] for name in file.files if name in _KNOWN}, list(file.files)
     except (ValueError, AttributeError, TypeError) as error:  # the last: an .npy file that was renamed
         raise InputError(
             f"{path} holds more than plain arrays ({reason_of(error)})", "save it without Python objects"
@@ -80,12 +143,14 @@ def _load(path: Path) -> dict[str, npt.NDArray[Any]]:
 
 def _csr(arrays: dict[str, npt.NDArray[Any]], name: str, path: Path) -> sp.csr_matrix:
     try:
-        indices, indptr = arrays[f"{name}_indices"], arrays[f"{name}_indptr"]
-        rows, columns = (int(size) for size in arrays[f"{name}_shape"])
-    except (KeyError, ValueError, TypeError, OverflowError) as error:
+        indices, indptr, shape = (arrays[f"{name}_{part}"] for part in ("indices", "indptr", "shape"))
+    except KeyError as error:
         raise InputError(
             f"{path}: the matrix {name}_* is not whole ({reason_of(error)})", "it needs data, indices, indptr, shape"
         ) from None
+    fault = f"{path}: {name}_shape holds {shape.dtype} {shape.ravel()[:3]}, not two integers"
+    require(shape.dtype.kind in "iu" and shape.shape == (2,), fault, "save the rows and columns of the matrix")
+    rows, columns = (int(size) for size in shape)
     data = arrays.get(f"{name}_data", np.ones(indices.shape, dtype=np.float32))
     sound = (
         indices.dtype.kind in "iu"

@@ -21,6 +21,7 @@ from workloads.errors import DatasetError, InputError, require
 from workloads.importers.edge_text import edge_chunks
 from workloads.importers.npz_member import NpzMember, member_names
 from workloads.importers.packed import DAMAGE, unpacked
+from workloads.importers.seen import edges_use, features_use, files_in, seen
 from workloads.importers.source import (
     TORCH_DAMAGE,
     GraphSource,
@@ -82,7 +83,11 @@ def _text_layout(folder: Path, options: ImportOptions) -> GraphSource:
         features = feature_source(shape, np.float32, lambda rows: _frames(feature_file, rows, np.float32))
     label_file = raw / "node-label.csv.gz"
     labels, num_classes = clean_labels(_csv(label_file), num_nodes, str(label_file))
-    splits, notes = _splits(folder)
+    splits, notes, uses = _splits(folder)
+    uses |= {raw / "num-node-list.csv.gz": "number of nodes", edge_file: "edges", label_file: "labels"}
+    if features is not None:
+        uses[feature_file] = "features"
+    notes += _files_seen(folder, uses)
     symmetric = any(name in folder.resolve().name for name in _STORED_ONCE)
     return GraphSource(
         num_nodes, edges, features, labels, num_classes, splits, symmetric, notes, edges_name=str(edge_file)
@@ -92,7 +97,9 @@ def _text_layout(folder: Path, options: ImportOptions) -> GraphSource:
 def _binary_layout(folder: Path) -> GraphSource:
     data = folder / "raw" / "data.npz"
     names = member_names(data)
-    edges = NpzMember(data, "edge_index").edges()
+    edge_index = NpzMember(data, "edge_index")
+    edges = edge_index.edges()
+    members = {"edge_index": edges_use(edge_index.shape), "num_nodes_list": "number of nodes"}
     num_nodes = _only(NpzMember(data, "num_nodes_list").load(), data)
 
     features = None
@@ -102,9 +109,12 @@ def _binary_layout(folder: Path) -> GraphSource:
             fault = f"node_feat of {data} has shape {member.shape} for {num_nodes} nodes"
             raise InputError(fault, "give a row for each node")
         features = member.features()
+        members["node_feat"] = features_use(features, member.dtype)
     label_file = folder / "raw" / "node-label.npz"
     labels, num_classes = clean_labels(NpzMember(label_file, "node_label").load(), num_nodes, str(label_file))
-    splits, notes = _splits(folder)
+    splits, notes, uses = _splits(folder)
+    uses |= {data: "a graph", label_file: "labels"}
+    notes += [*seen(f"arrays of {data.name}", members, names), *_files_seen(folder, uses)]
     return GraphSource(
         num_nodes, edges, features, labels, num_classes, splits, False, notes, edges_name=f"edge_index of {data}"
     )
@@ -112,13 +122,24 @@ def _binary_layout(folder: Path) -> GraphSource:
 
 def _lsc_layout(folder: Path) -> GraphSource:
     processed = folder / "processed"
-    features = table_source(load_array(processed / "paper" / "node_feat.npy"), "node_feat.npy")
+    feature_file = processed / "paper" / "node_feat.npy"
+    table = load_array(feature_file)
+    features = table_source(table, str(feature_file))
     label_file = processed / "paper" / "node_label.npy"
     labels, num_classes = clean_labels(load_array(label_file), features.num_rows, str(label_file))
     edge_file = processed / _CITES / "edge_index.npy"
-    edges = edge_array_source(load_array(edge_file), str(edge_file), columns=False)
-    splits = _load_splits(folder / "split_dict.pt")
+    edge_index = load_array(edge_file)
+    edges = edge_array_source(edge_index, str(edge_file), columns=False)
+    split_file = folder / "split_dict.pt"
+    splits = _load_splits(split_file)
     notes = ["papers and citations only; authors and institutions are left out"]
+    uses = {
+        edge_file: edges_use(edge_index.shape),
+        feature_file: features_use(features, table.dtype),
+        label_file: "labels",
+        split_file: "splits",
+    }
+    notes += _files_seen(folder, uses)
     return GraphSource(
         features.num_rows, edges, features, labels, num_classes, splits, False, notes, edges_name=str(edge_file)
     )
@@ -131,16 +152,25 @@ def _only(counts: npt.NDArray[Any], path: Path) -> int:
     return count_of(counts, MAX_NODES, f"the number of nodes of {path}")
 
 
-def _splits(folder: Path) -> tuple[dict[str, IntArray] | None, list[str]]:
-    """Read the folder's only split scheme (`sales_ranking`, `time`, ...) and make its note for the manifest."""
+def _files_seen(folder: Path, uses: dict[Path, str]) -> list[str]:
+    """Return the notes of the folder's files, read or left out."""
+    return seen("files", {str(file.relative_to(folder)): use for file, use in uses.items()}, files_in(folder))
+
+
+def _splits(folder: Path) -> tuple[dict[str, IntArray] | None, list[str], dict[Path, str]]:
+    """Read the folder's only split scheme (`sales_ranking`, `time`, ...); return its splits, its note for the manifest,
+    and its files with their use."""
     schemes = sorted(child for child in (folder / "split").glob("*") if child.is_dir())
     if not schemes:
-        return None, []
+        return None, [], {}
     require(len(schemes) <= 1, f"{folder / 'split'} holds {len(schemes)} split schemes", "leave one of them there")
-    if (schemes[0] / "split_dict.pt").is_file():
-        return _load_splits(schemes[0] / "split_dict.pt"), [f"split {schemes[0].name}"]
-    splits = {part: _ids(schemes[0] / f"{part}.csv.gz") for part in ("train", "valid", "test")}
-    return splits, [f"split {schemes[0].name}"]
+    notes = [f"split {schemes[0].name}"]
+    whole = schemes[0] / "split_dict.pt"
+    if whole.is_file():
+        return _load_splits(whole), notes, {whole: "splits"}
+    files = {part: schemes[0] / f"{part}.csv.gz" for part in ("train", "valid", "test")}
+    splits = {part: _ids(file) for part, file in files.items()}
+    return splits, notes, {file: f"{part} ids" for part, file in files.items()}
 
 
 def _frames(path: Path, rows: int, dtype: type[np.generic]) -> Iterator[npt.NDArray[Any]]:

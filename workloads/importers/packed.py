@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import glob
 import gzip
 import io
 import lzma
@@ -121,6 +122,16 @@ def refuse_packed(path: Path) -> None:
     with suppress(*DAMAGE), path.open("rb", buffering=0) as raw:
         unpacked(raw, path)  # names a tar archive within
     raise InputError(f"{path} is packed by {packing.name}", f"unpack it first: {packing.fix}")
+
+
+def refuse_packed_as(path: Path) -> None:
+    """Raise InputError, with the fix, where `path` stands beside it only in a packed form, such as `PATH.gz`."""
+    if path.exists() or not path.parent.is_dir():
+        return
+    for file in sorted(path.parent.glob(f"{glob.escape(path.name)}.*")):
+        packing = file_packing(file) if file.is_file() else None
+        if packing is not None:
+            raise InputError(f"{file} is packed by {packing.name}", f"unpack it to {path.name} first: {packing.fix}")
 
 
 def unpacked(raw: io.FileIO, path: Path) -> io.BufferedReader[Any]:

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from workloads.errors import InputError, require
+from workloads.importers.packed import refuse_packed_as
+from workloads.importers.seen import FEATURES, LABELS, WEIGHTS, features_use, numbers_use, seen
 from workloads.importers.source import (
     EDGES_A_CHUNK,
     EdgeChunk,
@@ -23,15 +25,16 @@ from workloads.importers.source import (
     IntArray,
     clean_labels,
     feature_source,
-    left_out,
     named_nodes,
     reading,
 )
 
 Array = npt.NDArray[Any]
 _SOURCE, _TARGET = ("src", "source"), ("dst", "destination", "target")
-_FEATURES, _LABELS, _SPLIT = ("x", "features", "feat"), ("y", "labels", "label"), ("split",)
-_WEIGHT, _ID = ("edge_weight", "weight"), ("id", "ID", "node", "node_id")
+_SPLIT, _ID = ("split",), ("id", "ID", "node", "node_id")
+_MASKS = {"train": ("train_mask",), "valid": ("val_mask", "valid_mask"), "test": ("test_mask",)}
+#: Names under which pandas stores an index without a name.
+_UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 _SPLITS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
 _DAMAGE = (pa.ArrowException, ValueError)
 
@@ -42,15 +45,16 @@ def open_parquet(path: Path, options: ImportOptions) -> GraphSource:
     are skipped.
 
     Edges: integer columns `src` and `dst`, and `weight` if there is one. Nodes, in the order of their ids: `x`,
-    lists of D numbers; `y`, integers, null where unknown; `split`, `train`, `valid` or `test`; `id`, if there, counts
-    from 0. Notes name other columns and files. Raises DatasetError where a file is damaged, InputError where columns
-    are missing or contradict each other.
+    lists of D numbers; `y`, integers, null where unknown; `split`, `train`, `valid` or `test`, or masks; `id` or,
+    without it, the index that pandas stores, counts from 0. Notes name all columns and files. Raises DatasetError where
+    a file is damaged, InputError where columns are missing or contradict each other, or rows are in another order.
     """
     edges = _Table(path if path.is_file() else path / "edges")
-    source, target = edges.column(_SOURCE), edges.column(_TARGET)
+    source, target = edges.column(_SOURCE, "sources"), edges.column(_TARGET, "destinations")
     if source is None or target is None:
         raise InputError(f"{edges.name} has no columns src and dst", "name the columns of edges so")
-    weight, nodes = edges.column(_WEIGHT), None if path.is_file() else _Table(path / "nodes", optional=True)
+    weight = edges.column(WEIGHTS, "edge weights")
+    nodes = None if path.is_file() else _Table(path / "nodes", optional=True)
 
     def pairs() -> Iterator[EdgeChunk]:
         for batch in edges.batches([source, target], EDGES_A_CHUNK):
@@ -61,13 +65,15 @@ def open_parquet(path: Path, options: ImportOptions) -> GraphSource:
             yield _numbers(batch, str(weight), edges.name)
 
     found_weights = weights if weight else None
-    notes = edges.left_out() + ([] if path.is_file() else _other_files(path))
+    if weight:
+        edges.uses[weight] = _weight_use(edges, weight)
+    notes = edges.seen() + ([] if path.is_file() else _other_files(path))
     if nodes is None or not nodes.files:
         num_nodes = named_nodes(pairs, edges.name)
         return GraphSource(num_nodes, pairs, notes=notes, edge_weights=found_weights, edges_name=edges.name)
     num_nodes = nodes.rows
     require(num_nodes, f"{nodes.name} holds no node", "give one row for each node")
-    _check_ids(nodes)
+    _check_order(nodes)
     features, splits, (labels, num_classes) = _features(nodes), _splits(nodes), _labels(nodes)
     return GraphSource(
         num_nodes,
@@ -76,7 +82,7 @@ def open_parquet(path: Path, options: ImportOptions) -> GraphSource:
         labels,
         num_classes,
         splits,
-        notes=[*notes, *nodes.left_out()],
+        notes=[*notes, *nodes.seen()],
         edge_weights=found_weights,
         edges_name=edges.name,
     )
@@ -91,30 +97,35 @@ class _Table:
         require(not (path.is_dir() and whole.exists()), twice, "remove one of them")
         self.files = [whole] if whole.exists() else _parts(path) if path.is_dir() else []
         self.name, self.rows = str(whole if whole.exists() else path), 0
+        if not self.files:
+            refuse_packed_as(whole)
         fix = "give a folder with edges.parquet, or a file of edges"
         require(self.files or optional, f"there is no {whole.name} in {path.parent}", fix)
         self._columns: list[list[str]] = []
-        self._used: set[str] = set()
+        self.uses: dict[str, str] = {}  # column -> its use
+        self.indexes: list[list[Any]] = []  # of each file: columns, or ranges, that are the index of a pandas frame
         for file in self.files:
             with self._reading(file):
                 self.rows += pq.read_metadata(file).num_rows
-                self._columns.append(pq.read_schema(file).names)
+                schema = pq.read_schema(file)
+                self._columns.append(schema.names)
+                self.indexes.append(_indexes(schema))
 
-    def column(self, names: tuple[str, ...]) -> str | None:
-        """Return the name under which all parts of the table have a column; None without it."""
+    def column(self, names: tuple[str, ...], use: str) -> str | None:
+        """Return the name under which all parts of the table have a column, and note its use; None without it."""
         found = [name for name in names if any(name in columns for columns in self._columns)]
         require(len(found) < 2, f"{self.name} has columns {' and '.join(found)}, which mean the same", "drop one")
-        self._used.update(found)
+        self.uses |= dict.fromkeys(found, use)
         for file, columns in zip(self.files, self._columns, strict=True):
             for name in found:
                 fault = f"{file} has {'several columns' if name in columns else 'no column'} {name}"
                 require(columns.count(name) == 1, fault, "give every part of the table one")
         return found[0] if found else None
 
-    def left_out(self) -> list[str]:
-        """Return a note that names the columns that were not asked for, if there are any."""
-        names = dict.fromkeys(name for columns in self._columns for name in columns if name not in self._used)
-        return left_out(f"columns of {Path(self.name).name}", list(names))
+    def seen(self) -> list[str]:
+        """Return notes that name the columns, with their use, and the ones that were not asked for."""
+        names = dict.fromkeys(name for columns in self._columns for name in columns)
+        return seen(f"columns of {Path(self.name).name}", self.uses, names)
 
     def batches(self, columns: list[str], rows: int) -> Iterator[Any]:
         """Yield some columns of all rows, at most `rows` at a time."""
@@ -132,6 +143,9 @@ def _parts(folder: Path) -> list[Path]:
     """Return the files of a table; raises InputError where the folder holds something else, or nothing."""
     found = _shown(folder)
     odd = next((part.name for part in found if part.suffix != ".parquet" or part.is_dir()), "")
+    for part in found:
+        if part.suffix != ".parquet":
+            refuse_packed_as(part.with_suffix(""))
     fix = "give the parts of the table as .parquet files in one folder, without subfolders"
     require(not odd, f"{folder} holds {odd}, which is no .parquet file", fix)
     require(found, f"{folder} holds no .parquet file", fix)
@@ -156,7 +170,7 @@ def _other_files(folder: Path) -> list[str]:
     others = [path for path in _shown(folder) if path.name not in (*names, *(f"{name}.parquet" for name in names))]
     for path in others:
         require(path.stem not in names, f"{path} is not read", f"name the table {path.stem}.parquet, or remove it")
-    return left_out("other files", [path.name for path in others])
+    return seen("other files", {}, [path.name for path in others])
 
 
 def _numbers(batch: Any, column: str, what: str) -> Array:
@@ -169,24 +183,73 @@ def _numbers(batch: Any, column: str, what: str) -> Array:
 
 def _whole(batch: Any, column: str, what: str) -> Array:
     found = _numbers(batch, column, what)
-    require(found.dtype.kind in "iu", f"column {column} of {what} is {found.dtype}", "give node ids, whole numbers")
+    fix = "give node ids as integers (.astype('int64'), which is exact for floats below 2**53 only)"
+    require(found.dtype.kind in "iu", f"column {column} of {what} is {found.dtype}", fix)
     return found
 
 
-def _check_ids(nodes: _Table) -> None:
-    if (column := nodes.column(_ID)) is None:
+def _indexes(schema: pa.Schema) -> list[Any]:
+    """Return the index of the pandas frame that a file was written from: names of columns, or the description of a
+    range; empty where none is stored. Raises ValueError where the metadata of pandas are damaged."""
+    metadata = schema.pandas_metadata or {}
+    stored: Any = metadata.get("index_columns", []) if isinstance(metadata, dict) else None
+    sound = isinstance(stored, list) and all(isinstance(index, (str, dict)) for index in stored)
+    if not sound:
+        raise ValueError("its metadata of pandas name no index")
+    found = [index for index in stored if isinstance(index, dict) or index in schema.names]
+    unnamed = [name for name in schema.names if _UNNAMED_INDEX.fullmatch(name) and name not in found]
+    return found + unnamed
+
+
+def _weight_use(edges: _Table, column: str) -> str:
+    """Return the use of a column of weights, for the notes."""
+    kind = pq.read_schema(edges.files[0]).field(column).type
+    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return numbers_use("edge weights", kind.to_pandas_dtype()) if numbers else "edge weights"
+
+
+def _check_order(nodes: _Table) -> None:
+    """Check that rows are in the order of the node ids, which a column of ids or the index of a pandas frame gives;
+    raises InputError where they are not."""
+    if (column := nodes.column(_ID, "node ids")) is not None:
+        fix = f"sort the nodes by {column}, without gaps or repeats"
+        _check_counting(nodes, column, f"column {column}", fix)
         return
+    fix = "write frame.sort_index() if the index is the node id, frame.reset_index(drop=True) if the rows are in order"
+    several = next((index for index in nodes.indexes if len(index) > 1), [])
+    require(not several, f"{nodes.name} has an index of {len(several)} levels", "write frame.reset_index(drop=True)")
+    columns = {index[0] for index in nodes.indexes if index and isinstance(index[0], str)}
+    require(len(columns) < 2, f"parts of {nodes.name} have indexes {' and '.join(sorted(columns))}", fix)
+    for column in columns:
+        nodes.column((column,), "node ids, the index of a frame")
+        _check_counting(nodes, column, f"the index, {column},", fix)
+    done = 0
+    for file, index in zip(nodes.files, nodes.indexes, strict=True):
+        rows = pq.read_metadata(file).num_rows
+        for stored in index if not columns else ():
+            # A part that counts from 0 by itself has no index of its own: the order of parts is that of the nodes.
+            rises = stored.get("step") == 1 or rows < 2
+            counts = rises and stored.get("start") in (0, done)
+            fault = f"the index of {file} is {stored.get('start')}, ... by {stored.get('step')}, not 0, 1, ..."
+            require(counts, fault, fix)
+        done += rows
+
+
+def _check_counting(nodes: _Table, column: str, what: str, fix: str) -> None:
     done = 0
     for batch in nodes.batches([column], EDGES_A_CHUNK):
-        ids = _whole(batch, column, nodes.name)
+        array = batch.column(column)
+        whole = pa.types.is_integer(array.type) and array.null_count == 0
+        require(whole, f"{what} of {nodes.name} is {array.type} with {array.null_count} nulls", fix)
+        ids = array.to_numpy(zero_copy_only=False)
         ordered = np.array_equal(ids, np.arange(done, done + len(ids)))
-        require(ordered, f"column {column} of {nodes.name} does not count from 0", "sort the nodes by id, without gaps")
+        require(ordered, f"{what} of {nodes.name} does not count from 0", fix)
         done += len(ids)
 
 
 def _features(nodes: _Table) -> FeatureRows | None:
     """Stream the feature rows, lists of equal length."""
-    if (column := nodes.column(_FEATURES)) is None:
+    if (column := nodes.column(FEATURES, "features")) is None:
         return None
     first = next(nodes.batches([column], 1)).column(column)
     kind = first.type
@@ -209,11 +272,14 @@ def _features(nodes: _Table) -> FeatureRows | None:
             )
             yield values.to_numpy(zero_copy_only=False).reshape(-1, dim)
 
-    return feature_source((nodes.rows, dim), kind.value_type.to_pandas_dtype(), rows)
+    numbers_type = kind.value_type.to_pandas_dtype()
+    features = feature_source((nodes.rows, dim), numbers_type, rows)
+    nodes.uses[column] = features_use(features, numbers_type)
+    return features
 
 
 def _labels(nodes: _Table) -> tuple[IntArray | None, int]:
-    if (column := nodes.column(_LABELS)) is None:
+    if (column := nodes.column(LABELS, "labels")) is None:
         return None, 0
     parts: list[IntArray] = []
     classes = 0
@@ -231,8 +297,8 @@ def _labels(nodes: _Table) -> tuple[IntArray | None, int]:
 
 
 def _splits(nodes: _Table) -> dict[str, IntArray] | None:
-    if (column := nodes.column(_SPLIT)) is None:
-        return None
+    if (column := nodes.column(_SPLIT, "split")) is None:
+        return _masks(nodes)
     found: dict[str, list[Array]] = {part: [] for part in ("train", "valid", "test")}
     done = 0
     for batch in nodes.batches([column], EDGES_A_CHUNK):
@@ -251,3 +317,28 @@ def _splits(nodes: _Table) -> dict[str, IntArray] | None:
         done += len(batch)
     empty = np.empty(0, dtype=np.int64)
     return {part: np.concatenate([empty, *ids]) for part, ids in found.items()}
+
+
+def _masks(nodes: _Table) -> dict[str, IntArray] | None:
+    """Return the splits that columns of masks give, None without such columns."""
+    columns = {part: nodes.column(names, f"{part} mask") for part, names in _MASKS.items()}
+    if not any(columns.values()):
+        return None
+    empty = np.empty(0, dtype=np.int64)
+    return {part: empty if column is None else _mask(nodes, column) for part, column in columns.items()}
+
+
+def _mask(nodes: _Table, column: str) -> IntArray:
+    parts: list[IntArray] = []
+    done = 0
+    for batch in nodes.batches([column], EDGES_A_CHUNK):
+        array = batch.column(column)
+        fault = f"column {column} of {nodes.name} is {array.type} with {array.null_count} nulls"
+        kind = pa.types.is_boolean(array.type) or pa.types.is_integer(array.type)
+        require(kind and array.null_count == 0, fault, "give true or false for every node")
+        values = array.to_numpy(zero_copy_only=False)
+        flags = bool(((values == 0) | (values == 1)).all())
+        require(flags, f"column {column} of {nodes.name} holds more than 0 and 1", "give true or false for every node")
+        parts.append(done + np.flatnonzero(values))
+        done += len(values)
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts])

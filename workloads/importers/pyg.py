@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from workloads.errors import HostError, InputError, require
 from workloads.importers.npz_member import NpzMember, member_names
+from workloads.importers.seen import ORIGINAL_IDS, edges_use, features_use, numbers_use, seen
 from workloads.importers.source import (
     GraphSource,
     ImportOptions,
@@ -27,7 +28,6 @@ from workloads.importers.source import (
     edge_array_source,
     holds_ids,
     id_source,
-    left_out,
     load_torch,
     split_ids,
     table_source,
@@ -61,7 +61,7 @@ def open_pyg(path: Path, options: ImportOptions | None = None, *, supervised: bo
         for name in _ORIGINAL_IDS:
             with suppress(InputError):  # of another kind, such as texts: left out
                 members[name] = NpzMember(path, name)
-        return _graph(members, path.name, supervised, [name for name in names if name not in members])
+        return _graph(members, path.name, supervised, names)
     import torch
 
     try:
@@ -117,8 +117,8 @@ def data_source(data: Any, what: str = "data", *, supervised: bool = True) -> Gr
     known = [name for name in _FIELDS if data.get(name) is not None]
     known += [name for name in _ORIGINAL_IDS if hasattr(data.get(name), "dtype")]  # not a list of names
     fields = {name: as_array(data[name], f"{name} of {what}") for name in known}
-    others = [str(name) for name in data if name not in fields and data[name] is not None]
-    return _graph(fields, what, supervised, others)
+    present = [str(name) for name in data if data[name] is not None]
+    return _graph(fields, what, supervised, present)
 
 
 def typed_graph(what: str, kind: str = "") -> InputError:
@@ -152,11 +152,11 @@ def check_untyped(data: Any, what: str) -> None:
         raise InputError(f"{what} is a graph of DGL", fix)
 
 
-def _graph(fields: Mapping[str, Field], what: str, supervised: bool, others: list[str]) -> GraphSource:
+def _graph(fields: Mapping[str, Field], what: str, supervised: bool, present: list[str]) -> GraphSource:
     edge_index, x, y = (fields.get(name) for name in ("edge_index", "x", "y"))
     if edge_index is None:
-        taken = " (transforms.ToSparseTensor puts adj_t in its place)" if "adj_t" in others else ""
-        raise InputError(f"{what} has no edge_index", f"give it as [2, E], sources above destinations{taken}")
+        moved = " (transforms.ToSparseTensor puts adj_t in its place)" if "adj_t" in present else ""
+        raise InputError(f"{what} has no edge_index", f"give it as [2, E], sources above destinations{moved}")
     if x is None:
         raise InputError(f"{what} has no x", "give a feature row for every node, [N, D]")
     if isinstance(edge_index, NpzMember):
@@ -164,8 +164,10 @@ def _graph(fields: Mapping[str, Field], what: str, supervised: bool, others: lis
     else:
         edges = edge_array_source(edge_index, f"edge_index of {what}", columns=False)
     features = x.features() if isinstance(x, NpzMember) else table_source(x, f"x of {what}")
+    uses = {"edge_index": edges_use(edge_index.shape), "x": features_use(features, x.dtype)}
     num_nodes = features.num_rows
     if "num_nodes" in fields:
+        uses["num_nodes"] = "number of nodes"
         num_nodes = count_of(_whole(fields["num_nodes"]), MAX_NODES, f"num_nodes of {what}")
     fault = f"x of {what} has {features.num_rows} rows for {num_nodes} nodes"
     require(features.num_rows == num_nodes, fault, "give a row for every node")
@@ -175,21 +177,29 @@ def _graph(fields: Mapping[str, Field], what: str, supervised: bool, others: lis
         labels, num_classes = np.full(num_nodes, -1, dtype=np.int64), 0
     else:
         labels, num_classes = clean_labels(_whole(y), num_nodes, f"y of {what}")
+        uses["y"] = "labels"
         if "num_classes" in fields:
+            uses["num_classes"] = "number of classes"
             num_classes = told_classes(_whole(fields["num_classes"]), num_classes, f"num_classes of {what}")
     names = {part: next((n for n in (mask, *_IDS[part]) if n in fields), mask) for part, mask in MASKS.items()}
     splits = {part: _chosen(fields.get(name), name, what, num_nodes) for part, name in names.items()}
-    others += [name for name in _SPLITS if name in fields and name not in names.values()]
+    uses |= {name: f"{part} {name.rpartition('_')[2]}" for part, name in names.items() if name in fields}
     if supervised and not len(splits["train"]):
         fault = "chooses no node" if names["train"] in fields else "is missing"
         raise InputError(f"{names['train']} of {what} {fault}", "give bool [N] (transforms.RandomNodeSplit makes one)")
-    weights = _weights(fields["edge_weight"], edge_index.shape[1], what) if "edge_weight" in fields else None
-    given = [name for name in _ORIGINAL_IDS if name in fields]
-    taken = next((name for name in given if holds_ids(fields[name], num_nodes)), "")
-    ids = id_source(_whole(fields[taken]), f"{taken} of {what}") if taken else None
-    unused = [*others, *(name for name in given if name != taken)]
-    notes = left_out(f"fields of {what}", unused, most=len(unused))
-    found = GraphSource(num_nodes, edges, features, labels, num_classes, splits, notes=notes, ids=ids)
+    weights = None
+    if "edge_weight" in fields:
+        weights = _weights(fields["edge_weight"], edge_index.shape[1], what)
+        uses["edge_weight"] = numbers_use("edge weights", fields["edge_weight"].dtype)
+    taken = next((name for name in _ORIGINAL_IDS if name in fields and holds_ids(fields[name], num_nodes)), "")
+    ids = None
+    if taken:
+        ids = id_source(_whole(fields[taken]), f"{taken} of {what}")
+        uses[taken] = ORIGINAL_IDS
+    present = sorted(present)
+    notes = seen(f"fields of {what}", uses, present)
+    unread = [name for name in present if name not in uses]
+    found = GraphSource(num_nodes, edges, features, labels, num_classes, splits, notes=notes, unread=unread, ids=ids)
     return replace(found, keep_duplicates=True, edge_weights=weights, edges_name=f"edge_index of {what}")
 
 
@@ -207,7 +217,7 @@ def _whole(field: Field) -> npt.NDArray[Any]:
 def _chosen(field: Field | None, name: str, what: str, num_nodes: int) -> IntArray:
     """Return the ids of a split's nodes, given as a mask or as ids; none without them."""
     if field is None or name not in MASKS.values():
-        return split_ids(None if field is None else _whole(field), num_nodes, f"{name} of {what}")
+        return split_ids(None if field is None else _whole(field), num_nodes, f"{name} of {what}", name)
     fix = "choose one of its columns (mask[:, 0])" if len(field.shape) == 2 else "give a boolean for every node"
     fault = f"{name} of {what} is {field.dtype} {list(field.shape)}, not bool [{num_nodes}]"
     require(field.dtype == np.bool_ and field.shape == (num_nodes,), fault, fix)

@@ -19,7 +19,7 @@ from numpy.lib import format as npy_format
 
 from workloads.direct_files import read_ahead
 from workloads.errors import DatasetError, InputError, require
-from workloads.importers.packed import DAMAGE, file_packing
+from workloads.importers.packed import DAMAGE, file_packing, refuse_packed_as
 from workloads.manifest import MAX_CLASSES, MAX_NODES
 
 EdgeChunk = tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]
@@ -32,6 +32,7 @@ FEATURE_BYTES_A_CHUNK = 16 << 20
 _OLD_TORCH, _ZIP = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19", b"PK"
 #: Errors of `torch.load` for a damaged file.
 TORCH_DAMAGE = (RuntimeError, EOFError, ValueError, LookupError, AttributeError, TypeError, struct.error)
+_WHOLE_IDS = "give ids as integers (.astype(np.int64), which is exact for floats below 2**53 only)"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -58,6 +59,7 @@ class GraphSource:
     splits: dict[str, IntArray] | None = None
     symmetric: bool = False  # whether every edge stands for both directions in this format
     notes: list[str] = field(default_factory=list)  # for the manifest
+    unread: list[str] = field(default_factory=list)  # attributes of a graph in memory that are not read
     keep_duplicates: bool = False  # whether repeated edges are edges of their own in this format, without weights
     # Weights of the edges, float, in chunks as long as those of `edges`; None: there are none.
     edge_weights: Callable[[], Iterator[npt.NDArray[Any]]] | None = None
@@ -105,6 +107,7 @@ def reading(
             raise DatasetError(f"{path} is {'a folder' if path.is_dir() else 'no regular file'}", "give a file there")
         yield
     except (FileNotFoundError, NotADirectoryError):
+        refuse_packed_as(path)
         raise DatasetError(f"{path} is missing", missing) from None
     except expected as error:
         if isinstance(error, OSError) and error.errno in _NO_SPACE:  # of a file that is written meanwhile
@@ -202,10 +205,16 @@ def table_source(table: npt.NDArray[Any], what: str) -> FeatureRows:
 def check_edges(array: Any, what: str, *, columns: bool = False) -> None:
     """Check shape and dtype of an array's header; raises InputError unless it holds integers [2, E] ([E, 2] for
     `columns`)."""
-    if len(array.shape) != 2 or array.shape[1 if columns else 0] != 2 or array.dtype.kind not in "iu":
-        expected = "[E, 2]" if columns else "[2, E]"
-        fault = f"{what} has shape {array.shape} and dtype {array.dtype}, not {expected} of integers"
-        raise InputError(fault, "give sources and destinations")
+    expected = "[E, 2]" if columns else "[2, E]"
+    fault = f"{what} has shape {array.shape} and dtype {array.dtype}, not {expected} of integers"
+    require(array.dtype.kind in "iu", fault, _WHOLE_IDS)
+    axis = 1 if columns else 0
+    table = len(array.shape) == 2
+    if table and array.shape[axis] == 2:
+        return
+    transposed = table and array.shape[1 - axis] == 2
+    fix = "transpose it: np.ascontiguousarray(edges.T)" if transposed else "give sources and destinations"
+    raise InputError(fault, fix)
 
 
 def edge_array_source(array: npt.NDArray[Any], what: str, *, columns: bool) -> Callable[[], Iterator[EdgeChunk]]:
@@ -273,11 +282,13 @@ def csc_edges(indptr: npt.NDArray[Any], indices: npt.NDArray[Any]) -> Callable[[
 def check_csc(indptr: npt.NDArray[Any], indices: npt.NDArray[Any], what: str) -> int:
     """Check neighbour lists and return the number of nodes; raises InputError where pointers and lists contradict each
     other."""
-    numbers = all(array.ndim == 1 and array.dtype.kind in "iu" for array in (indptr, indices))
+    flat = indptr.ndim == indices.ndim == 1
+    whole = all(array.dtype.kind in "iu" for array in (indptr, indices))
     fault = (
         f"{what}: indptr and indices are {indptr.dtype} {list(indptr.shape)} and {indices.dtype} {list(indices.shape)}"
     )
-    require(numbers and len(indptr) > 1, fault, "give whole numbers, [N + 1] and [E]")
+    require(whole, fault, _WHOLE_IDS)
+    require(flat and len(indptr) > 1, fault, "give whole numbers, [N + 1] and [E]")
     sound = int(indptr[0]) == 0 and int(indptr[-1]) == len(indices)
     for start in range(0, len(indptr), EDGES_A_CHUNK):
         part = indptr[start : start + EDGES_A_CHUNK + 1]
@@ -304,12 +315,6 @@ def named_nodes(edges: Callable[[], Iterator[EdgeChunk]], what: str) -> int:
             largest = max(largest, int(ids.max(initial=0)) if len(ids) else -1)
     require(largest >= 0, f"{what} holds no edge", "give edges, or features of the nodes")
     return largest + 1
-
-
-def left_out(what: str, names: list[str], most: int = 10) -> list[str]:
-    """Return a note that lists which names of a kind were not read, the first `most`; none without names."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return [f"{what} left out: {', '.join(names[:most])}{more}"] if names else []
 
 
 def count_of(value: Any, most: int, what: str) -> int:
@@ -351,19 +356,38 @@ def clean_labels(values: npt.NDArray[Any], num_nodes: int, what: str) -> tuple[I
     return labels, int(labels.max(initial=-1)) + 1
 
 
-def split_ids(chosen: npt.NDArray[Any] | None, num_nodes: int, what: str) -> IntArray:
-    """Return the ids of a split, given as ids or as a mask; none without one.
+def is_mask(chosen: npt.NDArray[Any], num_nodes: int, name: str) -> bool:
+    """Whether a split is given as a mask: bool; or zeros and ones alone for all nodes, unless its name is that of ids
+    (`train_idx`). Under a name of neither, such integers of one or two nodes may be ids: they are a mask as uint8,
+    torch's type of masks before 1.2."""
+    if chosen.dtype == np.bool_:
+        return True
+    if chosen.dtype.kind not in "iu" or chosen.shape != (num_nodes,) or name.endswith("_idx"):
+        return False
+    flags = bool(((chosen == 0) | (chosen == 1)).all())
+    return flags and (name.endswith("_mask") or num_nodes > 2 or chosen.dtype == np.uint8)
 
-    Integers [N] of zeros and ones alone are a mask, as torch wrote them before 1.2: as ids they would repeat.
-    """
+
+def split_ids(chosen: npt.NDArray[Any] | None, num_nodes: int, what: str, name: str) -> IntArray:
+    """Return the ids of a split, given as ids or as a mask (`is_mask`); none without one. Raises InputError for others,
+    for ids under the `name` of a mask, and for what may be a mask under the name of ids."""
     if chosen is None:
         return np.empty(0, dtype=np.int64)
-    flags = chosen.dtype.kind in "iu" and chosen.shape == (num_nodes,) and bool(((chosen == 0) | (chosen == 1)).all())
-    if chosen.dtype == np.bool_ or (flags and (num_nodes > 2 or chosen.dtype == np.uint8)):
-        fault = f"{what} is a mask {list(chosen.shape)} for {num_nodes} nodes"
-        require(chosen.shape == (num_nodes,), fault, f"give [{num_nodes}]")
+    found = f"{what} is {chosen.dtype} {list(chosen.shape)}"
+    if is_mask(chosen, num_nodes, name):
+        require(chosen.shape == (num_nodes,), f"{found}, a mask for {num_nodes} nodes", f"give [{num_nodes}]")
         return np.flatnonzero(chosen)
-    whole = chosen.ndim == 1 and chosen.dtype.kind in "iu"
-    require(whole, f"{what} is {chosen.dtype} {list(chosen.shape)}", "give ids, or a mask")
+    fault = f"{found}, and no mask of {num_nodes} nodes"
+    require(not name.endswith("_mask"), fault, f"give bool [{num_nodes}], or name ids train_idx, val_idx, test_idx")
+    require(chosen.dtype.kind in "iu", found, f"{_WHOLE_IDS}, or a bool mask [{num_nodes}]")
+    require(chosen.ndim == 1, found, f"give ids [M], or a bool mask [{num_nodes}]")
     check_ids(chosen, num_nodes, what)
+    either = name.endswith("_idx") and num_nodes > 2 and is_mask(chosen, num_nodes, "")
+    fault = f"{what} holds zeros and ones alone for all {num_nodes} nodes, like a mask"
+    require(not either, fault, "name a mask train_mask, val_mask, test_mask, and give each id once")
     return chosen.astype(np.int64)
+
+
+def split_use(part: str, chosen: npt.NDArray[Any], num_nodes: int, name: str) -> str:
+    """Return the use of a split's array, for the notes."""
+    return f"{part} mask" if is_mask(chosen, num_nodes, name) else f"{part} ids"

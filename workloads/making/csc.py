@@ -60,7 +60,9 @@ def build_csc(
         writer: writer of the dataset; its folder holds the temporary files (8 bytes an edge, 12 with weights).
         index_dtype: int32 or int64.
         max_memory: most bytes for edges in memory. Degrees and `indptr` (16 bytes a node) come on top.
-        symmetric, keep_duplicates: whether to take each edge in both directions, and to keep repeated ones.
+        symmetric: whether to add the reverse of each edge, with its weight, except of self-loops, which are their own.
+            Of an edge that is given in both directions each direction is then there twice, a repeated edge.
+        keep_duplicates: whether to keep repeated edges.
         weights: yields the edges' weights, in chunks as long as those of `edges`; repeated edges become one, of the sum
             of their weights.
         other_bytes: bytes of the dataset's other parts, so that a disk too small is rejected before any write.
@@ -160,11 +162,19 @@ def _directed(
     symmetric: bool,
     weights: Callable[[], Iterator[npt.NDArray[Any]]] | None = None,
 ) -> Iterator[tuple[npt.NDArray[np.integer], npt.NDArray[np.integer], npt.NDArray[Any] | None]]:
+    """Yield the edges as sources, destinations and weights; if `symmetric`, each chunk is followed by its edges in
+    reverse, without self-loops."""
     kept: Iterator[npt.NDArray[Any] | None] = repeat(None) if weights is None else weights()
     for (source, target), weight in zip(edges(), kept, strict=weights is not None):
         yield source, target, weight
-        if symmetric:
+        if not symmetric:
+            continue
+        reversible = source != target
+        if reversible.all():
             yield target, source, weight
+            continue
+        reverse_weight = None if weight is None else weight[reversible]
+        yield target[reversible], source[reversible], reverse_weight
 
 
 def _keys(target: IntArray, num_nodes: int, source: npt.NDArray[np.integer]) -> IntArray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -13,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from workloads.dataset import Dataset
 from workloads.distinct import distinct
@@ -34,8 +32,11 @@ from workloads.making.node_data import (
     write_ids,
     write_splits,
 )
-from workloads.making.writer import DatasetWriter
-from workloads.npyfile import file_digest
+from workloads.making.source_digest import source_digest, source_stamp
+from workloads.making.writer import DatasetWriter, check_absent
+
+#: Version of the reading of sources; a dataset that was imported by another one is not the same, whatever its source.
+_READING = 2
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,12 @@ class ImportSpec:
         check_fractions(*self.fractions)
         choose_index_dtype(self.index_dtype, 1)
 
-    def recipe(self, source: Path) -> dict[str, Any]:
-        """Return the manifest's recipe; equal recipes give equal bytes. Raises DatasetError where the source is missing
-        or may not be read."""
+    def recipe(self, source: Path, progress: Progress = lambda stage, fraction: None) -> dict[str, Any]:
+        """Return the manifest's recipe; equal recipes give equal bytes. Reads the whole source for its digest. Raises
+        DatasetError where the source is missing or may not be read."""
         with _readable(source):
-            require(source.exists(), f"there is nothing at {source}", "check the path", DatasetError)
-            return self.recipe_of(source.name, _source_digest(source))
+            _check_source(source)
+            return self.recipe_of(source.name, source_digest(source, progress))
 
     def recipe_of(self, source: str, digest: str) -> dict[str, Any]:
         """Return the recipe of a source of that name and content."""
@@ -81,7 +82,7 @@ class ImportSpec:
             del settings["labelled"]
         if not self.new_labels:
             del settings["new_labels"]
-        return {"how": "import", "source": source, "source_digest": digest, **settings}
+        return {"how": "import", "reading": _READING, "source": source, "source_digest": digest, **settings}
 
 
 def import_dataset(
@@ -103,16 +104,35 @@ def import_dataset(
         progress: called with the stage and its done fraction.
 
     Raises:
-        DatasetError: the source is missing, damaged or unreadable; the target exists; the disk is full.
+        DatasetError: the source is missing, damaged or unreadable, or changes meanwhile; the target exists; the disk is
+            full.
         InputError: the source has another layout, or the settings are invalid.
     """
     spec.check()
     opener = partial(importer(spec.format), source)
-    recipe = spec.recipe(source)
+    options: dict[str, Any] = {"max_memory": max_memory, "replace": replace, "progress": progress}
     with _readable(source):
+        _check_source(source)
         if spec.format != "snap":  # which opens some
             refuse_packed(source)
-        return write_graph(opener, target, spec, recipe, max_memory=max_memory, replace=replace, progress=progress)
+        check_absent(target, replace)  # before a large source is read
+        before = source_stamp(source)
+
+        def check_unchanged() -> None:
+            now = source_stamp(source)
+            same = all(now.get(name) == stamp for name, stamp in before.items())  # the data root may lie in the source
+            fault = f"{source} changed while it was imported"
+            require(same, fault, "import it again when its files are complete", DatasetError)
+
+        recipe = spec.recipe(source, progress)
+        return write_graph(opener, target, spec, recipe, check_source=check_unchanged, **options)
+
+
+def _check_source(source: Path) -> None:
+    """Check that a source is a file or a folder; raises DatasetError."""
+    require(source.exists(), f"there is nothing at {source}", "check the path", DatasetError)
+    known = source.is_file() or source.is_dir()
+    require(known, f"{source} is no regular file", "give a file or a folder", DatasetError)
 
 
 @contextmanager
@@ -136,9 +156,10 @@ def write_graph(
     max_memory: int = 1 << 30,
     replace: bool = False,
     progress: Progress = lambda stage, fraction: None,
+    check_source: Callable[[], None] = lambda: None,
 ) -> Dataset:
-    """Write the graph that `opener` opens as the dataset `target`; `recipe` goes into its manifest. The other arguments
-    and the errors are those of `import_dataset`."""
+    """Write the graph that `opener` opens as the dataset `target`; `recipe` goes into its manifest, and `check_source`
+    is called before the dataset is complete. The other arguments and the errors are those of `import_dataset`."""
     progress("reading the source", math.nan)
     with DatasetWriter(target, recipe=recipe, replace=replace) as writer:
         options = ImportOptions(
@@ -193,6 +214,7 @@ def write_graph(
             _write_given_splits(writer, graph.splits, labels)
         progress("measuring", 0.0)
         writer.stats = {"result": measure(indptr, indices, labels)}
+        check_source()
     return Dataset.open(target)
 
 
@@ -262,6 +284,9 @@ def _write_given_splits(writer: DatasetWriter, splits: dict[str, IntArray], labe
     for part in ("train", "valid", "test"):
         check_ids(splits[part], labels.shape[0], f"the {part} split")
         ids = distinct(splits[part])
+        repeated = len(splits[part]) - len(ids)
+        if repeated:
+            writer.notes += [f"{repeated} repeated ids of the {part} split left out"]
         twice = ids[taken[ids]]
         fault = f"the {part} split names node {twice.min(initial=labels.shape[0])}, which another split names too"
         require(not len(twice), fault, "give every node to one split")
@@ -272,13 +297,3 @@ def _write_given_splits(writer: DatasetWriter, splits: dict[str, IntArray], labe
         writer.write(part, known)
         if part == "train" and not len(known):
             writer.notes += ["no node to train on: the train split is empty"]
-
-
-def _source_digest(source: Path) -> str:
-    """Return the XXH3 of a file, or of the names and sizes of a folder's files (it may hold terabytes)."""
-    if source.is_file():
-        return file_digest(source)
-    digest = xxhash.xxh3_64()
-    for path in sorted(path for path in source.rglob("*") if path.is_file()):
-        digest.update(os.fsencode(f"{path.relative_to(source)}:{path.stat().st_size}\n"))
-    return digest.hexdigest()

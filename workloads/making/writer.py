@@ -145,8 +145,7 @@ class DatasetWriter:
         root = self.path.parent
         try:
             root.mkdir(parents=True, exist_ok=True)
-            if self.path.exists() and not self._replace:
-                raise _exists(self.path)
+            check_absent(self.path, self._replace)
             with ExitStack() as stack:
                 stack.enter_context(signals_raise())
                 self.folder = stack.enter_context(TemporaryFolder(root, self.path.name))
@@ -311,6 +310,12 @@ def _exists(path: Path) -> OutcoreError:
     return DatasetError(
         f"{path.name!r} exists already in {path.parent}", f"`outcore data rm {path.name}` first, or use --force"
     )
+
+
+def check_absent(path: Path, replace: bool) -> None:
+    """Check that there is nothing at `path`, unless it may be replaced; raises DatasetError."""
+    if path.exists() and not replace:
+        raise _exists(path)
 
 
 @contextmanager
