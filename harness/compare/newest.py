@@ -15,7 +15,7 @@ from harness.records.record import COUNTED, LABELS
 
 Plain = dict[str, Any]
 # Settings beside the labels in which a run and its repetition may differ: neither changes the measurement.
-_FREE = (set(LABELS) | {"timeout_s"}) - {"round"}
+_BOOKKEEPING = (set(LABELS) | {"timeout_s"}) - {"round"}
 
 
 def without_replaced(records: Iterable[Plain]) -> list[Plain]:
@@ -45,5 +45,5 @@ def _counts(record: Mapping[str, Any]) -> bool:
 
 def _identity(record: Mapping[str, Any]) -> str:
     """Return a text that is equal for a run and its repetitions: all settings, the round, and the place of the run."""
-    settings = {name: value for name, value in record["config"].items() if name not in _FREE}
+    settings = {name: value for name, value in record["config"].items() if name not in _BOOKKEEPING}
     return json.dumps([settings, measured_on(record)], sort_keys=True, default=str)
