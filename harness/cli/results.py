@@ -18,7 +18,7 @@ from harness.cli.common import OnBoth, OnResults, Options, Verbs, takes_settings
 from harness.cli.rules import read_on
 from harness.cli.run import SETTINGS
 from harness.cli.run_settings import differing, settings_of, text_of
-from harness.cli.run_tables import number, print_epochs, print_runs, size, summary_lines
+from harness.cli.run_tables import fresh_epoch_s, number, print_epochs, print_runs, size, summary_lines, without_time
 from harness.cli.table import Wide, print_lines, print_table, printable
 from harness.records import record as records
 from harness.records.foreign import Counter, ForeignRecord, read_foreign, write_foreign
@@ -223,16 +223,19 @@ def _number(text: str, option: str, given: str, like: str) -> float:
 def compare(runs: Annotated[list[str], typer.Argument(help="two runs or more")], call: OnResults) -> None:
     """Compare runs with the first of them, and name the settings in which they differ.
 
+    Seconds are those of an epoch with all of its work, as in every table of runs; same batches: in the epochs that
+    both runs have.
+
     Examples:
         outcore results compare latest 20261125-051405
         outcore results compare 41cecc0e-r0 56011e98-r0 d70efb5f-r0
     """
     found = [read_record(find(call.results_root, run)) for run in runs]
     first = found[0]
-    base = first.summary.epoch_s.median if first.summary.epoch_s else None
+    base = fresh_epoch_s([first])
     rows: list[dict[str, Any]] = []
     for record in found:
-        median = record.summary.epoch_s.median if record.summary.epoch_s else None
+        epoch_s = fresh_epoch_s([record])
         one, other = ({**entry.config.model_dump(), "on": measured_on(entry.to_json())} for entry in (first, record))
         if first.system != record.system:
             # Options that only one of two systems has are no difference between runs.
@@ -240,17 +243,25 @@ def compare(runs: Annotated[list[str], typer.Argument(help="two runs or more")],
             for content in (one, other):
                 content["options"] = {key: content["options"][key] for key in both}
         row = {key: getattr(record, key) for key in ("run_id", "system", "status", "verdict")}
-        row |= {"epoch_s": median, "speedup": base / median if base and median else None}
-        same = [epoch.digest for epoch in record.epochs] == [epoch.digest for epoch in first.epochs]
+        row |= {"epoch_s": epoch_s, "speedup": base / epoch_s if base and epoch_s else None}
+        same = _same_batches(record, first)
         rows.append({**row, "same_batches": same, "differs_in": differences(one, other)})
     shown, short = [], short_ids(call.results_root)
+    by_id = {record.run_id: record for record in found}
     for row in rows:
-        epoch = row["status"] if row["epoch_s"] is None else number(row["epoch_s"], ".3g")
+        epoch = without_time([by_id[row["run_id"]]]) if row["epoch_s"] is None else number(row["epoch_s"], ".3g")
         numbers = (epoch, number(row["speedup"]), "yes" if row["same_batches"] else "no")
         told = (short[row["run_id"]], row["system"], row["verdict"])
         shown.append((*told, *numbers, ", ".join(row["differs_in"])))
     heads = ("run", "system", "verdict", "epoch s", "times as fast", "same batches", "differs in")
     call.tell({"runs": rows}, lambda: print_table(heads, shown, prose=("differs in",)))
+
+
+def _same_batches(one: Record, other: Record) -> bool:
+    """Return whether two runs trained on the same mini-batches in the epochs that both have."""
+    ours, theirs = ({epoch.epoch: epoch.digest for epoch in record.epochs} for record in (one, other))
+    both = ours.keys() & theirs.keys()
+    return bool(both) and all(ours[epoch] == theirs[epoch] for epoch in both)
 
 
 def differences(one: dict[str, Any], other: dict[str, Any], prefix: str = "") -> list[str]:

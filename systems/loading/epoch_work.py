@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from typing import Any
 
 from systems.interface import System
 
@@ -25,9 +26,9 @@ class EpochWork:
         Raises:
             ValueError: the system returned something else than a number of epochs.
         """
-        served = self._system.prepare_epochs(epoch)
         # Systems are code of others, which no type checker has seen.
-        if not isinstance(served, numbers.Integral) or isinstance(served, bool) or served < 0:
+        served: Any = self._system.prepare_epochs(epoch)
+        if isinstance(served, bool) or not isinstance(served, numbers.Integral) or int(served) < 0:
             fix = "return how many epochs the work serves, as a whole number, 0 where no epoch needs any"
             raise ValueError(f"prepare_epochs({epoch}) returned {served!r}, which is not a number of epochs; {fix}")
         self._never = served == 0

@@ -84,7 +84,7 @@ def test_the_headline_and_its_notes_name_the_part(capsys: pytest.CaptureFixture[
     records = cut_runs()
     plain = [record.to_json() for record in records]
     (line, *_) = who_is_ahead(plain, "quick")
-    assert line.startswith(f"gnndrive takes 1.05 s an epoch of the {PART} (")
+    assert line.startswith(f"gnndrive takes 1.05 s an epoch of the {PART} with all of its work (")
     first = headline(settings_of(plain), plain).first
     assert first is not None and first.part == PART and f"{PART} of an epoch" in first.setting
     print_headline(records, "mine", wide=False)
