@@ -228,3 +228,9 @@ def test_a_choice_that_looks_like_a_number_may_be_given_as_one() -> None:
     assert check_options("gnndrive", {"io_granularity": "4096"})["io_granularity"] == "4096"
     with pytest.raises(InputError, match="io_granularity"):
         check_options("gnndrive", {"io_granularity": 512})
+
+
+@pytest.mark.parametrize("text", ["inf", "infinity", "nan", "1e999h", "1e300", "400000000s", "-1s", "0", "0h"])
+def test_a_time_that_no_timer_takes_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"timeout is .*, which is not a time; write it like 600s"):
+        parse_seconds(text)
