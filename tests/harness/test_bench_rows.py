@@ -85,6 +85,14 @@ def test_the_table_ranks_what_the_sentence_ranks_over_all_seeds_and_reused_sampl
     assert ahead.startswith("ginex takes 4 s") and "1.25 times as fast as gnndrive" in ahead
 
 
+def test_the_sentence_names_the_options_that_stand_for_a_system_with_several_sets() -> None:
+    sets = [make_record("gnndrive", [9.0 / count], options={"extractors": count}) for count in (2, 3)]
+    records = [record.to_json() for record in [*sets, make_record("ginex", [4.0])]]
+    lines = who_is_ahead(records, "mine")
+    assert lines[-1].startswith("Of 2 option sets of gnndrive this is the one nearest its defaults: extractors=")
+    assert not any("option sets" in line for line in who_is_ahead(records[1:], "mine"))
+
+
 def test_two_notations_of_a_cell_are_one_row_and_each_round_is_its_own(data: Path) -> None:
     entries = ["gnndrive", {"name": "gnndrive", "memory": "+1048576"}]
     experiment = parse_experiment({**MINE, "systems": entries, "rounds": 2})
