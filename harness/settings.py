@@ -183,7 +183,7 @@ def strict(model: type[M], content: object, where: str) -> M:
         given = "" if first["type"] == "missing" else f", but is {first['input']!r}"
         message = first["msg"].removeprefix("Value error, ")
         said = f"{path or model.__name__}: {message[0].lower()}{message[1:]}{given}"
-        raise InputError(said, "mend that key") from error
+        raise InputError(said, "correct that key") from error
 
 
 def unknown_name(what: str, path: str, name: str, valid: Sequence[str]) -> InputError:
@@ -216,14 +216,18 @@ def parse_memory(text: str, feature_bytes: int) -> MemorySetting:
     return MemorySetting(cap_bytes=parse_memory_bytes(text, share=True))
 
 
+#: Longest time that a setting takes: a year. Timers of the system overflow beyond some 290 years.
+LONGEST_S = 366 * 24 * 3600.0
+
+
 def parse_seconds(value: float | str, what: str = "timeout") -> float:
     """Parse `600`, `600s`, `10min` or `2h`; raise InputError, in which `what` names the value, for any other form."""
     text = str(value).strip().lower()
     for suffix, factor in (("min", 60.0), ("h", 3600.0), ("s", 1.0), ("", 1.0)):
         with suppress(ValueError):
-            if text.endswith(suffix) and (seconds := float(text.removesuffix(suffix)) * factor) > 0:
+            if text.endswith(suffix) and 0 < (seconds := float(text.removesuffix(suffix)) * factor) <= LONGEST_S:
                 return seconds
-    raise InputError(f"{what} is {value!r}, which is not a time", "write it like 600s, 10min or 2h")
+    raise InputError(f"{what} is {value!r}, which is not a time", "write it like 600s, 10min or 2h, up to a year")
 
 
 def check_settings(settings: RunSettings) -> None:

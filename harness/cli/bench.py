@@ -13,6 +13,7 @@ from harness.cli.common import OnBoth, unwind_on_signals
 from harness.cli.dry_run import Plans
 from harness.cli.run_tables import print_headline
 from harness.cli.table import Wide, print_lines
+from harness.compare.comparable import comparable
 from harness.compare.epochs import part_of_epoch, with_part
 from harness.compare.plan import keep
 from harness.compare.rows import Rows, rows_of
@@ -143,7 +144,10 @@ def _print_rows(base: Experiment, rows: Rows, *, wide: bool) -> None:
         how = f"{record.status}, {record.verdict}"
         lines.append(f"{record.run_id} does not count ({how}): the row is of an earlier run")
     lines += who_is_ahead([record.to_json() for record in rows.records], base.name)
-    lines += [f"order: {pair}" for pair in inversions(rows.records)]
+    by_id = {record.run_id: record for record in rows.records}
+    for _, members in comparable(record.to_json() for record in rows.records):
+        setting = [by_id[member["run_id"]] for member in members]
+        lines += [f"order: {pair}" for pair in inversions(setting)]
     print_lines(*lines)
 
 

@@ -18,7 +18,7 @@ from harness.cli.common import OnBoth, OnResults, Options, Verbs, takes_settings
 from harness.cli.rules import read_on
 from harness.cli.run import SETTINGS
 from harness.cli.run_settings import differing, settings_of, text_of
-from harness.cli.run_tables import number, print_epochs, print_runs, size, summary_lines
+from harness.cli.run_tables import fresh_epoch_s, number, print_epochs, print_runs, size, summary_lines, without_time
 from harness.cli.table import Wide, print_lines, print_table, printable
 from harness.records import record as records
 from harness.records.foreign import Counter, ForeignRecord, read_foreign, write_foreign
@@ -223,16 +223,19 @@ def _number(text: str, option: str, given: str, like: str) -> float:
 def compare(runs: Annotated[list[str], typer.Argument(help="two runs or more")], call: OnResults) -> None:
     """Compare runs with the first of them, and name the settings in which they differ.
 
+    Seconds are those of an epoch with all of its work, as in every table of runs; same batches: in the epochs that
+    both runs have.
+
     Examples:
         outcore results compare latest 20261125-051405
         outcore results compare 41cecc0e-r0 56011e98-r0 d70efb5f-r0
     """
     found = [read_record(find(call.results_root, run)) for run in runs]
     first = found[0]
-    base_s = first.summary.fresh_epoch_s
+    base_s = fresh_epoch_s([first])
     rows: list[dict[str, Any]] = []
     for record in found:
-        epoch_s = record.summary.fresh_epoch_s
+        epoch_s = fresh_epoch_s([record])
         one, other = ({**entry.config.model_dump(), "on": measured_on(entry.to_json())} for entry in (first, record))
         if first.system != record.system:
             # Options that only one of two systems has are no difference between runs.
@@ -243,8 +246,9 @@ def compare(runs: Annotated[list[str], typer.Argument(help="two runs or more")],
         row |= {"epoch_s": epoch_s, "speedup": base_s / epoch_s if base_s and epoch_s else None}
         rows.append({**row, "same_batches": _same_batches(first, record), "differs_in": differences(one, other)})
     shown, short = [], short_ids(call.results_root)
+    by_id = {record.run_id: record for record in found}
     for row in rows:
-        epoch = row["status"] if row["epoch_s"] is None else number(row["epoch_s"], ".3g")
+        epoch = without_time([by_id[row["run_id"]]]) if row["epoch_s"] is None else number(row["epoch_s"], ".3g")
         numbers = (epoch, number(row["speedup"]), _ANSWERS[row["same_batches"]])
         told = (short[row["run_id"]], row["system"], row["verdict"])
         shown.append((*told, *numbers, ", ".join(row["differs_in"])))

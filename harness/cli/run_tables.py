@@ -13,12 +13,15 @@ from harness.compare.comparable import shared_setting
 from harness.compare.epochs import WHOLE, part_of_epoch
 from harness.compare.points import Rounds
 from harness.records.record import COUNTED, Record, RunConfig, Spread, spread
+from harness.settings import of_role
 from workloads.units import format_bytes
 
 if TYPE_CHECKING:
     from harness.judge.metrics import Metric
 # Number of columns of measurements that every table of runs has.
 _FIRST = 5
+#: Mark of a system whose epochs train on samples of an earlier one: another workload, ranked apart.
+REUSED = " (samples reused)"
 
 
 def number(value: float | None, form: str = ".2f") -> str:
@@ -105,12 +108,12 @@ def summary_lines(record: Record) -> list[str]:
 
 
 def print_headline(records: Sequence[Record], title: str, *, wide: bool) -> None:
-    """Print the table with one row per configuration, over all rounds: fastest first within each setting."""
+    """Print the table with one row per configuration, over all rounds and seeds: fastest first in each setting."""
     rounds: dict[str, list[Record]] = {}
     for record in records:
-        rounds.setdefault(record.config_hash, []).append(record)
+        rounds.setdefault(_configuration(record), []).append(record)
     settings: dict[str, list[list[Record]]] = {}
-    for group in sorted(rounds.values(), key=_epoch_s):
+    for group in sorted(rounds.values(), key=_place):
         settings.setdefault(_setting(group), []).append(group)
     ranked = sorted(settings.values(), key=len, reverse=True)
     print_runs([group for groups in ranked for group in groups], title, wide=wide)
@@ -127,13 +130,16 @@ def print_runs(groups: Sequence[Sequence[Record]], title: str, *, names: Sequenc
         print_lines(f"{title}: no run")
         return
     settings = [_setting(group) for group in groups]
-    best: dict[str, float] = {}
+    best: dict[str, Sequence[Record]] = {}
     for setting, group in zip(settings, groups, strict=True):
-        best[setting] = min(best.get(setting, float("inf")), _epoch_s(group))
-    rows = [_row(group, best.get(setting)) for setting, group in zip(settings, groups, strict=True)]
+        best[setting] = min(best.get(setting, group), group, key=_place)
+    rows = [_row(group, best[setting]) for setting, group in zip(settings, groups, strict=True)]
     configs = [group[0].config for group in groups]
     axes = [] if names and not wide else [axis for config in configs for axis in config.axes if "options." not in axis]
-    settings_shown = differing([settings_of(group[0]) for group in groups], axes)
+    # Repetitions with other random draws share a row, so that they are no setting of it.
+    repeats = () if names else of_role(RunConfig, "repeat")
+    axes = [axis for axis in axes if axis not in repeats]
+    settings_shown = differing([settings_of(group[0]) for group in groups], [*axes, *repeats])
     told = {axis: [str(config.axes.get(axis, "")) for config in configs] for axis in axes}
     told["dataset"] = [config.dataset.name for config in configs]
     told["memory"] = [config.memory for config in configs]
@@ -143,6 +149,8 @@ def print_runs(groups: Sequence[Sequence[Record]], title: str, *, names: Sequenc
     columns: dict[str, Sequence[str]] = {"run": names} if names else {}
     systems = zip(_with_options(configs), settings_shown.texts, strict=True)
     columns["system"] = ["; ".join(filter(None, parts)) for parts in systems]
+    reused = [REUSED if _replays(group) else "" for group in groups]
+    columns["system"] = [text + mark for text, mark in zip(columns["system"], reused, strict=True)]
     columns |= {head: values for head, values in told.items() if len(set(values)) > 1}
     columns |= {head: [row[head] for row in rows] for head in rows[0]}
     hidden = [] if wide else [*list(rows[0])[_FIRST:], *(["range"] if names else [])]
@@ -153,14 +161,16 @@ def print_runs(groups: Sequence[Sequence[Record]], title: str, *, names: Sequenc
     print_table(list(columns), cells, ", ".join([title, *shared]), prose=("system",), hidden=hidden)
 
 
-def _row(group: Sequence[Record], best: float | None) -> dict[str, str]:
-    """Return the cells of a group of runs by head; `best` is the least seconds of a fresh epoch in its setting.
+def _row(group: Sequence[Record], best: Sequence[Record]) -> dict[str, str]:
+    """Return the cells of a group of runs by head; `best` is the fastest group of its setting.
 
     Only runs that count have times: those of an invalid or spoilt one stand in its record (`outcore results show`).
     """
     rounds = _rounds(group)
     cost = rounds.cost
     found = spread(rounds.fresh_epochs_s, of="mean") if cost else None
+    least = fresh_epoch_s(best) if _replays(best) == _replays(group) else None
+    times = cost.fresh_epoch_s / least if cost and least else None
     labels = ((one.status, one.verdict, one.class_label if one.class_ else "–") for one in group)
     status, verdict, storage = ("/".join(dict.fromkeys(told)) for told in zip(*labels, strict=True))
     if any(epoch.losses_not_finite for record in group for epoch in record.epochs):
@@ -171,10 +181,10 @@ def _row(group: Sequence[Record], best: float | None) -> dict[str, str]:
         known = [value for value in values if value is not None]
         medians[metric.name] = statistics.median(known) if known else None
     return {
-        "epoch s": f"{cost.fresh_epoch_s:.3g}" if cost else _without_time(group),
+        "epoch s": f"{cost.fresh_epoch_s:.3g}" if cost else without_time(group),
         "range": interval(found),
-        "× fastest": number(cost.fresh_epoch_s / best if cost and best else None),
-        "once s": number(cost.before_s if cost else None, ".3g"),
+        "× fastest": number(times),
+        "once+first": number(cost.before_s if cost else None, ".3g"),
         "verdict": verdict,
         "status": status,
         "class": storage,
@@ -195,7 +205,7 @@ def _with_options(configs: Sequence[RunConfig]) -> list[str]:
     ]
 
 
-def _without_time(group: Sequence[Record]) -> str:
+def without_time(group: Sequence[Record]) -> str:
     """Return the reason why a group has no time: the status of its newest run, or its verdict where it ended well."""
     newest = max(group, key=lambda record: record.run_id)
     return newest.status if newest.status != "ok" or newest.verdict in COUNTED else newest.verdict.lower()
@@ -210,7 +220,24 @@ def _setting(group: Sequence[Record]) -> str:
     return json.dumps(shared_setting(group[0].to_json()), sort_keys=True, default=str)
 
 
-def _epoch_s(group: Sequence[Record]) -> float:
-    """Return the seconds of a fresh epoch, infinite without a run that counts."""
+def fresh_epoch_s(group: Sequence[Record]) -> float | None:
+    """Return the mean seconds of an epoch with all of its work; None without a run that counts."""
     cost = _rounds(group).cost
-    return cost.fresh_epoch_s if cost else float("inf")
+    return cost.fresh_epoch_s if cost else None
+
+
+def _replays(group: Sequence[Record]) -> bool:
+    """Return whether epochs of a group's runs train on samples of an earlier epoch, which is another workload."""
+    return any(record.facts.samples_reused for record in group)
+
+
+def _place(group: Sequence[Record]) -> tuple[bool, bool, float]:
+    """Return the order of a group in its setting: runs without a time last, before them those that reuse samples."""
+    seconds = fresh_epoch_s(group)
+    return (seconds is None, _replays(group), seconds or 0.0)
+
+
+def _configuration(record: Record) -> str:
+    """Return a text that is equal for rounds of one configuration, whatever their random draws, as in the headline."""
+    config = record.config.model_dump(mode="json", include={"options"})
+    return json.dumps([record.system, config, shared_setting(record.to_json())], sort_keys=True, default=str)

@@ -7,7 +7,9 @@ two is the prediction, plus reads before the first mini-batch (data preparation)
 from __future__ import annotations
 
 import itertools
+import json
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -138,21 +140,31 @@ def device_seconds(profile: DiskProfile, epoch: EpochRecord, requests_by_size: M
 def inversions(records: Sequence[Record]) -> list[str]:
     """Describe the pairs of systems whose measured order contradicts the prediction by more than the tolerance.
 
-    Only runs with status `ok`, a counted verdict and a prediction are compared; rounds of a configuration are joined.
+    Only runs with status `ok`, a counted verdict and a prediction are compared; rounds and seeds of a system with equal
+    options are joined, and option sets of one system are not compared with one another.
+
+    Args:
+        records: runs of one setting (`harness.compare.comparable`).
     """
-    groups: dict[str, list[Record]] = {}
+    groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         usable = record.status == "ok" and record.verdict in COUNTED and record.summary.epoch_s is not None
         if usable and record.summary.predicted_s:
-            groups.setdefault(record.config_hash, []).append(record)
+            options = json.dumps(record.config.options, sort_keys=True, default=str)
+            groups.setdefault((record.system, options), []).append(record)
+    sets = Counter(system for system, _ in groups)
     times, found = [], []
-    for group in groups.values():
+    for (system, options), group in groups.items():
         predicted = statistics.median(record.summary.predicted_s or 0.0 for record in group)
         measured = statistics.median(epoch.seconds for record in group for epoch in record.measured)
-        times.append((group[0].system, predicted, measured))
+        others = [json.loads(text) for name, text in groups if name == system and text != options]
+        own = {key: value for key, value in json.loads(options).items() if any(one.get(key) != value for one in others)}
+        name = " ".join([system, *(f"{key}={value}" for key, value in own.items())]) if sets[system] > 1 else system
+        times.append((system, name, predicted, measured))
     for first, second in itertools.combinations(times, 2):
-        (fast, fast_said, fast_was), (slow, slow_said, slow_was) = sorted((first, second), key=lambda entry: entry[1])
-        said, was = slow_said / fast_said, slow_was / fast_was
-        if was < 1.0 - _TOLERANCE:
-            found.append(f"{fast} was predicted {said:.2f}x as fast as {slow}, measured {was:.2f}x")
+        fast, slow = sorted((first, second), key=lambda entry: entry[2])
+        said, was = slow[2] / fast[2], slow[3] / fast[3]
+        ordered = round(said, 2) > 1.0 and fast[0] != slow[0]
+        if ordered and was < 1.0 - _TOLERANCE:
+            found.append(f"{fast[1]} was predicted {said:.2f}x as fast as {slow[1]}, measured {was:.2f}x")
     return found

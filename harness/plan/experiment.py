@@ -118,6 +118,8 @@ def cells(experiment: Experiment) -> Iterator[PlannedRun]:
     for index, raw in enumerate(experiment.systems):
         where = f"systems[{index}]"
         told = {"name": raw} if isinstance(raw, str) else raw
+        if "name" not in told:
+            raise InputError(f"{where} has no name of a system", "write it like {name: gnndrive, options: {...}}")
         short = {key: value for key, value in told.items() if key not in SystemEntry.model_fields}
         _check_keys(short, where)
         entry = strict(SystemEntry, {key: value for key, value in told.items() if key not in short}, where)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from harness.compare.comparable import complete_options
 from harness.compare.epochs import part_of_epoch, with_part
 from harness.compare.plan import Plain
 from harness.compare.points import uncounted_text
@@ -49,7 +50,7 @@ class Row:
 class Told:
     """One setting in words; `place` and `lead` go on from the winner's name, `sure` gives the confidence.
     `trainings`: sentences on which system is ahead in a training of E epochs, all work counted. `part` of an epoch that
-    the runs train (`part_of_epoch`)."""
+    the runs train (`part_of_epoch`). `option_sets`: sentences on which options stand for a system that has several."""
 
     setting: str
     winner: str
@@ -60,6 +61,7 @@ class Told:
     notes: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     part: str = ""
+    option_sets: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def _graph_over_budget(setting: RankedSetting) -> float:
 
 
 def _lines(told: Told) -> list[str]:
-    return [f"{told.winner} {told.lead} {told.sure}", *told.trainings]
+    return [f"{told.winner} {told.lead} {told.sure}", *told.trainings, *told.option_sets]
 
 
 def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
@@ -135,7 +137,7 @@ def tell(setting: RankedSetting, settings: Sequence[RankedSetting]) -> Told:
     told = (best.system, SPEC["place"][place], with_part(lead, part) + ".", sure)
     trainings = [with_part(sentence, part) for sentence in _trainings(setting)]
     notes = [with_part(note, part) for note in _notes(setting, settings)]
-    return Told(_describe(setting.shared), *told, trainings, notes, _rows(setting), part)
+    return Told(_describe(setting.shared), *told, trainings, notes, _rows(setting), part, _option_sets(setting))
 
 
 def _is_open(best: Standing, second: Standing, ratio: Spread) -> bool:
@@ -181,6 +183,18 @@ def _trainings(setting: RankedSetting) -> list[str]:
     """Return sentences on which system is ahead in a training of E epochs, where it is not the same at each E."""
     costs = {standing.system: standing.cost for standing in setting.measured if standing.cost is not None}
     return [SPEC["trainings"].format(leaders(costs))] if len(list(leading(costs))) > 1 else []
+
+
+def _option_sets(setting: RankedSetting) -> list[str]:
+    """Return a sentence for each ranked system with several option sets: the one that stands for it."""
+    found = []
+    for standing in setting.measured:
+        if not standing.others:
+            continue
+        usual = complete_options(standing.system, {})
+        own = [f"{key}={value}" for key, value in standing.options.items() if usual.get(key) != value]
+        found.append(SPEC["option_set"].format(standing.others + 1, standing.system, " ".join(own) or "its defaults"))
+    return found
 
 
 def _bent(standings: Sequence[Standing]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from typing import Any
 
 from systems.interface import System
 
@@ -26,8 +27,8 @@ class EpochWork:
             ValueError: the system returned something else than a number of epochs.
         """
         # Systems are code of others, which no type checker has seen.
-        served: object = self._system.prepare_epochs(epoch)
-        if isinstance(served, bool) or not isinstance(served, numbers.Integral) or served < 0:
+        served: Any = self._system.prepare_epochs(epoch)
+        if isinstance(served, bool) or not isinstance(served, numbers.Integral) or int(served) < 0:
             fix = "return how many epochs the work serves, as a whole number, 0 where no epoch needs any"
             raise ValueError(f"prepare_epochs({epoch}) returned {served!r}, which is not a number of epochs; {fix}")
         self._never = served == 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import operator
 import os
 import shutil
 import warnings
@@ -37,7 +38,7 @@ from systems.loading.request import (
 )
 from systems.loading.shares import NoMiniBatches, check_ranks, share_of, uneven_nodes, warning_of, whole_steps
 from systems.loading.weights import EdgeWeights
-from systems.loading.words import check_words, fan_out, seed_nodes
+from systems.loading.words import check_whole, check_words, fan_out, seed_nodes
 from systems.planning import Planner
 from systems.readings import DiskProfile, wall_seconds
 from systems.registry import load
@@ -153,7 +154,9 @@ class Loader:
         hops = fan_out(fanout, num_neighbors)
         split, nodes = seed_nodes(split, nodes, input_nodes)
         require(isinstance(sampler, str), f"sampler is a {type(sampler).__name__}", "give a name, such as neighbor")
-        require(num_workers >= 0, f"num_workers is {num_workers}", "give the number of threads; 0: all cores")
+        check_whole(cores=cores, num_workers=num_workers, epochs=epochs, seed=seed, layers=layers)
+        check_whole(max_batches=max_batches, rank=rank, world=world)
+        check_whole(1, batch_size=batch_size)
         require(not (cores and num_workers), "cores and num_workers are both given", "give one of them")
         check_ranks(batch_size, rank, world)
         self._report, self._end_report = progress_of(progress)
@@ -328,10 +331,10 @@ class Loader:
         """Set the epoch of the next iteration, such as when training resumes from a checkpoint.
 
         Raises:
-            InputError: `epoch` is negative.
+            InputError: `epoch` is no whole number, or negative.
         """
-        require(epoch >= 0, f"epoch is {epoch}", "give 0 or more")
-        self._next = epoch
+        check_whole(epoch=epoch)
+        self._next = operator.index(epoch)
 
     def prepare(self) -> None:
         """Run the system's offline work and allocation once; the first iteration calls this if the user did not."""

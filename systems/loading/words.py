@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import operator
 from collections.abc import Collection, Mapping
@@ -39,6 +40,17 @@ INSTEAD: dict[str, tuple[Any, str]] = {
     "weight_attr": (None, _DRAWS),
     "worker_init_fn": (None, _THREADS),
 }
+
+
+def check_whole(least: int = 0, **numbers: object) -> None:
+    """Check numbers by the name of their argument; raise InputError for one that is no whole number from `least` on."""
+    for name, value in numbers.items():
+        # Whole numbers of numpy and torch are such, true and false are not.
+        whole = hasattr(type(value), "__index__") and not isinstance(value, bool)
+        with contextlib.suppress(TypeError):
+            if whole and operator.index(value) >= least:  # type: ignore[arg-type]
+                continue
+        raise InputError(f"{name} is {value!r}", f"give a whole number, {least} or more")
 
 
 def check_words(words: Mapping[str, Any], known: Collection[str]) -> None:

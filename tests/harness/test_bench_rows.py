@@ -69,6 +69,30 @@ def test_every_planned_run_is_a_row_wherever_its_record_was_made(
     assert ahead.startswith("gnndrive takes 1 s") and "10.5 times as fast as pyg+" in ahead
 
 
+def test_the_table_ranks_what_the_sentence_ranks_over_all_seeds_and_reused_samples_apart(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seeds = [make_record("gnndrive", [seconds], seed=seed) for seed, seconds in ((0, 9.0), (1, 1.0))]
+    replay = make_record("diskgnn", [0.5])
+    replay.facts = replay.facts.model_copy(update={"samples_reused": True})
+    records = [*seeds, replay, make_record("ginex", [4.0])]
+    print_headline(records, "mine", wide=False)
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()[2:]]
+    assert rows[0].startswith("ginex 4 [4, 4] 1.00"), rows
+    assert rows[1].startswith("gnndrive 5 [1, 9] 1.25"), rows
+    assert rows[2].startswith("diskgnn (samples reused) 0.5 [0.5, 0.5] –") and len(rows) == 3, rows
+    ahead = who_is_ahead([record.to_json() for record in records], "mine")[0]
+    assert ahead.startswith("ginex takes 4 s") and "1.25 times as fast as gnndrive" in ahead
+
+
+def test_the_sentence_names_the_options_that_stand_for_a_system_with_several_sets() -> None:
+    sets = [make_record("gnndrive", [9.0 / count], options={"extractors": count}) for count in (2, 3)]
+    records = [record.to_json() for record in [*sets, make_record("ginex", [4.0])]]
+    lines = who_is_ahead(records, "mine")
+    assert lines[-1].startswith("Of 2 option sets of gnndrive this is the one nearest its defaults: extractors=")
+    assert not any("option sets" in line for line in who_is_ahead(records[1:], "mine"))
+
+
 def test_two_notations_of_a_cell_are_one_row_and_each_round_is_its_own(data: Path) -> None:
     entries = ["gnndrive", {"name": "gnndrive", "memory": "+1048576"}]
     experiment = parse_experiment({**MINE, "systems": entries, "rounds": 2})

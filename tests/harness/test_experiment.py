@@ -228,3 +228,15 @@ def test_a_choice_that_looks_like_a_number_may_be_given_as_one() -> None:
     assert check_options("gnndrive", {"io_granularity": "4096"})["io_granularity"] == "4096"
     with pytest.raises(InputError, match="io_granularity"):
         check_options("gnndrive", {"io_granularity": 512})
+
+
+@pytest.mark.parametrize("text", ["inf", "infinity", "nan", "1e999h", "1e300", "400000000s", "-1s", "0", "0h"])
+def test_a_time_that_no_timer_takes_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"timeout is .*, which is not a time; write it like 600s"):
+        parse_seconds(text)
+
+
+@pytest.mark.parametrize("entry", [{"gnndrive": {"extractors": 2}}, {"system": "gnndrive"}, {"options": {}}, {}])
+def test_an_entry_without_a_name_is_refused_with_the_form_of_one(entry: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"systems\[0\] has no name of a system; write it like {name: gnndrive"):
+        parse_experiment({**BASE, "systems": [entry]})

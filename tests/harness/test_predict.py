@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -101,8 +102,8 @@ def test_without_profile_or_device_counters_there_is_none() -> None:
     assert RunNumbers(record, RunContext()).predicted_s() is None
 
 
-def _record(system: str, predicted: float, measured: float) -> object:
-    record = make_record(system, [measured, measured])
+def _record(system: str, predicted: float, measured: float, **config: Any) -> object:
+    record = make_record(system, [measured, measured], **config)
     return record.model_copy(update={"summary": record.summary.model_copy(update={"predicted_s": predicted})})
 
 
@@ -110,6 +111,16 @@ def test_an_order_that_turned_round_is_told_and_noise_is_not() -> None:
     records = [_record("ginex", 10.0, 14.0), _record("gnndrive", 11.0, 10.0), _record("pyg+", 12.0, 13.0)]
     found = inversions(records)  # type: ignore[arg-type]
     assert found == ["ginex was predicted 1.10x as fast as gnndrive, measured 0.71x"]
+
+
+def test_an_order_is_of_two_systems_over_all_seeds_and_a_tie_has_none() -> None:
+    sets = [_record("ginex", 10.0, 14.0, options={"a": 1}), _record("ginex", 11.0, 2.0, options={"a": 2})]
+    seeds = [_record("pyg+", 12.0, seconds, seed=seconds) for seconds in (1, 10, 11)]
+    tie = _record("gnndrive", 10.001, 1.0)
+    found = inversions([*sets, *seeds, tie])  # type: ignore[list-item]
+    assert found == ["ginex a=1 was predicted 1.20x as fast as pyg+, measured 0.71x", *found[1:]]
+    assert all("ginex a=1 was predicted 1.00x" not in line for line in found)
+    assert not any(line.count("ginex") > 1 or line.count("pyg+") > 1 for line in found)
 
 
 @pytest.mark.parametrize("verdict", ["INVALID", "SPOILT"])

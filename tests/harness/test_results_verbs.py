@@ -14,7 +14,8 @@ import pytest
 from harness import cli
 from harness.figures.base import catalogue
 from harness.judge import judged_anew
-from harness.records.record import Code, OfflineWork, PlannedBuffer, Record
+from harness.judge.metrics import summarised_anew
+from harness.records.record import Code, OfflineWork, PlannedBuffer, Preprocess, Record
 from harness.results import store as results
 from harness.results.gc import counts_as_much, doomed
 from tests.harness.records import make_record, save
@@ -182,6 +183,32 @@ def test_compare_says_what_differs_beside_the_system(tmp_path: Path, capsys: pyt
         "on.host",
     }
     assert "0.50" in Said(tmp_path, capsys, "compare", one.run_id, other.run_id).out
+
+
+def test_compare_has_the_seconds_of_every_table_of_runs_with_all_work_of_an_epoch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed = make_record("diskgnn", [1.0, 1.0, 4.0], epochs=4)
+    packed.preprocess = Preprocess(seconds=12.0, offline=OfflineWork(epochs=4, seconds=12.0))
+    packed.summary = summarised_anew(packed)
+    short, invalid = make_record("pyg+", [2.5], epochs=2), make_record("ginex", [0.1], verdict="INVALID")
+    save(tmp_path, packed, short, invalid)
+    ids = [packed.run_id, short.run_id, invalid.run_id]
+    rows = Said(tmp_path, capsys, "compare", *ids, "--json").json["runs"]
+    assert [row["epoch_s"] for row in rows] == [pytest.approx(5.0), pytest.approx(2.5), None]
+    assert [row["speedup"] for row in rows] == [1.0, pytest.approx(2.0), None]
+    assert " invalid " in Said(tmp_path, capsys, "compare", *ids).out
+
+
+def test_runs_of_different_length_train_on_the_same_batches_if_their_common_epochs_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long, short, other = (make_record("gnndrive", [1.0] * count) for count in (3, 1, 1))
+    for record, text in ((long, "same"), (short, "same"), (other, "other")):
+        record.epochs = [epoch.model_copy(update={"digest": f"{text}{epoch.epoch}"}) for epoch in record.epochs]
+    save(tmp_path, long, short, other)
+    rows = Said(tmp_path, capsys, "compare", long.run_id, short.run_id, other.run_id, "--json").json["runs"]
+    assert [row["same_batches"] for row in rows] == [True, True, False]
 
 
 def test_tables_come_out_as_csv_json_and_parquet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -163,14 +163,14 @@ def test_the_list_of_runs_on_a_terminal_of_80_columns(roots: tuple[Path, Path]) 
     assert [line.rstrip() for line in lines] == [
         f"runs in {roots[1]}, dataset golden-20k, epoch of the first 4 of 20 mini-batches, mostly epochs 3, device "
         "emulated:a10g, device_memory 2.0 MiB, timeout 60s",
-        "run          system                  memory  epoch s  × fastest  once s  verdict",
-        "56011e98-r0  pyg+                    +8MiB   0.0235   1.00       0.134   CAVEATS",
-        "1e0c5b47-r0  ginex                   +8MiB   0.0922   3.92       0.319   CAVEATS",
-        "c5d96b20-r0  mariusgnn               +1MiB   oom      –          –       CAVEATS",
-        "41cecc0e-r0  gnndrive extractors=1   +8MiB   0.0283   1.20       0.244   CAVEATS",
-        "d70efb5f-r0  in-memory; device cpu,  none    0.432    1.00       0.895   CAVEATS",
+        "run          system                  memory  epoch s  × fastest  once+first  verdict",
+        "56011e98-r0  pyg+                    +8MiB   0.0235   1.00       0.134       CAVEATS",
+        "1e0c5b47-r0  ginex                   +8MiB   0.0922   3.92       0.319       CAVEATS",
+        "c5d96b20-r0  mariusgnn               +1MiB   oom      –          –           CAVEATS",
+        "41cecc0e-r0  gnndrive extractors=1   +8MiB   0.0283   1.20       0.244       CAVEATS",
+        "d70efb5f-r0  in-memory; device cpu,  none    0.432    1.00       0.895       CAVEATS",
         "             device_memory none",
-        "a956b513-r0  gnndrive extractors=0;  +8MiB   invalid  –          –       INVALID",
+        "a956b513-r0  gnndrive extractors=0;  +8MiB   invalid  –          –           INVALID",
         "             epochs 2, timeout",
         "             3600s",
     ]

@@ -115,7 +115,7 @@ def test_drop_last_gives_equal_numbers_without_a_warning(graph: Dataset, shuffle
     [
         ({"world": 0}, "world is 0; give the number of processes"),
         ({"rank": 3, "world": 3}, "rank is 3 of 3; give a rank from 0 to"),
-        ({"rank": -1}, "rank is -1 of 1"),
+        ({"rank": -1}, "rank is -1; give a whole number"),
         ({"world": 12, "shuffle": True}, "11 training nodes for 12 rank.*use fewer ranks"),
         ({"world": 12, "drop_last": True}, "drop_last leaves nothing of 11 seed nodes.*lower batch_size or world"),
     ],

@@ -215,3 +215,21 @@ def test_what_the_loader_cannot_do_is_one_sentence(graph: Dataset, given_words: 
         make(graph, **given_words)
     assert "\n" not in str(caught.value)
     assert set(graph.path.parent.iterdir()) == folder
+
+
+@pytest.mark.parametrize("value", ["2", 1.5, None, True, -1, float("nan"), [1]])
+@pytest.mark.parametrize(
+    "name", ["batch_size", "cores", "epochs", "max_batches", "num_workers", "rank", "seed", "world", "layers"]
+)
+def test_an_argument_that_counts_is_a_whole_number(graph: Dataset, name: str, value: Any) -> None:
+    with pytest.raises(InputError, match=f"^{name} is "):
+        make(graph, **{name: value})
+
+
+def test_an_epoch_is_a_whole_number(graph: Dataset) -> None:
+    with make(graph) as loader:
+        for value in ("1", 1.5, True, None):
+            with pytest.raises(InputError, match=r"^epoch is .*whole number"):
+                loader.set_epoch(value)
+        loader.set_epoch(np.int64(1))
+        assert loader.epoch == 1
