@@ -9,7 +9,9 @@ import torch
 
 from workloads.sampling.listing import DEFAULT, find, names
 
-Kind = Literal["run", "loss", "abandon", "close", "cut", "cut-late", "gone", "sample-only", "smallest", "artefacts"]
+Kind = Literal[
+    "run", "loss", "abandon", "close", "cut", "cut-late", "gone", "sample-only", "smallest", "artefacts", "lengths"
+]
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ class CheckedEpoch:
 @dataclass
 class Observation:
     """Results of one case. `error`: text of the exception; `crashed`: whether the process died or hung; `own_oracle`:
-    whether the system defines its expected mini-batches itself (`System.oracle`); `loss_tolerance`: largest relative
+    whether the system defines its expected mini-batches itself (`System.oracle`); `prepared_bytes`: bytes of files
+    after `prepare()` alone, by the number of epochs of the training; `loss_tolerance`: largest relative
     difference of a loss from the oracle's, which is computed on the processor."""
 
     case: str
@@ -98,6 +101,7 @@ class Observation:
     close_errors: list[str] = field(default_factory=list)
     reused: list[bool] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
+    prepared_bytes: dict[int, int] = field(default_factory=dict)
     own_oracle: bool = False
     loss_tolerance: float = 1e-4
 
@@ -161,6 +165,7 @@ def cases(devices: tuple[str, ...], quick: bool, faithful: bool = True, device: 
     found.append(replace(on, name="features gone", kind="gone"))
     found.append(replace(on, name="sampling only", kind="sample-only"))
     found.append(replace(on, name="prepared artefacts", kind="artefacts"))
+    found.append(replace(on, name="trainings of 1 and 4 epochs", kind="lengths"))
     if "emulated" in devices and not device:
         found.append(replace(base, name="device that keeps no rows", device="emulated:null"))
     for tier in tiers:

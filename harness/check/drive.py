@@ -45,6 +45,7 @@ def drive(folder: Path, case: Case, system: type[System]) -> Observation:
         "abandon": _abandon,
         "close": _close,
         "artefacts": _artefacts,
+        "lengths": _lengths,
         "cut": _damaged,
         "cut-late": _cut_late,
         "gone": _damaged,
@@ -151,6 +152,19 @@ def _close(stage: Stage, seen: Observation) -> None:
         if not stage.close_errors:  # else errors may follow from that
             held.release()
             batches.close()
+
+
+def _lengths(stage: Stage, seen: Observation) -> None:
+    """Prepare trainings of one epoch and of four, each from nothing: what is prepared once may not grow."""
+    for epochs in (1, 4):
+        for folder in (stage.artefacts, stage.scratch):
+            shutil.rmtree(folder)
+            folder.mkdir()
+        with stage.make(epochs=epochs) as system:
+            system.plan()
+            system.prepare()
+            files = [*stage.artefacts.rglob("*"), *stage.scratch.rglob("*")]
+            seen.prepared_bytes[epochs] = sum(path.stat().st_size for path in files if path.is_file())
 
 
 def _artefacts(stage: Stage, seen: Observation) -> None:

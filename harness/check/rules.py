@@ -240,6 +240,17 @@ def _reused(seen: Observation) -> Iterator[str]:
         yield f"prepared anew, again, for another seed: reused was {seen.reused}, expected [False, True, False]"
 
 
+#: Growth of prepared files that names and times in them explain.
+_SAME_SIZE = 4096
+
+
+def _lengths(seen: Observation) -> Iterator[str]:
+    short, *longer = seen.prepared_bytes.items()
+    for epochs, nbytes in longer:
+        if nbytes > short[1] + _SAME_SIZE:
+            yield f"prepare() left {short[1]} bytes for {short[0]} epoch and {nbytes} bytes for {epochs}"
+
+
 def _alive(seen: Observation) -> bool:
     return not seen.crashed
 
@@ -385,6 +396,13 @@ RULES = (
         asked=_of(*_DAMAGED),
         ran=_alive,
         after=(RUNS,),
+    ),
+    Promise(
+        "what is prepared once does not grow with the epochs",
+        _lengths,
+        "do what single epochs need for themselves alone in `prepare_epochs`, which returns how many it serves",
+        asked=_of("lengths"),
+        ran=_no_error,
     ),
     Promise(
         "prepared artefacts are reused",

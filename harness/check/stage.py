@@ -91,8 +91,10 @@ class Stage:
         return (min(12 * self.oracle.largest_nodes, 2 * self.dataset.num_nodes) * row // 4096 + 8) * 4096
 
     @contextmanager
-    def make(self, budget: MemoryBudget | None = None, stages: StagesWanted = "all", seed: int = 0) -> Iterator[System]:
-        """Make a system and its device; close both at the end, the system twice."""
+    def make(
+        self, budget: MemoryBudget | None = None, stages: StagesWanted = "all", seed: int = 0, epochs: int = 0
+    ) -> Iterator[System]:
+        """Make a system, for a training of `epochs` epochs, and its device; close both at the end, the system twice."""
         device_bytes = self.device_bytes
         emulated = device_bytes is not None and self.case.device.startswith("emulated")
         pool = DevicePool.create(device_bytes or 0, "check", hidden=True) if emulated else None
@@ -105,6 +107,7 @@ class Stage:
             cores=self.case.cores,
             stages=stages,
             keep_order=self.case.keep_order,
+            epochs=epochs,
         )
         workload = self.workload if seed == 0 else make_workload(self.dataset, self.case, seed=seed)
         budget, clock = budget or MemoryBudget(None, device_bytes), StageClock()

@@ -300,3 +300,20 @@ class HoldsTooMuch(PygPlus):
     def prepare(self) -> None:
         super().prepare()
         self.held = np.ones(self.workload.dataset.feature_bytes // 4, dtype=np.uint8)
+
+
+class PreparesEpochsOnce(InMemory):
+    """Leave a file for every epoch of the training in what is prepared once, so that their work stands in no epoch."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        for epoch in range(self.runtime.epochs):
+            (self.runtime.scratch / f"epoch-{epoch}").write_bytes(bytes(100_000))
+
+
+class PreparesEpochs(InMemory):
+    """Leave the same files where they belong."""
+
+    def prepare_epochs(self, first: int) -> int:
+        (self.runtime.scratch / f"epoch-{first}").write_bytes(bytes(100_000))
+        return 1

@@ -33,6 +33,7 @@ CASES = {
     "gone": Case("features gone", kind="gone"),
     "close": Case("closed", kind="close"),
     "artefacts": Case("artefacts", kind="artefacts"),
+    "lengths": Case("trainings of 1 and 4 epochs", kind="lengths"),
 }
 
 
@@ -67,6 +68,8 @@ def broken_rules(folder: Path, system: type, *chosen: str) -> set[str]:
         (broken.SlowToClose, ("close",), {"close() at any moment"}),
         (broken.ClosesOnce, ("run", "close", "cut"), {"close() at any moment"}),
         (broken.ReusesAnything, ("artefacts",), {"prepared artefacts are reused"}),
+        (broken.PreparesEpochsOnce, ("lengths",), {"what is prepared once does not grow with the epochs"}),
+        (broken.PreparesEpochs, ("run", "lengths"), set()),
         (broken.Raises, ("run", "cut"), {"runs"}),
         (broken.UnfaithfulRows, ("run",), {"rows are those of its nodes"}),
         (broken.UnfaithfulEdges, ("run",), {"edges are the graph's"}),
