@@ -313,6 +313,12 @@ OTHERS = {
     "zstd": (b"\x28\xb5\x2f\xfd" + b"\x04" * 300, "is packed by zstd; unpack it first: zstd -d PATH"),
     "lz4": (b"\x04\x22\x4d\x18" + b"\x04" * 300, "is packed by lz4"),
     "7z": (b"7z\xbc\xaf\x27\x1c" + b"\x04" * 300, "is packed by 7z"),
+    "lzma": (
+        lzma.compress(TEXT.encode(), lzma.FORMAT_ALONE),
+        "is packed by lzma; unpack it first: xz --format=lzma -d",
+    ),
+    "lzip": (b"LZIP\x01" + b"\x04" * 300, "is packed by lzip; unpack it first: lzip -d"),
+    "lzop": (b"\x89LZO\x00" + b"\x04" * 300, "is packed by lzop"),
     "compress": (b"\x1f\x9d\x90\x30", "is packed by compress"),
     "layers": (gzip.compress(gzip.compress(gzip.compress(gzip.compress(b"0 1\n")))), "is packed several times over"),
     "binary": (np.arange(1000).tobytes(), "is not text"),

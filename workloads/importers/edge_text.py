@@ -137,7 +137,7 @@ class EdgeText:
         separator = {"": "blanks", ",": "commas", ";": "semicolons"}[self.header.separator]
         fix = f"write two ids a line, of digits 0 to 9 alone, separated by {separator} as in the first line"
         if re.search(rb"[0-9]{19}", line):
-            fix = f"write two ids a line, each at most {MAX_ID}"
+            fix = f"write two ids a line, each of at most {_MOST_DIGITS} digits and at most {MAX_ID}"
         raise InputError(f"{self.path}, line {number}: {shown!r} is not an edge", fix)
 
 
