@@ -346,7 +346,8 @@ def csv_lines(draw: Draw, table: Array, odd: float = 0.01) -> bytes:
     end = draw.one("\n", "\n", "\r\n")
     text = end.join(lines) + str(draw.one(end, end, ""))
     encoding = str(draw.one(*["utf-8"] * 9, "utf-8-sig"))
-    return text.encode(encoding)
+    content: bytes = text.encode(encoding)
+    return content
 
 
 def write_graphbolt(folder: Path, draw: Draw) -> Path:
