@@ -309,7 +309,7 @@ def write_lines(draw: Draw, pairs: list[tuple[int, int]]) -> bytes:
         text = draw.one(*[separator] * 30, " ", ",").join(ends)
         lines.append(draw.one(*[""] * 8, " ", "\t") + text + draw.one(*[""] * 8, " ", "\t"))
         if draw.rarely():
-            lines.append(draw.one("", "  ", "# between", "%", '#"', "end", "\x0c", "\x00"))
+            lines.append(draw.one("", "  ", "# between", "# undirected", "%", '#"', "end", "\x0c", "\x00"))
     end = draw.one("\n", "\n", "\n", "\r\n", "\r")
     text = end.join(lines) + draw.one(end, "")
     encoding = draw.one(*["utf-8"] * 8, "utf-8-sig", "utf-16", "utf-32", "latin-1", "utf-16-le")

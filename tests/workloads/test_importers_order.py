@@ -275,7 +275,7 @@ def check_nodes(dataset: Dataset) -> None:
         lambda frame: frame.rename_axis("node_id"),
         lambda frame: frame.set_axis(list("dcba")).assign(id=np.arange(N)),
         lambda frame: frame.assign(rank=[3, 1, 2, 0], id=np.arange(N)),
-        lambda frame: frame.assign(year=[3, 1, 2, 3], paper=[0, 1, 2, 3]),
+        lambda frame: frame.assign(share=[3.5, 1.0, np.nan, 0.0], year=[3, 1, 2, 3], paper=[0, 1, 2, 3]),
         lambda frame: frame.rename_axis("paper").reset_index(),
     ],
 )
@@ -306,6 +306,7 @@ def test_a_frame_in_the_order_of_its_nodes_is_imported(tmp_path: Path, change: A
         lambda frame: frame.sample(frac=1, random_state=1).rename_axis("paper").reset_index(),
         lambda frame: frame[frame.index != 1].reset_index(),
         lambda frame: frame.assign(paper=np.array([3, 1, 2, 0], np.uint8)),
+        lambda frame: frame.assign(paper=[3.0, 1.0, 2.0, 0.0]),
     ],
 )
 def test_a_frame_in_another_order_is_refused_with_its_fix(tmp_path: Path, change: Any) -> None:

@@ -258,16 +258,20 @@ def _check_unread(nodes: _Table) -> None:
 
 
 def _is_shuffled(nodes: _Table, column: str) -> bool:
-    """Return whether a column holds the integers in [0, N), each once, in another order than that of the rows."""
+    """Return whether a column holds the numbers from 0 to N - 1, each once, in another order than that of the rows."""
     found = np.zeros(nodes.rows, dtype=bool)
     done = 0
     ordered = True
     for batch in nodes.batches([column], EDGES_A_CHUNK):
         array = batch.column(column)
-        if not pa.types.is_integer(array.type) or array.null_count:
+        numbers = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
+        if not numbers or array.null_count:
             return False
-        ids = array.to_numpy(zero_copy_only=False)
-        if len(ids) and (ids.min() < 0 or ids.max() >= nodes.rows):
+        values = array.to_numpy(zero_copy_only=False)
+        if not ((values >= 0) & (values < nodes.rows)).all():
+            return False
+        ids = values.astype(np.int64)
+        if not np.array_equal(ids, values):
             return False
         found[ids] = True
         ordered = ordered and np.array_equal(ids, np.arange(done, done + len(ids)))
