@@ -261,6 +261,30 @@ def test_ogb_text_layout_of_arxiv(tmp_path: Path) -> None:
     assert "split time" in dataset.manifest.notes
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("raw/node-feat", "1,2\n3,4\n5\n6,7\n8,9\n", "line 3 has 1 of 2 cells"),
+        ("raw/node-feat", "1,2,3\r\n\r\n3,4,5\r\n5,6\r\n6,7,8\r\n8,9,8\r\n", "line 4 has 2 of 3 cells"),
+        ("split/time/train", "0,2\n", "has 2 columns of ids; give one id a line"),
+        ("split/time/test", "1,\n", "has 2 columns of ids; give one id a line"),
+    ],
+)
+def test_tables_of_ogb_with_lines_of_another_width_are_refused(tmp_path: Path, name: str, text: str, said: str) -> None:
+    folder = write_ogb_text(tmp_path / "ogbn_arxiv", "time")
+    (folder / f"{name}.csv.gz").write_bytes(gzip.compress(text.encode()))
+    with pytest.raises(InputError, match=said):
+        imported(folder, tmp_path / "data" / "a", "ogb")
+
+
+def test_an_empty_cell_of_features_is_no_missing_one(tmp_path: Path) -> None:
+    folder = write_ogb_text(tmp_path / "ogbn_arxiv", "time")
+    text = "1,2\n3,\n5,6\n\n6,nan\n8,9\n"
+    (folder / "raw" / "node-feat.csv.gz").write_bytes(gzip.compress(text.encode()))
+    dataset = imported(folder, tmp_path / "data" / "a", "ogb")
+    assert "2 feature values are not finite" in dataset.manifest.notes
+
+
 def test_ogb_products_stores_each_edge_once_for_both_directions(tmp_path: Path) -> None:
     write_ogb_text(tmp_path / "root" / "ogbn_products", "sales_ranking")
     dataset = imported(tmp_path / "root", tmp_path / "data" / "p", "ogb")  # a folder that holds only this dataset

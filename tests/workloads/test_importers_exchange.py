@@ -175,6 +175,16 @@ def test_an_on_disk_dataset_made_by_hand_is_imported(tmp_path: Path, edges: str)
     assert lists(dataset) == IN_NEIGHBOURS
 
 
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.uint64])
+def test_tensors_of_younger_types_are_read(tmp_path: Path, dtype: Any) -> None:
+    entry = {"domain": "edge", "name": "weight", "format": "torch", "path": "weight.pt"}
+    features = [{"domain": "node", "name": "feat", "format": "numpy", "path": "feat.npy"}, entry]
+    folder = save_graphbolt(tmp_path / "g", feature_data=features)
+    torch.save(torch.from_numpy(np.full(EDGES.shape[1], 3, dtype)), folder / "weight.pt")
+    dataset = imported(folder, tmp_path / "data" / "g", "graphbolt")
+    assert dataset.load("edge_weight").sum() == 3 * EDGES.shape[1]
+
+
 def test_of_several_features_feat_is_taken_and_the_others_are_named(tmp_path: Path) -> None:
     features = [{"domain": "node", "name": name, "format": "numpy", "path": "feat.npy"} for name in ("year", "feat")]
     dataset = imported(save_graphbolt(tmp_path / "g", feature_data=features), tmp_path / "data" / "g", "graphbolt")

@@ -271,7 +271,7 @@ def test_a_saved_dictionary_of_arrays_is_refused_with_a_fix_that_helps(tmp_path:
             for num in ("abc", 0, -5, float("nan"), float("inf"), 5.5, 10**15, None)
         ),
         *(({"num_classes": told}, "num_classes of") for told in ("abc", 10**12, -5, 1, 2.5)),
-        ({"edges": f"{'9' * 23},1\n"}, "9,1' is not an edge; write two ids a line, each at most"),
+        ({"edges": f"{'9' * 23},1\n"}, "9,1' is not an edge; write two ids a line, each of at most 19 digits"),
         ({"edges": f"{2**63},1\n"}, f"e.csv, line 1: '{2**63},1' is not an edge"),
         *(({"edges": f"0,{odd}\n"}, f"e.csv, line 1: '0,{odd}' is not") for odd in ("1.0", "1e0", "true", "x", "")),
         ({"edges": "0,6\n"}, "e.csv: an edge names node 6, but there are 6 nodes"),
@@ -349,7 +349,7 @@ def test_parquet_files_that_would_not_be_read_are_refused(tmp_path: Path, path: 
     assert said in refused(folder, "parquet")
 
 
-@pytest.mark.parametrize("name", ["id", "ID", "node", "node_id"])
+@pytest.mark.parametrize("name", ["id", "ID", "Id", "nid", "index", "node", "node_id"])
 def test_ids_of_parquet_nodes_count_from_0_under_every_name(tmp_path: Path, name: str) -> None:
     folder = parquet(tmp_path / "g", **{"x": list(X), name: np.arange(N)[::-1]})
     assert f"column {name} of" in refused(folder, "parquet")

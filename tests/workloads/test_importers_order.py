@@ -274,6 +274,9 @@ def check_nodes(dataset: Dataset) -> None:
         lambda frame: frame.set_index(np.arange(N, dtype=np.uint8)),
         lambda frame: frame.rename_axis("node_id"),
         lambda frame: frame.set_axis(list("dcba")).assign(id=np.arange(N)),
+        lambda frame: frame.assign(rank=[3, 1, 2, 0], id=np.arange(N)),
+        lambda frame: frame.assign(share=[3.5, 1.0, np.nan, 0.0], year=[3, 1, 2, 3], paper=[0, 1, 2, 3]),
+        lambda frame: frame.rename_axis("paper").reset_index(),
     ],
 )
 def test_a_frame_in_the_order_of_its_nodes_is_imported(tmp_path: Path, change: Any) -> None:
@@ -299,6 +302,11 @@ def test_a_frame_in_the_order_of_its_nodes_is_imported(tmp_path: Path, change: A
         lambda frame: frame.assign(id=[3, 2, 1, 0]),
         lambda frame: frame.assign(node_id=[0.0, 1.0, 2.0, 3.0]),
         lambda frame: frame.assign(id=[0, 1, 2, 2**63]).astype({"id": "uint64"}),
+        lambda frame: frame.sample(frac=1, random_state=1).reset_index(),
+        lambda frame: frame.sample(frac=1, random_state=1).rename_axis("paper").reset_index(),
+        lambda frame: frame[frame.index != 1].reset_index(),
+        lambda frame: frame.assign(paper=np.array([3, 1, 2, 0], np.uint8)),
+        lambda frame: frame.assign(paper=[3.0, 1.0, 2.0, 0.0]),
     ],
 )
 def test_a_frame_in_another_order_is_refused_with_its_fix(tmp_path: Path, change: Any) -> None:
@@ -466,6 +474,13 @@ def test_a_packed_file_in_place_of_one_that_is_read_is_refused_with_the_fix(
         InputError, match=f"{packed.name} is packed by {kind}; unpack it to {file.name} first: {kind} -d"
     ):
         imported(source, format_name)
+
+
+def test_a_packed_file_under_the_name_itself_is_named_by_its_outer_packing(tmp_path: Path) -> None:
+    file = as_npz(tmp_path / "g", None)
+    file.write_bytes(gzip.compress(file.read_bytes()))  # of a zip archive, as every .npz file is
+    with pytest.raises(InputError, match=r"g\.npz is packed by gzip; unpack it first: gzip -d"):
+        imported(file, "npz")
 
 
 def test_a_packed_copy_beside_the_file_itself_is_left_out_by_name(tmp_path: Path) -> None:

@@ -268,6 +268,26 @@ def test_a_list_of_two_sorts_of_nodes_is_refused_whatever_the_options(tmp_path: 
         assert "numbers two sorts of nodes apart" in refused(path, symmetric=symmetric)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 1\n1 2\n# Undirected graph\n",
+        "0,1,Directed\n1,2,Undirected\n",
+        'a,b,type\n0,1,"directed"\n1,2,"undirected",\n',
+    ],
+)
+def test_an_undirected_edge_or_graph_below_the_first_edge_is_no_directed_one(tmp_path: Path, text: str) -> None:
+    path = saved(tmp_path, text)
+    assert "give --symmetric to take every edge both ways, or --directed" in refused(path)
+    assert lists(imported(path, symmetric=True)) == [[1], [0, 2], [1]]
+    assert lists(imported(path, symmetric=False)) == [[], [0], [1]]
+
+
+def test_a_column_of_titles_states_no_direction(tmp_path: Path) -> None:
+    path = saved(tmp_path, "0\t1\tgraphs\n1\t2\tOn undirected graphs\n2\t0\tundirected # paths\n")
+    assert lists(imported(path)) == [[2], [0], [1]]
+
+
 # --- compression and encodings --------------------------------------------------------------------------------------
 
 HALF = len(TEXT) // 2
@@ -313,6 +333,12 @@ OTHERS = {
     "zstd": (b"\x28\xb5\x2f\xfd" + b"\x04" * 300, "is packed by zstd; unpack it first: zstd -d PATH"),
     "lz4": (b"\x04\x22\x4d\x18" + b"\x04" * 300, "is packed by lz4"),
     "7z": (b"7z\xbc\xaf\x27\x1c" + b"\x04" * 300, "is packed by 7z"),
+    "lzma": (
+        lzma.compress(TEXT.encode(), lzma.FORMAT_ALONE),
+        "is packed by lzma; unpack it first: xz --format=lzma -d",
+    ),
+    "lzip": (b"LZIP\x01" + b"\x04" * 300, "is packed by lzip; unpack it first: lzip -d"),
+    "lzop": (b"\x89LZO\x00" + b"\x04" * 300, "is packed by lzop"),
     "compress": (b"\x1f\x9d\x90\x30", "is packed by compress"),
     "layers": (gzip.compress(gzip.compress(gzip.compress(gzip.compress(b"0 1\n")))), "is packed several times over"),
     "binary": (np.arange(1000).tobytes(), "is not text"),

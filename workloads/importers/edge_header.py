@@ -153,9 +153,12 @@ def _check_format(line: str, path: Path, first: bool) -> None:
     kinds = {
         "%%matrixmarket": (
             "a matrix in MatrixMarket's format",
-            "remove its first lines up to that of the matrix's size",
+            "remove its first lines up to that of the matrix's size, and give --symmetric if it is symmetric",
         ),
-        "*vertices": ("a graph in Pajek's format", "write the pairs below *Arcs or *Edges alone, two ids a line"),
+        "*vertices": (
+            "a graph in Pajek's format",
+            "write the pairs below *Arcs alone, or those below *Edges and give --symmetric",
+        ),
         "<": ("XML", "write two ids a line"),
         "{": ("JSON", "write two ids a line"),
         "[": ("JSON", "write two ids a line"),

@@ -32,6 +32,10 @@ _ENCODINGS = (  # UTF-32 first: its mark begins like that of UTF-16
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+# A comment with the word, or a whole column of it, as Gephi writes for each edge.
+_UNDIRECTED = re.compile(
+    rb"""^(?:[ \t]*[#%].*\bundirected\b|.*[\t,;]["']?undirected["']?(?=[\t,;]|$)).*""", re.IGNORECASE | re.MULTILINE
+)
 _ENDS_LINE = np.isin(np.arange(256), list(b"#%\n"))  # by character
 
 
@@ -46,6 +50,7 @@ class EdgeText:
     num_wide: int = 0  # lines of more than two columns
     further: str = ""  # what the first of them holds behind the ids
     largest: int = -1  # largest id
+    undirected: str = ""  # first line that states an undirected edge or graph: a comment, or a column of types
 
     @classmethod
     def open(cls, path: Path) -> EdgeText:
@@ -74,6 +79,7 @@ class EdgeText:
             for block in _line_blocks(unpacked(raw, self.path), self.path):
                 at = self.header.columns_at - offset
                 offset += len(block)
+                self.undirected = self.undirected or _undirected_line(block)
                 if 0 <= at < len(block):
                     block = block[:at] + b"#" + block[at + 1 :]  # the names of the columns: a comment
                 found = self._parse(block)
@@ -137,8 +143,14 @@ class EdgeText:
         separator = {"": "blanks", ",": "commas", ";": "semicolons"}[self.header.separator]
         fix = f"write two ids a line, of digits 0 to 9 alone, separated by {separator} as in the first line"
         if re.search(rb"[0-9]{19}", line):
-            fix = f"write two ids a line, each at most {MAX_ID}"
+            fix = f"write two ids a line, each of at most {_MOST_DIGITS} digits and at most {MAX_ID}"
         raise InputError(f"{self.path}, line {number}: {shown!r} is not an edge", fix)
+
+
+def _undirected_line(block: bytes) -> str:
+    """Return the first line that states an undirected edge or graph; empty without one."""
+    found = _UNDIRECTED.search(block) if b"undirected" in block.lower() else None
+    return found[0].decode("utf-8", "backslashreplace").strip() if found else ""
 
 
 def edge_chunks(path: Path, fix: str = "give two ids a line") -> Iterator[EdgeChunk]:

@@ -47,6 +47,14 @@ _SEEDS = ("seed_nodes", "seeds")
 _WEIGHTS = ("edge_weight", "weight")
 _ORIGINAL_ID = "_ORIGINAL_EDGE_ID"  # of DGL, not of the graph
 _NODE_IDS = "ids"  # node feature of our exports
+# Functions and types of a pickled tensor; torch's younger types, such as uint64, take the third version.
+_HARMLESS = {
+    ("collections", "OrderedDict"),
+    ("torch._utils", "_rebuild_tensor_v2"),
+    ("torch._utils", "_rebuild_tensor_v3"),
+    ("torch.storage", "UntypedStorage"),
+    *(("torch", name) for name in ("uint16", "uint32", "uint64")),
+}
 _FIX = "give the folder of an OnDiskDataset of one type of nodes and one type of edges"
 
 
@@ -231,9 +239,7 @@ class _Unpickler(pickle.Unpickler):
         """Return a class of the file; raises InputError for any but those of graphs and tensors."""
         if (module.startswith("dgl.graphbolt.") and name.endswith("SamplingGraph")) or name == "ScriptObject":
             return _Plain
-        if (module, name) in (("torch._utils", "_rebuild_tensor_v2"), ("collections", "OrderedDict")) or (
-            module == "torch" and name.endswith("Storage")
-        ):
+        if (module, name) in _HARMLESS or (module == "torch" and name.endswith("Storage")):
             return super().find_class(module, name)
         raise InputError(f"the file holds {module}.{name}, and no code of a file is run", "preprocess it anew by DGL")
 

@@ -181,11 +181,22 @@ def _frames(path: Path, rows: int, dtype: type[np.generic]) -> Iterator[npt.NDAr
             for frame in pd.read_csv(
                 text, header=None, dtype=dtype, chunksize=rows, quoting=csv.QUOTE_NONE, engine="c"
             ):
+                if frame.iloc[:, -1].isna().any():  # a cell without a number, or a line without the cell
+                    _check_widths(path, frame.shape[1])
                 yield frame.to_numpy()
     except pd.errors.EmptyDataError:
         return
     except (ValueError, OverflowError, pd.errors.ParserError) as error:
         raise InputError(f"{path} is not a table of numbers ({reason_of(error)})", "download it again") from None
+
+
+def _check_widths(path: Path, columns: int) -> None:
+    """Raise InputError where a line of a table has fewer cells than `columns`, which a reader fills."""
+    with path.open("rb", buffering=0) as raw:
+        for number, line in enumerate(unpacked(raw, path), 1):
+            cells = line.count(b",") + 1
+            fault = f"{path}, line {number} has {cells} of {columns} cells"
+            require(cells == columns or not line.strip(), fault, "download it again")
 
 
 def _csv(path: Path, dtype: type[np.generic] = np.float64) -> npt.NDArray[Any]:
@@ -196,7 +207,10 @@ def _csv(path: Path, dtype: type[np.generic] = np.float64) -> npt.NDArray[Any]:
 
 def _ids(path: Path) -> IntArray:
     """Read the ids of a split, one a line, as digits: a number such as `7.0` or `1e3` is refused."""
-    words = _csv(path, np.str_).reshape(-1)
+    table = _csv(path, np.str_)
+    columns = table.shape[1] if table.ndim == 2 else 1
+    require(columns == 1, f"{path} has {columns} columns of ids", "give one id a line")
+    words = table.reshape(-1)
     for word in words:
         fault = f"{path} is not a table of numbers: {str(word)[:60]!r} is no id"
         require(re.fullmatch("[0-9]{1,18}", str(word)), fault, "download it again")

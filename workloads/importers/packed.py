@@ -88,6 +88,9 @@ _PACKINGS = (
         lambda raw: _Streams(raw, bz2.BZ2Decompressor),
     ),
     Packing("xz", r"\xfd7zXZ\x00", "xz -d < PATH > NEW", lambda raw: _Streams(raw, lzma.LZMADecompressor)),
+    Packing("lzma", r"\x5d\x00\x00", "xz --format=lzma -d < PATH > NEW"),
+    Packing("lzip", r"LZIP\x01", "lzip -d < PATH > NEW"),
+    Packing("lzop", r"\x89LZO\x00", "lzop -d < PATH > NEW"),
     Packing("zstd", r"\x28\xb5\x2f\xfd", "zstd -d PATH -o NEW"),
     Packing("lz4", r"\x04\x22\x4d\x18", "lz4 -d PATH NEW"),
     Packing("compress", r"\x1f\x9d", "gzip -d < PATH > NEW"),
@@ -119,8 +122,10 @@ def refuse_packed(path: Path) -> None:
     packing = file_packing(path)
     if packing is None or packing.name == "zip":
         return
-    with suppress(*DAMAGE), path.open("rb", buffering=0) as raw:
-        unpacked(raw, path)  # names a tar archive within
+    if packing.opener is not None:
+        with suppress(*DAMAGE), path.open("rb") as raw:
+            inner = packing_of(packing.opener(raw).read(_HEAD_BYTES))
+            packing = inner if inner is not None and inner.name == "tar" else packing
     raise InputError(f"{path} is packed by {packing.name}", f"unpack it first: {packing.fix}")
 
 

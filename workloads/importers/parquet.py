@@ -31,11 +31,13 @@ from workloads.importers.source import (
 
 Array = npt.NDArray[Any]
 _SOURCE, _TARGET = ("src", "source"), ("dst", "destination", "target")
-_SPLIT, _ID = ("split",), ("id", "ID", "node", "node_id")
+_SPLIT, _ID = ("split",), ("id", "ID", "Id", "node", "node_id", "nid", "index")
 _MASKS = {"train": ("train_mask",), "valid": ("val_mask", "valid_mask"), "test": ("test_mask",)}
 #: Names under which pandas stores an index without a name.
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 _SPLITS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
+_IDS_USE = "node ids"
+_FEW = 2  # nodes whose numbers say nothing of their order
 _DAMAGE = (pa.ArrowException, ValueError)
 
 
@@ -46,7 +48,8 @@ def open_parquet(path: Path, options: ImportOptions) -> GraphSource:
 
     Edges: integer columns `src` and `dst`, and `weight` if there is one. Nodes, in the order of their ids: `x`,
     lists of D numbers; `y`, integers, null where unknown; `split`, `train`, `valid` or `test`, or masks; `id` or,
-    without it, the index that pandas stores, counts from 0. Notes name all columns and files. Raises DatasetError where
+    without it, the index that pandas stores, counts from 0; another column that numbers the rows in another order is
+    refused. Notes name all columns and files. Raises DatasetError where
     a file is damaged, InputError where columns are missing or contradict each other, or rows are in another order.
     """
     edges = _Table(path if path.is_file() else path / "edges")
@@ -75,6 +78,7 @@ def open_parquet(path: Path, options: ImportOptions) -> GraphSource:
     require(num_nodes, f"{nodes.name} holds no node", "give one row for each node")
     _check_order(nodes)
     features, splits, (labels, num_classes) = _features(nodes), _splits(nodes), _labels(nodes)
+    _check_unread(nodes)
     return GraphSource(
         num_nodes,
         pairs,
@@ -121,6 +125,14 @@ class _Table:
                 fault = f"{file} has {'several columns' if name in columns else 'no column'} {name}"
                 require(columns.count(name) == 1, fault, "give every part of the table one")
         return found[0] if found else None
+
+    def unread(self) -> list[str]:
+        """Return the names of the columns that all parts have once and that were not asked for."""
+        return [
+            name
+            for name in self._columns[0]
+            if name not in self.uses and all(columns.count(name) == 1 for columns in self._columns)
+        ]
 
     def seen(self) -> list[str]:
         """Return notes that name the columns, with their use, and the ones that were not asked for."""
@@ -211,8 +223,8 @@ def _weight_use(edges: _Table, column: str) -> str:
 def _check_order(nodes: _Table) -> None:
     """Check that rows are in the order of the node ids, which a column of ids or the index of a pandas frame gives;
     raises InputError where they are not."""
-    if (column := nodes.column(_ID, "node ids")) is not None:
-        fix = f"sort the nodes by {column}, without gaps or repeats"
+    if (column := nodes.column(_ID, _IDS_USE)) is not None:
+        fix = f"sort the nodes by {column}, without gaps or repeats, or drop it if it is no node id"
         _check_counting(nodes, column, f"column {column}", fix)
         return
     fix = "write frame.sort_index() if the index is the node id, frame.reset_index(drop=True) if the rows are in order"
@@ -233,6 +245,38 @@ def _check_order(nodes: _Table) -> None:
             fault = f"the index of {file} is {stored.get('start')}, ... by {stored.get('step')}, not 0, 1, ..."
             require(counts, fault, fix)
         done += rows
+
+
+def _check_unread(nodes: _Table) -> None:
+    """Raise InputError where there is no column of ids, and one that is not read holds each number from 0 once, in
+    another order: ids under another name, such as an index that became a column. Of two nodes it may be anything."""
+    ordered = nodes.rows <= _FEW or _IDS_USE in nodes.uses.values()
+    for column in () if ordered else nodes.unread():
+        fault = f"column {column} of {nodes.name} holds each number from 0 once, in another order than the rows"
+        fix = f"sort the nodes by {column} if it is the node id, else drop this column"
+        require(not _is_shuffled(nodes, column), fault, fix)
+
+
+def _is_shuffled(nodes: _Table, column: str) -> bool:
+    """Return whether a column holds the numbers from 0 to N - 1, each once, in another order than that of the rows."""
+    found = np.zeros(nodes.rows, dtype=bool)
+    done = 0
+    ordered = True
+    for batch in nodes.batches([column], EDGES_A_CHUNK):
+        array = batch.column(column)
+        numbers = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
+        if not numbers or array.null_count:
+            return False
+        values = array.to_numpy(zero_copy_only=False)
+        if not ((values >= 0) & (values < nodes.rows)).all():
+            return False
+        ids = values.astype(np.int64)
+        if not np.array_equal(ids, values):
+            return False
+        found[ids] = True
+        ordered = ordered and np.array_equal(ids, np.arange(done, done + len(ids)))
+        done += len(ids)
+    return bool(found.all()) and not ordered
 
 
 def _check_counting(nodes: _Table, column: str, what: str, fix: str) -> None:

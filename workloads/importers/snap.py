@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,8 @@ def open_snap(path: Path, options: ImportOptions) -> GraphSource:
     with binary.open("wb", buffering=0) as out:
         for part in text.pairs(options.progress):
             write_all(out, part)
+    if text.undirected and not symmetric:  # stated below the first edge
+        symmetric, notes = direction(replace(text.header, first_edge=text.undirected), options.symmetric, path)
     require(text.num_edges, f"{path} holds no edge", "write two ids a line")
     largest = text.largest
     pairs = np.memmap(binary, dtype=np.int64, mode="r").reshape(-1, 2)

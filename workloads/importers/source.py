@@ -130,8 +130,13 @@ def load_array(path: Path) -> npt.NDArray[Any]:
     """Map a `.npy` file read-only, never unpickling; raises DatasetError where it is missing or holds no plain
     numbers."""
     damage = (ValueError, EOFError, SyntaxError, TokenError, TypeError, OverflowError)
+    objects = f"{path} holds Python objects"
     with reading(path, "is no whole .npy file of numbers", damage, fix="download it or numpy.save it again"):
-        array: npt.NDArray[Any] = npy_format.open_memmap(path, mode="r")
+        try:
+            array: npt.NDArray[Any] = npy_format.open_memmap(path, mode="r")
+        except ValueError as error:
+            require("Python objects" not in str(error), objects, "numpy.save it as numbers (.astype(np.int64))")
+            raise
     return array
 
 
