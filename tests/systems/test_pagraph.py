@@ -146,7 +146,7 @@ def loaded_early(system: System, epoch: int) -> int:
     released = []
     system.clock.drain()
     for batch in system.epoch(epoch):
-        time.sleep(0.01)
+        time.sleep(0.03)  # long enough for a loader on a busy machine to begin
         released.append(time.monotonic())
         batch.release()
     begun = {span.batch: span.start for span in system.clock.drain() if span.stage == "extract"}
