@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-import yaml
+from ruamel.yaml import YAML
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
@@ -385,7 +385,8 @@ def write_graphbolt(folder: Path, draw: Draw) -> Path:
         data.append({"name": "labels", "format": "numpy", "path": f"{name}-y.npy"})
         sets[name] = [{"data": data}]
     metadata = {"graph": graph, "tasks": [sets], "feature_data": entries}
-    (folder / "metadata.yaml").write_text(yaml.safe_dump(metadata))
+    with (folder / "metadata.yaml").open("w", encoding="utf-8") as file:
+        YAML(typ="safe", pure=True).dump(metadata, file)
     return folder
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow.parquet as pq
 import torch
-import yaml
+from ruamel.yaml import YAML
 
 Array = npt.NDArray[Any]
 Edge = tuple[int, int]
@@ -266,7 +266,7 @@ def number_of(cell: str) -> float:
 
 def read_graphbolt(path: Path) -> Graph:
     """Read an `OnDiskDataset` of one type."""
-    metadata = yaml.safe_load((path / "metadata.yaml").read_text())
+    metadata = YAML(typ="safe", pure=True).load(path / "metadata.yaml")
     features = {entry["name"]: path / entry["path"] for entry in metadata["feature_data"]}
     found = {
         name: np.load(file, allow_pickle=True) if file.suffix == ".npy" else torch.load(file).numpy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import json
 import os
 from collections.abc import Callable
 from itertools import pairwise
@@ -17,7 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 import torch
-import yaml
 
 from workloads.dataset import Dataset
 from workloads.errors import DatasetError, InputError
@@ -101,7 +101,7 @@ def as_graphbolt(folder: Path, weights: Any) -> Path:
         np.save(folder / "weight.npy", weights)
         entry = {"domain": "edge", "name": "weight", "format": "numpy", "path": "weight.npy"}
         graph["feature_data"] = [entry]
-    (folder / "metadata.yaml").write_text(yaml.safe_dump({"graph": graph}))
+    (folder / "metadata.yaml").write_text(json.dumps({"graph": graph}))
     return folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -13,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-import yaml
 
 from workloads.errors import DatasetError, InputError
 from workloads.making.importing import ImportSpec, import_dataset
@@ -50,7 +50,7 @@ def make_graphbolt(folder: Path) -> Path:
     pairs = (("seeds", "train.npy"), ("labels", "labels.npy"))
     data = [{"name": name, "format": "numpy", "path": path} for name, path in pairs]
     graph = {"nodes": [{"num": N}], "edges": [{"format": "numpy", "path": "edges.npy"}]}
-    (folder / "metadata.yaml").write_text(yaml.safe_dump({"graph": graph, "tasks": [{"train_set": [{"data": data}]}]}))
+    (folder / "metadata.yaml").write_text(json.dumps({"graph": graph, "tasks": [{"train_set": [{"data": data}]}]}))
     return folder
 
 
