@@ -302,7 +302,8 @@ class RunNumbers:
 
     @metric("each s", unit="s", better="lower", heading="each")
     def each_s(self) -> float | None:
-        """Seconds of offline work that one fresh epoch needs, such as sampling and packing it beforehand."""
+        """Seconds of offline work that one fresh epoch needs, such as sampling and packing it beforehand, in episodes
+        as long as the run's: epochs prepared together share work, so longer ones may take less."""
         return self.cost.each_s if self.cost else None
 
     @metric("mean epoch s", unit="s", better="lower", shown=False)

@@ -76,6 +76,16 @@ class TrainingCost:
         return max(1, math.floor(more / saved) + 1)
 
 
+def episode_epochs(record: Mapping[str, Any]) -> int:
+    """Return the number of epochs whose offline work a run (plain data) did together; 0 without such work.
+
+    Epochs of an episode share work, such as one pass over the features, so `each` falls with this number and foretells
+    only trainings in episodes of this length.
+    """
+    offline = (record.get("preprocess") or {}).get("offline") or {}
+    return int(offline.get("epochs", 0))
+
+
 def leading(costs: Mapping[str, TrainingCost]) -> Iterator[tuple[str, int]]:
     """Yield each system whose training takes the least time for some numbers of epochs, with the first of these.
 

@@ -12,7 +12,7 @@ from harness.compare.plan import Plain
 from harness.compare.points import uncounted_text
 from harness.figures.base import specs
 from harness.figures.draw.captions import broken_rules, describe_memory, graph_size
-from harness.records.cost import leaders, leading
+from harness.records.cost import episode_epochs, leaders, leading
 from harness.records.record import COUNTED, Spread, class_of
 from harness.report.standings import RankedSetting, Standing, settings_of, times_as_fast, without_cap
 from workloads.errors import InputError
@@ -180,9 +180,12 @@ def _notes(setting: RankedSetting, settings: Sequence[RankedSetting]) -> list[st
 
 
 def _trainings(setting: RankedSetting) -> list[str]:
-    """Return sentences on which system is ahead in a training of E epochs, where it is not the same at each E."""
+    """Return sentences on which system is ahead in a training of E epochs, where it is not the same at each E, and on
+    offline work that longer trainings may share."""
     costs = {standing.system: standing.cost for standing in setting.measured if standing.cost is not None}
-    return [SPEC["trainings"].format(leaders(costs))] if len(list(leading(costs))) > 1 else []
+    turns = [SPEC["trainings"].format(leaders(costs))] if len(list(leading(costs))) > 1 else []
+    episodes = [(standing.system, episode_epochs(standing.record)) for standing in setting.timed]
+    return turns + [SPEC["together"].format(system, count, count) for system, count in episodes if count]
 
 
 def _option_sets(setting: RankedSetting) -> list[str]:

@@ -24,7 +24,7 @@ from harness.figures.draw.captions import graph_size
 from harness.figures.draw.panels import MARK
 from harness.figures.outcore.runs import budget_bytes, over_memory, row_of
 from harness.figures.render import DATA, render
-from harness.records.cost import TrainingCost, leaders, leading
+from harness.records.cost import TrainingCost, episode_epochs, leaders, leading
 from harness.results.reference import FOLDER, Reference, references, unpacked
 from workloads.errors import InputError, OutcoreError
 from workloads.units import format_bytes, row_bytes
@@ -142,6 +142,9 @@ def _trainings(points: Sequence[Point], features: int) -> Iterator[str]:
         for budget, found in sorted(costs.items())
         if len(list(leading(found))) > 1
     ]
+    shared = {point.system: episode_epochs(point.record) for point in points if episode_epochs(point.record)}
+    for system, count in shared.items():
+        yield f"`{system}` prepared {count} epochs together: more at once may cost less an epoch than the table says."
     if turns:
         yield f"By number of epochs, with all work counted, the least time is that of: {'; '.join(turns)}."
 

@@ -11,7 +11,7 @@ from harness.figures.base import Drawing, drawn, figure_of_runs
 from harness.figures.draw import style
 from harness.figures.draw.panels import legend_above, many_panels, name_axes, plain_log
 from harness.figures.outcore.runs import budget_bytes, draw_frontier, over_memory, row_of
-from harness.records.cost import TrainingCost, leaders
+from harness.records.cost import TrainingCost, episode_epochs, leaders
 from workloads.units import format_bytes
 
 #: Numbers of epochs at which T(E) / E is drawn.
@@ -47,6 +47,8 @@ def training(group: Group) -> Drawing:
     legend_above(canvas, [left, right])
     costs = {point.system: point.cost for point in points if point.cost is not None}
     notes = [f"least time: {leaders(costs)}", "marks: measured epochs with all work so far", "grey: the graph fits"]
+    shared = {point.system: episode_epochs(point.record) for point in points}
+    notes += [f"{system} prepared {count} epochs together" for system, count in shared.items() if count]
     table = pd.concat([pd.DataFrame(rows).assign(panel="training"), memory.assign(panel="memory")])
     return drawn(canvas, table.reset_index(drop=True), group, *notes, points=group.done)
 
