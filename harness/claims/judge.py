@@ -85,9 +85,9 @@ def _judge(claim: Claim, declared: DeclaredRuns) -> Judged:
     try:
         found = queries()[claim.id](records)
     except (NotRun, NotDrawn) as reason:
-        told_why = with_uncounted(reason, declared.uncounted(claim))
+        text = with_uncounted(reason, declared.uncounted(claim))
         hint = "" if records.valid else f"; {declared.how(claim)} makes the runs"
-        return replace(judged, reason=f"{told_why}{hint}")
+        return replace(judged, reason=f"{text}{hint}")
     number = found.number
     verdict = verdict_of(claim, number.value)
     certain = all(verdict_of(claim, end) == verdict for end in (number.low, number.high))

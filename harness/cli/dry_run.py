@@ -54,8 +54,8 @@ class Plans:
             easiest = min(known, key=lambda one: one.least_bytes)
             fix = f"raise it: {easiest.run.system} takes the least, {easiest.least}"
         count = len(self._found)
-        told = "the run" if count == 1 else f"each of the {count} runs"
-        print(f"outcore: {told} to do would end as oom: no plan fits its memory; {fix}", file=sys.stderr)
+        runs = "the run" if count == 1 else f"each of the {count} runs"
+        print(f"outcore: {runs} to do would end as oom: no plan fits its memory; {fix}", file=sys.stderr)
         raise typer.Exit(2)
 
 

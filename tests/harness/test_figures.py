@@ -133,7 +133,7 @@ def test_a_figure_that_words_its_own_reason_names_runs_that_do_not_count_too(tmp
         (["SPOILT", "INVALID", "INVALID", "SPOILT"], "2 invalid runs and 2 runs spoilt by other programs"),
     ],
 )
-def test_runs_that_do_not_count_are_told_apart_by_their_reason(verdicts: list[str], text: str) -> None:
+def test_runs_that_do_not_count_are_counted_by_their_reason(verdicts: list[str], text: str) -> None:
     assert uncounted_text(verdicts) == text
 
 
