@@ -5,6 +5,7 @@ container ends. `docker exec` puts a command beside it, inside the container's c
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -26,6 +27,8 @@ from workloads.errors import HostError
 
 _WATCH_SECONDS = 0.1
 _END_SECONDS = 20.0
+# The engine records an OOM by an event of its own, which may come after the one of the container's end.
+_OOM_EVENT_SECONDS = 1.0
 _WAIT = ["/bin/sh", "-c", "read line"]
 
 
@@ -187,15 +190,23 @@ class DockerCap(Cap):
                 with asking("look at a container"):
                     self._container.reload()
             except HostError:
-                self._state = {"ExitCode": 137}  # removed by another process
+                self._state = {"ExitCode": 128 + signal.SIGKILL}  # removed by another process
                 break
             state = self._container.attrs["State"]
-            if not state["Running"] or time.monotonic() > deadline:
+            now = time.monotonic()
+            if not state["Running"] and deadline - now > _OOM_EVENT_SECONDS and self._may_be_oom(state):
+                deadline = now + _OOM_EVENT_SECONDS
+            elif now > deadline or not (state["Running"] or self._may_be_oom(state)):
                 self._state = dict(state)
                 break
             time.sleep(0.01)
         if self._groups is not None:
             self._groups.release(int(bool(self._state.get("OOMKilled"))))
+
+    def _may_be_oom(self, state: dict[str, Any]) -> bool:
+        """Return whether a container was killed by something else than this process, and not yet for memory."""
+        killed = state["ExitCode"] == 128 + signal.SIGKILL
+        return killed and not self._asked_to_end and not state["OOMKilled"]
 
 
 def readings_of(pid: int, proc: Path = Path("/proc")) -> Readings:
