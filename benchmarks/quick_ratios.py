@@ -18,7 +18,7 @@ from harness.claims.published import claims
 from harness.claims.query import Compared, queries
 from harness.judge.predict import inversions
 from harness.records.record import COUNTED, Record
-from harness.results.store import load
+from harness.results.table import load
 
 
 def published_ratios() -> dict[tuple[str, str], list[str]]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from workloads.errors import InputError
+from workloads.errors import InputError, OutcoreError
 from workloads.sampling import listing
 from workloads.units import parse_memory_bytes
 
@@ -288,6 +288,14 @@ def check_options(system: str, options: Mapping[str, Any]) -> dict[str, Any]:
             raise unknown_name(f"option of {system}", f"option {name}", name, known) from error
         said = f"{first['msg'].removeprefix('Value error, ')}, but is {first['input']!r}"
         raise InputError(f"{system}: option {name}: {said}", f"see `outcore systems {system}`") from error
+
+
+def complete_options(system: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with every default filled in; those of a system that is not installed here as they are."""
+    try:
+        return check_options(system, options)
+    except OutcoreError:
+        return dict(options)
 
 
 def canonical_memory(text: str) -> str:

@@ -10,7 +10,7 @@ from harness.claims.measured import Measured, NotRun
 from harness.claims.published import Claim, Verdict, claims, find_claim, verdict_of
 from harness.claims.query import queries
 from harness.claims.records import DeclaredRuns
-from harness.compare.points import NotDrawn, with_uncounted
+from harness.compare.verdicts import NotDrawn, with_uncounted
 from harness.figures.draw.captions import graph_size
 from harness.progress import tracked
 from workloads.units import format_bytes

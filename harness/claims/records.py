@@ -17,10 +17,11 @@ from harness.claims.published import DIM, Claim
 from harness.compare.comparable import Index, comparable
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, value_at
-from harness.compare.points import Rounds, Samples, measured_epochs, of_epochs
+from harness.compare.points import Rounds, Samples, of_epochs
 from harness.figures.base import catalogue
 from harness.records.record import COUNTED
 from harness.records.study import StudyRecord
+from harness.results.table import measured_epochs
 from harness.settings import Strict
 from workloads.units import row_bytes
 
@@ -257,7 +258,7 @@ class DeclaredRuns:
         return self._records[key]
 
     def _found(self, claim: Claim) -> Records:
-        frame, dim = self._evidence.frame, claim.chosen.get(DIM)
+        frame, dim = self._evidence.runs, claim.chosen.get(DIM)
         found = [record for cell in self.cells(claim) for record in self._valid.of(cell)]
         keep = {str(r["run_id"]) for r in found if dim is None or str(r["config"]["dataset"]["dim"]) == dim}
         needed = self._studies(claim)

@@ -43,7 +43,7 @@ def claims(
     plain = load_experiment(profile).model_dump() if profile is not None else None
     progress = call.progress()
     evidence = load_evidence(call.results_root, progress)
-    say_bad(evidence.frame.attrs.get("bad", []))
+    say_bad(evidence.runs.attrs.get("bad", []))
     if explain is not None:
         judged = judge_one(explain, evidence, plain)
         call.tell({**judged.to_json(), "explanation": lines_of(judged)}, lines_of(judged))

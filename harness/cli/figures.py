@@ -38,7 +38,7 @@ def figures(
     with call.progress() as progress:
         evidence = load_evidence(call.results_root, progress)
         rendered = {entry.id: entry for entry in render(selected, evidence, folder, again=again, progress=progress)}
-    say_bad(evidence.frame.attrs.get("bad", []))
+    say_bad(evidence.runs.attrs.get("bad", []))
     if list_:
         from harness.run.sweep import union
 

@@ -28,7 +28,8 @@ from harness.records.study import STUDIES
 from harness.results.archive import STUDY_NAME, is_archive, pack
 from harness.results.incoming import merge
 from harness.results.reference import SAMPLES
-from harness.results.store import BadRecord, find, load, read_record, scan, short_ids
+from harness.results.store import BadRecord, find, read_record, scan, short_ids
+from harness.results.table import load
 from harness.settings import RunSettings, check_settings, strict, unknown_name
 from workloads.errors import InputError, require
 from workloads.units import format_bytes, parse_bytes

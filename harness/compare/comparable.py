@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from harness.compare.newest import without_replaced
 from harness.compare.plan import Plain
+from harness.records.cell import cell_key
 from harness.records.hosts import measured_on
 from harness.records.record import RunConfig
-from harness.settings import SharedSettings, canonical_memory, of_role
-from workloads.errors import InputError, OutcoreError
+from harness.settings import SharedSettings, canonical_memory, complete_options, of_role
+from workloads.errors import InputError
 from workloads.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -65,16 +66,6 @@ def differing_options(system: str, options: Mapping[str, Any]) -> int:
     return sum(defaults.get(key) != options.get(key) for key in {*defaults, *options})
 
 
-def complete_options(system: str, options: Mapping[str, Any]) -> Plain:
-    """Return options with every default filled in; those of a system that is not installed here as they are."""
-    from harness.settings import check_options
-
-    try:
-        return dict(check_options(system, dict(options)))
-    except OutcoreError:
-        return dict(options)
-
-
 # Memory and options have several notations.
 _SAME = tuple(name for name in SharedSettings.model_fields if name not in ("memory", "options"))
 
@@ -98,22 +89,23 @@ class Index:
         return [record for record in self._records.get(key, []) if _answers(record["config"]["options"], asked, whole)]
 
 
-def setting_key(settings: RunSettings) -> str:
+def side_by_side(settings: RunSettings) -> str:
     """Return a text that is equal for settings whose epoch times may be drawn side by side, whatever the system."""
-    device = None if settings.device_memory is None else parse_bytes(settings.device_memory)
-    return _side_by_side(Path(str(settings.dataset)).name, device, settings.model_dump())
+    dataset = Path(str(settings.dataset)).name
+    device_bytes = None if settings.device_memory is None else parse_bytes(settings.device_memory)
+    return _side_by_side(dataset, settings.model_dump(mode="json"), settings.layers, device_bytes)
 
 
-def setting_key_of(record: Plain) -> str:
-    """Return the `setting_key` of a run's settings."""
+def side_by_side_of(record: Plain) -> str:
+    """Return the `side_by_side` of a run's settings."""
     config = record["config"]
-    return _side_by_side(config["dataset"]["name"], config["device_memory_bytes"], config)
+    return _side_by_side(config["dataset"]["name"], config, config["layers"], config["device_memory_bytes"])
 
 
-def _side_by_side(dataset: str, device_memory: int | None, settings: Mapping[str, Any]) -> str:
+def _side_by_side(dataset: str, settings: Mapping[str, Any], layers: int | None, device_bytes: int | None) -> str:
     # A measurement by other code has its own length and repetitions.
     kept = {name: value if name in SAME_EXPERIMENT - _LENGTH else None for name, value in settings.items()}
-    return _key("", dataset, device_memory, kept)
+    return cell_key("", dataset, kept, {}, layers=layers, device_memory_bytes=device_bytes)
 
 
 def _key(system: str, dataset: str, device_memory: int | None, settings: Mapping[str, Any]) -> str:

@@ -10,9 +10,11 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.compare.cells import Cells, cells_of
 from harness.compare.comparable import Index
 from harness.compare.plan import Plain, Plan, kept
-from harness.compare.points import LEFT_OUT, Group, NotDrawn, Value, epoch_seconds, measured, uncounted_text
+from harness.compare.points import Group, Value, epoch_seconds, measured
+from harness.compare.verdicts import LEFT_OUT, NotDrawn, uncounted_text
 from harness.records.foreign import ForeignRecord, read_foreign
 from harness.records.study import StudyRecord, read_studies
 from workloads.errors import OutcoreError
@@ -29,15 +31,14 @@ class Evidence:
     """Run records, study records and experiments of one results root.
 
     Attributes:
-        frame: runs of one code (`harness.records.code.of_one_code`) from `harness.results.store.load()`: one row a run,
-            the record as plain data in column `record`, its folder in `path`.
+        runs: table of runs of one code (`harness.records.code.of_one_code`), as `harness.results.table` reads it.
         studies: every study record, oldest first.
         experiments: experiments of these runs, as plain data, newest first.
         foreign: measurements by other code, oldest first; only drawn, beside ours.
         origin: name of the machine in every caption, for reference results; empty for one's own.
     """
 
-    frame: pd.DataFrame
+    runs: pd.DataFrame
     studies: list[StudyRecord] = field(default_factory=list)
     experiments: list[Plain] = field(default_factory=list)
     foreign: list[ForeignRecord] = field(default_factory=list)
@@ -46,7 +47,7 @@ class Evidence:
     @cached_property
     def records(self) -> list[Plain]:
         """Every run as plain data."""
-        return [] if self.frame.empty else list(self.frame["record"])
+        return [] if self.runs.empty else list(self.runs["record"])
 
     @cached_property
     def index(self) -> Index:
@@ -56,7 +57,7 @@ class Evidence:
     @cached_property
     def folders(self) -> dict[str, str]:
         """Folder of each run, by its id."""
-        return {} if self.frame.empty else dict(zip(self.frame["run_id"], self.frame["path"], strict=True))
+        return {} if self.runs.empty else dict(zip(self.runs["run_id"], self.runs["path"], strict=True))
 
     def points(
         self,
@@ -94,6 +95,35 @@ class Evidence:
             raise NotDrawn(f"no comparable runs over at least {least} values of its axis{_not_counted(uncounted)}")
         return best
 
+    def cells(self, figure: str, plan: Planned, *, least: int = 2, otherwise: Planned | None = None) -> Cells:
+        """Return the measured cells of a figure's plan, under one experiment.
+
+        Experiments that requested the figure (`harness.compare.plan.keep`) come first if they have enough cells. Among
+        several, the one with the most measured cells is taken, and the newest of equals.
+
+        Args:
+            figure: the figure's id.
+            plan: function from an experiment (plain data) to the figure's cells.
+            least: fewest values of the axis for which the figure is drawn.
+            otherwise: alternative cells, taken where more of them were measured.
+
+        Raises:
+            NotDrawn: fewer than `least` values of the axis were measured.
+        """
+        best, best_rank, uncounted = None, (False, -1), dict[str, str]()
+        for make, experiment in product([plan] if otherwise is None else [plan, otherwise], self.experiments):
+            # A user's experiment may lack the settings that the figure varies.
+            with suppress(OutcoreError, LookupError):
+                cells = cells_of(make(experiment), self.runs, self.foreign)
+                asked = figure in experiment.get("figures", ()) and len(cells.xs) >= max(least, 1)
+                rank = asked, cells.count
+                uncounted |= cells.uncounted
+                if rank > best_rank:
+                    best, best_rank = cells, rank
+        if best is None or len(best.xs) < least:
+            raise NotDrawn(f"no comparable runs over at least {least} values of its axis{_not_counted(uncounted)}")
+        return best
+
     def study(self, name: str, *, where: Where = lambda params: True) -> StudyRecord:
         """Return the newest record of a study whose parameters `where` accepts; raise NotDrawn without one."""
         return self._studies(name, where)[-1]
@@ -127,15 +157,15 @@ def load_evidence(root: Path, progress: Callable[[str], None] = lambda text: Non
     from harness.records.hosts import host_fingerprint
     from harness.records.record import Code
     from harness.results.reference import read_reference
-    from harness.results.store import load
+    from harness.results.table import load
 
     evidence = Evidence(load(root, progress), read_studies(root), foreign=read_foreign(root))
     made = []
     for record in evidence.records:
         host, code = host_fingerprint(record.get("environment") or {}), Code(**(record.get("code") or {}))
         made.append(Made(host, record["system"], code, record["run_id"], record["config"]["sampler"]))
-    frame = evidence.frame[of_one_code(made)].reset_index(drop=True) if made else evidence.frame
-    names = [record["config"]["experiment"] for record in Evidence(frame).records]
+    runs = evidence.runs[of_one_code(made)].reset_index(drop=True) if made else evidence.runs
+    names = [record["config"]["experiment"] for record in Evidence(runs).records]
     reference = read_reference(root)
     origin = reference.label if reference else ""
-    return replace(evidence, frame=frame, experiments=kept(root, dict.fromkeys(names)), origin=origin)
+    return replace(evidence, runs=runs, experiments=kept(root, dict.fromkeys(names)), origin=origin)

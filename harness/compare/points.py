@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from harness.compare.comparable import setting_key, shared_setting
+from harness.compare.comparable import shared_setting, side_by_side
 from harness.compare.plan import FigureCell, Plain, Plan
 from harness.records.cost import TrainingCost
 from harness.records.hosts import measured_on
 from harness.records.record import COUNTED, spread
+from harness.results.table import measured_epochs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,17 +31,6 @@ if TYPE_CHECKING:
 Value = Callable[[Mapping[str, Any]], float | None]
 #: Function from one record to numbers.
 Samples = Callable[[Plain], list[float]]
-
-
-def measured_epochs(record: Mapping[str, Any]) -> list[Plain]:
-    """Return the epochs of a run after its warm-up."""
-    return [epoch for epoch in record["epochs"] if not epoch["warmup"]]
-
-
-def preparation_s(record: Mapping[str, Any]) -> float:
-    """Return seconds of preprocessing, whether this run or an earlier one spent them."""
-    spent = record.get("preprocess") or {}
-    return float(spent.get("seconds") or 0.0) + float(spent.get("made_s") or 0.0)
 
 
 def of_epochs(value: Value) -> Samples:
@@ -95,38 +85,6 @@ class Rounds:
     @property
     def _timed(self) -> list[Plain]:
         return [record for record in self.records if record["status"] == "ok" and record["verdict"] in COUNTED]
-
-
-#: End of a text on runs that do not count.
-LEFT_OUT = " left out"
-
-
-def uncounted_text(verdicts: Iterable[str]) -> str:
-    """Return the number of runs that do not count, by reason, like `2 invalid runs and 1 run spoilt by other programs`.
-
-    Args:
-        verdicts: verdict of each of these runs.
-    """
-    counts = Counter(verdicts)
-    spoilt = counts.pop("SPOILT", 0)
-    invalid = counts.total()
-    parts = [f"{invalid} invalid run{'s' * (invalid != 1)}"] if invalid else []
-    parts += [f"{spoilt} run{'s' * (spoilt != 1)} spoilt by other programs"] if spoilt else []
-    return " and ".join(parts)
-
-
-class NotDrawn(Exception):
-    """The records do not hold the data of a figure; the text names the missing part."""
-
-
-def with_uncounted(reason: Exception, verdicts: Iterable[str]) -> str:
-    """Return the text of a `NotDrawn` with the number of runs that do not count, unless it names them already.
-
-    Args:
-        verdicts: verdict of each of these runs.
-    """
-    text, uncounted = str(reason), uncounted_text(verdicts)
-    return f"{text} ({uncounted}{LEFT_OUT})" if uncounted and LEFT_OUT not in text else text
 
 
 def epoch_seconds(epoch: Mapping[str, Any]) -> float | None:
@@ -237,6 +195,13 @@ class Group:
         """Return the ids of the newest run of each point."""
         return list(dict.fromkeys(point.run for point in self.points if point.run))
 
+    def rows(self, points: Sequence[Point]) -> pd.DataFrame:
+        """Return points with the columns of `Cells.medians` that a caption reads."""
+        import pandas as pd
+
+        kept = [{"record": p.record, "samples": p.samples, "interval": p.interval_kind} for p in points]
+        return pd.DataFrame(kept, columns=["record", "samples", "interval"])
+
     def frame(self, points: Sequence[Point] | None = None) -> pd.DataFrame:
         """Return points (by default all of ours) as a table."""
         import pandas as pd
@@ -292,9 +257,9 @@ def _foreign(planned: Iterable[tuple[FigureCell, PlannedRun]], foreign: Sequence
     found: dict[tuple[str, str, str], Point] = {}
     by_key: dict[str, list[ForeignRecord]] = {}
     for record in foreign:
-        by_key.setdefault(setting_key(record.settings), []).append(record)
+        by_key.setdefault(side_by_side(record.settings), []).append(record)
     for cell, run in planned if by_key else ():
-        for record in by_key.get(setting_key(run.settings), ()):
+        for record in by_key.get(side_by_side(run.settings), ()):
             seen = spread(record.seconds)
             own: Plain = {"low": seen.interval[0], "high": seen.interval[1], "interval_kind": seen.interval_kind}
             own |= {"samples": len(record.seconds), "verdict": "FOREIGN", "panel": cell.panel}

@@ -15,12 +15,14 @@ import pandas as pd
 from pydantic import Field
 
 from harness.compare.plan import Plain, Plan, grid
-from harness.compare.points import Group, NotDrawn, Point, preparation_s
+from harness.compare.points import Group, Point
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, ids
 from harness.figures.draw import style
 from harness.figures.draw.curves import draw_curves
 from harness.figures.draw.panels import many_panels
 from harness.figures.grids import gallery
+from harness.results.table import preparation_s
 from harness.settings import Strict, strict
 
 BASE_VARIABLE = "OUTCORE_ACCURACY_GRAPH"

@@ -12,9 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import harness
+from harness.compare.cells import Cells
 from harness.compare.plan import Plain, Plan
 from harness.compare.points import Group, Point, Value, epoch_seconds
-from harness.figures.draw.captions import Source, add_caption, caption_of, labelled, name_part, part_of
+from harness.figures.draw.captions import (
+    add_caption,
+    caption,
+    labelled,
+    name_part,
+    part_of,
+    part_of_study,
+    study_caption,
+)
+from harness.records.study import StudyRecord
 from workloads.errors import InputError
 from workloads.parsing import parse_yaml
 from workloads.units import format_bytes, format_count
@@ -68,22 +78,42 @@ class Sheet:
     runs: list[str] = field(default_factory=list)
 
 
+#: Origin of a figure's values: runs, a study, or the caption itself.
+Source = Cells | StudyRecord | str
+
+
+def _described(source: Source | Group, rows: Any, notes: Sequence[str]) -> tuple[str, str, list[str]]:
+    """Return caption, part of an epoch and run ids of a figure's source; `rows`: the drawn rows of its medians."""
+    if isinstance(source, Group):  # until every figure is drawn from cells
+        every = source.rows(source.points)
+        rows = source.rows(rows) if rows is not None else every
+        cells = Cells(every, source.shared, source.uncounted, source.elsewhere)
+        return caption(cells, rows, _joined(notes)), part_of(rows), source.runs()
+    if isinstance(source, Cells):
+        every = source.medians()
+        shown = every if rows is None else rows
+        return caption(source, shown, _joined(notes)), part_of(shown), list(dict.fromkeys(every["run"]))
+    if isinstance(source, StudyRecord):
+        return study_caption(source, _joined(notes)), part_of_study(source), []
+    return source, "", []
+
+
+def _joined(notes: Sequence[str]) -> str:
+    return "; ".join(filter(None, notes))
+
+
 def ids(points: Sequence[Point]) -> list[str]:
     """Return the ids of the newest runs of points."""
     return [point.run for point in points]
 
 
-def _runs_of(source: Source, runs: list[str] | None) -> list[str]:
-    """Return `runs`; by default those of a group, and none of a study."""
-    return runs if runs is not None else source.runs() if isinstance(source, Group) else []
-
-
 def drawn(
     canvas: Canvas,
     data: pd.DataFrame,
-    source: Source,
+    source: Source | Group,
     *notes: str,
-    points: list[Point] | None = None,
+    points: Any = None,
+    rows: pd.DataFrame | None = None,
     runs: list[str] | None = None,
     order: Sequence[str] | None = (),
     bottom: float = 0.0,
@@ -93,46 +123,49 @@ def drawn(
     Labels of axes that speak of an epoch name the part of it that was trained.
 
     Args:
-        source, notes, points: as in `caption_of`.
-        runs: ids of the runs behind the drawing; by default those of the group, none of a study.
+        source, notes: cells, study or text that the caption describes, and what it says besides.
+        rows: the drawn rows of `Cells.medians`; by default all.
+        runs: ids of the runs behind the drawing; by default the newest run of every cell, none of a study.
         order: labels that come first in the legend; None: no legend.
         bottom: lower edge of the axes in the canvas, where the caption begins.
     """
     from harness.figures.draw.panels import legend_above
 
-    text = caption_of(source, *notes, points=points)
-    name_part(canvas, part_of(source, points))
+    text, part, own_runs = _described(source, points if rows is None else rows, notes)
+    name_part(canvas, part)
     if order is not None and not canvas.legends and not any(axes.get_legend() for axes in canvas.axes):
         legend_above(canvas, canvas.axes, order)
     add_caption(canvas, text, bottom=bottom)
-    return Drawing(canvas, data, text, _runs_of(source, runs))
+    return Drawing(canvas, data, text, own_runs if runs is None else runs)
 
 
 def sheet(
-    rows: pd.DataFrame | list[Plain],
+    data: pd.DataFrame | list[Plain],
     columns: Mapping[str, Formatter],
-    source: Source,
+    source: Source | Group,
     *notes: str,
-    points: list[Point] | None = None,
+    points: Any = None,
+    rows: pd.DataFrame | None = None,
     runs: list[str] | None = None,
 ) -> Sheet:
-    """Return `rows` as a Sheet that shows `columns` in their order.
+    """Return a table as a Sheet that shows `columns` in their order.
 
     Args:
-        rows: typed values, None or nan where unknown. Columns missing from `columns` are in the CSV only.
-        columns: header (a column of `rows`, else an empty one) -> format of its values: a function or its name in
+        data: typed values, None or nan where unknown. Columns missing from `columns` are in the CSV only.
+        columns: header (a column of `data`, else an empty one) -> format of its values: a function or its name in
             `FORMATS`, or a format like `.1f`; an empty one shows the value as it is. A missing value is a dash.
-        source, notes, points, runs: as in `drawn`.
+        source, notes, rows, runs: as in `drawn`.
     """
     import pandas as pd
 
-    data = pd.DataFrame(rows)
+    table = pd.DataFrame(data)
     for header in columns:
-        if header not in data:
-            data[header] = None
-    shown = pd.DataFrame({header: [_shown(value, how) for value in data[header]] for header, how in columns.items()})
-    shown = shown.rename(columns=lambda header: labelled(header, part_of(source, points), ", "))
-    return Sheet(data, shown, caption_of(source, *notes, points=points), _runs_of(source, runs))
+        if header not in table:
+            table[header] = None
+    text, part, own_runs = _described(source, points if rows is None else rows, notes)
+    shown = pd.DataFrame({header: [_shown(value, how) for value in table[header]] for header, how in columns.items()})
+    shown = shown.rename(columns=lambda header: labelled(header, part, ", "))
+    return Sheet(table, shown, text, own_runs if runs is None else runs)
 
 
 def _shown(value: Any, how: Formatter) -> str:
@@ -270,6 +303,26 @@ def figure_of_runs(
         @wraps(draw)
         def of_evidence(evidence: Evidence) -> Drawing | Sheet:
             return draw(evidence.points(id_, plan, value, least=least, otherwise=otherwise))
+
+        return figure(id_, plan, beside=beside)(of_evidence)
+
+    return add
+
+
+def figure_of_cells(
+    id_: str, plan: Planned, *, least: int = 2, otherwise: Planned | None = None, beside: Needs = nothing
+) -> Callable[[Callable[[Cells], Drawing | Sheet]], Draw]:
+    """Return a decorator that adds a figure to the catalogue, drawn from the measured cells of its plan.
+
+    Args:
+        id_, beside: as in `Figure`.
+        plan, least, otherwise: as in `Evidence.cells`.
+    """
+
+    def add(draw: Callable[[Cells], Drawing | Sheet]) -> Draw:
+        @wraps(draw)
+        def of_evidence(evidence: Evidence) -> Drawing | Sheet:
+            return draw(evidence.cells(id_, plan, least=least, otherwise=otherwise))
 
         return figure(id_, plan, beside=beside)(of_evidence)
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
-from harness.compare.points import NotDrawn
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import GB, Sheet, figure, paper_table, sheet, specs
 from harness.figures.grids import dataset_of, gallery
 from harness.figures.pagraph.grid import setting

@@ -20,7 +20,7 @@ import pandas as pd
 
 import harness
 from harness.compare.comparable import Index
-from harness.compare.points import NotDrawn, with_uncounted
+from harness.compare.verdicts import NotDrawn, with_uncounted
 from harness.figures.draw import style
 from harness.figures.helpers import Helpers
 from harness.plan.experiment import cells
@@ -260,7 +260,7 @@ def _put(path: Path, text: str) -> None:
 
 def _digest_of(evidence: Evidence) -> str:
     """Return a digest of records by id (they never change once written), studies and planned experiments."""
-    ids = [] if evidence.frame.empty else sorted(map(str, evidence.frame["run_id"]))
+    ids = [] if evidence.runs.empty else sorted(map(str, evidence.runs["run_id"]))
     studies = [f"{record.study} {record.key} {record.started_at}" for record in evidence.studies]
     planned = [json.dumps(experiment, sort_keys=True, default=str) for experiment in evidence.experiments]
     foreign = [record.key for record in evidence.foreign]

@@ -10,7 +10,8 @@ import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, grid, joined
-from harness.compare.points import Group, NotDrawn, Point
+from harness.compare.points import Group, Point
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, Sheet, drawn, figure, figure_of_runs, paper_rows, specs
 from harness.figures.draw.bars import draw_bars, draw_stacks
 from harness.figures.draw.breakdown import run_breakdown

@@ -18,11 +18,12 @@ from harness.settings import (
     Strict,
     check_options,
     check_settings,
+    complete_options,
     parse_seconds,
     strict,
     unknown_name,
 )
-from workloads.errors import InputError, OutcoreError
+from workloads.errors import InputError
 from workloads.parsing import ParseError, parse_json, parse_yaml
 from workloads.units import parse_bytes
 
@@ -70,10 +71,7 @@ class PlannedRun:
     def key(self) -> str:
         """Identity of the cell (`harness.records.cell`): that of the records of its runs."""
         settings = self.settings
-        try:
-            options = check_options(self.system, settings.options)
-        except OutcoreError:  # a system that is not installed here
-            options = dict(settings.options)
+        options = complete_options(self.system, settings.options)
         name, plain = Path(str(settings.dataset)).name, settings.model_dump(mode="json")
         device_bytes = None if settings.device_memory is None else parse_bytes(settings.device_memory)
         return cell_key(self.system, name, plain, options, layers=settings.layers, device_memory_bytes=device_bytes)

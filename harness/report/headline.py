@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from harness.compare.comparable import complete_options
 from harness.compare.epochs import part_of_epoch, with_part
 from harness.compare.plan import Plain
-from harness.compare.points import uncounted_text
+from harness.compare.verdicts import uncounted_text
 from harness.figures.base import specs
 from harness.figures.draw.captions import broken_rules, describe_memory, graph_size
 from harness.records.cost import episode_epochs, leaders, leading
 from harness.records.record import COUNTED, Spread, class_of
 from harness.report.standings import RankedSetting, Standing, settings_of, times_as_fast, without_cap
+from harness.settings import complete_options
 from workloads.errors import InputError
 from workloads.units import format_bytes
 

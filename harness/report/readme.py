@@ -17,7 +17,8 @@ import harness
 from harness.compare.epochs import mini_batches, part_of_epoch, with_part
 from harness.compare.evidence import Evidence, load_evidence
 from harness.compare.plan import Plain
-from harness.compare.points import NotDrawn, Point
+from harness.compare.points import Point
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import chosen
 from harness.figures.draw import style
 from harness.figures.draw.captions import graph_size

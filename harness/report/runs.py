@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from harness.compare.epochs import WHOLE, part_of_epoch
 from harness.compare.plan import Plain, value_at
-from harness.compare.points import measured_epochs, preparation_s
 from harness.figures.base import specs
 from harness.judge.metrics import METRICS
 from harness.records.foreign import ForeignRecord
 from harness.records.hosts import host_fingerprint, measured_on
 from harness.records.record import class_of, spread
 from harness.results.store import WORKER_LOG
+from harness.results.table import measured_epochs, preparation_s
 from workloads.errors import InputError, OutcoreError
 from workloads.units import parse_bytes, row_bytes
 

@@ -72,7 +72,7 @@ def write_report(
         raise InputError(f"--out is {out}, a folder", f"name the file, like {out / NAME}")
     evidence = load_evidence(root, progress)
     records, folders = evidence.records, evidence.folders
-    bad = list(evidence.frame.attrs.get("bad", []))
+    bad = list(evidence.runs.attrs.get("bad", []))
     rendered = render(list(catalogue().values()), evidence, Path(root) / "figures", draw=draw, progress=progress)
     board = judge(evidence, progress)
     progress("writing the report")

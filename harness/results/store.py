@@ -8,7 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import ValidationError
 
@@ -175,27 +175,6 @@ def find(root: Path, run: str) -> Path:
         named = ", ".join(path.name for path in found[:3]) + (", ..." if len(found) > 3 else "")
         raise InputError(f"{len(found)} runs match {run!r}: {named}", "give more of the run id")
     raise InputError(f"there is no run {run!r} under {runs_folder(root)}", "see `outcore results list`")
-
-
-def load(root: Path, progress: Callable[[str], None] = lambda text: None) -> pd.DataFrame:
-    """Return one row a run: the record flattened with dots, and columns `record` (dict) and `path`.
-
-    Unreadable records (damaged, cut off, of another schema) are in `frame.attrs["bad"]`, a list of `BadRecord`.
-    """
-    import pandas as pd
-
-    bad: list[BadRecord] = []
-    runs = [(record.to_json(), str(folder)) for folder, record in scan(root, bad, progress)]
-    frame = pd.DataFrame([{**_flatten(content), "record": content, "path": path} for content, path in runs])
-    frame.attrs["bad"] = bad
-    return frame
-
-
-def _flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in content.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {prefix + key: value}
-    return flat
 
 
 def table(path: Path, name: Literal["telemetry", "stages", "batches"]) -> pd.DataFrame:

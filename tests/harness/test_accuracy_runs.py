@@ -9,7 +9,7 @@ import pytest
 
 from harness.compare.evidence import load_evidence
 from harness.compare.plan import Plan
-from harness.compare.points import NotDrawn
+from harness.compare.verdicts import NotDrawn
 from harness.figures.accuracy_runs import (
     BASE_VARIABLE,
     GENERATED,

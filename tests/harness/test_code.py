@@ -137,7 +137,7 @@ def test_figures_and_claims_see_runs_of_one_code(tmp_path: Path) -> None:
         save(
             tmp_path, make_record("gnndrive", [seconds]).model_copy(update={"code": Code(system="s", harness=harness)})
         )
-    frame = load_evidence(tmp_path).frame
+    frame = load_evidence(tmp_path).runs
     assert [record["code"]["harness"] for record in frame["record"]] == ["new"]
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from harness.compare.evidence import load_evidence
-from harness.compare.points import NotDrawn
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import catalogue
 from harness.figures.outcore.runs import SPEC
 from harness.plan.experiment import PROFILES

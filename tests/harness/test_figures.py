@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.compare.comparable import complete_options
 from harness.compare.evidence import Evidence, load_evidence
 from harness.compare.plan import Plan, grid, keep
-from harness.compare.points import uncounted_text
+from harness.compare.verdicts import uncounted_text
 from harness.figures.base import catalogue, chosen
 from harness.figures.render import render
 from harness.plan.experiment import cells, parse_experiment

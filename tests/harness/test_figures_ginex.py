@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from harness.compare.evidence import load_evidence
-from harness.compare.points import NotDrawn
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, Sheet, catalogue, chosen
 from harness.figures.draw.breakdown import covered_seconds, split_epoch
 from harness.figures.ginex.epochs import gather_alone
@@ -393,7 +393,7 @@ def test_the_miss_ratio_of_other_mini_batches_is_refused(tmp_path: Path) -> None
     first = drawn("ginex-fig4", tmp_path)
     assert len(first.runs) == 1
     assert set(first.data["run"].dropna()) == set(first.runs)
-    record = next(entry for entry in load_evidence(tmp_path).frame["record"] if entry["run_id"] == first.runs[0])
+    record = next(entry for entry in load_evidence(tmp_path).runs["record"] if entry["run_id"] == first.runs[0])
     assert record["config"]["seed"] == 0
 
 

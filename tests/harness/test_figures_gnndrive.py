@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.compare.evidence import Evidence, load_evidence
-from harness.compare.points import NotDrawn
+from harness.compare.verdicts import NotDrawn
 from harness.figures.accuracy_runs import GENERATED
 from harness.figures.base import Drawing, Sheet, catalogue
 from harness.figures.gnndrive.epochs import CPU

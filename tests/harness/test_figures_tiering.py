@@ -11,7 +11,7 @@ import pytest
 
 from harness.claims.query import queries
 from harness.compare.evidence import load_evidence
-from harness.compare.points import NotDrawn
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, Sheet, catalogue, chosen
 from harness.figures.render import render
 from harness.plan.experiment import load_experiment

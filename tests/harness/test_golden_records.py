@@ -103,7 +103,7 @@ def test_records_and_studies_are_evidence_and_can_be_imported(tmp_path: Path) ->
     assert study.model_dump(mode="json") == json.loads(file.read_text())
     shutil.rmtree(tmp_path / "cache", ignore_errors=True)
     evidence = load_evidence(tmp_path)
-    assert len(evidence.frame) == len(RUNS) and len(evidence.studies) == 1
-    assert set(evidence.frame["summary.epoch_s.median"].dropna()) == {
+    assert len(evidence.runs) == len(RUNS) and len(evidence.studies) == 1
+    assert set(evidence.runs["summary.epoch_s.median"].dropna()) == {
         content["summary"]["epoch_s"]["median"] for content in map(written, RUNS) if content["summary"]["epoch_s"]
     }

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from harness.cli.common import Progress
-from harness.compare.points import Group, NotDrawn
+from harness.compare.points import Group
+from harness.compare.verdicts import NotDrawn
 from harness.figures.draw.captions import caption
 from harness.hosts.host import own_environment
 from harness.plan.experiment import parse_experiment, resolve

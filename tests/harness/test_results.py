@@ -13,6 +13,7 @@ from harness.judge.metrics import summarised_anew
 from harness.records import schema
 from harness.records.record import DatasetConfig, EpochRecord, Record, RunConfig, spread
 from harness.results import store as results
+from harness.results.table import load
 from workloads.errors import DataIOError, InputError
 
 NOW = schema.SCHEMA
@@ -52,10 +53,10 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_the_table_has_a_row_a_run_and_flat_columns(tmp_path: Path) -> None:
-    assert results.load(tmp_path).empty
+    assert load(tmp_path).empty
     for number in range(3):
         results.write_run(tmp_path, record(f"2026-r{number}"), {})
-    frame = results.load(tmp_path)
+    frame = load(tmp_path)
     assert list(frame["run_id"]) == ["2026-r0", "2026-r1", "2026-r2"]
     assert list(frame["config.dataset.num_nodes"]) == [9, 9, 9]
     assert frame["record"][0]["config"]["options"] == {"a": 1}
@@ -67,7 +68,7 @@ def test_half_written_runs_are_not_seen_and_are_swept(tmp_path: Path) -> None:
     partial = results.runs_folder(tmp_path) / ".partial-x"
     partial.mkdir()
     (partial / "record.json").write_text("{")
-    assert len(results.load(tmp_path)) == 1
+    assert len(load(tmp_path)) == 1
     assert results.sweep_partial(tmp_path) == [".partial-x"]
     assert not partial.exists()
 
@@ -103,7 +104,7 @@ def test_what_cannot_be_read_is_named_and_hides_no_other_run(tmp_path: Path) -> 
     (results.runs_folder(tmp_path) / "2026-empty").mkdir()
     (results.runs_folder(tmp_path) / "2026-copy").mkdir()
     (results.runs_folder(tmp_path) / "2026-copy" / "record.json").write_text(text)
-    frame = results.load(tmp_path)
+    frame = load(tmp_path)
     bad: list[results.BadRecord] = frame.attrs["bad"]
     assert list(frame["run_id"]) == ["2026-whole"]
     assert all("\n" not in entry.reason for entry in bad)

@@ -11,7 +11,7 @@ import pytest
 
 from harness.compare.evidence import load_evidence
 from harness.compare.plan import grid
-from harness.compare.points import NotDrawn
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import catalogue
 from harness.figures.draw.bars import HOLLOW
 from harness.figures.draw.kinds import bars, curves, lines
@@ -20,7 +20,7 @@ from harness.records.foreign import FOREIGN, read_foreign
 from harness.report.headline import who_is_ahead
 from harness.report.standings import settings_of
 from harness.report.write import write_report
-from harness.results.store import load
+from harness.results.table import load
 from tests.harness.records import make_record, save
 from tests.harness.test_results_verbs import Said
 

@@ -24,6 +24,7 @@ from harness.results import archive as results_archive
 from harness.results import store as results
 from harness.results.archive import RUN_ID, pack
 from harness.results.incoming import check_table, merge
+from harness.results.table import load
 from tests.harness.records import make_record, save
 from workloads.errors import DataIOError, InputError
 
@@ -68,7 +69,7 @@ def test_what_two_hosts_measured_becomes_one_root(tmp_path: Path, suffix: str) -
     source = archive(tmp_path / "b", tmp_path / f"b{suffix}") if suffix else tmp_path / "b"
     merged = merge([source], tmp_path / "a")
     assert (merged.runs, merged.studies, merged.kept) == (other, [], []) and len(merged.skipped) == 1
-    assert list(results.load(tmp_path / "a")["run_id"]) == sorted(own + other)
+    assert list(load(tmp_path / "a")["run_id"]) == sorted(own + other)
     place = f"runs/{other[0]}"
     assert tree(tmp_path / "a" / place) == tree(tmp_path / "b" / place)
     again = merge([source, tmp_path / "b" / place], tmp_path / "a")

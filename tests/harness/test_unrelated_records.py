@@ -15,7 +15,7 @@ from harness.claims import judge_one
 from harness.claims.published import claims
 from harness.claims.query import Compared, queries
 from harness.compare.evidence import Evidence
-from harness.compare.points import NotDrawn
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import catalogue
 from harness.figures.ginex.studies import planned as ginex_fig4
 from harness.report.standings import RankedSetting, settings_of

@@ -7,7 +7,8 @@ from functools import partial
 import pandas as pd
 
 from harness.compare.plan import Plain, Plan, grid, joined
-from harness.compare.points import Group, NotDrawn, preparation_s
+from harness.compare.points import Group
+from harness.compare.verdicts import NotDrawn
 from harness.figures.accuracy_runs import accuracy_plan, accuracy_profile, draw_by_system
 from harness.figures.base import Drawing, drawn, figure_of_runs, ids, paper_rows, paper_table, specs
 from harness.figures.diskgnn.grid import MEMORY_SHARES, SYSTEMS, entries, in_gallery, longer, over_shares, percent
@@ -18,6 +19,7 @@ from harness.figures.draw.captions import left_out
 from harness.figures.draw.kinds import bars
 from harness.figures.draw.panels import many_panels
 from harness.figures.grids import gallery, values
+from harness.results.table import preparation_s
 from workloads.units import row_bytes
 
 SPEC = specs(__file__)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
-from harness.compare.points import NotDrawn
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, Sheet, drawn, figure, paper_rows, paper_table, sheet, specs
 from harness.figures.diskgnn.grid import graphs, percent, planning_needs, shape_of
 from harness.figures.draw.bars import draw_bars

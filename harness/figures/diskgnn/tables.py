@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan
-from harness.compare.points import Group, NotDrawn, Point, preparation_s
+from harness.compare.points import Group, Point
+from harness.compare.verdicts import NotDrawn
 from harness.figures import accuracy_runs as accuracy
 from harness.figures.base import Sheet, figure, figure_of_runs, ids, paper_rows, paper_value, sheet, specs
 from harness.figures.diskgnn.epochs import judged
@@ -14,6 +15,7 @@ from harness.figures.diskgnn.grid import SYSTEMS, entries, in_gallery, over_shar
 from harness.figures.draw.breakdown import run_breakdown
 from harness.figures.draw.captions import describe_memory
 from harness.figures.grids import host_budget
+from harness.results.table import preparation_s
 
 SPEC = specs(__file__)
 #: A row's label, model, sampler, and the systems that support them.

@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from harness.compare.plan import Plain
-from harness.compare.points import NotDrawn, Point
+from harness.compare.verdicts import NotDrawn
 from harness.results import store as results
+from harness.results.table import measured_epochs
 from workloads.errors import OutcoreError
 
 Order = Sequence[tuple[str, Sequence[str]]]
@@ -59,29 +60,37 @@ def split_epoch(spans: pd.DataFrame, epoch: Mapping[str, Any], order: Order, res
     return found
 
 
-def run_breakdown(point: Point, order: Order, rest: str) -> dict[str, float]:
-    """Return mean seconds of a newest run's measured epochs by part; raise NotDrawn without stages or such epochs."""
+def run_breakdown(cell: Any, order: Order, rest: str) -> dict[str, float]:
+    """Return mean seconds of the measured epochs of a cell's newest run by part.
+
+    Args:
+        cell: row of `Cells.medians`, with attributes `run`, `path` and `record`.
+        order, rest: as in `split_epoch`.
+
+    Raises:
+        NotDrawn: the run has no table of stages, or no measured epoch.
+    """
     try:
-        spans = results.table(Path(point.path), "stages")
+        spans = results.table(Path(cell.path), "stages")
     except (OutcoreError, OSError) as error:
-        raise NotDrawn(f"run {point.run} has no table of stages") from error
-    if not point.epochs:
-        raise NotDrawn(f"run {point.run} has no measured epoch")
-    splits = [split_epoch(spans[spans["epoch"] == epoch["epoch"]], epoch, order, rest) for epoch in point.epochs]
+        raise NotDrawn(f"run {cell.run} has no table of stages") from error
+    epochs = measured_epochs(cell.record)
+    if not epochs:
+        raise NotDrawn(f"run {cell.run} has no measured epoch")
+    splits = [split_epoch(spans[spans["epoch"] == epoch["epoch"]], epoch, order, rest) for epoch in epochs]
     return {part: float(np.mean([split[part] for split in splits])) for part in splits[0]}
 
 
-def part_rows(
-    point: Point, parts: Sequence[str], split: Callable[[Point], Mapping[str, float]], **head: Any
-) -> list[Plain]:
-    """Return a row for each part of a point's epoch, as stacks are drawn; of a point without a value its status.
+def part_rows(cell: Any, parts: Sequence[str], split: Callable[[Any], Mapping[str, float]], **head: Any) -> list[Plain]:
+    """Return a row for each part of a cell's epoch, as stacks are drawn; of a cell without a value its status.
 
     Args:
+        cell: row of `Cells.medians`.
         parts: the drawn parts, in the order of the rows.
-        split: maps a point to its seconds by part.
+        split: function from the cell to its seconds by part.
         head: further columns, before the others.
     """
-    if point.value is None:
-        return [{**head, "part": parts[0], "value": None, "status": point.status}]
-    found = split(point)
-    return [{**head, "part": part, "value": found[part], "status": "ok", "run": point.run} for part in parts]
+    if pd.isna(cell.value):
+        return [{**head, "part": parts[0], "value": None, "status": cell.status}]
+    found = split(cell)
+    return [{**head, "part": part, "value": found[part], "status": "ok", "run": cell.run} for part in parts]

@@ -9,56 +9,59 @@ from typing import TYPE_CHECKING, Any
 
 from harness.compare.epochs import part_of_epoch, part_of_epochs
 from harness.compare.plan import Plain
-from harness.compare.points import Group, Point, uncounted_text
+from harness.compare.verdicts import uncounted_text
 from harness.records.record import class_of
 from harness.records.study import StudyRecord
 from workloads.units import format_bytes, format_count, parse_bytes
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure as Canvas
 
+    from harness.compare.cells import Cells
+
 _EPOCH = re.compile(r"\bepochs?\b", re.IGNORECASE)
-#: Origin of a figure's values: runs, a study, or the caption itself.
-Source = Group | StudyRecord | str
 
 
-def caption(group: Group, points: list[Point] | None = None, extra: str = "") -> str:
-    """Return setting, device and caveats of the drawn points (by default all of the group), with `extra` text."""
-    points = points if points is not None else group.points
-    config, shared = points[0].record["config"], group.shared
+def caption(cells: Cells, rows: pd.DataFrame, extra: str = "") -> str:
+    """Return setting, device and caveats of the drawn rows of `Cells.medians`, with `extra` text."""
+    records = list(rows["record"])
+    config, shared = records[0]["config"], cells.shared
     data, device, memory = config["dataset"], config["device"], config.get("device_memory_bytes")
     emulated = device.startswith("emulated:")
     named = f"EMULATED device {device.removeprefix('emulated:')}" if emulated else f"device {device}"
-    part = part_of(group, points)
-    classes, away = _each(points, "disk_class"), group.elsewhere
-    bent = dict.fromkeys(rule for point in points for rule in broken_rules(point.record))
+    part = part_of(rows)
+    classes, away = _each(records, "disk_class"), cells.elsewhere
+    bent = dict.fromkeys(rule for record in records for rule in broken_rules(record))
     return _sentence(
         (f"{data['name']}: " if "dataset" in shared else "") + graph_size(data["num_nodes"], data["num_edges"]),
-        f"{_each(points, 'model')}, {config['layers']} layers, fan-out {_each(points, 'fanout')}",
+        f"{_each(records, 'model')}, {config['layers']} layers, fan-out {_each(records, 'fanout')}",
         f"batch {config['batch_size']}" if "batch_size" in shared else "",
         f"epochs of the {part}" if part else "",
         named + (f" ({format_bytes(memory)})" if memory else ""),
         _memory(config["memory"]) if "memory" in shared else "",
         f"isolation {config['isolation']}",
         "bare device" if classes == "none" else f"SSD class {classes}",
-        " and ".join(sorted({class_of(point.record) for point in points if point.record.get("class")})),
-        _medians(points),
+        " and ".join(sorted({class_of(record) for record in records if record.get("class")})),
+        _medians(rows),
         extra,
-        f"{uncounted_text(group.uncounted.values())} left out" if group.uncounted else "",
+        f"{uncounted_text(cells.uncounted.values())} left out" if cells.uncounted else "",
         f"{away} run{'s' * (away != 1)} of other hosts or devices left out" if away else "",
         f"CAVEATS: {'; '.join(bent)}" if bent else "",
     )
 
 
-def part_of(source: Source, points: Sequence[Point] | None = None) -> str:
-    """Return the part of an epoch behind a figure, as `part_of_epochs`; `points`: by default all of a group."""
-    if isinstance(source, StudyRecord):
-        dataset = source.dataset.model_dump() if source.dataset else None
-        return part_of_epoch({**source.params, "dataset": dataset}) if "batch_size" in source.params else ""
-    if isinstance(source, str):
+def part_of(rows: pd.DataFrame) -> str:
+    """Return the part of an epoch behind rows of `Cells.medians`, as `part_of_epochs`."""
+    return part_of_epochs(record["config"] for record in rows["record"] if isinstance(record, dict))
+
+
+def part_of_study(record: StudyRecord) -> str:
+    """Return the part of an epoch behind a study; empty for a whole one, and for a study without mini-batches."""
+    if "batch_size" not in record.params:
         return ""
-    shown = source.points if points is None else points
-    return part_of_epochs(point.record["config"] for point in shown if point.record)
+    dataset = record.dataset.model_dump() if record.dataset else None
+    return part_of_epoch({**record.params, "dataset": dataset})
 
 
 def labelled(text: str, part: str, joint: str = "\n") -> str:
@@ -76,16 +79,16 @@ def name_part(canvas: Canvas, part: str) -> None:
             axes.set_title(labelled(axes.get_title(loc="left"), part), loc="left")
 
 
-def _medians(points: Sequence[Point]) -> str:
-    """Return the number of epochs behind the points' medians, and the kind of their intervals; empty without epochs."""
-    measured = [point.samples for point in points if point.samples]
-    if not measured:
+def _medians(rows: pd.DataFrame) -> str:
+    """Return the number of epochs behind the medians, and the kind of their intervals; empty without epochs."""
+    measured = rows[rows["samples"] > 0]
+    if measured.empty:
         return ""
-    kind = {"bootstrap95": "95 % interval", "range": "range"}
-    marks = sorted({kind[point.interval_kind] for point in points if point.interval_kind})
-    least, most = min(measured), max(measured)
+    kinds = {"bootstrap95": "95 % interval", "range": "range"}
+    marks = " / ".join(sorted({kinds[kind] for kind in measured["interval"]}))
+    least, most = int(measured["samples"].min()), int(measured["samples"].max())
     epochs = "1 epoch" if most == 1 else f"{least} epochs" if least == most else f"{least}–{most} epochs"
-    return f"median and {' / '.join(marks)} of {epochs}"
+    return f"median and {marks} of {epochs}"
 
 
 def _memory(text: str) -> str:
@@ -101,17 +104,9 @@ def graph_size(nodes: int, edges: int) -> str:
     return f"{format_count(nodes)} nodes, {format_count(edges)} edges"
 
 
-def caption_of(source: Source, *notes: str, points: list[Point] | None = None) -> str:
-    """Return the caption of runs or of a study with the notes that are not empty; a text is a caption itself."""
-    if isinstance(source, str):
-        return source
-    extra = "; ".join(filter(None, notes))
-    return caption(source, points, extra) if isinstance(source, Group) else study_caption(source, extra)
-
-
-def _each(points: Sequence[Point], key: str) -> str:
+def _each(records: Sequence[Plain], key: str) -> str:
     """Return the value of a setting, or all its values where the drawn runs differ."""
-    found = [point.record["config"][key] for point in points]
+    found = [record["config"][key] for record in records]
     shown = [",".join(map(str, value)) if isinstance(value, list) else str(value) for value in found]
     return " and ".join(dict.fromkeys(shown))
 
@@ -137,7 +132,7 @@ def study_caption(record: StudyRecord, extra: str = "") -> str:
         f"{data.name}: {graph_size(data.num_nodes, data.num_edges)}, dim {data.dim}" if data else "",
         f"fan-out {','.join(map(str, params['fanout']))}" if "fanout" in params else "",
         f"batch {params['batch_size']}" if "batch_size" in params else "",
-        part_of(record),
+        part_of_study(record),
         how if data else "bare device",
         extra,
     )

@@ -16,7 +16,8 @@ import pandas as pd
 
 from harness.compare.evidence import Planned
 from harness.compare.plan import Plain, Plan, grid
-from harness.compare.points import Group, NotDrawn, Point, measured_epochs
+from harness.compare.points import Group, Point
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, Sheet, drawn, figure_of_runs, ids, paper_rows, paper_table, sheet, specs
 from harness.figures.draw import style
 from harness.figures.draw.bars import draw_bars, draw_stacks
@@ -27,6 +28,7 @@ from harness.figures.draw.panels import around, draw_line, interval, many_panels
 from harness.figures.draw.style import SERIES
 from harness.figures.grids import batch_sizes, gallery, host_budget, over_dims, systems_of, values
 from harness.results import store as results
+from harness.results.table import measured_epochs
 from workloads.errors import OutcoreError
 
 SPEC = specs(__file__)

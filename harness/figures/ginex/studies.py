@@ -12,7 +12,7 @@ import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, first_setting, grid, value_at
-from harness.compare.points import NotDrawn
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, Sheet, drawn, figure, ids, paper_rows, paper_table, sheet, specs
 from harness.figures.draw.bars import draw_stacks
 from harness.figures.draw.breakdown import run_breakdown

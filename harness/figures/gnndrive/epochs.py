@@ -12,7 +12,8 @@ import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain, Plan, as_entry, first_setting, grid, joined
-from harness.compare.points import Group, NotDrawn, Point, stage_seconds
+from harness.compare.points import Group, Point, stage_seconds
+from harness.compare.verdicts import NotDrawn
 from harness.figures import grids
 from harness.figures.accuracy_runs import accuracy_plan, draw_by_system
 from harness.figures.base import Drawing, Sheet, drawn, figure, figure_of_runs, ids, paper_table, sheet, specs

@@ -7,12 +7,13 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.compare.comparable import setting_key, setting_key_of
+from harness.compare.comparable import side_by_side, side_by_side_of
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
-from harness.compare.points import NotDrawn, measured_epochs
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import NOTHING, Sheet, figure, sheet, specs
 from harness.records.record import COUNTED
+from harness.results.table import measured_epochs
 from workloads.units import format_count
 
 SPEC = specs(__file__)
@@ -54,7 +55,7 @@ def _pairs(evidence: Evidence, system: str, originals: list[str]) -> Iterator[tu
     foreign = [record for record in evidence.foreign if record.system in originals]
     theirs += [
         (
-            setting_key(record.settings),
+            side_by_side(record.settings),
             Side(
                 record.label,
                 record.seconds,
@@ -64,7 +65,7 @@ def _pairs(evidence: Evidence, system: str, originals: list[str]) -> Iterator[tu
         )
         for record in foreign
     ]
-    configs = {setting_key_of(record): record["config"] for record in evidence.records}
+    configs = {side_by_side_of(record): record["config"] for record in evidence.records}
     for key, side in theirs:
         if key in ours:
             config = configs[key]
@@ -79,7 +80,7 @@ def _sides(evidence: Evidence, system: str) -> Iterator[tuple[str, Side]]:
     for record in evidence.records:
         if record["system"] == system and record["verdict"] in COUNTED and record["status"] == "ok":
             options = record["config"]["options"]
-            key = setting_key_of(record), json.dumps(options, sort_keys=True)
+            key = side_by_side_of(record), json.dumps(options, sort_keys=True)
             found[key] = [*found.pop(key, []), record]
             for name, value in options.items():
                 values.setdefault(name, set()).add(json.dumps(value))

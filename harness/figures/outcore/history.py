@@ -8,7 +8,7 @@ import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
-from harness.compare.points import NotDrawn
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure, specs
 from harness.figures.draw import style
 from harness.figures.draw.panels import name_axes, one_panel

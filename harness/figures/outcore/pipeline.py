@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.plan import Plain, Plan, first_setting, grid
-from harness.compare.points import Group, NotDrawn, Point
+from harness.compare.points import Group, Point
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_runs, ids
 from harness.figures.draw import style
 from harness.figures.draw.panels import many_panels, name_axes

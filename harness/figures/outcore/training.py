@@ -6,12 +6,14 @@ from typing import Any
 
 import pandas as pd
 
-from harness.compare.points import Group, NotDrawn, Point, measured_epochs
+from harness.compare.points import Group, Point
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, drawn, figure_of_runs
 from harness.figures.draw import style
 from harness.figures.draw.panels import legend_above, many_panels, name_axes, plain_log
 from harness.figures.outcore.runs import budget_bytes, draw_frontier, over_memory, row_of
 from harness.records.cost import TrainingCost, episode_epochs, leaders
+from harness.results.table import measured_epochs
 from workloads.units import format_bytes
 
 #: Numbers of epochs at which T(E) / E is drawn.

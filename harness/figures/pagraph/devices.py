@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from harness.compare.plan import Plain, Plan, grid, joined
-from harness.compare.points import Group, NotDrawn, Point
+from harness.compare.points import Group, Point
+from harness.compare.verdicts import NotDrawn
 from harness.figures import accuracy_runs as accuracy
 from harness.figures.base import Drawing, drawn, figure_of_runs, ids, paper_rows, specs
 from harness.figures.draw.bars import draw_bars

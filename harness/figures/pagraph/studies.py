@@ -6,7 +6,7 @@ import pandas as pd
 
 from harness.compare.evidence import Evidence
 from harness.compare.plan import Plain
-from harness.compare.points import NotDrawn
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import Drawing, Sheet, drawn, figure, paper_rows, sheet, specs
 from harness.figures.draw.captions import dataset_name, left_out, study_caption
 from harness.figures.draw.curves import draw_curves

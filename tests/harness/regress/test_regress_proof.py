@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import gate_proof
 from harness.compare.evidence import load_evidence
-from harness.compare.points import NotDrawn
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import catalogue
 from harness.regress.samples import RunSample
 from harness.regress.studies import PROOF as STUDY

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from harness.compare.evidence import load_evidence
-from harness.compare.points import NotDrawn
+from harness.compare.verdicts import NotDrawn
 from harness.figures.base import catalogue
 from harness.figures.render import render
 from harness.records.record import Record

@@ -1,0 +1,167 @@
+"""Charts of a figure's cells over one axis: lines, grouped bars, or curves in panels, with table and caption."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from harness.compare.cells import Cells
+from harness.figures.base import Drawing, drawn
+from harness.figures.draw import style
+from harness.figures.draw.bars import draw_bars
+from harness.figures.draw.captions import left_out
+from harness.figures.draw.curves import draw_curves
+from harness.figures.draw.panels import (
+    around,
+    draw_hollow,
+    draw_line,
+    many_panels,
+    mark_missing,
+    name_axes,
+    one_panel,
+    plain_log,
+)
+
+if TYPE_CHECKING:
+    pass
+
+from harness.results.table import each
+
+SECONDS = "seconds"
+EPOCH_TIME = "epoch time (s)"
+#: Columns of `Cells.medians` in the table beside a chart.
+SHOWN = ["system", "x", "status", "value", "low", "high", "samples", "interval", "verdict", "run"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The x axis of a chart.
+
+    Attributes:
+        label: text below the axis, with the unit.
+        full: the paper's values, or their number where ours are scaled; the caption names omitted values.
+        what: noun of the values in the sentence on omitted ones.
+        text: function from a value to its label.
+    """
+
+    label: str
+    full: Sequence[Any] | int = ()
+    what: str = ""
+    text: Callable[[Any], str] = str
+
+    def omitted(self, xs: Sequence[Any]) -> str:
+        """Return the sentence on values of the paper that are not among `xs`; empty where all are."""
+        if isinstance(self.full, int):
+            few = len(xs) < self.full
+            return f"reduced grid: {len(xs)} of {self.full} {self.what}" if few else ""
+        return left_out([self.text(x) for x in xs], [self.text(x) for x in self.full], self.what)
+
+
+def lines(cells: Cells, axis: Axis, title: str) -> Drawing:
+    """Draw epoch times, a line for each system over the values of the axis, equally spaced; y is logarithmic."""
+    table = with_others(cells)
+    canvas, axes = one_panel()
+    xs = sorted(cells.xs, key=_order)
+    places = {x: place for place, x in enumerate(xs)}
+    systems = style.ordered(cells.systems)
+    for number, system in enumerate(systems):
+        own = table[(table["system"] == system) & table["value"].notna()].astype({"value": float})
+        own = own.assign(place=own["x"].map(places)).sort_values("place")
+        # Beside each other, so that their intervals are told apart.
+        shift = (number - (len(systems) - 1) / 2) * 0.06
+        interval = around(own["value"], own["low"], own["high"])
+        draw_line(axes, own["place"] + shift, own["value"], interval, style.look(system), system)
+    for number, (name, theirs) in enumerate(cells.foreign.groupby("system", sort=False)):
+        inside = theirs[theirs["x"].isin(xs)]
+        draw_hollow(axes, [places[x] for x in inside["x"]], list(inside["value"]), str(name), number)
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(xs)), [axis.text(x) for x in xs])
+    axes.set_xlim(-0.4, len(xs) - 0.6)
+    name_axes(axes, title, axis.label, EPOCH_TIME)
+    plain_log(axes.yaxis)
+    _mark_absent(axes, table, places, systems)
+    return drawn(canvas, table, cells, axis.omitted(cells.xs), others_note(cells), order=systems)
+
+
+def bars(
+    cells: Cells,
+    axis: Axis,
+    *,
+    title: str,
+    column: str = SECONDS,
+    ylabel: str = EPOCH_TIME,
+    numbers: str = ".2g",
+    notes: Sequence[str] = (),
+    more: Callable[[pd.DataFrame], pd.DataFrame] = lambda table: table,
+    **how: Any,
+) -> Drawing:
+    """Draw one bar for each system at each value of the axis.
+
+    Args:
+        column: column of the epochs whose medians are drawn.
+        notes: texts for the caption.
+        more: function that adds columns to the rows of `Cells.medians` for the table.
+        ylabel, numbers, how: as in `draw_bars`.
+    """
+    table = with_others(cells, column, more)
+    rows = table.rename(columns={"x": "group", "system": "series"})
+    canvas, _ = draw_bars(rows, title=title, ylabel=ylabel, xlabel=axis.label, tick=axis.text, numbers=numbers, **how)
+    return drawn(canvas, table, cells, *notes, axis.omitted(cells.xs), others_note(cells))
+
+
+def curves(cells: Cells, axis: Axis, notes: Sequence[str] = ()) -> Drawing:
+    """Draw epoch times with one panel for each panel of the plan, one curve for each system; both axes logarithmic."""
+    table = with_others(cells, panel=True)
+    panels = list(table.rename(columns={"system": "series", "value": "y"}).groupby("panel", sort=False))
+    canvas, places = many_panels(len(panels), wide=len(panels) > 1, height=2.4)
+    for axes, (title, rows) in zip(places, panels, strict=True):
+        ylabel = EPOCH_TIME if axes is places[0] else ""
+        draw_curves(rows, title=str(title), xlabel=axis.label, ylabel=ylabel, xlog=True, ylog=True, axes=axes)
+    order = style.ordered(cells.systems)
+    return drawn(canvas, table, cells, *notes, axis.omitted(cells.xs), others_note(cells), order=order)
+
+
+def with_others(
+    cells: Cells,
+    column: str = SECONDS,
+    more: Callable[[pd.DataFrame], pd.DataFrame] = lambda table: table,
+    *,
+    panel: bool = False,
+) -> pd.DataFrame:
+    """Return the table of a chart: medians of the cells, then epoch times by other code, which are drawn hollow."""
+    medians = cells.medians(column)
+    table = more(medians)
+    added = [name for name in table if name not in medians]
+    shown = [*SHOWN, *added, *(["panel"] if panel else [])]
+    if cells.foreign.empty or column != SECONDS:
+        return table[shown]
+    joined = pd.concat([table.assign(hollow=False), cells.foreign], ignore_index=True)
+    return joined[[*shown, "hollow"]]
+
+
+def others_note(cells: Cells) -> str:
+    """Return the sentence on measurements by other code; empty without one."""
+    names = ", ".join(dict.fromkeys(cells.foreign["system"]))
+    return f"hollow, as told by others and not judged: {names}" if names else ""
+
+
+def _mark_absent(axes: Any, table: pd.DataFrame, places: dict[Any, int], systems: Sequence[str]) -> None:
+    """Name each missing value at the upper edge, above its place and off all lines."""
+    levels: dict[int, int] = {}
+    absent = table[table["value"].isna()]
+    for row in sorted(each(absent), key=lambda row: systems.index(row.system)):
+        place = places[row.x]
+        level = levels.get(place, 0)
+        mark_missing(axes, place, level, row.status, row.system, style.look(row.system).color)
+        levels[place] = level + 1
+    if levels:
+        low, high = axes.get_ylim()
+        room = (high / low) ** (0.13 * max(levels.values()))
+        axes.set_ylim(low, high * room)
+
+
+def _order(value: Any) -> tuple[int, float, str]:
+    return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
