@@ -169,13 +169,12 @@ def _by_one_host_and_code(runs: pd.DataFrame) -> pd.DataFrame:
     count = runs.groupby("host")["cell"].nunique()
     newest = runs.groupby("host")["run_id"].max()
     host = max(count.index, key=lambda name: (count[name], newest[name]))
-    here = runs[runs["host"] == host].sort_values("run_id")
-    kept = runs["host"] == host
+    here: pd.DataFrame = runs[runs["host"] == host]
     # Facts of the place that are equal in all runs, and those that follow from a setting, by this setting.
-    for fact, of in _FACTS:
-        standing = here.groupby(of, dropna=False)[fact].last()
-        kept &= runs[fact].eq(runs[of].map(standing))
-    return runs.loc[kept]
+    for fact, setting in _FACTS:
+        newest_of = here.sort_values("run_id").groupby(setting, dropna=False)[fact].last()
+        here = here[here[fact] == here[setting].map(newest_of)]
+    return here
 
 
 _FACTS = (
