@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
+import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,7 +24,6 @@ import harness
 from harness.compare.comparable import Index
 from harness.compare.verdicts import NotDrawn, with_uncounted
 from harness.figures.draw import style
-from harness.figures.helpers import Helpers
 from harness.plan.experiment import cells
 from harness.progress import tracked
 from harness.records.record import COUNTED
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from harness.figures.base import Drawing, Figure, Sheet
 
 ROOT = Path(harness.__file__).parent.parent
-# Only these packages determine a drawing; systems and native code only make the records.
+#: Packages whose sources determine a drawing; systems and native code only make the records.
 PACKAGES = ("harness", "workloads")
 # Key of a PNG's metadata with the digest of the table behind it.
 DATA = "Data"
@@ -90,15 +91,40 @@ def render(
         progress: called with the figures' progress.
     """
     out.mkdir(parents=True, exist_ok=True)
-    of_records = _digest_of(evidence)
-    inputs = {figure.id: _inputs(figure, of_records) for figure in figures}
-    stale = [id_ for id_, own in inputs.items() if draw and (again or _known(id_, out, own) is None)]
-    found = []
-    with Helpers(stale, evidence, out) as helpers:
-        for figure in tracked(progress, figures, "drawing", "figures", lambda figure: figure.id):
-            fresh = not helpers.drew(figure.id) and again
-            found.append(_render(figure, evidence, out, inputs[figure.id], again=fresh, draw=draw))
-    return found
+    of_all = f"{_digest_of(evidence)} {digest_of_sources()}"
+    inputs = {figure.id: _inputs(figure, of_all) for figure in figures}
+    stale = [figure for figure in figures if draw and (again or _known(figure.id, out, inputs[figure.id]) is None)]
+    workers = min(len(os.sched_getaffinity(0)), len(stale) // FIGURES_A_WORKER)
+    if workers > 1:
+        tasks = [(figure.id, inputs[figure.id]) for figure in stale]
+        context = multiprocessing.get_context("spawn")
+        # A worker that is killed leaves its figures to this process.
+        with suppress(BrokenProcessPool), ProcessPoolExecutor(workers, context, _begin_worker, (evidence, out)) as pool:
+            drawn = pool.map(_draw_in_worker, tasks)
+            for _ in tracked(progress, tasks, "drawing", "figures", itemgetter(0)):
+                next(drawn)
+            again = False
+    every = tracked(progress if workers <= 1 else lambda text: None, figures, "drawing", "figures", attrgetter("id"))
+    return [_render(figure, evidence, out, inputs[figure.id], again=again, draw=draw) for figure in every]
+
+
+# A worker's imports take as long as some figures.
+FIGURES_A_WORKER = 8
+_WORK: list[Any] = []
+
+
+def _begin_worker(evidence: Evidence, out: Path) -> None:
+    """Keep what every task of this process needs."""
+    _WORK[:] = [evidence, out]
+
+
+def _draw_in_worker(task: tuple[str, str]) -> None:
+    """Draw one figure into its files: id, and digest of its inputs."""
+    from harness.figures.base import catalogue
+
+    evidence, out = _WORK
+    figure, inputs = task
+    _render(catalogue()[figure], evidence, out, inputs, again=True, draw=True)
 
 
 def read_rendered(out: Path, id_: str) -> Rendered | None:
@@ -113,8 +139,10 @@ def read_rendered(out: Path, id_: str) -> Rendered | None:
     return rendered if all(file.is_file() for file in rendered.files) else None
 
 
-def _inputs(figure: Figure, of_records: str) -> str:
-    return hashlib.sha256(f"{of_records} {_source_of(figure)}".encode()).hexdigest()[:16]
+def _inputs(figure: Figure, of_all: str) -> str:
+    """Return a digest of what determines a figure: `of_all`, records and sources, and its row of the catalogue."""
+    row = json.dumps(figure.row, sort_keys=True)
+    return hashlib.sha256(f"{of_all} {figure.id} {row}".encode()).hexdigest()[:16]
 
 
 def _known(id_: str, out: Path, inputs: str) -> Rendered | None:
@@ -267,78 +295,13 @@ def _digest_of(evidence: Evidence) -> str:
     return hashlib.sha256("\n".join([evidence.origin, *ids, *studies, *planned, *foreign]).encode()).hexdigest()
 
 
-def _source_of(figure: Figure) -> str:
-    """Return a digest of the figure's row of the catalogue, its code with all imports, and the published values."""
-    # `draw` may be of a shared module, `needs` of the figure's own; this module writes the files.
-    modules = (figure.draw.__module__, figure.needs.__module__, __name__)
-    return digest_of_sources(*modules, salt=json.dumps(figure.row, sort_keys=True))
-
-
-def digest_of_sources(*modules: str, salt: str = "") -> str:
-    """Return a digest of the files of `files_of`, by name and content, and of the drawing libraries' versions."""
-    digest = hashlib.sha256(salt.encode())
+def digest_of_sources(root: Path = ROOT) -> str:
+    """Return a digest of the sources and published values that determine drawings, and of the libraries' versions."""
+    digest = hashlib.sha256()
     for library in (mpl, numpy, pd):
         digest.update(f"{library.__name__} {library.__version__}\n".encode())
-    for path in files_of(*modules):
-        digest.update(_named_digest(path, *_version(path)))
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*")):
+            if path.suffix in (".py", ".yaml", ".csv"):
+                digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
-
-
-def files_of(*modules: str) -> list[Path]:
-    """Return the files of modules, of all their imports from this project, and of published values.
-
-    Declarations (the YAML file of a module's name) count with the module.
-    """
-    known, found, waiting = _modules(ROOT), dict[str, Path](), list(modules)
-    while waiting:
-        name = waiting.pop()
-        if name in known and name not in found:
-            path = found[name] = known[name]
-            beside = path.with_suffix(".yaml")
-            if beside.is_file():
-                found[f"{name} (declarations)"] = beside
-            waiting += _imports(path, *_version(path))
-    published = ROOT.joinpath("harness", "published").glob("*.csv")
-    return sorted([*found.values(), *(path for path in published if path.name != "claims.csv")], key=str)
-
-
-@cache
-def _modules(root: Path) -> dict[str, Path]:
-    """Return the file of each module of `PACKAGES`; no module is added while a process runs."""
-    files = [path for package in PACKAGES for path in (root / package).rglob("*.py")]
-    return {".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
-
-
-def _version(path: Path) -> tuple[int, int]:
-    """Return the time of the last change and the size of a file, which key caches to its content."""
-    status = path.stat()
-    return status.st_mtime_ns, status.st_size
-
-
-@cache
-def _named_digest(path: Path, changed_ns: int, size: int) -> bytes:
-    """Return the name and the digest of a file of this project."""
-    return f"{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest()
-
-
-@cache
-def _imports(path: Path, changed_ns: int, size: int) -> tuple[str, ...]:
-    """Return the modules that a file imports, also within functions."""
-    names: dict[str, None] = {}
-    for node in _executed(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
-            names.update(dict.fromkeys(alias.name for alias in node.names))
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names[node.module] = None
-            # `from harness.figures.draw import style` imports a module, not a name of the package.
-            names.update(dict.fromkeys(f"{node.module}.{alias.name}" for alias in node.names))
-    return tuple(names)
-
-
-def _executed(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield every node but those under `if TYPE_CHECKING:`, which never run."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            continue
-        yield node
-        yield from _executed(node)

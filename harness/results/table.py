@@ -63,7 +63,7 @@ def runs_table(records: Iterable[Plain], folders: Iterable[str] = ()) -> pd.Data
         row = {name: value for name, value in record.items() if not isinstance(value, Mapping | Sequence)}
         row |= {name: record[name] for name in TEXTS} | _flatten(parts)
         row |= {name: _text(fact) for name, fact in measured_on(record).items()}
-        row["cell"] = _cell_of(record)
+        row["cell"] = cell_of(record)
         row["counts"] = record["verdict"] in COUNTED
         row["replaced"] = id(record) not in standing
         row |= {"record": record, "path": path}
@@ -125,7 +125,7 @@ def medians(epochs: pd.DataFrame, column: str, by: Sequence[str]) -> pd.DataFram
     return pd.DataFrame(rows, columns=columns)
 
 
-def _cell_of(record: Plain) -> str:
+def cell_of(record: Plain) -> str:
     """Return the identity of the planned cell that a run measured."""
     from harness.settings import complete_options
 

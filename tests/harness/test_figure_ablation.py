@@ -11,7 +11,7 @@ import pytest
 from harness.compare.evidence import load_evidence
 from harness.compare.verdicts import NotDrawn
 from harness.figures.base import catalogue
-from harness.figures.outcore.runs import SPEC
+from harness.figures.outcore.ablation import AGNES, OUTCORE
 from harness.plan.experiment import PROFILES
 from harness.run.sweep import union
 from harness.settings import check_options
@@ -19,16 +19,15 @@ from tests.harness.figure_profile import keep_profile
 from tests.harness.records import make_record, save
 from workloads.parsing import parse_yaml
 
-ABLATIONS = SPEC["ablations"]
-VARIANTS = ABLATIONS["outcore-ablation"]["variants"]
+ABLATIONS = {"outcore-ablation": ("outcore", OUTCORE), "agnes-ablation": ("agnes", AGNES)}
 
 
 def keep(root: Path, seconds: dict[str, float], figure: str = "outcore-ablation") -> pd.DataFrame:
     keep_profile(root)
-    own = ABLATIONS[figure]
+    system, variants = ABLATIONS[figure]
     for name, value in seconds.items():
-        options = check_options(own["system"], dict(own["variants"][name]))
-        save(root, make_record(own["system"], [value], options=options))
+        options = check_options(system, variants[name])
+        save(root, make_record(system, [value], options=options))
     try:
         return catalogue()[figure].draw(load_evidence(root)).data.set_index("group")
     finally:
@@ -53,7 +52,7 @@ def test_without_the_whole_nothing_is_drawn(tmp_path: Path) -> None:
 
 
 def test_two_parts_off_are_no_variant(tmp_path: Path) -> None:
-    both = {**VARIANTS["no Belady"], **VARIANTS["single reads"]}
+    both = {**OUTCORE["no Belady"], **OUTCORE["single reads"]}
     save(tmp_path, make_record("outcore", [1.0], options=check_options("outcore", both)))
     data = keep(tmp_path, {"whole": 2.0, "no Belady": 3.0})
     assert 1.0 not in data["value"].tolist()
@@ -63,7 +62,7 @@ def test_two_parts_off_are_no_variant(tmp_path: Path) -> None:
 def test_its_runs_differ_in_one_part_each(figure: str) -> None:
     profile = parse_yaml((PROFILES / "quick.yaml").read_text())
     (experiment,) = catalogue()[figure].experiments(profile)
-    variants = ABLATIONS[figure]["variants"]
+    system, variants = ABLATIONS[figure]
     assert len(union([experiment])) == len(variants)
     for options in variants.values():
-        assert len(options) <= 1 and check_options(ABLATIONS[figure]["system"], options)
+        assert len(options) <= 1 and check_options(system, options)

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.compare.comparable import Index
 from harness.compare.evidence import load_evidence
 from harness.figures.base import catalogue, chosen
 from harness.figures.datasets_table import TABLES
-from harness.figures.outcore.runs import fastest, leaders, pareto
+from harness.figures.outcore.memory import fastest, fastest_text, pareto
 from harness.figures.render import render
 from harness.plan.experiment import PROFILES, load_experiment
 from harness.records.record import DatasetConfig, Record
 from harness.records.study import StudyRecord, write_study
+from harness.results.table import cell_of
 from harness.run.sweep import union
 from harness.settings import check_options
 from tests.harness.figure_profile import keep_profile
@@ -196,14 +196,15 @@ def test_a_planned_run_is_found_by_the_options_of_its_record() -> None:
         settings, memory = cell.settings, cell.settings.device_memory
         config: dict[str, Any] = {**settings.model_dump(), "dataset": {"name": str(settings.dataset)}}
         config["device_memory_bytes"] = None if memory is None else parse_bytes(memory)
+        config["layers"] = settings.layers or len(settings.fanout)
         # As records keep them: `look_ahead: false` of the plan is "off" there.
         record = {"system": cell.system, "config": {**config, "options": check_options(cell.system, settings.options)}}
-        assert Index([record]).of(cell) == [record], (cell.system, settings.options)
+        assert cell_of(record) == cell.key, (cell.system, settings.options)
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=12))
 def test_the_frontier_is_what_no_other_beats(points: list[tuple[int, int]]) -> None:
-    flags = pareto(points)
+    flags = list(pareto(pd.DataFrame(points, columns=["budget_bytes", "seconds"])))
     assert any(flags)
     for point, flag in zip(points, flags, strict=True):
         beaten = any(
@@ -216,8 +217,9 @@ def test_the_frontier_is_what_no_other_beats(points: list[tuple[int, int]]) -> N
 def test_the_budget_at_which_the_order_changes_is_told() -> None:
     rows = [("a", 1, 1.0), ("b", 1, 4.0), ("a", 2, 1.0), ("b", 2, 3.0), ("b", 4, 0.5), ("a", 4, 1.0), ("a", 8, 1.0)]
     data = pd.DataFrame([{"system": s, "budget_bytes": m * MIB, "seconds": t} for s, m, t in rows])
-    assert fastest(data) == [(MIB, "a", 4.0, "b"), (2 * MIB, "a", 3.0, "b"), (4 * MIB, "b", 2.0, "a")]
-    assert leaders(data) == "a at 1 to 2 MiB (4 to 3 x the next), then b at 4 MiB (2 x the next)"
+    leads = [tuple(row) for row in fastest(data).to_numpy()]
+    assert leads == [(MIB, "a", 4.0, "b"), (2 * MIB, "a", 3.0, "b"), (4 * MIB, "b", 2.0, "a")]
+    assert fastest_text(data) == "a at 1 to 2 MiB (4 to 3 x the next), then b at 4 MiB (2 x the next)"
 
 
 def test_the_frontier_holds_a_run_without_a_cap_at_what_it_took(tmp_path: Path) -> None:

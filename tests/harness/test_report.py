@@ -27,6 +27,7 @@ from harness.report.page import SCRIPTS, TEMPLATES
 from harness.report.runs import LOG_TAIL, POINTS, SPANS, log_tail, pipeline, timeline
 from harness.report.standings import settings_of, times_as_fast
 from harness.results import store as results
+from harness.results.table import load
 from tests.harness.claim_records import profile
 from tests.harness.records import make_record
 from tests.harness.report_tools import EVIL, HOSTS, Page, changed, filled_root, full_telemetry, keep, stages_of
@@ -263,7 +264,7 @@ def test_only_runs_that_figures_draw_have_timelines(filled: Path) -> None:
     drawn = set()
     for file in (filled / "figures").glob("*.json"):
         drawn |= set(json.loads(file.read_text())["runs"])
-    story = headline(settings_of(list(results.load(filled)["record"]), ["quick"]), list(results.load(filled)["record"]))
+    story = headline(settings_of(list(load(filled)["record"]), ["quick"]), list(load(filled)["record"]))
     assert story.first is not None
     shown = set(packed["timelines"])
     assert shown and shown <= drawn | {row.run for row in story.first.rows}

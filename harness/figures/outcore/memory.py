@@ -1,0 +1,254 @@
+"""outcore-frontier and outcore-training: epochs over host memory, and which system is fastest from when on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from harness.compare.cells import Cells
+from harness.compare.plan import Plain, Plan, first_setting, grid, joined
+from harness.compare.verdicts import NotDrawn
+from harness.figures.base import Drawing, drawn, figure_of_cells
+from harness.figures.draw import style
+from harness.figures.draw.panels import around, draw_line, many_panels, name_axes, one_panel, plain_log
+from harness.figures.grids import gallery, only_systems, values
+from harness.records.cost import TrainingCost, episode_epochs, leaders
+from harness.results.table import each
+from workloads.units import format_bytes, parse_bytes, row_bytes
+
+MIB = 2**20
+SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn", "agnes", "outcore", "in-memory"]
+#: Multiples of the profile's budget.
+FACTORS = [1.0, 2.0, 4.0, 8.0]
+#: Numbers of epochs at which T(E) / E is drawn.
+EPOCHS = (1, 2, 3, 5, 8, 13, 20, 30, 50, 80, 130, 200, 300, 500, 1000)
+#: The papers' regime: the budget holds the graph with room for rows, and a part of the features.
+MOST_GRAPH = 0.7
+LEAST_FEATURES = 3.0
+#: Columns of both figures' tables.
+COLUMNS = ["system", "budget_bytes", "seconds", "low", "high", "once_s", "first_s", "each_s", "prepared_bytes"]
+COLUMNS += ["whole_training_s", "graph_over_budget", "status", "run"]
+AXES = ("Time against memory", "host memory beyond the floor (MiB)", "epoch with all of its work (s)")
+
+
+def over_memory(profile: Plain) -> Plan:
+    """Plan the systems at the profile's budget and multiples of it, and in-memory without a cap as the upper bound.
+
+    A profile whose grid sweeps budgets has its own runs planned, at the first values of its other axes.
+    """
+    if budgets := (profile.get("grid") or {}).get("memory", []):
+        return grid(first_setting(profile), profile["systems"], {memory: {"memory": memory} for memory in budgets})
+    base = gallery(profile)
+    memory = str(base["run"]["memory"])
+    budgets = [_times(memory, factor) for factor in values(profile, "memory_factors", FACTORS)]
+    capped = grid(base, only_systems(profile, SYSTEMS), {size: {"memory": size} for size in budgets})
+    whole = grid(base, ["in-memory"], {"none": {"memory": "none"}})
+    return joined([capped, whole])
+
+
+def _times(memory: str, factor: float) -> str:
+    if memory.endswith("x"):
+        return f"{float(memory[:-1]) * factor:g}x"
+    return f"+{round(parse_bytes(memory.removeprefix('+')) * factor)}"
+
+
+def budget_bytes(record: Mapping[str, Any]) -> int | None:
+    """Return a run's host budget beyond floor and training; without a cap, its peak beyond both, None if unknown."""
+    memory = record["memory"]
+    if memory.get("budget_bytes"):
+        return int(memory["budget_bytes"])
+    text = str(record["config"]["memory"])
+    if text.startswith("+"):
+        return parse_bytes(text[1:])
+    if text != "none":
+        return None
+    held = int(memory.get("floor_bytes", 0)) + int(memory.get("training_bytes", 0))
+    beyond = int(memory.get("peak_bytes", 0)) - held
+    return beyond if beyond > 0 else None
+
+
+def memory_rows(cells: Cells) -> pd.DataFrame:
+    """Return the rows of `Cells.medians` with a known `budget_bytes`: `seconds` of a fresh epoch with all of its work,
+    `whole_training_s`, the share of an epoch in the run's whole training, and `COLUMNS`."""
+    medians = cells.medians()
+    table = medians.copy()
+    summaries = [record.get("summary") or {} for record in medians["record"]]
+    epochs = pd.Series([record["config"]["epochs"] for record in medians["record"]], dtype=float)
+    table["budget_bytes"] = [budget_bytes(record) for record in medians["record"]]
+    table["seconds"] = table["each_s"] + table["mean_epoch_s"]
+    table["low"] = table["each_s"] + medians["low"]
+    table["high"] = table["each_s"] + medians["high"]
+    table["prepared_bytes"] = [summary.get("prepared_bytes") for summary in summaries]
+    table["whole_training_s"] = (table["once_s"] + table["first_s"] + epochs * table["seconds"]) / epochs.clip(lower=1)
+    table["graph_over_budget"] = [summary.get("topology_over_budget") for summary in summaries]
+    return table[table["budget_bytes"].notna()].astype({"budget_bytes": int})
+
+
+@figure_of_cells("outcore-frontier", over_memory)
+def frontier(cells: Cells) -> Drawing:
+    """Draw one marker per run, joined by system, the frontier as a step line; raise NotDrawn below two budgets."""
+    data = memory_rows(cells)
+    done = data[data["seconds"].notna()]
+    if done["budget_bytes"].nunique() < 2:
+        raise NotDrawn("no comparable runs at two budgets (outcore-frontier)")
+    data["pareto"] = pareto(data)
+    canvas, axes = one_panel(height=2.7)
+    draw_memory(axes, data)
+    best = data[data["pareto"]].sort_values("budget_bytes")
+    line: Any = {"color": "#000000", "linewidth": 2.6, "alpha": 0.25, "label": "frontier", "zorder": 1}
+    axes.step(best["budget_bytes"] / MIB, best["seconds"], where="post", **line)
+    places = ", ".join(f"{row.system} at {_mib(row.budget_bytes)}" for row in each(best))
+    absent = [f"{row.system} {row.status} at {_mib(row.budget_bytes)}" for row in each(data[data["seconds"].isna()])]
+    notes = [f"fastest: {fastest_text(data)}", f"on the frontier: {places}", *absent]
+    peak = "of a run without a cap the memory is what its peak held beyond the floor"
+    medians = cells.medians()
+    measured = medians[medians["value"].notna()]
+    table = data[[*COLUMNS, "pareto"]].reset_index(drop=True)
+    return drawn(canvas, table, cells, *notes, peak, rows=measured)
+
+
+def _mib(size: float) -> str:
+    return f"{size / MIB:,.0f} MiB"
+
+
+def pareto(data: pd.DataFrame) -> pd.Series[bool]:
+    """Return whether each row is in the Pareto set: no other is at most equal in memory and seconds and less in one."""
+    found = []
+    for row in each(data):
+        no_more = (data["budget_bytes"] <= row.budget_bytes) & (data["seconds"] <= row.seconds)
+        less = (data["budget_bytes"] < row.budget_bytes) | (data["seconds"] < row.seconds)
+        found.append(pd.notna(row.seconds) and not (no_more & less).any())
+    return pd.Series(found, index=data.index, dtype=bool)
+
+
+def fastest(data: pd.DataFrame) -> pd.DataFrame:
+    """Return the fastest system of each budget with two measured ones, ascending: `times` as fast as the `next`."""
+    ranked = data[data["seconds"].notna()].sort_values(["budget_bytes", "seconds"])
+    by_budget = ranked.groupby("budget_bytes")
+    following = by_budget[["system", "seconds"]].shift(-1)
+    ranked["next"] = following["system"]
+    ranked["times"] = following["seconds"] / ranked["seconds"].clip(lower=1e-9)
+    first = ranked.drop_duplicates("budget_bytes")
+    return first.loc[first["next"].notna(), ["budget_bytes", "system", "times", "next"]]
+
+
+def fastest_text(data: pd.DataFrame) -> str:
+    """Return the fastest systems by budget: `a at 64 to 256 MiB (5.1 to 2 x the next), then b …`."""
+    leads = fastest(data)
+    spans = (leads["system"] != leads["system"].shift()).cumsum()
+    parts = []
+    for _, span in leads.groupby(spans):
+        sizes = [f"{size / MIB:,.0f}" for size in span["budget_bytes"].iloc[[0, -1]]]
+        factors = [f"{factor:.3g}" for factor in span["times"].iloc[[0, -1]]]
+        budgets = " to ".join(dict.fromkeys(sizes))
+        times = " to ".join(dict.fromkeys(factors))
+        parts.append(f"{span['system'].iloc[0]} at {budgets} MiB ({times} x the next)")
+    return ", then ".join(parts)
+
+
+def draw_memory(axes: Any, data: pd.DataFrame) -> None:
+    """Draw rows of `memory_rows`, a line for each system over memory, and where the budget holds the graph."""
+    measured = data[data["seconds"].notna()].sort_values("budget_bytes")
+    for system in style.ordered(list(measured["system"])):
+        own = measured[measured["system"] == system]
+        seconds = own["seconds"]
+        interval = around(seconds, own["low"].fillna(seconds), own["high"].fillna(seconds))
+        draw_line(axes, own["budget_bytes"] / MIB, seconds, interval, style.look(system), system, linewidth=0.9)
+    holds = data.loc[data["graph_over_budget"].astype(float) <= 1.0, "budget_bytes"]
+    if len(holds):
+        axes.axvspan(holds.min() / MIB / 2**0.5, holds.max() / MIB * 2**0.5, color="#f2f2f2", zorder=0)
+        axes.annotate("the graph fits", (holds.min() / MIB, 0.97), xycoords=("data", "axes fraction"), va="top", size=6)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    sizes = sorted(set(data["budget_bytes"]))
+    axes.set_xticks([size / MIB for size in sizes], [f"{size / MIB:,.0f}" for size in sizes])
+    axes.minorticks_off()
+    plain_log(axes.yaxis)
+    name_axes(axes, *AXES)
+
+
+@figure_of_cells("outcore-training", over_memory)
+def training(cells: Cells) -> Drawing:
+    """Draw T(E) / E at the budget nearest to the papers' (left), and a fresh epoch over memory (right).
+
+    Raises:
+        NotDrawn: no budget has two systems with a measured epoch.
+    """
+    medians = cells.medians()
+    medians["budget"] = [budget_bytes(record) for record in medians["record"]]
+    done = medians[medians["value"].notna()]
+    budget = paper_budget(done)
+    here = done[(done["budget"] == budget) & done["mean_epoch_s"].notna()].drop_duplicates("system")
+    if budget is None or len(here) < 2:
+        raise NotDrawn("no budget has two systems with a measured epoch")
+    canvas, (left, right) = many_panels(2, height=2.9)
+    costs = {row.system: cost_of(row) for row in each(here)}
+    ordered = here.set_index("system", drop=False).loc[style.ordered(list(costs))]
+    curves = pd.concat([_draw_training(left, row, costs[row.system]) for row in each(ordered)])
+    left.set_xscale("log")
+    left.set_yscale("log")
+    plain_log(left.xaxis)
+    plain_log(left.yaxis)
+    name_axes(left, f"A training, {format_bytes(budget)} budget", "epochs of the training, E", "T(E) / E (s)")
+    memory = memory_rows(cells)
+    draw_memory(right, memory)
+    notes = [f"least time: {leaders(costs)}", "marks: measured epochs with all work so far", "grey: the graph fits"]
+    episodes = [(row.system, episode_epochs(row.record)) for row in each(here)]
+    notes += [f"{system} prepared {count} epochs together" for system, count in episodes if count]
+    table = pd.concat([curves.assign(panel="training"), memory[COLUMNS].assign(panel="memory")])
+    return drawn(canvas, table.reset_index(drop=True), cells, *notes, rows=done)
+
+
+def cost_of(row: Any) -> TrainingCost:
+    """Return the terms of T(E) in a row of `Cells.medians`."""
+    return TrainingCost(row.once_s, row.first_s, row.each_s, row.mean_epoch_s)
+
+
+def paper_budget(rows: pd.DataFrame) -> int | None:
+    """Return the least `budget` in the papers' regime, else the one with most systems; None without any."""
+    known = rows[rows["budget"].notna()].copy()
+    known["fits"] = [_is_papers(row.record, row.budget) for row in each(known)]
+    by_budget = known.groupby("budget")
+    budgets = pd.DataFrame({"systems": by_budget["system"].nunique(), "fits": by_budget["fits"].last()}).reset_index()
+    fitting = budgets[budgets["fits"] & (budgets["systems"] > 1)]
+    if len(fitting):
+        return int(fitting["budget"].min())
+    if budgets.empty:
+        return None
+    return int(budgets.sort_values(["systems", "budget"], ascending=[False, True])["budget"].iloc[0])
+
+
+def _is_papers(record: Plain, budget: float) -> bool:
+    """Return whether a budget holds the graph and a third of the features at most, as in the papers."""
+    graph = (record.get("summary") or {}).get("topology_over_budget")
+    data = record["config"]["dataset"]
+    features = data["num_nodes"] * row_bytes(data["dim"], data["dtype"])
+    return graph is not None and graph <= MOST_GRAPH and features >= LEAST_FEATURES * budget
+
+
+def _draw_training(axes: Any, row: Any, cost: TrainingCost) -> pd.DataFrame:
+    """Draw one system's line with a mark for each measured epoch; return its rows."""
+    look = style.look(row.system)
+    foretold = pd.DataFrame({"epochs": EPOCHS, "seconds": map(cost.share_s, EPOCHS), "kind": "T(E) / E"})
+    measured = _so_far(row.record, cost).assign(kind="measured")
+    axes.plot(foretold["epochs"], foretold["seconds"], color=look.color, linestyle=look.line, label=row.system)
+    marks: Any = {"color": look.color, "marker": look.marker, "linestyle": "none", "markersize": 4}
+    axes.plot(measured["epochs"], measured["seconds"], **marks)
+    both = pd.concat([foretold, measured])
+    both.insert(0, "system", row.system)
+    return both.assign(run=row.run)
+
+
+def _so_far(record: Plain, cost: TrainingCost) -> pd.DataFrame:
+    """Return seconds of an epoch with all work so far, after each measured epoch of a run."""
+    spent = cost.before_s
+    rows = []
+    for number, epoch in enumerate(record["epochs"], start=1):
+        offline = float((epoch.get("offline") or {}).get("seconds", 0.0))
+        seconds = cost.mean_epoch_s if epoch["warmup"] else float(epoch["seconds"]) - offline
+        spent += cost.each_s + seconds
+        if not epoch["warmup"]:
+            rows.append((number, spent / number))
+    return pd.DataFrame(rows, columns=["epochs", "seconds"])

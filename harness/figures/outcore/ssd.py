@@ -1,0 +1,73 @@
+"""outcore-ssd: the epoch time of each system under classes of SSD, slowest class first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from harness.compare.cells import Cells, with_absent
+from harness.compare.plan import Plain, Plan, grid
+from harness.compare.verdicts import NotDrawn
+from harness.figures.base import Drawing, drawn, figure_of_cells
+from harness.figures.draw import style
+from harness.figures.draw.bars import draw_bars
+from harness.figures.draw.captions import left_out
+from harness.figures.grids import gallery, only_systems, values
+
+SYSTEMS = ["pyg+", "ginex", "gnndrive", "diskgnn", "agnes", "outcore"]
+#: A cloud SSD with few requests a second: unscaled, still fewer than the scaled class of the profiles.
+SLOW = "aws-gp3"
+BARE = "none"
+
+
+def over_classes(profile: Plain) -> Plan:
+    """Plan the capped systems on the profile's SSD class, one with fewer requests a second, and the bare device."""
+    own = str(profile["run"].get("disk_class", BARE))
+    classes = values(profile, "disk_classes", list(dict.fromkeys([own, SLOW, BARE])))
+    return grid(gallery(profile), only_systems(profile, SYSTEMS), {name: {"disk_class": name} for name in classes})
+
+
+@figure_of_cells("outcore-ssd", over_classes)
+def ssd(cells: Cells) -> Drawing:
+    """Draw a group of bars for each class; raise NotDrawn below two measured classes."""
+    medians = cells.medians()
+    drives = pd.DataFrame(medians["record"].map(drive_rates).tolist()).groupby(medians["x"], sort=False).max()
+    drives["bare"] = drives.index == BARE
+    drives = drives.sort_values(["reads_per_s", "bare"]).astype(object).replace(0.0, None)
+    order = list(drives.index)
+    rows = with_absent(medians, style.ordered(cells.systems), order)
+    data = rows[["x", "system", "value", "low", "high", "status"]].rename(columns={"x": "group", "system": "series"})
+    data["reads_per_s"] = rows["x"].map(drives["reads_per_s"])
+    data["bytes_per_s"] = rows["x"].map(drives["bytes_per_s"])
+    data["run"] = rows["run"]
+    if data.loc[data["value"].notna(), "group"].nunique() < 2:
+        raise NotDrawn("no measured runs under two SSD classes (outcore-ssd)")
+    labels = {name: _label(name, drives.loc[name]) for name in order}
+    canvas, _ = draw_bars(data, tick=labels.__getitem__, title="Epoch time by SSD class", ylabel="epoch (s)", log=True)
+    note = (
+        "classes in order of 4 KiB random reads/s; beside it the bandwidth of large reads, which decides where systems "
+        "read large requests; both as measured under each class"
+    )
+    every = order if SLOW in order else [*order, SLOW]
+    measured = medians[medians["value"].notna()]
+    return drawn(canvas, data, cells, note, left_out(order, every, "SSD classes"), rows=measured)
+
+
+def drive_rates(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return 4 KiB random reads, and most bytes read, a second of the device under a run's limits; 0 if unknown."""
+    disk = record.get("disk", {})
+    points = (disk.get("limited") or disk.get("bare") or {}).get("points", [])
+    random = [point["iops"] for point in points if point["pattern"] == "random" and point["block_bytes"] == 4096]
+    bandwidths = [point["bytes_per_s"] for point in points]
+    return {"reads_per_s": float(max(random, default=0)), "bytes_per_s": float(max(bandwidths, default=0))}
+
+
+def _label(name: str, drive: Mapping[str, Any]) -> str:
+    lines = ["bare device" if name == BARE else name]
+    if drive["reads_per_s"]:
+        lines.append(f"{drive['reads_per_s'] / 1000:,.3g}k reads/s")
+    if drive["bytes_per_s"]:
+        lines.append(f"{drive['bytes_per_s'] / 1e6:,.0f} MB/s")
+    return "\n".join(lines)

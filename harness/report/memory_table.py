@@ -1,0 +1,144 @@
+"""The table of README.md and docs/frontier.md: seconds of an epoch by system and memory, with conclusions in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+import pandas as pd
+
+from harness.compare.epochs import mini_batches, part_of_epoch, with_part
+from harness.compare.evidence import Evidence
+from harness.compare.plan import Plain
+from harness.figures.draw import style
+from harness.figures.draw.captions import graph_size
+from harness.figures.draw.panels import MARK
+from harness.figures.outcore.memory import cost_of, memory_rows, over_memory
+from harness.records.cost import episode_epochs, leaders, leading
+from harness.results.reference import Reference
+from harness.results.table import each
+from workloads.units import format_bytes, row_bytes
+
+#: Columns that the table shows, with the begin of the sentence on the least of each.
+_SHOWN = {"seconds": "Least for a fresh epoch", "whole_training_s": "Least for the whole training"}
+
+
+def table_of(evidence: Evidence, reference: Reference) -> str:
+    """Return seconds of an epoch by system and memory as Markdown, with setting and conclusions in words.
+
+    Raises:
+        NotDrawn: the runs are of fewer than two budgets.
+    """
+    rows = memory_rows(evidence.cells("outcore-frontier", over_memory))
+    rows = rows[rows["x"] != "none"].sort_values("budget_bytes", kind="stable")
+    data = rows["record"].iloc[0]["config"]["dataset"]
+    features = data["num_nodes"] * row_bytes(data["dim"], data["dtype"])
+    rows["share"] = [_share(budget, features) for budget in rows["budget_bytes"]]
+    systems = style.ordered(list(rows["system"]))
+    named = [f"`{name}`" for name in systems]
+    lines = [_line(["budget, of the features", "graph/budget", *named]), "| --- " * (len(systems) + 2) + "|"]
+    for share, found in rows.groupby("share", sort=False):
+        graphs = found["graph_over_budget"].dropna()
+        graph = f"{graphs.iloc[0]:.2f}" if len(graphs) else "–"
+        lines.append(_line([str(share), graph, *(_cell(found, name) for name in systems)]))
+    sentences = [*_fastest(rows), *_trainings(rows), _verdicts(evidence, rows)]
+    return "\n".join([_setting(rows, reference), "", *lines, "", *sentences, "", ""])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _share(budget: int, features: int) -> str:
+    """Return a budget as a share of the features, as a fraction where it is near one; else in bytes, too."""
+    share = Fraction(budget, features).limit_denominator(64)
+    near = share.numerator and abs(budget / features / share - 1) < 0.01 and 1 in (share.numerator, share.denominator)
+    return str(share) if near else f"{format_bytes(budget)} ({budget / features:.2g})"
+
+
+def _cell(found: pd.DataFrame, system: str) -> str:
+    """Return seconds of a fresh epoch, in brackets of one of the whole training; the least of a budget are bold."""
+    mine = found[found["system"] == system]
+    if mine.empty:
+        return "–"
+    row = mine.iloc[-1]
+    if pd.isna(row["seconds"]):
+        return str(MARK.get(row["status"], row["status"]))
+    numbers = []
+    for column in _SHOWN:
+        value = row[column]
+        text = f"{value:.2f}" if value < 10 else f"{value:.1f}"
+        numbers.append(f"**{text}**" if value == found[column].min() else text)
+    return f"{numbers[0]} ({numbers[1]})"
+
+
+def _setting(rows: pd.DataFrame, reference: Reference) -> str:
+    config = rows["record"].iloc[0]["config"]
+    data, epochs, rounds = config["dataset"], config["epochs"], int(rows["samples"].max())
+    emulated = str(config["device"]).removeprefix("emulated:")
+    device = f"emulated {emulated}" if emulated != config["device"] else f"device {emulated}"
+    own = (one for one in reference.commands if one.endswith(f" {config['experiment']}"))
+    command = next(own, reference.commands[0])
+    size = graph_size(data["num_nodes"], data["num_edges"])
+    parts = [
+        f"{data['name']}, {size}, {row_bytes(data['dim'], data['dtype'])}-byte rows",
+        f"mini-batches of {config['batch_size']}, fan-out {','.join(map(str, config['fanout']))}, {device}",
+        f"SSD class {config['disk_class']}",
+        f"mean of {rounds} epoch{'s' * (rounds > 1)}",
+        f"`{command}`",
+    ]
+    opening = f"Seconds of {_epoch_of(config)}, with all of its work, by memory; in brackets a training of"
+    whole = f"{epochs} epochs, the first one's surplus and one-time work included, divided by them"
+    return f"{opening} {whole} ({'; '.join(parts)}). {reference.label}."
+
+
+def _epoch_of(config: Plain) -> str:
+    """Return `an epoch` with the number of its mini-batches, or the part of them that was trained."""
+    _, whole = mini_batches(config)
+    part = part_of_epoch(config)
+    if part or whole is None:
+        return with_part("of an epoch", part).removeprefix("of ")
+    return f"an epoch of all {whole:,} mini-batches"
+
+
+def _fastest(rows: pd.DataFrame) -> Iterator[str]:
+    """Yield sentences on the fastest systems by budget, by a fresh epoch and by the whole training."""
+    for column, opening in _SHOWN.items():
+        known = rows[rows[column].notna()]
+        if known.empty:
+            continue
+        first = known.loc[known.groupby("share", sort=False)[column].idxmin()]
+        shares = first.groupby("system", sort=False)["share"].agg(_listed)
+        places = [f"`{name}` at {share}" for name, share in shares.items()]
+        yield f"{opening}: {', '.join(places)}."
+
+
+def _trainings(rows: pd.DataFrame) -> Iterator[str]:
+    """Yield a sentence on the budgets where it depends on the number of epochs which training takes the least time."""
+    episodes = {row.system: episode_epochs(row.record) for row in each(rows)}
+    for system, count in episodes.items():
+        if count:
+            together = f"`{system}` prepared {count} epochs together"
+            yield f"{together}: more at once may cost less an epoch than the table says."
+    turns = []
+    for share, found in rows[rows["mean_epoch_s"].notna()].groupby("share", sort=False):
+        costs = {f"`{row.system}`": cost_of(row) for row in each(found)}
+        if len(list(leading(costs))) > 1:
+            turns.append(f"at {share} {leaders(costs)}")
+    if turns:
+        yield f"By number of epochs, with all work counted, the least time is that of: {'; '.join(turns)}."
+
+
+def _verdicts(evidence: Evidence, rows: pd.DataFrame) -> str:
+    """Return the verdicts of all runs of the rows' experiments in a sentence."""
+    experiments = {record["config"]["experiment"] for record in rows["record"]}
+    runs = evidence.runs[evidence.runs["config.experiment"].isin(experiments)]
+    counts = runs["verdict"].value_counts()
+    parts = ", ".join(f"{count} are `{verdict}`" for verdict, count in counts.items())
+    return f"Of {len(runs)} runs {parts}."
+
+
+def _listed(parts: Any) -> str:
+    *first, last = parts
+    return " and ".join(filter(None, [", ".join(first), last]))
