@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.advise.advice import AdviceSetting, advise
-from harness.compare.points import Rounds
+from harness.records.cost import TrainingCost
 from harness.records.record import COUNTED, Record
 from harness.results import store as results
 from harness.worker import build
@@ -108,7 +108,7 @@ def plain(record: Record) -> bool:
 
 def total_s(records: list[Record]) -> float:
     """Return T(E) of the runs at their number of epochs, without the first epoch's surplus, which nothing forecasts."""
-    cost = Rounds([record.to_json() for record in records]).cost
+    cost = TrainingCost.of_runs([record.to_json() for record in records])
     assert cost is not None, "only runs with a measured epoch are compared"
     return replace(cost, first_s=0.0).total_s(records[0].config.epochs)
 

@@ -11,7 +11,7 @@ from harness.cli.run_settings import differing, settings_of
 from harness.cli.table import print_lines, print_table
 from harness.compare.comparable import shared_setting
 from harness.compare.epochs import WHOLE, part_of_epoch
-from harness.compare.points import Rounds
+from harness.records.cost import TrainingCost, fresh_epochs_s
 from harness.records.record import COUNTED, Record, RunConfig, Spread, spread
 from harness.settings import of_role
 from workloads.units import format_bytes
@@ -166,9 +166,9 @@ def _row(group: Sequence[Record], best: Sequence[Record]) -> dict[str, str]:
 
     Only runs that count have times: those of an invalid or spoilt one stand in its record (`outcore results show`).
     """
-    rounds = _rounds(group)
-    cost = rounds.cost
-    found = spread(rounds.fresh_epochs_s, of="mean") if cost else None
+    records = [record.to_json() for record in group]
+    cost = TrainingCost.of_runs(records)
+    found = spread(fresh_epochs_s(records), of="mean") if cost else None
     least = fresh_epoch_s(best) if _replays(best) == _replays(group) else None
     times = cost.fresh_epoch_s / least if cost and least else None
     labels = ((one.status, one.verdict, one.class_label if one.class_ else "–") for one in group)
@@ -211,10 +211,6 @@ def without_time(group: Sequence[Record]) -> str:
     return newest.status if newest.status != "ok" or newest.verdict in COUNTED else newest.verdict.lower()
 
 
-def _rounds(group: Sequence[Record]) -> Rounds:
-    return Rounds([record.to_json() for record in group])
-
-
 def _setting(group: Sequence[Record]) -> str:
     """Return a text that is equal for groups whose times may be compared."""
     return json.dumps(shared_setting(group[0].to_json()), sort_keys=True, default=str)
@@ -222,7 +218,7 @@ def _setting(group: Sequence[Record]) -> str:
 
 def fresh_epoch_s(group: Sequence[Record]) -> float | None:
     """Return the mean seconds of an epoch with all of its work; None without a run that counts."""
-    cost = _rounds(group).cost
+    cost = TrainingCost.of_runs([record.to_json() for record in group])
     return cost.fresh_epoch_s if cost else None
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from harness.compare.comparable import shared_setting, side_by_side
+from harness.records.cost import TrainingCost
 from harness.records.record import spread
 from harness.results.table import STATISTICS, epochs_table, medians
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 PLACE = ("system", "x", "panel")
 #: Terms of T(E), as columns of `Cells.medians`.
 TERMS = ("once_s", "first_s", "each_s", "mean_epoch_s")
-_OFFLINE = {f"summary.{term}": term for term in ("once_s", "first_s", "each_s")}
 NO_CELLS = pd.DataFrame(columns=[*PLACE, "status", *STATISTICS, "verdict", "run", "record", "path", *TERMS])
 
 
@@ -46,13 +46,12 @@ class Cells:
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
-        """One row for each measured epoch of runs that ended well: the place of its cell, terms of T(E), its parts."""
+        """One row for each measured epoch of runs that ended well: the place of its cell, and its parts."""
         if self.runs.empty:
             return epochs_table(self.runs)
         ended_well = self.runs[self.runs["status"] == "ok"]
-        terms = [name for name in _OFFLINE if name in self.runs]
         epochs = epochs_table(ended_well.drop_duplicates("run_id"))
-        return ended_well[[*PLACE, "run_id", *terms]].merge(epochs, on="run_id", sort=False)
+        return ended_well[[*PLACE, "run_id"]].merge(epochs, on="run_id", sort=False)
 
     @property
     def count(self) -> int:
@@ -97,14 +96,12 @@ class Cells:
         return table[list(NO_CELLS.columns)]
 
     def _terms(self) -> pd.DataFrame:
-        """Return the terms of T(E) of each cell: medians of its rounds' offline work, and the mean of all epochs."""
-        by = list(PLACE)
-        if self.epochs.empty:
-            return pd.DataFrame(columns=[*by, *TERMS])
-        rounds = self.epochs.drop_duplicates([*by, "run_id"]).rename(columns=_OFFLINE)
-        found = rounds.groupby(by, sort=False, dropna=False)[list(_OFFLINE.values())].median()
-        found["mean_epoch_s"] = self.epochs.groupby(by, sort=False, dropna=False)["online_s"].mean()
-        return found.reset_index()
+        """Return the terms of T(E) of each cell over all its rounds."""
+        rows = []
+        for place, records in self.runs.groupby(list(PLACE), sort=False, dropna=False)["record"]:
+            cost = TrainingCost.of_runs(list(records))
+            rows.append([*place, *(getattr(cost, term, None) for term in TERMS)])
+        return pd.DataFrame(rows, columns=[*PLACE, *TERMS]).astype(dict.fromkeys(TERMS, float))
 
 
 def with_absent(table: pd.DataFrame, systems: Sequence[str], xs: Sequence[Any]) -> pd.DataFrame:

@@ -71,10 +71,7 @@ class Rounds:
     @cached_property
     def cost(self) -> TrainingCost | None:
         """Terms of T(E) over all rounds that count; None where no epoch was measured."""
-        known = [(record, TrainingCost.of(record)) for record in self._timed]
-        costs = [cost for _, cost in known if cost is not None]
-        epochs_s = [seconds for record in self._timed for seconds in of_epochs(online_seconds)(record)]
-        return TrainingCost.of_rounds(costs, epochs_s) if costs else None
+        return TrainingCost.of_runs(self.records)
 
     @property
     def fresh_epochs_s(self) -> list[float]:

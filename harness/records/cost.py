@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from harness.records.record import COUNTED
+
 
 @dataclass(frozen=True)
 class TrainingCost:
@@ -35,13 +37,20 @@ class TrainingCost:
         return cls(**{name: float(term) for name, term in terms.items() if term is not None})
 
     @classmethod
-    def of_rounds(cls, costs: Sequence[TrainingCost], epochs_s: Sequence[float]) -> TrainingCost:
-        """Return the cost of several rounds of a run: medians of its offline terms, and the mean of all epochs.
+    def of_runs(cls, records: Sequence[Mapping[str, Any]]) -> TrainingCost | None:
+        """Return the cost over all rounds of a run: medians of the offline terms, and the mean of all epochs.
 
         Args:
-            costs: cost of each round, at least one.
-            epochs_s: seconds of every measured epoch of all rounds, without offline work, at least one.
+            records: runs (plain data); those that do not count or did not end well are left out.
+
+        Returns:
+            None where no epoch was measured.
         """
+        known = [(record, cls.of(record)) for record in records if _is_timed(record)]
+        costs = [cost for _, cost in known if cost is not None]
+        epochs_s = [seconds for record, _ in known for seconds in online_epochs_s(record)]
+        if not costs or not epochs_s:
+            return None
         return cls(
             once_s=statistics.median(cost.once_s for cost in costs),
             first_s=statistics.median(cost.first_s for cost in costs),
@@ -74,6 +83,24 @@ class TrainingCost:
         if saved <= 0:
             return 1 if saved == 0 and more < 0 else None
         return max(1, math.floor(more / saved) + 1)
+
+
+def online_epochs_s(record: Mapping[str, Any]) -> list[float]:
+    """Return the seconds of a run's measured epochs (plain data) without the offline work within them."""
+    measured = [epoch for epoch in record["epochs"] if not epoch["warmup"]]
+    return [float(epoch["seconds"]) - float((epoch.get("offline") or {}).get("seconds", 0.0)) for epoch in measured]
+
+
+def fresh_epochs_s(records: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return the seconds of every measured epoch that counts, with all of its work (`each` added)."""
+    cost = TrainingCost.of_runs(records)
+    each_s = cost.each_s if cost else 0.0
+    timed = [record for record in records if _is_timed(record)]
+    return [each_s + seconds for record in timed for seconds in online_epochs_s(record)]
+
+
+def _is_timed(record: Mapping[str, Any]) -> bool:
+    return record["status"] == "ok" and record["verdict"] in COUNTED
 
 
 def episode_epochs(record: Mapping[str, Any]) -> int:

@@ -10,8 +10,7 @@ from typing import Any
 
 from harness.compare.comparable import comparable, differing_options
 from harness.compare.plan import Plain
-from harness.compare.points import Rounds
-from harness.records.cost import TrainingCost
+from harness.records.cost import TrainingCost, fresh_epochs_s
 from harness.records.record import COUNTED, Spread, spread
 
 # Seed and number of an epoch.
@@ -145,22 +144,29 @@ def _common_batches(records: Sequence[Plain]) -> dict[_Draw, str]:
 
 def _standing(system: str, records: list[Plain], common: Mapping[_Draw, str], others: int) -> Standing:
     ok = [record for record in records if record["status"] == "ok"]
-    rounds, done = Rounds(records), Rounds(ok or records)
-    samples = rounds.fresh_epochs_s
+    newest = max(records, key=_run_id)
+    shown = max(ok or records, key=_run_id)
+    samples = fresh_epochs_s(records)
+    ended = "not measured" if newest["status"] == "ok" else str(newest["status"])
+    bent = any(record["verdict"] == "CAVEATS" for record in ok or records)
     return Standing(
         system=system,
-        options=dict(rounds.newest["config"]["options"]),
-        status="ok" if samples else rounds.without,
-        cost=rounds.cost,
+        options=dict(newest["config"]["options"]),
+        status="ok" if samples else ended,
+        cost=TrainingCost.of_runs(records),
         samples=samples,
         epoch_s=spread(samples, of="mean") if samples else None,
-        replays=bool((done.newest.get("facts") or {}).get("samples_reused")),
-        verdict=done.verdict,
-        record=done.newest,
-        runs=rounds.runs,
+        replays=bool((shown.get("facts") or {}).get("samples_reused")),
+        verdict="CAVEATS" if bent else "VALID",
+        record=shown,
+        runs=sorted(map(_run_id, records)),
         own_batches=any(common.get(draw, own) != own for one in ok for draw, own in _digests(one).items()),
         others=others,
     )
+
+
+def _run_id(record: Plain) -> str:
+    return str(record["run_id"])
 
 
 def times_as_fast(fast: Standing, slow: Standing) -> Spread:
