@@ -29,7 +29,6 @@ from harness.results.archive import STUDY_NAME, is_archive, pack
 from harness.results.incoming import merge
 from harness.results.reference import SAMPLES
 from harness.results.store import BadRecord, find, read_record, scan, short_ids
-from harness.results.table import load
 from harness.settings import RunSettings, check_settings, strict, unknown_name
 from workloads.errors import InputError, require
 from workloads.units import format_bytes, parse_bytes
@@ -365,7 +364,9 @@ def export(
         said = {"file": str(out), "runs": len(folders), "studies": len(studies)}
     else:
         with call.progress() as progress:
-            frame = load(call.results_root, progress)
+            from harness.results.table import every_part, load
+
+            frame = every_part(load(call.results_root, progress))
         # Parquet would write the attributes to the file's metadata.
         bad = frame.attrs.pop("bad")
         for column, value in wanted.given().items():

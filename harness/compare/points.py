@@ -17,7 +17,6 @@ from harness.compare.plan import FigureCell, Plain, Plan
 from harness.records.cost import TrainingCost
 from harness.records.hosts import measured_on
 from harness.records.record import COUNTED, spread
-from harness.results.table import measured_epochs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +30,13 @@ if TYPE_CHECKING:
 Value = Callable[[Mapping[str, Any]], float | None]
 #: Function from one record to numbers.
 Samples = Callable[[Plain], list[float]]
+
+
+def measured_epochs(record: Mapping[str, Any]) -> list[Plain]:
+    """Return the epochs of a run after its warm-up."""
+    from harness.results.table import measured_epochs
+
+    return measured_epochs(record)
 
 
 def of_epochs(value: Value) -> Samples:

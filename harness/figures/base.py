@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import harness
-from harness.compare.cells import Cells
 from harness.compare.plan import Plain, Plan
 from harness.compare.points import Group, Point, Value, epoch_seconds
 from harness.figures.draw.captions import (
@@ -24,6 +23,7 @@ from harness.figures.draw.captions import (
     part_of_study,
     study_caption,
 )
+from harness.figures.grids import base_of_gallery
 from harness.records.study import StudyRecord
 from workloads.errors import InputError
 from workloads.parsing import parse_yaml
@@ -33,11 +33,15 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure as Canvas
 
+    from harness.compare.cells import Cells
     from harness.compare.evidence import Evidence, Planned
     from harness.plan.experiment import Experiment
     from harness.studies.base import StudyNeed
 
+    #: Origin of a figure's values: runs, a study, or the caption itself.
+    Source = Cells | StudyRecord | str
 
+T = TypeVar("T")
 NOTHING = "–"
 Formatter = Callable[[Any], str] | str
 #: Formats that a column's or an axis' declaration may name.
@@ -78,12 +82,10 @@ class Sheet:
     runs: list[str] = field(default_factory=list)
 
 
-#: Origin of a figure's values: runs, a study, or the caption itself.
-Source = Cells | StudyRecord | str
-
-
 def _described(source: Source | Group, rows: Any, notes: Sequence[str]) -> tuple[str, str, list[str]]:
     """Return caption, part of an epoch and run ids of a figure's source; `rows`: the drawn rows of its medians."""
+    from harness.compare.cells import Cells
+
     if isinstance(source, Group):  # until every figure is drawn from cells
         every = source.rows(source.points)
         rows = source.rows(rows) if rows is not None else every
@@ -277,10 +279,17 @@ def figure(
     """Return a decorator that adds a figure with the decorated `draw` to the catalogue; see `Figure`."""
 
     def add(draw: Draw) -> Draw:
-        _FIGURES[id_] = Figure(id_, needs, draw, studies, beside)
+        _FIGURES[id_] = Figure(id_, planned(id_, needs), draw, planned(id_, studies), planned(id_, beside))
         return draw
 
     return add
+
+
+def planned(id_: str, plan: Callable[[Plain], T]) -> Callable[[Plain], T]:
+    """Return a figure's plan of a bench profile: of the bench's own runs for the headline, else of the gallery's."""
+    if rows().get(id_, {}).get("headline") == "yes":
+        return plan
+    return lambda profile: plan(base_of_gallery(profile))
 
 
 def figure_of_runs(
@@ -302,7 +311,8 @@ def figure_of_runs(
     def add(draw: Callable[[Group], Drawing | Sheet]) -> Draw:
         @wraps(draw)
         def of_evidence(evidence: Evidence) -> Drawing | Sheet:
-            return draw(evidence.points(id_, plan, value, least=least, otherwise=otherwise))
+            other = planned(id_, otherwise) if otherwise else None
+            return draw(evidence.points(id_, planned(id_, plan), value, least=least, otherwise=other))
 
         return figure(id_, plan, beside=beside)(of_evidence)
 
@@ -322,7 +332,8 @@ def figure_of_cells(
     def add(draw: Callable[[Cells], Drawing | Sheet]) -> Draw:
         @wraps(draw)
         def of_evidence(evidence: Evidence) -> Drawing | Sheet:
-            return draw(evidence.cells(id_, plan, least=least, otherwise=otherwise))
+            other = planned(id_, otherwise) if otherwise else None
+            return draw(evidence.cells(id_, planned(id_, plan), least=least, otherwise=other))
 
         return figure(id_, plan, beside=beside)(of_evidence)
 

@@ -6,6 +6,8 @@ import hashlib
 import json
 import multiprocessing
 import os
+import pickle
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -95,17 +97,31 @@ def render(
     inputs = {figure.id: _inputs(figure, of_all) for figure in figures}
     stale = [figure for figure in figures if draw and (again or _known(figure.id, out, inputs[figure.id]) is None)]
     workers = min(len(os.sched_getaffinity(0)), len(stale) // FIGURES_A_WORKER)
-    if workers > 1:
-        tasks = [(figure.id, inputs[figure.id]) for figure in stale]
-        context = multiprocessing.get_context("spawn")
-        # A worker that is killed leaves its figures to this process.
-        with suppress(BrokenProcessPool), ProcessPoolExecutor(workers, context, _begin_worker, (evidence, out)) as pool:
-            drawn = pool.map(_draw_in_worker, tasks)
-            for _ in tracked(progress, tasks, "drawing", "figures", itemgetter(0)):
-                next(drawn)
-            again = False
+    if workers > 1 and _draw_beside(
+        [(figure.id, inputs[figure.id]) for figure in stale], workers, evidence, out, progress
+    ):
+        again = False
     every = tracked(progress if workers <= 1 else lambda text: None, figures, "drawing", "figures", attrgetter("id"))
     return [_render(figure, evidence, out, inputs[figure.id], again=again, draw=draw) for figure in every]
+
+
+def _draw_beside(
+    tasks: Sequence[tuple[str, str]], workers: int, evidence: Evidence, out: Path, progress: Callable[[str], None]
+) -> bool:
+    """Draw figures (id, digest of its inputs) in processes beside this one; return whether they drew all of them."""
+    context = multiprocessing.get_context("spawn")
+    with tempfile.NamedTemporaryFile(dir=out, prefix=".evidence-") as file:
+        # In a file: a process that dies while it starts would never read a large argument from its pipe.
+        pickle.dump(evidence, file)
+        file.flush()
+        try:
+            with ProcessPoolExecutor(workers, context, _begin_worker, (file.name, out)) as pool:
+                drawn = pool.map(_draw_in_worker, tasks)
+                for _ in tracked(progress, tasks, "drawing", "figures", itemgetter(0)):
+                    next(drawn)
+        except BrokenProcessPool:  # one was killed: the rest is left to this process
+            return False
+    return True
 
 
 # A worker's imports take as long as some figures.
@@ -113,9 +129,9 @@ FIGURES_A_WORKER = 8
 _WORK: list[Any] = []
 
 
-def _begin_worker(evidence: Evidence, out: Path) -> None:
-    """Keep what every task of this process needs."""
-    _WORK[:] = [evidence, out]
+def _begin_worker(evidence: str, out: Path) -> None:
+    """Read the evidence (file of its pickle), which every task of this process needs."""
+    _WORK[:] = [pickle.loads(Path(evidence).read_bytes()), out]
 
 
 def _draw_in_worker(task: tuple[str, str]) -> None:

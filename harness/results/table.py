@@ -71,6 +71,14 @@ def runs_table(records: Iterable[Plain], folders: Iterable[str] = ()) -> pd.Data
     return pd.DataFrame(rows)
 
 
+def every_part(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of runs with each part of the record in a column, for programs of others: hundreds of columns."""
+    rows = [{**_flatten(run.record), "record": run.record, "path": run.path} for run in each(runs)]
+    table = pd.DataFrame(rows)
+    table.attrs = runs.attrs
+    return table
+
+
 def epochs_table(runs: pd.DataFrame) -> pd.DataFrame:
     """Return one row for each measured epoch of a table of runs: `run_id`, and the parts of the epoch.
 

@@ -14,6 +14,7 @@ from harness.judge.registry import context_of
 from harness.records.record import Record, Summary
 from harness.report.runs import table_of
 from harness.results import store
+from harness.results.table import load
 from tests.harness.records import make_record, save
 
 
@@ -38,7 +39,7 @@ def test_one_entry_is_in_records_tables_commands_docs_and_report(
     save(tmp_path, record)
     read = store.read_record(tmp_path / "runs" / record.run_id)
     assert read.to_json()["summary"]["last_epoch_s"] == 1.25
-    assert store.load(tmp_path)["summary.last_epoch_s"].tolist() == [1.25]
+    assert load(tmp_path)["summary.last_epoch_s"].tolist() == [1.25]
     assert any("last epoch s 1.25" in line for line in summary_lines(read))
     monkeypatch.setenv("COLUMNS", "400")
     print_headline([read], "t", wide=True)

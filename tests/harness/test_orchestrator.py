@@ -17,6 +17,7 @@ from harness.isolation import Limits, select
 from harness.records.record import Record, RunConfig
 from harness.regress.slowdown import slowed
 from harness.results import store as results
+from harness.results.table import load
 from harness.run import orchestrator
 from harness.run.guard import Guard
 from harness.run.orchestrator import execute
@@ -84,7 +85,7 @@ def test_a_run_leaves_a_complete_record(series: Series) -> None:
     assert set(stages["epoch"]) == {0, 1} and (stages["end"] >= stages["start"]).all()
     telemetry = results.table(folder, "telemetry")
     assert {"t", "epoch", "cpu_percent", "mem_usage", "disk_read_bytes"} <= set(telemetry.columns)
-    assert results.load(series.results_root).query("run_id == @record.run_id")["summary.epoch_s.median"].item() > 0
+    assert load(series.results_root).query("run_id == @record.run_id")["summary.epoch_s.median"].item() > 0
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ def of_the_gallery(profile: Plain) -> Plan:
     return of_the_bench(gallery(profile))
 
 
-@figure_of_cells("outcore-roofline", of_the_gallery, otherwise=of_the_bench, least=1)
+@figure_of_cells("outcore-roofline", of_the_bench, otherwise=of_the_gallery, least=1)
 def roofline(cells: Cells) -> Drawing:
     """Draw the device's read rate over request size with each system's mean request (left).
 
